@@ -12,6 +12,7 @@ process. Errors that are the user's travel as values. At most two pieces a worke
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -213,6 +214,7 @@ def _safe_path() -> Iterator[None]:
 def _begin(threads: int, inherit: Callable[[Any], Any] | None = None) -> None:
     global _work
     _work = inherit
+    gc.freeze()  # what a fork brought along stays; to look through it again and again costs time and pages of its own
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says what an interruption means
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     limit_threads(threads)

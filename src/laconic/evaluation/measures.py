@@ -18,7 +18,7 @@ from laconic.metrics.copying import (
     repeated_ngram_rate,
     repeats,
 )
-from laconic.metrics.support import CLAIMS, Kind, SourceFacts, check_support
+from laconic.metrics.support import CLAIMS, Kind, SourceFacts, verdicts
 from laconic.metrics.words import is_stop_word, words
 
 REVISION = 3  # raised when a figure is added or could change: scores that are kept are then made anew
@@ -89,14 +89,14 @@ def _figures(document: str, summary: str, group: Sequence[str], unk_text: str | 
     """Of one summary: what means are taken of; for shares of all pieces the number that counts, `_OF` how many."""
     marks = summary.split().count(unk_text) if unk_text else 0
     plain = summary.replace(unk_text, " ") if unk_text else summary
-    facts, models = SourceFacts(document), [words(model) for model in group]
-    source, mine = facts.words, words(plain)
+    facts, models, mine = SourceFacts(document, places=False), [words(model) for model in group], words(plain)
+    source = mine if facts.has_whole(plain) else facts.words  # for what is counted of words it need not be longer
     known = [word for model in models for word in (*model, _BETWEEN)]
     expected = _mean(map(len, models))
     coverage, density = coverage_and_density(mine, source) or (None, None)
     over = over_copied_words(mine, source, known)
-    report = check_support(plain, facts)
-    checked, missing = report.checked, Counter([claim.kind for claim in report.claims if claim.source is None])
+    claims = verdicts(plain, facts)
+    checked, missing = Counter([c[0] for c in claims]), Counter([kind for kind, _, _, place in claims if place is None])
     correct = {name: correct_ngram_counts(mine, source, known, n) for n, name in CORRECT.items()}
     shares = {name: (missing[kind], checked[kind]) for kind, name in _KINDS.items()} | correct
     return {

@@ -24,8 +24,8 @@ class Lead(Extractor):
 
     in_short = "Takes the first sentences of the text."
 
-    def rate(self, sentences: list[str]) -> np.ndarray:
-        return -np.arange(len(sentences), dtype=np.float64)
+    def pick(self, sentences: list[str]) -> Sequence[int]:
+        return range(min(len(sentences), self.config.sentences))
 
 
 class First(Lead):

@@ -26,6 +26,8 @@ def extractive_fragments(summary: Words, source: Words) -> list[tuple[int, int]]
 
     From the left, at each summary word the longest stretch that the source contains is taken.
     """
+    if summary == source:  # found quickly
+        return [(0, len(summary))] if summary else []
     places: dict[str, list[int]] = {word: [] for word in summary}
     for position, word in enumerate(source):
         if word in places:
@@ -62,9 +64,9 @@ def coverage_and_density(summary: Words, source: Words) -> tuple[float, float] |
 
 def correct_ngram_counts(summary: Words, source: Words, reference: Words, n: int) -> tuple[int, int]:
     """CoCoNet's figure 4: the summary's n-gram occurrences that source and reference both have, and all of them."""
-    shared = ngram_set(summary, n) & ngram_set(reference, n)
+    shared = ngram_set(reference, n).intersection(ngrams(summary, n))
     known = shared and shared.intersection(ngrams(source, n))  # of long n-grams seldom any, so that time is saved
-    return sum(map(known.__contains__, ngrams(summary, n))), max(0, len(summary) - n + 1)
+    return sum(map(known.__contains__, ngrams(summary, n))) if known else 0, max(0, len(summary) - n + 1)
 
 
 def over_copied_words(summary: Words, source: Words, reference: Words) -> list[str]:

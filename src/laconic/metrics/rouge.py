@@ -135,20 +135,16 @@ def _score_all(
     kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: list[Pair]
 ) -> tuple[list[list[Score]], list[bool], list[bool]]:
     """The scores of each kind, and which hypotheses and references have words; one entry a document."""
-    processes = min(options.processes, len(pairs))
+    processes, engine = min(options.processes, len(pairs)), RougeEngine(kinds, profile, options)
     if processes <= 1:
-        rows = _score_chunk(kinds, profile, options, pairs)
-        return (
-            [[row[0][place] for row in rows] for place in range(len(kinds))],
-            [r[1] for r in rows],
-            [r[2] for r in rows],
-        )
+        rows, with_system, with_models = zip(*(engine.score(*pair) for pair in pairs), strict=True)
+        return list(map(list, zip(*rows, strict=True))), list(with_system), list(with_models)
     # Several chunks a process even out long documents; forked, the workers have the texts already.
-    size = max(1, -(-len(pairs) // (processes * 4)))
+    size = -(-len(pairs) // (processes * 4))
 
     def work(start: int) -> bytes:
         """As raw numbers, which travel between processes many times faster than objects."""
-        rows = _score_chunk(kinds, profile, options, pairs[start : start + size])
+        rows = [engine.score(*pair) for pair in pairs[start : start + size]]
         return array("d", [value for row in rows for part in (*row[0], row[1:]) for value in part]).tobytes()
 
     scores: list[list[Score]] = [[] for _ in kinds]
@@ -160,13 +156,6 @@ def _score_all(
         for of_side, flags in zip(words, table[:, -2:].astype(bool).T.tolist(), strict=True):
             of_side += flags
     return scores, words[0], words[1]
-
-
-def _score_chunk(
-    kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: Sequence[Pair]
-) -> list[tuple[list[Score], bool, bool]]:
-    engine = RougeEngine(kinds, profile, options)
-    return [engine.score(hypothesis, references) for hypothesis, references in pairs]
 
 
 def _mean(scores: Sequence[Score]) -> Score:
@@ -216,11 +205,12 @@ def rouge_intervals(
 
     def drawn(some: np.ndarray) -> np.ndarray:
         state = (some << np.uint64(16)) + np.uint64(_START)
-        mask = np.uint64((1 << 48) - 1)
-        sums = np.zeros((len(some), values.shape[1]))
+        multiplier, increment, mask = map(np.uint64, (_MULTIPLIER, _INCREMENT, (1 << 48) - 1))
+        sums, chosen = np.zeros((2, len(some), values.shape[1]))
         for _ in range(total):  # arithmetic modulo 2**64 is exact modulo 2**48
-            state = (state * np.uint64(_MULTIPLIER) + np.uint64(_INCREMENT)) & mask
-            sums += values[(state.astype(np.float64) / float(1 << 48) * total).astype(np.int64)]
+            state = (state * multiplier + increment) & mask
+            # none is clipped, but to make sure of it takes longer
+            sums += values.take((state * (total / (1 << 48))).astype(np.int64), axis=0, out=chosen, mode="clip")
         return sums
 
     parts = np.array_split(np.arange(samples, dtype=np.uint64), min(processes, samples) if total > _FEW else 1)

@@ -17,9 +17,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, combinations
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Literal
 
 from rapidfuzz.distance import OSA
@@ -43,10 +43,12 @@ from laconic.metrics.words import (
 Kind = Literal["number", "date", "name", "word"]
 CLAIMS: tuple[Kind, ...] = ("number", "date", "name")
 Span = tuple[int, int]
+_SOMEWHERE: Span | None = (0, 0)
 _Verdict = tuple[Kind, int, int, Span | None]  # a claim and where the source has it
 
 _DIGIT = re.compile(r"\d")
 _UNKNOWN = re.compile(r"<unk>|\[UNK\]")  # what models write for a word that they do not know
+_without_marks = partial(_UNKNOWN.sub, lambda mark: " " * len(mark[0]))  # places stay what they are
 _QUANTITY_WORDS = NUMBER_WORDS | DATE_WORDS
 _DOTTED = re.compile(r"(?<![\w.])(?:[^\W\d_]\.\s?){1,}[^\W\d_](?:\.|(?!\w))")
 _ASIDE = re.compile(r"(?<![\w.])(?i:e\.\s?g|i\.\s?e|[ap]\.\s?m|cf|vs|etc)\.")  # never part of a name
@@ -115,15 +117,21 @@ class SupportReport:
 
 
 class SourceFacts:
-    """A document as summaries are compared with it; what a comparison needs is made when it is first needed."""
+    """A document as summaries are compared with it; what a comparison needs is made when it is first needed. Without
+    ``places`` what it has is found at its beginning, for those who only ask whether it has it."""
 
-    def __init__(self, text: str) -> None:
-        self.text, self.lower = text, lowered(text)
-        self.words = words(text)
-        self.known = frozenset(self.words)
-        if "'" in text or "’" in text:
-            self.known |= {_bare(word) for word in self.known if not word.isalnum()}
+    def __init__(self, text: str, *, places: bool = True) -> None:
+        self.text, self.lower, self.with_places = text, lowered(text), places
         self._names: dict[str, bool] = {}
+
+    @cached_property
+    def words(self) -> list[str]:
+        return words(self.text)
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Its words, also without possessive endings."""
+        return frozenset(self.words).union([_bare(word) for word in self.words if not word.isalnum()])
 
     @cached_property
     def offers(self) -> dict[Key, Span]:
@@ -153,6 +161,12 @@ class SourceFacts:
             self._names[word] = self._is_name(word)
         return self._names[word]
 
+    def has_whole(self, summary: str) -> bool:
+        """Does the summary, if it is ASCII, stand in the document as it is, between blanks? Then so do its words."""
+        start = self.text.find(summary) if summary.isascii() else -1
+        around = self.text[start - 1 : start] + self.text[start + len(summary) :][:1]
+        return start >= 0 and (not around or around.isspace())
+
     def _is_name(self, word: str) -> bool:
         if not word.isalpha() or (word[0].islower() and f" {word} " in self.text):  # found quickly
             return False
@@ -165,7 +179,7 @@ class SourceFacts:
             capital = True
             before = self.text[max(0, start - 2) : start]
             within |= before[-1:] == " " and (before[:1].islower() or before[:1].isdigit() or before[:1] == ",")
-        return capital and ((within and not self.is_titled) or not is_ordinary(word))
+        return capital and (not is_ordinary(word) or (within and not self.is_titled))
 
     def _places(self, word: str) -> Iterator[Span]:
         """Where the lower-cased ``word`` stands by itself, a character that is a word anywhere."""
@@ -241,6 +255,8 @@ class SourceFacts:
 
     def find(self, run: Sequence[str]) -> Span | None:
         """The first place where these lower-cased words stand in a row, else where the first of them stands."""
+        if not self.with_places:
+            return _SOMEWHERE
         first: Span | None = None
         for start, end in self._places(run[0]):
             first = first or (start, end)
@@ -276,13 +292,18 @@ def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
 
     A mark for an unknown word (``<unk>``, ``[UNK]``) is a blank.
     """
-    summary = _UNKNOWN.sub(lambda mark: " " * len(mark[0]), summary)  # places stay what they are
-    given = source if isinstance(source, SourceFacts) else SourceFacts(source)
+    summary, given = _without_marks(summary), source if isinstance(source, SourceFacts) else SourceFacts(source)
+    claims = [Claim(kind, summary[a:b], a, b, found) for kind, a, b, found in verdicts(summary, given)]
+    return SupportReport(tuple(sorted(claims, key=attrgetter("start"))))
+
+
+def verdicts(summary: str, source: SourceFacts) -> list[_Verdict]:
+    """Of every claim that `check_support` finds its kind, beginning and end, and where the source has it; unordered."""
+    summary = _without_marks(summary)
     read = read_quantities(summary, lowered(summary), frozenset(words(summary)))
-    found: list[_Verdict] = [(one.kind, one.start, one.end, _quantity_place(one, given)) for one in read if one.needs]
-    found += _of_words(summary, [(one.start, one.end) for one in read], given)
-    found.sort(key=itemgetter(1))
-    return SupportReport(tuple(Claim(kind, summary[start:end], start, end, place) for kind, start, end, place in found))
+    found: list[_Verdict] = [(one.kind, one.start, one.end, _quantity_place(one, source)) for one in read if one.needs]
+    found += _of_words(summary, [(one.start, one.end) for one in read], source)
+    return found
 
 
 def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> list[Quantity]:
@@ -325,32 +346,30 @@ class _Word:
     apart: bool = True  # behind a blank
     is_name: bool = False
 
-    @property
-    def bare(self) -> str:
-        """Lower-cased, without a possessive ending."""
-        return _bare(self.lower)
-
 
 def _of_words(summary: str, taken: Sequence[Span], source: SourceFacts) -> Iterator[_Verdict]:
-    listed = _content_words(summary, taken)
-    _mark_names(listed, source)
+    listed, whole = _content_words(summary, taken), source.has_whole(summary)
+    _mark_names(listed, source, whole)
     place = 0
     while place < len(listed):
         first = listed[place]
         place += 1
-        if not first.is_name:
-            yield "word", first.start, first.end, _word_place(first.lower, source)
-            continue
         run = [first]
         while (
-            place < len(listed)
+            first.is_name
+            and place < len(listed)
             and listed[place].is_name
             and _JOINT.fullmatch(summary, run[-1].end, listed[place].start)
         ):
             run.append(listed[place])
             place += 1
-        found = _name_place(run, source) or _initials_place(summary, first.start, source)
-        yield "name", first.start, run[-1].end, found
+        if whole and not source.with_places and all([word.end - word.start == len(word.lower) for word in run]):
+            found = _SOMEWHERE  # "U.S." is more than its letters, which would have to be looked for
+        elif first.is_name:
+            found = _name_place(run, source) or _initials_place(summary, first.start, source)
+        else:
+            found = _word_place(first.lower, source)
+        yield "name" if first.is_name else "word", first.start, run[-1].end, found
 
 
 def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
@@ -372,15 +391,15 @@ def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
             continue
         if end - start == 1 and lower.isascii():
             continue
-        before = summary[max(0, start - 12) : start]
-        behind_word = before[-1:] == " " and before[-2:-1].isalnum()
+        behind_word = start > 1 and summary[start - 1] == " " and summary[start - 2].isalnum()
+        before = "" if behind_word else summary[max(0, start - 12) : start]
         opens = not behind_word and _OPENING.search(before) is not None
-        found.append(_Word(text[start:end], lower, start, end, opens, apart=behind_word or before[-1:].isspace()))
+        found.append(_Word(text[start:end], lower, start, end, opens, behind_word or before[-1:].isspace()))
     return sorted(found, key=attrgetter("start"))
 
 
-def _mark_names(listed: Sequence[_Word], source: SourceFacts) -> None:
-    """Capitals tell names where most words go without."""
+def _mark_names(listed: Sequence[_Word], source: SourceFacts, whole: bool) -> None:
+    """Capitals tell names where most words go without; what the source has as a ``whole``, it has as it is written."""
     within = [word for word in listed if not word.opens and word.apart and word.text[0].isalpha()]
     capitals = sum([word.text[0].isupper() for word in within])
     telling = 0 < capitals < len(within) / 2
@@ -388,10 +407,11 @@ def _mark_names(listed: Sequence[_Word], source: SourceFacts) -> None:
     for word in listed:
         if word.lower[0].isdigit() or not word.lower[-1:].isalnum():
             continue
-        bare = word.bare
+        bare = _bare(word.lower)
+        small = whole and word.text[0].islower()
         if telling and not word.opens:
-            word.is_name = word.text[0].isupper() or source.names(bare)
-        elif source.names(bare) or _is_coined(word.text, shouted):
+            word.is_name = word.text[0].isupper() or (not small and source.names(bare))
+        elif (not small and source.names(bare)) or _is_coined(word.text, shouted):
             word.is_name = True
         elif word.text[0].isupper() or not capitals:
             least = 2 if word.text[:2].isupper() else 3
@@ -421,7 +441,7 @@ def _name_place(run: Sequence[_Word], source: SourceFacts) -> Span | None:
     forms = [form for word in run if (form := _form(word, source))]
     if len(forms) == len(run):
         return source.find(forms)
-    letters = "".join(word.bare for word in run)
+    letters = "".join(_bare(word.lower) for word in run)
     if len(letters) >= _SQUEEZED and (found := source.find_squeezed(letters)):
         return found
     return source.find_initials(letters) if len(run) == 1 and len(letters) <= 6 else None
@@ -442,7 +462,7 @@ def _initials_place(summary: str, place: int, source: SourceFacts) -> Span | Non
 
 def _form(word: _Word, source: SourceFacts) -> str | None:
     """The form of a name's word in the source."""
-    bare = word.bare
+    bare = _bare(word.lower)
     for form in chain((word.lower, bare), _related(bare)):
         if form in source.known:
             return form

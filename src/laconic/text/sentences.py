@@ -59,11 +59,8 @@ def sentence_strings(text: str, language: str = "en") -> list[str]:
 
 def bounds(text: str, start: int, end: int) -> tuple[int, int]:
     """The span without the blanks at its ends, which some tokenizers count to a word."""
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return start, end
+    found = text[start:end].lstrip()
+    return end - len(found), end - len(found) + len(found.rstrip())
 
 
 def sentence_gaps(text: str, separator: str, sentences: Sequence[str] = (), *, by_line: bool = False) -> list[Span]:

@@ -11,6 +11,7 @@ import pytest
 
 from laconic.cli.main import main
 from laconic.evaluation.measures import measure
+from laconic.metrics.support import SourceFacts
 from laconic.metrics.words import is_stop_word
 from laconic.study.tables import Row, copy_table
 
@@ -28,6 +29,24 @@ def test_by_hand() -> None:
     assert found["correct_4"] == pytest.approx(1 / 7)
     assert found["over_copied"] == 3  # honda, she, is
     assert found["over_copied_content"] == 1  # honda
+
+
+def test_a_piece_of_the_document_is_measured_without_the_rest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it would be with it."""
+    document = f"{DOCUMENT} The U.S. driver, Bo, saw a red Honda on 5 May and a red car; the red car saw Bo."
+    texts = [
+        document,
+        document[: len(DOCUMENT)],
+        "The U.S. driver, Bo,",
+        "Bo",
+        "and a red car; the red car",
+        "a red red",
+    ]
+    asked = [document] * len(texts), texts, [[REFERENCE, "Bo saw a red car"]] * len(texts)
+    found = measure(*asked)
+    monkeypatch.setattr(SourceFacts, "has_whole", lambda *_: False)
+    assert found == measure(*asked)
+    assert found["copy_rate"] == 1.0
 
 
 def test_any_reference_counts_and_no_ngram_spans_two() -> None:

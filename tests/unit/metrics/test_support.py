@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.metrics.support import SourceFacts, _related, check_support
+from laconic.metrics.support import SourceFacts, _related, check_support, verdicts
 from laconic.metrics.words import (
     is_ordinary,
     lowered,
@@ -202,6 +202,53 @@ def test_any_text_has_a_verdict(summary: str, source: str) -> None:
         if claim.source is not None:
             start, end = claim.source
             assert 0 <= start < end <= len(source)
+
+
+def judged(summary: str, source: str) -> list[tuple[str, int, int, bool]]:
+    """What is said where nobody asks for places."""
+    found = verdicts(summary, SourceFacts(source, places=False))
+    return sorted((kind, start, end, place is not None) for kind, start, end, place in found)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "U.S.",
+                "Ann's",
+                "rock'n",
+                "roll,",
+                "Oslo",
+                "e.g.",
+                "us",
+                "'tis",
+                "F-16",
+                "3",
+                "May.",
+                "the",
+                "met-Bo",
+                "I.B.M.",
+                "é",
+                "x",
+            ]
+        )
+    ),
+    st.tuples(st.integers(0, 60), st.integers(0, 60)),
+    st.sampled_from([" ", "'", "\n", "-", "x"]),
+)
+def test_who_asks_for_no_places_is_told_the_same(words: list[str], ends: tuple[int, int], sign: str) -> None:
+    """Also of a piece of the document, which is not looked for word by word."""
+    document = sign.join((" ".join(words), "Ann met us", " ".join(words[::2])))
+    for summary in (document[min(ends) : max(ends)], document.split(sign)[0], "Ann met Bo in the US"):
+        claims = check_support(summary, document).claims
+        assert judged(summary, document) == sorted((c.kind, c.start, c.end, c.supported) for c in claims)
+
+
+def test_a_piece_of_a_document_stands_there_between_blanks() -> None:
+    facts = SourceFacts("Ann's cat\nmet Bo é.")
+    assert [facts.has_whole(text) for text in ("Ann's cat", "met Bo", "cat\nmet")] == [True] * 3
+    assert [facts.has_whole(text) for text in ("Ann", "at", "s cat", "Bo é.", "met Ann")] == [False] * 5
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "1," * 3000, "1/" * 3000, "a-1" * 2000, "one and " * 2000, "A. " * 3000])
