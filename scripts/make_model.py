@@ -22,33 +22,26 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import readmes
 import torch
 
 from laconic.cli.calibrate import ACCEPT
 from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
-from laconic.config.schema import TextConfig
 from laconic.config.shipped import DEFAULT, ROOT
-from laconic.data.dataset import EncodedDataset
 from laconic.data.readers import find_splits, read_records
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.run import EvaluationResult, evaluate
 from laconic.evaluation.systems import Contender
 from laconic.export.folder import export_apart
 from laconic.metrics.card import Facts, write_card
-from laconic.metrics.confidence import packed
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.runtime.folder import ENCODER, STEP
 from laconic.runtime.manifest import MANIFEST
 from laconic.study.calibration import LEAST_RECORDS, MOST_TRIED, Ratings, calibrate, try_precisions
 from laconic.study.corpora.debian import build_debian
 from laconic.study.tables import for_card
-from laconic.study.topic import learn_word_vectors
 from laconic.summarizer import Summarizer
-from laconic.text.base import Tokenizer
 from laconic.text.casing import Casing, learn_casing
 from laconic.training.run import train
 from laconic.types import Record
@@ -107,11 +100,9 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
     say(f"Calibrating on {len(every):,} records, those that are not scored where there are such")
     ratings = None if options.ratings is None else Ratings.read(options.ratings)
     threshold = LEAST_CONFIDENCE if ratings is None else LEAST_RATED
-    summarizer = Summarizer.from_pretrained(options.into)
-    system: Any = summarizer.system
-    vectors = topics(mix, system.tokenizer, system.text, options.work / "word_vectors.npy", say)
-    given: dict[str, Any] = {"accept": ACCEPT, "threshold": threshold, "ratings": ratings}
-    calibration, _ = calibrate(summarizer, every, word_vectors=packed(vectors), **given)
+    calibration, _ = calibrate(
+        Summarizer.from_pretrained(options.into), every, accept=ACCEPT, threshold=threshold, ratings=ratings
+    )
     calibration.save(options.into)
     tried = try_precisions(Summarizer.from_pretrained(options.into), every[:: max(1, len(every) // MOST_TRIED)])
     if tried:
@@ -244,17 +235,6 @@ def export(run: Path, into: Path, mix: Path, say: Callable[[str], object]) -> No
     loaded.name = DEFAULT
     loaded.save_pretrained(into)
     say(f"Exported {run} into {into}")
-
-
-def topics(mix: Path, tokenizer: Tokenizer, text: TextConfig, out: Path, say: Callable[[str], object]) -> np.ndarray:
-    """What the words of the training pairs are about, to choose lines by."""
-    if not out.is_file():
-        say("Learning what texts are about")
-        data = EncodedDataset.build(read_records(mix / "train.jsonl"), tokenizer, text)
-        draft = out.with_name("partial.npy")
-        np.save(draft, learn_word_vectors(data, tokenizer))
-        draft.replace(out)
-    return np.asarray(np.load(out))
 
 
 def add_graphs(folder: Path) -> None:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -23,7 +22,7 @@ from laconic.cli.main import main
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation.systems import Contender
-from laconic.metrics.confidence import CHOOSING, TOPIC_SIZE, Calibration, packed
+from laconic.metrics.confidence import CHOOSING, Calibration
 from laconic.metrics.consensus import expected_utilities
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel
@@ -198,30 +197,6 @@ def test_a_calibrated_model_chooses_by_what_it_has_learnt_of_hypotheses(summariz
         assert tokens == sorted(tokens, reverse=True)
         assert {one.text for one in (best, *best.alternatives)} == {one.text for one in (first, *first.alternatives)}
     assert [one.text for one in again] == [one.text for one in plain]
-
-
-def test_reranking_by_what_texts_are_about(folder: Path) -> None:
-    """The cosine of the sums of the words' vectors, of a document as it is read and of each line."""
-    summarizer = Summarizer.from_pretrained(folder)
-    system: Any = summarizer.system
-    tokenizer = system.tokenizer
-    vectors = np.random.default_rng(3).integers(-40, 41, (tokenizer.vocab_size, TOPIC_SIZE)) / 20
-    vectors[tokenizer.unk_id] = 0.0
-    weights = tuple(float(name == "topic") for name in CHOOSING)
-    system.calibration = replace(Calibration.blank(), choosing=weights, word_vectors=packed(vectors))
-    found = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6, choose="rerank", surface="raw")
-
-    def total(text: str) -> np.ndarray:
-        read = tokenizer.encode(text).ids[: system.text.max_source_tokens]
-        return vectors[list(read)].sum(0)
-
-    for document, best in zip(DOCUMENTS, found, strict=True):
-        topics = [one.facts["topic"] for one in (best, *best.alternatives)]
-        assert topics == sorted(topics, reverse=True)
-        assert len(set(topics)) > 1
-        for one, topic in zip((best, *best.alternatives), topics, strict=True):
-            whole, line = total(document), total(one.text)
-            assert topic == pytest.approx(whole @ line / np.linalg.norm(whole) / np.linalg.norm(line), abs=1e-5)
 
 
 def test_the_score_is_the_teacher_forced_log_probability(folder: Path) -> None:

@@ -136,7 +136,7 @@ def _train(name: str, run: RunConfig, folder: Path) -> None:
     with progress("Training") as bar:
         result = train(run, folder, resume=same, force=not same, progress=bar.update)
     note(f"{result.updates:,} updates, {result.epochs} epochs; the best model is that of update {result.best_update}")
-    note(calibrated(folder / "model", run, records_of(str(run.data.validation), run.data, NUM_CALIBRATED, some=True)))
+    note(calibrated(folder / "model", records_of(str(run.data.validation), run.data, NUM_CALIBRATED, some=True)))
 
 
 def _verdict(results: list[EvaluationResult]) -> str:

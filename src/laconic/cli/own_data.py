@@ -73,7 +73,7 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         held = {name: records_of(getattr(run.data, name), reading, SCORED, some=True) for name in splits}
         split, records = next(iter(held.items()))
         folder = Path(model_folder)
-        confidence = calibrated(folder, run, [record for part in held.values() for record in part])
+        confidence = calibrated(folder, [record for part in held.values() for record in part])
         with progress("Scoring", total=2 * len(records)) as bar:
             results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
         tried(folder, records)
@@ -86,23 +86,15 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
     return "\n".join(["", aligned(*table(results)), "", *text, confidence])
 
 
-def calibrated(folder: Path, run: RunConfig, records: Sequence[Record]) -> str:
-    """Do what `laconic calibrate` does with these records, where they are enough, and say what came of it.
-
-    What texts are about is told by the words' vectors of the model that the run started from, where it has them.
-    """
-    from laconic.models.folder import load_model_folder
+def calibrated(folder: Path, records: Sequence[Record]) -> str:
+    """Do what `laconic calibrate` does with these records, where they are enough, and say what came of it."""
     from laconic.study.calibration import LEAST_RECORDS
 
     remedy = f"It has no confidence yet: run `laconic calibrate {folder} --data FILE` on more held-out pairs."
     if len(records) < LEAST_RECORDS:
         return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
     try:
-        start = run.training.initial_weights
-        before = None if start is None else load_model_folder(start).calibration
-        how: dict[str, Any] = {"accept": ACCEPT, "threshold": THRESHOLD}
-        how["word_vectors"] = before.word_vectors if before else ""
-        _, reliability = fitted(folder, records, {}, "Calibrating", **how)
+        _, reliability = fitted(folder, records, {}, "Calibrating", accept=ACCEPT, threshold=THRESHOLD)
     except LaconicError as error:
         return f"{error} {remedy}"
     return (

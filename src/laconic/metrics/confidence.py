@@ -22,10 +22,6 @@ Three questions, answered from what decoding leaves anyway and the text (no seco
    its document, from facts of `FEATURES` and from how much it agrees with the others (`laconic.metrics.consensus`),
    and the highest is taken (``search.choose: rerank``; reranking of N-best lists: Och et al. 2004).
 
-Both look at whether a summary is about what its text is about, where `laconic.study.topic` has learnt that:
-
-    topic = cos(sum_{w in text} v_w, sum_{w in summary} v_w)
-
 A `Calibration` lies in the model folder as ``calibration.json``. A model without one has neither answer.
 """
 
@@ -53,7 +49,6 @@ T = TypeVar("T")
 FILE = "calibration.json"
 _BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _STEPS = 20  # of a ratio's unit
-TOPIC_SIZE = 64  # of a word's vector
 _OPENING = 2000  # characters in which the first sentence is looked for
 COMMON = 100  # so many of the vocabulary's first words count as common
 Facts = dict[str, float]
@@ -69,11 +64,10 @@ FEATURES = (
     "joins",  # neighbours among its content words that are no neighbours among the document's
     "opening",  # how many of its content words the document's first sentence has
     "longest_run",  # of its words, how many at most follow each other in the document
-    "topic",  # cosine of what it and the document are about (`laconic.study.topic`); 0 where nobody has learnt that
 )
 CHOOSING = (
     *("agreement", "mean_log_prob", "least_log_prob", "last_log_prob", "tokens", "new_words", "said_often"),
-    *("joins", "opening", "longest_run", "topic"),
+    *("joins", "opening", "longest_run"),
 )
 
 
@@ -120,7 +114,6 @@ class Calibration:
     records: int = 0
     choosing: tuple[FiniteFloat, ...] = ()  # ROUGE points a unit of each fact of `CHOOSING`; none: not fitted
     word_ratios: Annotated[str, Field(pattern=_BASE64)] = ""  # `packed` log ratios, one an id of the vocabulary
-    word_vectors: Annotated[str, Field(pattern=_BASE64)] = ""  # `packed` (V, `TOPIC_SIZE`); none: topics not learnt
 
     @classmethod
     def blank(cls) -> Calibration:
@@ -188,15 +181,15 @@ def stored(path: Path, kind: TypeAdapter[T]) -> T | None:
         raise ModelError(f"{path} is damaged ({said}); delete it, then run `laconic calibrate`.") from None
 
 
-def packed(values: np.ndarray) -> str:
-    """Numbers between -6 and 6, to a twentieth, as text."""
-    return base64.b64encode(np.rint(values * _STEPS).clip(-127, 127).astype(np.int8).tobytes()).decode("ascii")
+def packed(ratios: np.ndarray) -> str:
+    """Log ratios (V,) between -6 and 6, to a twentieth, as text."""
+    return base64.b64encode(np.rint(ratios * _STEPS).clip(-127, 127).astype(np.int8).tobytes()).decode("ascii")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def unpacked(text: str) -> np.ndarray:
-    """The numbers of `packed`, one behind the other."""
-    return np.frombuffer(base64.b64decode(text), np.int8) / np.float32(_STEPS)
+    """The log ratios (V,) of `packed`."""
+    return np.frombuffer(base64.b64decode(text), np.int8) / _STEPS
 
 
 def mean_ratio(ids: Sequence[int], ratios: np.ndarray, reserved: int) -> float:
@@ -204,13 +197,6 @@ def mean_ratio(ids: Sequence[int], ratios: np.ndarray, reserved: int) -> float:
     known = np.asarray(ids, dtype=np.int64)
     known = known[(known >= reserved) & (known < len(ratios))]
     return float(ratios[known].mean()) if len(known) else 0.0
-
-
-def direction(ids: Sequence[int], word_vectors: str) -> np.ndarray:
-    """What a text is about: the sum of its words' vectors (`TOPIC_SIZE`,), of length one or zero."""
-    vectors = unpacked(word_vectors).reshape(-1, TOPIC_SIZE)
-    total = vectors[[id_ for id_ in ids if id_ < len(vectors)]].sum(0)
-    return total / (np.linalg.norm(total) or 1.0)
 
 
 def word_ids(source: TokenizedText) -> list[int]:
@@ -230,8 +216,8 @@ def facts_of(
 ) -> Facts:
     """`FEATURES` of a summary, and the figures of its document that `Ranges` looks at.
 
-    ``wording`` are the facts of the text (`DocumentWords`) and its topic. ``reserved`` special tokens stand in the
-    vocabulary before its words.
+    ``wording`` are the facts of the text (`DocumentWords`). ``reserved`` special tokens stand in the vocabulary before
+    its words.
     """
     read = word_ids(source)
     count, length = max(1, len(read)), max(1, source.total or len(source.ids))

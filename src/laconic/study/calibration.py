@@ -109,12 +109,11 @@ def calibrate(
     accept: float,
     threshold: float,
     ratings: Ratings | None = None,
-    word_vectors: str = "",
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Calibration, Reliability]:
     """Decode ``records`` and fit the confidence of the summarizer's model to them, and where its search reranks the
-    weights of that. What texts are about is told by ``word_vectors`` (`packed`), or by those that it has.
+    weights of that.
 
     ``progress`` is told of `decoded_by_calibration` summaries. ``accept`` is the ROUGE-1 F of the rule above, in whose
     place ``ratings`` come; ``threshold`` the confidence below which the model declines.
@@ -127,8 +126,7 @@ def calibrate(
     if not isinstance(system, DecodingSystem):
         raise ConfigError(f"'{summarizer.name}' is extractive and needs no calibration; name a trained model.")
     choosing = _kept_choosing(system.calibration, ratings)
-    word_vectors = word_vectors or (system.calibration.word_vectors if system.calibration else "")
-    system.calibration = replace(Calibration.blank(), word_vectors=word_vectors)
+    system.calibration = Calibration.blank()
     if system.search.choose == "rerank":
         choosing = choosing or fit_choosing(
             summarizer, system.search.beam_size, _some(records), batch_size, progress, ratings
@@ -148,9 +146,8 @@ def calibrate(
     calibration, found = fit(judged, good, threshold, rule)
     _, sources = encode_documents(records, system.tokenizer, system.text)
     ratios, most = word_ratios(system.tokenizer, [word_ids(source) for source in sources])
-    ranges = replace(ranges_of(facts), most_ratio=most)
-    learnt = {"choosing": system.calibration.choosing, "word_vectors": word_vectors}
-    return replace(calibration, ranges=ranges, word_ratios=packed(ratios), **learnt), found
+    ranges, learnt = replace(ranges_of(facts), most_ratio=most), system.calibration.choosing
+    return replace(calibration, ranges=ranges, word_ratios=packed(ratios), choosing=learnt), found
 
 
 def decoded_by_calibration(summarizer: Summarizer, records: Sequence[Record], ratings: Ratings | None = None) -> int:

@@ -21,7 +21,7 @@ from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.padding import ArrayCollator
 from laconic.errors import ConfigError
 from laconic.explain.provenance import build_summary
-from laconic.metrics.confidence import Calibration, DocumentWords, Facts, direction, facts_of
+from laconic.metrics.confidence import Calibration, DocumentWords, Facts, facts_of
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
 from laconic.systems.extractive import OnText, Progress
@@ -311,13 +311,6 @@ class DecodedDocument:
     def _words(self) -> DocumentWords:
         return DocumentWords(self.record.document)
 
-    def _direction(self, ids: Sequence[int]) -> np.ndarray:
-        return direction(ids, self._calibration.word_vectors if self._calibration else "")
-
-    @cached_property
-    def _about(self) -> np.ndarray:
-        return self._direction(self.example.source_extended_ids.tolist())
-
     def _facts(self, hypothesis: Hypothesis, text: str) -> Facts:
         return facts_of(
             hypothesis,
@@ -326,7 +319,7 @@ class DecodedDocument:
             unk_id=self._tokenizer.unk_id,
             reserved=len(self._tokenizer.special_ids),
             word_ratios=self._calibration.word_ratios if self._calibration else "",
-            wording=self._words.facts(text) | {"topic": float(self._about @ self._direction(hypothesis.ids))},
+            wording=self._words.facts(text),
         )
 
 

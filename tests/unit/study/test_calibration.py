@@ -49,7 +49,7 @@ def test_facts_of_a_summary_counted_by_hand() -> None:
         ids=(4, 1, 104, 1, 9), tokens=("the", "zebra", "ran", "xylo", "."), offsets=((0, 1),) * 5, total=8
     )
     hypothesis = Hypothesis([4, 300, 301, 77], 0.0, -6.0, [-1.0, -2.0, -0.5, -2.0, -0.5], finished=True)
-    wording = DocumentWords("").facts("") | {"topic": 0.25}
+    wording = DocumentWords("").facts("")
     found = facts_of(hypothesis, [4, 300, 104, 301, 9], source, unk_id=1, reserved=4, wording=wording)
     assert found["mean_log_prob"] == pytest.approx(-6.0 / 5)
     assert found["least_log_prob"] == -2.0
