@@ -34,14 +34,8 @@ def test_by_hand() -> None:
 def test_a_piece_of_the_document_is_measured_without_the_rest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it would be with it."""
     document = f"{DOCUMENT} The U.S. driver, Bo, saw a red Honda on 5 May and a red car; the red car saw Bo."
-    texts = [
-        document,
-        document[: len(DOCUMENT)],
-        "The U.S. driver, Bo,",
-        "Bo",
-        "and a red car; the red car",
-        "a red red",
-    ]
+    pieces = ["The U.S. driver, Bo,", "Bo", "and a red car; the red car", "a red red"]
+    texts = [document, document[: len(DOCUMENT)], *pieces]
     asked = [document] * len(texts), texts, [[REFERENCE, "Bo saw a red car"]] * len(texts)
     found = measure(*asked)
     monkeypatch.setattr(SourceFacts, "has_whole", lambda *_: False)
