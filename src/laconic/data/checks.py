@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from operator import and_
 from pathlib import Path
 from typing import Any
 
@@ -102,17 +103,13 @@ class SplitReport:
     def as_dict(self, options: CheckOptions) -> dict[str, Any]:
         """For JSON and for the terminal view."""
         summarized = max(1, len(self.summary_lengths))
-        sides = (self.document_lengths, self.summary_lengths)
+        sides, bad = (self.document_lengths, self.summary_lengths), self.skipped
         tokens = {"document_tokens": self.document_tokens, "summary_tokens": self.summary_tokens}
         limited = tuple(tokens.values()) if options.limits_in_tokens else sides
         return {
             "path": self.path,
             "records": self.records,
-            "bad": {
-                "count": self.skipped.total,
-                "reasons": dict(self.skipped.counts),
-                "examples": self.skipped.examples,
-            },
+            "bad": {"count": bad.total, "reasons": dict(bad.counts), "examples": bad.examples},
             "document_words": lengths(sides[0]),
             "summary_words": lengths(sides[1]),
             **{name: lengths(values) for name, values in tokens.items() if values},
@@ -246,16 +243,19 @@ def _measure(split: SplitReport, record: Record, words: list[str], options: Chec
     split.references[max(1, len(record.references))] += 1
     known, wanted = set(words), set(target)
     shared = known & wanted
-    covered = sum([word in shared for word in target]) / max(1, len(target))
+    held = [word in shared for word in target]
+    covered = held.count(True) / max(1, len(target))
     split.coverage_sum += covered
     split.reappearing_sum += reappearing_share(known, wanted)
-    held: list[bool] = []  # where no bigram is held, no trigram is
+    text = f" {' '.join(words)} "  # no word has a blank in it
     for n in split.novel_sums:
-        grams = list(_grams(target, n))
-        if grams:
-            known_grams = set(grams).intersection(_grams(words, n)) if n == 2 or any(held) else set()
-            held = [gram in known_grams for gram in grams] if n > 1 else [word in shared for word in target]
-            split.novel_sums[n] += held.count(False) / len(grams)
+        if n > 1:  # an n-gram can only be there where both of its parts are
+            held = [
+                both and f" {' '.join(target[start : start + n])} " in text
+                for start, both in enumerate(map(and_, held, held[1:]))
+            ]
+        if held:
+            split.novel_sums[n] += held.count(False) / len(held)
             split.novel_counts[n] += 1
     if len(target) >= len(words):
         split.suspect(
@@ -269,14 +269,12 @@ def _measure(split: SplitReport, record: Record, words: list[str], options: Chec
         split.suspect("document of fewer than 5 words", record.origin)
 
 
-def _grams(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
-    return zip(*(words[start:] for start in range(n)), strict=False)
-
-
 def reappearing_share(document: set[str], summary: set[str]) -> float:
     """The share of the document's distinct words that the summary has too; punctuation marks are no words."""
-    # whatever has more than one letter is a word, by the pattern that found it
-    signs = {word for word in document if len(word) == 1 and not (word.isalnum() or word == "_")}
+    if "".join(document).isascii():
+        signs = document & _ASCII_SIGNS
+    else:  # whatever has more than one letter is a word, by the pattern that found it
+        signs = {word for word in document if len(word) == 1 and not (word.isalnum() or word == "_")}
     words = len(document) - len(signs)
     return len((document & summary) - signs) / words if words else 0.0
 
@@ -404,9 +402,10 @@ def sketches_of(texts: Sequence[Sequence[str]]) -> Sketches:
     rows = np.repeat(np.arange(len(coded)), counts)
     # the places where a 5-gram begins that ends in the same text
     places = np.arange(len(rows)) + np.repeat(np.cumsum(lengths) - lengths - (np.cumsum(counts) - counts), counts)
-    hashes = np.zeros(len(rows), dtype=np.uint64)
+    hashes = np.zeros(max(0, len(flat) - SHINGLE + 1), dtype=np.uint64)  # of those that run on into the next text too
     for place in range(SHINGLE):
-        hashes = hashes * np.uint64(1_000_003) + flat[places + place]
+        hashes = hashes * np.uint64(1_000_003) + flat[place : place + len(hashes)]
+    hashes = hashes[places]
     hashes ^= hashes >> np.uint64(29)
     hashes *= np.uint64(_PRIME)
     hashes ^= hashes >> np.uint64(32)
