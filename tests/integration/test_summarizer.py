@@ -646,8 +646,9 @@ def test_the_commands_say_that_the_model_declined(
 
 
 def test_calibrate_believes_readers_where_they_have_rated(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(calibration, "MOST_RERANKED", 1)  # what readers compared counts in full
     place, data, sheet = tmp_path / "model", tmp_path / "pairs.jsonl", tmp_path / "ratings.jsonl"
     shutil.copytree(folder, place)
     records = [{"id": f"r{n}", "document": DOCUMENTS[n % 5], "summary": "late"} for n in range(150)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,16 +94,16 @@ def command(
 
     best = results[-1].system
     summarizer = Summarizer.from_pretrained(places[best])
-    own.append(summarizer.explain(document, always_write=True))
+    own.append(replace(summarizer.explain(document, always_write=True), model=best))
     print(f"\n{heading}, {best}\n")
     show_summaries(own[-1:], document=True)
     samples = records[:: max(1, len(records) // NUM_SAMPLES)][:NUM_SAMPLES]
-    summaries = list(summarizer.summarize([record.document for record in samples], explain=True, always_write=True))
+    made = summarizer.summarize([record.document for record in samples], explain=True, always_write=True)
+    summaries = [replace(summary, model=best) for summary in made]
     report = out / "report.html"
     scores = Table("Held-out packages", header, rows, note=f"{verdict} {notes[0]}")
     folders = {name: out / FOLDERS[name] for name in runs}
-    page = _report(scores, notes[1:], folders, (heading, own), samples, summaries)
-    report.write_text(page, encoding="utf-8")
+    report.write_text(_report(scores, notes[1:], folders, (heading, own), samples, summaries), encoding="utf-8")
     print(f"\n{report}: hover over a word of a summary to see where it came from.")
     note(f"Finished in {(time.perf_counter() - started_at) / 60:.1f} minutes.")
 

@@ -34,11 +34,9 @@ from laconic.systems.extractive import Progress
 from laconic.text.base import Tokenizer
 from laconic.types import Precision, Record, references_of
 
-FOLDS = 5
-BINS = 10
+FOLDS, BINS = 5, 10
 LEAST_RECORDS = 100
-MOST_TRIED = 200  # records, in each precision
-MOST_RERANKED = 1000  # records
+MOST_TRIED, MOST_RERANKED = 200, 1000  # records: in each precision; where nobody compared lines
 CHOOSING_RIDGE = 100.0
 RIDGE = 1.0  # of the standardised weights: keeps them finite where a fact separates the records
 TAIL = 0.5  # per cent of the documents that lie outside each range
@@ -92,10 +90,11 @@ class Ratings:
         means = {place: fmean(ratings) for place, ratings in given.items()}
         return cls(means, max(means.values()) if accept is None else accept)
 
-    def compare(self) -> bool:
-        """Are several lines rated of enough texts to learn from which of them are better?"""
+    def compared(self) -> set[str]:
+        """The texts of which several lines are rated, if they are enough to learn from which lines are better."""
         lines = Counter(name for name, _ in self.means)
-        return sum(count > 1 for count in lines.values()) >= LEAST_RECORDS
+        several = {name for name, count in lines.items() if count > 1}
+        return several if len(several) >= LEAST_RECORDS else set()
 
     def of(self, record: Record, line: str) -> float:
         """Not a number where nobody rated it."""
@@ -128,9 +127,8 @@ def calibrate(
     choosing = _kept_choosing(system.calibration, ratings)
     system.calibration = Calibration.blank()
     if system.search.choose == "rerank":
-        choosing = choosing or fit_choosing(
-            summarizer, system.search.beam_size, _some(records), batch_size, progress, ratings
-        )
+        some = _some(records, ratings)
+        choosing = choosing or fit_choosing(summarizer, system.search.beam_size, some, batch_size, progress, ratings)
         system.calibration = replace(system.calibration, choosing=choosing)
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)
     texts, facts = [summary.text for summary in made], [summary.facts for summary in made]
@@ -154,13 +152,14 @@ def decoded_by_calibration(summarizer: Summarizer, records: Sequence[Record], ra
     """How many summaries `calibrate` makes."""
     system = summarizer.system
     learns = isinstance(system, DecodingSystem) and system.search.choose == "rerank"
-    return len(records) + (len(_some(records)) if learns and not _kept_choosing(system.calibration, ratings) else 0)
+    chosen = _some(records, ratings) if learns and not _kept_choosing(system.calibration, ratings) else ()
+    return len(records) + len(chosen)
 
 
 def _kept_choosing(before: Calibration | None, ratings: Ratings | None) -> tuple[float, ...]:
     """The weights by which the rated lines were chosen, unless the ratings say of several lines of a text which is
     better."""
-    return before.choosing if before and ratings and not ratings.compare() else ()
+    return before.choosing if before and ratings and not ratings.compared() else ()
 
 
 def _check_enough(count: int, kind: str = "") -> None:
@@ -168,9 +167,11 @@ def _check_enough(count: int, kind: str = "") -> None:
         raise DataError(f"A calibration needs {LEAST_RECORDS} records or more{kind}; here are {count}.")
 
 
-def _some(records: Sequence[Record]) -> Sequence[Record]:
-    """Enough to fit a few weights, from the whole length."""
-    return records[:: math.ceil(len(records) / MOST_RERANKED) or 1]
+def _some(records: Sequence[Record], ratings: Ratings | None) -> Sequence[Record]:
+    """Enough to fit a few weights, from the whole length; where readers compared lines, all of which they did."""
+    compared = ratings.compared() if ratings else set()
+    chosen = [record for record in records if record.id in compared]
+    return chosen if len(chosen) >= LEAST_RECORDS else records[:: math.ceil(len(records) / MOST_RERANKED) or 1]
 
 
 def fit_choosing(
@@ -321,8 +322,7 @@ def ranges_of(found: Sequence[Facts]) -> Ranges:
 def reliability(predicted: np.ndarray, accepted: np.ndarray) -> Reliability:
     """Compare probabilities (R,) with what came (R,) of zeros and ones."""
     places = np.minimum((predicted * BINS).astype(int), BINS - 1)
-    bins = []
-    error = 0.0
+    bins, error = [], 0.0
     for place in range(BINS):
         inside = places == place
         if count := int(inside.sum()):
