@@ -93,6 +93,7 @@ def test_the_model_in_the_box_answers_first_and_is_fine_tuned(
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "Training oneline, fine-tuned" in page
     assert "Training from scratch" in page
+    assert "-pointer-generator-coverage" not in page, "samples have the table's names"
 
 
 def test_what_the_box_has_seen_is_not_held_out(tmp_path: Path) -> None:
