@@ -402,7 +402,7 @@ def sketches_of(texts: Sequence[Sequence[str]]) -> Sketches:
     rows = np.repeat(np.arange(len(coded)), counts)
     # the places where a 5-gram begins that ends in the same text
     places = np.arange(len(rows)) + np.repeat(np.cumsum(lengths) - lengths - (np.cumsum(counts) - counts), counts)
-    hashes = np.zeros(max(0, len(flat) - SHINGLE + 1), dtype=np.uint64)  # of those that run on into the next text too
+    hashes = np.zeros(max(0, len(flat) - SHINGLE + 1), dtype=np.uint64)  # of 5-grams across two texts too
     for place in range(SHINGLE):
         hashes = hashes * np.uint64(1_000_003) + flat[place : place + len(hashes)]
     hashes = hashes[places]

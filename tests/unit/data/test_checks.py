@@ -157,3 +157,14 @@ def test_words_and_signs_of_ascii_are_those_of_the_pattern() -> None:
     text = "".join(f"{chr(code)}A{chr(code)}{chr(code)} b_" for code in range(128))
     assert _words(text) == WORD.findall(text.lower())
     assert _words(f"{text}é") == [*WORD.findall(text.lower())[:-1], "b_é"]
+
+
+def test_a_text_has_the_same_sketch_whatever_stands_beside_it() -> None:
+    texts = [
+        [f"w{number}" for number in range(first, first + size)] for first, size in ((0, 40), (7, 3), (5, 90), (0, 0))
+    ]
+    together = sketches_of(texts)
+    for place, text in enumerate(texts):
+        alone = sketches_of([text])
+        assert together.keys[place] == alone.keys[0]
+        assert together.bins[place].tolist() == alone.bins[0].tolist()
