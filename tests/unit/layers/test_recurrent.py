@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from laconic.layers import recurrent
 from laconic.layers.recurrent import Bridge, Recurrence, runs_in_bf16
@@ -130,6 +132,21 @@ def test_under_autocast_a_sequence_is_close_to_that_in_float32(cell: str, padded
     (gradient,) = torch.autograd.grad(exact.sum(), inputs)
     (rough,) = torch.autograd.grad(low.float().sum(), inputs)
     torch.testing.assert_close(rough, gradient, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("size", [7, 8, 12])
+def test_what_is_read_under_padding_is_a_multiple_of_eight_wide(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an odd width oneDNN's recurrence in bf16 takes twice as long."""
+    widths, own = [], torch.lstm
+
+    def lstm(inputs: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+        widths.append(inputs.shape[-1])
+        return own(inputs, *rest)
+
+    monkeypatch.setitem(recurrent._SEQUENCES, "lstm", lstm)
+    mask = torch.arange(T) < torch.tensor([T, 3, 1])[:, None]
+    Recurrence("lstm", size, H, bidirectional=True).over_real_tokens(torch.randn(B, T, size), mask)
+    assert widths == [8 * (size // 8 + 1)]
 
 
 def test_a_cpu_without_bf16_reads_in_float32_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
