@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
+import re
 import signal
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -125,6 +128,9 @@ def test_rows_are_trained_and_resumed(
     assert gru["rouge"]["1"]["p_holm"] is not None
     page = (out / "compare.html").read_text()
     assert "Validation loss" in page
+    shown = [float(found) for found in re.findall(r"LSTM, BLEU (\d\.\d{3})", html.unescape(page))]
+    assert len(shown) >= 3  # the paper's Figure 6: each sample has its own, and their mean is not far from the row's
+    assert 0 < fmean(shown) < 2 * lstm["measures"]["bleu_paper"]
     monkeypatch.setattr(training_run, "train", real)
     assert main(["--quiet", *arguments[:-1], "gru", "--out", str(tmp_path / "straight")]) == 0
     capsys.readouterr()

@@ -61,8 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, it stays open
     was_quiet = os.environ.get("LACONIC_QUIET")
     # before torch is imported: threads that wait for each other give the core away instead of spinning, which costs
-    # several times the time as soon as anything else runs on the machine (benchmarks/contention.py)
+    # several times the time as soon as anything else runs on the machine (benchmarks/contention.py); and oneDNN keeps
+    # fewer than 1,024 prepared products, of which a recurrence in bf16 has megabytes each, three for every length
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -134,6 +136,7 @@ VARIABLES = {
     "LACONIC_CACHE": "folder of encoded training data (~/.cache/laconic); off: none",
     "OMP_NUM_THREADS": "threads of the CPU",
     "OMP_WAIT_POLICY": "how they wait for each other; passive unless set",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "prepared products that are kept; 128 unless set",
     "HF_TOKEN, HF_HOME, HF_HUB_OFFLINE": "of the Hugging Face hub, for models named owner/name",
 }
 

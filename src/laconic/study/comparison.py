@@ -41,6 +41,7 @@ from laconic.metrics.bleu import bleu_paper, corpus_bleu
 from laconic.metrics.copying import repeated_ngram_rate
 from laconic.metrics.words import words
 from laconic.study.plan import Plan, PlannedRow, settings_of
+from laconic.study.spans.records import MANIFEST
 from laconic.types import Record, Summary, references_of
 
 KINDS = ("1", "2", "L")
@@ -156,6 +157,8 @@ class Comparison:
         places = {"train", "validation", "test"}
         settings = settings_of(run)
         settings["data"] = {key: value for key, value in settings["data"].items() if key not in places}
+        if run.pretraining.enabled:
+            settings["pretraining"] = settings["pretraining"] | {"data": None}
         asked = [settings, self._data_digests(run)["data"], run.search.model_dump(mode="json"), run.row]
         if (surface := self._surface(run)) != "raw":  # as of all that tables/ keeps, whose keys do not say it
             asked.append(surface)
@@ -302,22 +305,21 @@ def with_bleu(
     predictions: Sequence[Mapping[str, Any]],
     samples: tuple[Summary, ...] = (),
 ) -> ScoredSystem:
-    """Add both readings of BLEU to ``result``, and to what it has by document the share of repeated 2-grams.
-
-    The paper's BLEU is over lower-cased words and signs, unknown words kept.
-    """
+    """Add both readings of BLEU to ``result``, and to what it has by document the share of repeated 2-grams."""
     hypotheses = [str(line["summary"]) for line in predictions]
     references = [list(references_of(record)) for record in records]
-    paper = bleu_paper(
-        [_TOKEN.findall(text.lower()) for text in hypotheses],
-        [[_TOKEN.findall(text.lower()) for text in group] for group in references],
-        [bool(line.get("finished", True)) for line in predictions],
-    )
+    paper = paper_bleu(hypotheses, references, [bool(line.get("finished", True)) for line in predictions])
     corpus = corpus_bleu(hypotheses, references)
     repeated = tuple(repeated_ngram_rate(words(text), 2) or 0.0 for text in hypotheses)
     by_document = {**result.per_document, REPEATED[2]: repeated}
     measures = {**result.measures, "bleu": corpus.score, "bleu_paper": paper}
     return ScoredSystem(replace(result, measures=measures, per_document=by_document), corpus.signature, samples)
+
+
+def paper_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], finished: Sequence[bool]) -> float:
+    """The headline paper's BLEU, over lower-cased words and signs, unknown words kept."""
+    cut = [[_TOKEN.findall(text.lower()) for text in texts] for texts in (hypotheses, *references)]
+    return bleu_paper(cut[0], cut[1:], finished)
 
 
 def by_document(results: Sequence[EvaluationResult], kind: str) -> list[float]:
@@ -349,7 +351,8 @@ def _uses(run: RunConfig) -> dict[str, list[Path]]:
 
 def _files_of(place: Path) -> list[Path]:
     if place.is_dir():
-        return sorted(path for path in place.rglob("*") if path.is_file() and not path.name.startswith("."))
+        found = (path for path in place.rglob("*") if path.is_file() and not path.name.startswith("."))
+        return sorted(path for path in found if path.name != MANIFEST)  # which says how spans were selected
     return [place] if place.is_file() else []
 
 

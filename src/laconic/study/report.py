@@ -16,10 +16,10 @@ from laconic.metrics.rouge import rouge_intervals
 from laconic.metrics.rouge_engine import Score
 from laconic.metrics.scoring import Scoring
 from laconic.study import tables
-from laconic.study.comparison import KINDS, Outcome, by_document, training_log
+from laconic.study.comparison import KINDS, Outcome, by_document, paper_bleu, training_log
 from laconic.study.plan import Plan
 from laconic.study.tables import Column, Difference, Figure, Row, Scores, measure_column
-from laconic.types import Record, references_of
+from laconic.types import Record, Summary, references_of
 
 PERPLEXITY = "val_ppl"
 _SAID = (
@@ -307,7 +307,7 @@ def page(table: ComparisonTable, outcomes: Sequence[Outcome], sampled: Sequence[
             note = f"{title}, nats per word{_not_counted(table)}."
             sections.append(Curves(title, series, x_label="update", y_label="nats per word", note=note))
     samples = [
-        (scored.samples[place], list(references_of(record)))
+        (_with_bleu(scored.samples[place], record, table), list(references_of(record)))
         for place, record in enumerate(sampled)
         for outcome in outcomes
         for scored in outcome.scored[:1]
@@ -319,6 +319,14 @@ def page(table: ComparisonTable, outcomes: Sequence[Outcome], sampled: Sequence[
         sections.append(Samples("What the systems wrote", summaries, references, note=note))
     sections.append(Prose("How this was made", [table.plan.title], code="\n".join(filter(None, [command, *quoted]))))
     return render_report(table.plan.title, sections, subtitle=f"{table.data}, {table.records:,} records")
+
+
+def _with_bleu(summary: Summary, record: Record, table: ComparisonTable) -> Summary:
+    """Its own BLEU behind the system's name where the table has the headline paper's, as in that paper's Figure 6."""
+    if _bleu_reading(table)[0] != "bleu_paper":
+        return summary
+    score = paper_bleu([summary.text], [list(references_of(record))], [summary.finished])
+    return replace(summary, model=f"{summary.model}, BLEU {score:.3f}")
 
 
 def _curves(table: ComparisonTable) -> dict[str, tuple[str, ...]]:

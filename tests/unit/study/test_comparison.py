@@ -337,6 +337,21 @@ def test_an_earlier_comparison_lends_its_scores_where_pairs_settings_and_records
     assert compare("others") == [f"{row}-1" for row in ROWS]
 
 
+def test_pairs_of_a_stage_count_by_what_is_in_them(machine: Machine, tmp_path: Path) -> None:
+    """Not by where they lie, nor by what is told of their selection."""
+
+    def compare(spans: str, pairs: str = "{}\n", told: str = "{}") -> int:
+        (tmp_path / spans / "train").mkdir(parents=True)
+        (tmp_path / spans / "train" / "train-00000.jsonl").write_text(pairs)
+        (tmp_path / spans / "manifest.json").write_text(told)
+        before = len(machine.trained)
+        plan = plan_of(tmp_path, pretraining={"enabled": True, "data": str(tmp_path / spans)})
+        Comparison(plan, RECORDS, tmp_path / "of" / spans, machine.surroundings(), [tmp_path / "of" / "first"]).run()
+        return len(machine.trained) - before
+
+    assert [compare("first"), compare("moved", told='{"seconds": 3}'), compare("others", pairs="{}\n{}\n")] == [3, 0, 3]
+
+
 def test_a_log_that_is_being_written_is_read(tmp_path: Path) -> None:
     """Another process may train there, or was killed in the middle of a line."""
     (tmp_path / "model").mkdir()
