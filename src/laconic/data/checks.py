@@ -161,11 +161,8 @@ def check(
 ) -> DataReport:
     """Read every file once and report on it.
 
-    Args:
-        files: name of the split -> file, for example from `find_splits`.
-        options: limits, and whether to look for duplicates.
-        reading: format and columns; bad records are always counted rather than raised.
-        progress: called with the number of records newly read.
+    ``files`` are those of the splits by name, for example from `find_splits`. Bad records are always counted, whatever
+    ``reading`` says; ``progress`` is called with the number of records newly read.
 
     Raises:
         DataError: a file that cannot be read at all (missing, unknown format or columns, misaligned pairs).
@@ -188,7 +185,6 @@ def check(
     for name, path in files.items():
         split = SplitReport(name, str(path))
         report.splits.append(split)
-
         choose = partial(setattr, split, "choice")
         try:
             for part, sketches, origins in read_in_pieces(

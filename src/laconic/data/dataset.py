@@ -52,7 +52,6 @@ class Example:
     record_id: str = ""
     index: int = 0
     source_truncated: bool = False
-    target_truncated: bool = False
 
 
 @dataclass(slots=True)
@@ -80,11 +79,7 @@ class EncodedDataset:
     max_target_tokens: int
 
     def __init__(
-        self,
-        columns: dict[str, np.ndarray],
-        tokenizer: Tokenizer,
-        config: TextConfig,
-        counts: Mapping[str, int],
+        self, columns: dict[str, np.ndarray], tokenizer: Tokenizer, config: TextConfig, counts: Mapping[str, int]
     ) -> None:
         self.max_source_tokens = self._built_source = config.max_source_tokens
         self.max_target_tokens = self._built_target = config.max_target_tokens
@@ -99,23 +94,15 @@ class EncodedDataset:
 
     @classmethod
     def build(
-        cls,
-        records: Iterable[Record],
-        tokenizer: Tokenizer,
-        text_config: TextConfig,
-        progress: Callable[[int], object] | None = None,
-        *,
-        max_document_tokens: int | None = None,
+        cls, records: Iterable[Record], tokenizer: Tokenizer, config: TextConfig, max_document_tokens: int | None = None
     ) -> EncodedDataset:
-        """Tokenize ``records``; ``progress(n)`` is called with the number of records newly done.
-
-        Records whose document has more than ``max_document_tokens`` tokens (separators counted) are left out.
+        """Tokenize ``records`` but those whose document has more than ``max_document_tokens`` (separators counted).
 
         Raises:
             DataError: a document or summary holds no token (names the record's origin), or there is no record.
         """
-        encoder = Encoder(tokenizer, text_config, max_document_tokens)
-        return cls.of(encoder, encoder.parts(records, progress=progress))
+        encoder = Encoder(tokenizer, config, max_document_tokens)
+        return cls.of(encoder, encoder.parts(records))
 
     @classmethod
     def of(cls, encoder: Encoder, found: Iterable[Part]) -> EncodedDataset:
@@ -180,7 +167,6 @@ class EncodedDataset:
             "".join(self._ids.strings(index)),
             index,
             int(self._source_totals[index]) > room,
-            cut,
         )
 
     def _finished(self, target: np.ndarray, cut: bool, num_words: int) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -16,26 +15,16 @@ from laconic.text.base import Tokenizer
 
 
 def load_glove(
-    path: str | Path,
-    tokenizer: Tokenizer,
-    *,
-    missing: Literal["normal", "zeros"] = "normal",
-    seed: int = 1,
-    progress: Callable[[int], object] | None = None,
+    path: str | Path, tokenizer: Tokenizer, *, missing: Literal["normal", "zeros"] = "normal", seed: int = 1
 ) -> tuple[np.ndarray, float]:
     """Read the vectors of a tokenizer's vocabulary.
 
     A word2vec header line (count and width) is passed over, words may hold spaces, ``.gz`` is read. Where the
     vocabulary is lower-cased the file's words are matched as they stand, then lower-cased, the first wins.
 
-    Args:
-        missing: rows of words that the file lacks are drawn from N(0, s), s being the standard deviation of
-            all vectors read, or are zeros. The row of PAD is zeros either way.
-        seed: for the drawn rows.
-        progress: called with the number of bytes newly read (of the compressed file's text).
-
-    Returns:
-        The matrix (V, E) float32 and the share of the vocabulary (special tokens aside) that the file has.
+    Rows of words that the file lacks are drawn with ``seed`` from N(0, s), s being the standard deviation of all
+    vectors read, or are zeros (``missing``); the row of PAD is zeros either way. The result is the matrix (V, E)
+    float32 and the share of the vocabulary (special tokens aside) that the file has.
 
     Raises:
         DataError: a line has no word, a different number of values or a value that is not a number (with the
@@ -45,15 +34,9 @@ def load_glove(
     width, skip = _width(file)
     specials = {tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}
     wanted = {token: index for index, token in enumerate(tokenizer.vocabulary) if index not in specials}
-    rows: dict[int, np.ndarray] = {}
-    inexact: dict[int, np.ndarray] = {}
+    rows, inexact = dict[int, np.ndarray](), dict[int, np.ndarray]()
     total, squares, count = 0.0, 0.0, 0
-    pending = 0
     for number, line in raw_lines(file):
-        pending += len(line)
-        if progress and number % 5000 == 0:
-            progress(pending)
-            pending = 0
         if number <= skip or not line.strip():
             continue
         word, vector = _parse(file, number, line, width)
@@ -62,8 +45,6 @@ def load_glove(
             rows.setdefault(wanted[word], vector)
         elif word.lower() in wanted:
             inexact.setdefault(wanted[word.lower()], vector)
-    if progress:
-        progress(pending)
     rows = inexact | rows
     if not rows:
         raise DataError(f"{file}: none of the vocabulary's {len(wanted):,} words is in the file; is it the right one?")

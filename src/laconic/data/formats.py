@@ -13,13 +13,9 @@ from laconic.errors import DataError
 
 # (part of a document file's name, part of its summary file's name)
 _PAIR_PARTS = (
-    (".source", ".target"),
-    (".article", ".title"),
-    (".document", ".summary"),
-    (".src", ".tgt"),
-    ("_source", "_target"),
-    ("_article", "_title"),
-)
+    (".source", ".target"), (".article", ".title"), (".document", ".summary"), (".src", ".tgt"),
+    ("_source", "_target"), ("_article", "_title"),
+)  # fmt: skip
 _PACKED = ("", ".gz", ".zst")
 
 

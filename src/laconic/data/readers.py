@@ -127,15 +127,11 @@ def read_records(
 ) -> Iterator[Record]:
     """Stream the records of a file or folder.
 
-    Args:
-        path: a file, a folder of ``.story`` files, the common part of two aligned files, or ``hub:owner/name``.
-        format: a name of the table above; ``auto`` goes by the file's name and first bytes.
-        document_column: the column of the documents; detected by `laconic.data.columns` when not given.
-        summary_column: likewise for the summaries.
-        skip_bad: leave bad records out and report each to ``on_skip`` instead of stopping.
-        need_summary: refuse records without a summary.
-        on_skip: receives each record left out; a `SkipCounter` counts them.
-        on_choice: receives one sentence a file on the format and columns chosen.
+    ``path`` is a file, a folder of ``.story`` files, the common part of two aligned files, or ``hub:owner/name``;
+    ``format`` a name of the table above, ``auto`` goes by the file's name and first bytes. Columns that are not given
+    are detected (`laconic.data.columns`); ``on_choice`` receives a sentence a file on what was chosen. Bad records
+    (with ``need_summary`` those without a summary too) stop the reading or, with ``skip_bad``, are left out and go to
+    ``on_skip``, such as a `SkipCounter`.
 
     Raises:
         DataError: the file cannot be read, or a record is bad (one sentence with file and line).

@@ -191,10 +191,10 @@ def _by_tokenizer(tokenizer: Tokenizer) -> TokenCounter:
 def _by_rule(cut: Callable[[str], list[str]], separator: str | None) -> TokenCounter:
     def count(record: Record) -> tuple[int, int]:
         sides = (record.document, record.summary)
-        document, summary = (
-            _with_separators([len(cut(part)) for part in between_gaps(text, gaps)])
-            for text, gaps in zip(sides, _gaps(record, separator), strict=True)
-        )
+        both = zip(sides, _gaps(record, separator), strict=True)
+        found = ([len(cut(part)) for part in between_gaps(text, gaps)] for text, gaps in both)
+        # the sentences, each but the last that has any tokens with a separator behind it
+        document, summary = (sum(sizes) + max(0, sum(size > 0 for size in sizes) - 1) for sizes in found)
         return document, summary
 
     return count
@@ -204,8 +204,3 @@ def _gaps(record: Record, separator: str | None) -> list[list[tuple[int, int]]]:
     if separator is None:
         return [[], []]
     return [document_gaps(record, separator), sentence_gaps(record.summary, separator, by_line=True)]
-
-
-def _with_separators(counts: list[int]) -> int:
-    """The tokens of the sentences, each but the last that has any with a separator behind it."""
-    return sum(counts) + max(0, sum(number > 0 for number in counts) - 1)

@@ -25,10 +25,7 @@ _NEWS_TABLE = "longform"  # All the news 1.0
 
 
 def read_jsonl(
-    path: Path,
-    options: TableOptions,
-    lines: Iterable[tuple[int, bytes]] | None = None,
-    chosen: Columns | None = None,
+    path: Path, options: TableOptions, lines: Iterable[tuple[int, bytes]] | None = None, chosen: Columns | None = None
 ) -> RawRecords:
     """One JSON object a line; blank lines are passed over. ``lines``: those of a stream, in place of the file's;
     ``chosen``: what its first record has chosen, if that came before them."""

@@ -108,16 +108,17 @@ def casing_of_pieces(texts: Pieces[str], summaries: Pieces[str]) -> Casing:
     written: Counter[str] = Counter()
     for part in texts.worked(_written):
         written.update(part)
-    forms: dict[str, Counter[str]] = {}
-    small = {form for form in written if form == form.lower()}
-    for form in written.keys() - small:
-        forms.setdefault(form.lower(), Counter())[form] = written[form]
-    kept: dict[str, tuple[str, int]] = {}
-    for word, counts in forms.items():
-        total = counts.total() + written[word] * (word in small)
-        form, count = max(counts.items(), key=lambda item: (item[1], item[0]))
-        if count >= MIN_COUNT and count >= RELIABLE * total:
-            kept[word] = (form, count)
+    totals: dict[str, int] = {}
+    best: dict[str, tuple[int, str]] = {}
+    small: set[str] = set()
+    for form, count in written.items():
+        word = form.lower()
+        totals[word] = totals.get(word, 0) + count
+        if form == word:
+            small.add(word)
+        elif count >= MIN_COUNT:
+            best[word] = max(best.get(word, (0, "")), (count, form))
+    kept = {word: (form, count) for word, (count, form) in best.items() if count >= RELIABLE * totals[word]}
     capitals, after_colon = _style(summaries, small - kept.keys())
     return Casing(_most_frequent(kept), capitals, after_colon)
 
@@ -216,16 +217,15 @@ def _styles(ordinary: set[str], summaries: Sequence[str]) -> Counter[tuple[str, 
     """Which summaries are ``begun`` with a capital, which ``titled``, which words behind a ``colon`` have one."""
     counts: Counter[tuple[str, bool]] = Counter()
     for text in summaries:
-        words = [(found.start(), found[0]) for found in WORD.finditer(text)]
-        plain = [word for _, word in words]
-        if not plain or is_shouted(plain):
+        words = WORD.findall(text)
+        if not words or is_shouted(words):
             continue
-        if plain[0].lower() in ordinary:
-            counts["begun", plain[0][0].isupper()] += 1
-        inner = [word for word in plain[1:] if word.lower() in ordinary and len(word) > 3]
+        if words[0].lower() in ordinary:
+            counts["begun", words[0][0].isupper()] += 1
+        inner = [word for word in words[1:] if len(word) > 3 and word.lower() in ordinary]
         if len(inner) > 1:
-            counts["titled", sum(word[0].isupper() for word in inner) >= 0.7 * len(inner)] += 1
-        for position, word in words:
-            if word.lower() in ordinary and text[max(0, position - 2) : position] == ": ":
-                counts["colon", word[0].isupper()] += 1
+            counts["titled", sum([word[0].isupper() for word in inner]) >= 0.7 * len(inner)] += 1
+        for found in WORD.finditer(text) if ": " in text else ():
+            if text.endswith(": ", 0, found.start()) and found[0].lower() in ordinary:
+                counts["colon", found[0][0].isupper()] += 1
     return counts

@@ -31,9 +31,15 @@ _INVISIBLE = "[\\x{00AD}\\x{2060}]"  # soft hyphen, word joiner
 
 # What the rules see across a blank: separators that are blanks to Python alone, signs that join to what follows them
 # (Unicode's Prepend), and halves of characters.
-ACROSS_BLANKS = re.compile(
+_ACROSS_BLANKS = re.compile(
     "[\x1c-\x1f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U00011000-\U00011fff\ud800-\udfff]"
 )
+
+
+def across_blanks(text: str) -> bool:
+    """Is the text more than its stretches between blanks, one by one?"""
+    plain = text.isascii() and not ("\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text)
+    return not plain and bool(_ACROSS_BLANKS.search(text))  # the common case first, for speed
 
 
 class NormalizationConfig(ConfigBase):
@@ -116,7 +122,7 @@ def extend_over_marks(text: str, offsets: list[tuple[int, int]]) -> list[tuple[i
     result = []
     for index, (start, end) in enumerate(offsets):
         limit = offsets[index + 1][0] if index + 1 < len(offsets) else len(text)
-        while start < end < limit and _joins(text[end]):
+        while start < end < limit and (unicodedata.category(text[end])[0] == "M" or "\u1160" <= text[end] <= "\u11ff"):
             end += 1
         result.append((start, end))
     return result
@@ -128,10 +134,6 @@ def shares_characters(offsets: list[tuple[int, int]], index: int) -> bool:
     before = index > 0 and offsets[index - 1][1] > start
     after = index + 1 < len(offsets) and offsets[index + 1][0] < end
     return before or after
-
-
-def _joins(character: str) -> bool:
-    return unicodedata.category(character)[0] == "M" or "\u1160" <= character <= "\u11ff"
 
 
 # ------------------------------------------------------------------------------------------- where tokens begin and end

@@ -6,16 +6,19 @@ What a vocabulary lacks has a code below zero, the complement of its number amon
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from laconic.text.normalization import ACROSS_BLANKS
+from laconic.jobs import Pieces
+from laconic.text.normalization import across_blanks
 
 MOST = 1_000_000  # stretches that are remembered
-_LINES = 2000  # of a text that is cut at once
+_LINES = 250  # of a text that is cut at once
+_PIECE = 20_000  # stretches, a piece of work of a process
 
 
 class Numbers(dict[str, int]):
@@ -117,6 +120,44 @@ class Stretches:
     def _forget(self) -> None:
         self._numbers, self._unknown = Numbers(), Numbers()
         self._codes, self._sizes = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        self._starts = self._sizes
+
+    def _remember(self, codes: np.ndarray, sizes: np.ndarray) -> None:
+        self._codes, self._sizes = np.concatenate((self._codes, codes)), np.concatenate((self._sizes, sizes))
+        self._starts = np.cumsum(self._sizes) - self._sizes
+
+    def counts(self, texts: Pieces[str], others: Callable[[list[str]], Counter[str]]) -> Counter[str]:
+        """How often each token stands in the texts, while all are unknown; ``others`` counts in texts that are more
+        than their stretches. Each stretch is cut once, whichever processes met it."""
+        counts, times = Counter[str](), np.zeros(0, np.int64)
+        for stretches, own, more in texts.worked(_stretches_of):
+            places = np.array(list(map(self._numbers.__getitem__, stretches.split())), np.int64)
+            times = np.concatenate((times, np.zeros(len(self._numbers) - len(times), np.int64)))
+            times[places] += own
+            counts.update(others(more))
+            if len(self._numbers) > MOST:
+                counts.update(self._cut(times))
+                self._forget()
+                times = times[:0]
+        counts.update(self._cut(times))
+        return counts
+
+    def _cut(self, times: np.ndarray) -> dict[str, int]:
+        """Read the stretches that were met ``times``; the counts of their tokens."""
+        names = self._numbers.names
+        pieces = Pieces(lambda: range(0, len(names), _PIECE), lambda start: names[start : start + _PIECE])
+        for codes, sizes, tokens in pieces.worked(lambda some: (*self.read(list(some), own := Numbers()), own.names)):
+            self._remember(np.array([self._unknown[token] for token in tokens], np.int32)[~codes], sizes)
+        found = np.bincount(self._codes, np.repeat(times, self._sizes)).astype(np.int64).tolist()
+        return dict(zip(self._unknown.names, found, strict=True))
+
+    def learn(self, cut: Stretches, vocabulary: Mapping[str, int]) -> None:
+        """Take over what `counts` has cut, but for characters that ``read`` may see differently with a vocabulary."""
+        self._numbers = cut._numbers
+        for stretch in (one for one in self._numbers.names if not one.isascii()):
+            del self._numbers[stretch]
+        ids = [vocabulary.get(token, ~self._unknown[token]) for token in cut._unknown.names]
+        self._remember(np.array(ids, np.int32)[cut._codes], cut._sizes)
 
     def coded(self, texts: Sequence[str], most: int) -> Coded:
         """The codes of the texts, ``most`` of each."""
@@ -124,12 +165,11 @@ class Stretches:
             self._forget()
         numbers, ends = array("i"), [0]
         for text in texts:
-            if not ACROSS_BLANKS.search(text):
+            if not across_blanks(text):
                 numbers.extend(map(self._numbers.__getitem__, text.split()))
             ends.append(len(numbers))
         if new := self._numbers.names[len(self._sizes) :]:
-            codes, sizes = self.read(new, self._unknown)
-            self._codes, self._sizes = np.concatenate((self._codes, codes)), np.concatenate((self._sizes, sizes))
+            self._remember(*self.read(new, self._unknown))
         codes, lengths, totals = self._gathered(np.frombuffer(numbers, np.int32), np.array(ends), most)
         stops = np.cumsum(lengths)
         for place in np.flatnonzero(totals == 0)[::-1].tolist():
@@ -146,6 +186,13 @@ class Stretches:
         kept = within < most
         chosen, sizes, within = chosen[kept], sizes[kept], within[kept]
         own = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # place within its stretch
-        starts = (np.cumsum(self._sizes) - self._sizes)[chosen]
-        codes = self._codes[np.repeat(starts, sizes) + own][np.repeat(within, sizes) + own < most]
+        codes = self._codes[np.repeat(self._starts[chosen], sizes) + own][np.repeat(within, sizes) + own < most]
         return codes, np.minimum(totals, most), totals
+
+
+def _stretches_of(texts: Sequence[str]) -> tuple[str, np.ndarray, list[str]]:
+    """The stretches of the texts, how often each is there, and the texts that are more."""
+    times: Counter[str] = Counter()
+    for text in texts:
+        times.update(() if across_blanks(text) else text.split())
+    return " ".join(times), np.fromiter(times.values(), np.int64), list(filter(across_blanks, texts))

@@ -6,7 +6,6 @@ Those trained here keep the strings of what their vocabulary lacks, so that a po
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -130,8 +129,14 @@ class _OpenTokenizer(Tokenizer):
         marks = self.spaces_to_marks and len(text.ids) < 2
         return marks and self.backend.normalizer.normalize_str(encodable(stretch)) == SPACE_MARK
 
-    def count_words(self, texts: Sequence[str]) -> Counter[str]:
+    def count_words(self, texts: Iterable[str]) -> Counter[str]:
         """How often each token that a vocabulary could have stands in the texts."""
+        counts: Counter[str] = Counter()
+        for part in Pieces.of(texts, TEXTS).worked(self._counted):
+            counts.update(part)
+        return counts
+
+    def _counted(self, texts: Sequence[str]) -> Counter[str]:
         return Counter(piece for text in texts for piece in self._pieces(self._cutter, encodable(text)))
 
     @cached_property
@@ -140,9 +145,7 @@ class _OpenTokenizer(Tokenizer):
 
     def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
         backend = self._cutter
-        counts: Counter[str] = Counter()
-        for part in Pieces.of(texts, TEXTS).worked(self.count_words):
-            counts.update(part)
+        counts = self.count_words(texts)
         if not counts:
             raise ConfigError("The texts to train the tokenizer on hold no token.")
         reserved = self._reserved(backend)
@@ -194,6 +197,7 @@ class WordTokenizer(_OpenTokenizer):
     guesses_spaces = blanks_separate = True
     pattern = WORD_PATTERN
     config: Config
+    _known: Stretches | None = None  # what training has cut
 
     def _rules(self) -> str:
         return word_pattern(hash_digits=True) if self.config.digits_to_hash else self.pattern
@@ -201,33 +205,29 @@ class WordTokenizer(_OpenTokenizer):
     def train(self, texts: Iterable[str]) -> None:
         """Keep the most frequent words; equal counts are ordered by the word itself."""
         self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
+        self.__dict__.pop("_stretches", None)  # of an earlier training
+        _ = self._stretches  # once, and not by each process that encodes
 
-    def count_words(self, texts: Sequence[str]) -> Counter[str]:
-        """As above, each stretch between blanks cut once."""
+    def count_words(self, texts: Iterable[str]) -> Counter[str]:
+        """As above, each stretch between blanks cut once and remembered for `encode_many`."""
         if not self._by_stretches:
             return super().count_words(texts)
-        found = self._counting.coded(texts, sys.maxsize)
-        counts = np.bincount(~found.codes)
-        places = np.flatnonzero(counts)
-        return Counter(dict(zip(map(found.unknown.__getitem__, places.tolist()), counts[places].tolist(), strict=True)))
 
-    @cached_property
-    def _counting(self) -> Stretches:
-        """Before there is a vocabulary, when every word is unknown."""
+        def each(stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
+            pieces = [self._pieces(self._cutter, encodable(stretch)) for stretch in stretches]
+            return joined([np.array([~unknown[piece] for piece in own], np.int32) for own in pieces])
 
-        def code(text: str, unknown: Numbers) -> np.ndarray:
-            return np.array([~unknown[piece] for piece in self._pieces(self._cutter, encodable(text))], np.int32)
-
-        def each(texts: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
-            return joined([code(text, unknown) for text in texts])
-
-        read = self._reading(self._cutter, {}, each)
-        return Stretches(read, lambda text, _, unknown: (own := code(text, unknown), len(own)))
+        cut = Stretches(self._reading(self._cutter, {}, each), lambda *_: (np.zeros(0, np.int32), 0))
+        self._known = None if self.config.unknown_marks else cut
+        return cut.counts(Pieces.of(texts, TEXTS), self._counted)
 
     @cached_property
     def _stretches(self) -> Stretches:
-        usual = super()._stretches
-        return Stretches(self._reading(self.backend, self.backend.get_vocab(), usual.read), usual.whole)
+        usual, vocabulary = super()._stretches, self.backend.get_vocab()
+        found = Stretches(self._reading(self.backend, vocabulary, usual.read), usual.whole)
+        if self._known is not None:
+            found.learn(self._known, vocabulary)
+        return found
 
     def _reading(self, backend: tokenizers.Tokenizer, vocabulary: dict[str, int], others: Read) -> Read:
         if self.config.unknown_marks:  # the library looks at what is around them

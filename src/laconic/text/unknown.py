@@ -90,15 +90,10 @@ class UnkRule:
     separator_id: int | None = None
 
     def positions(self, attention: np.ndarray, ids: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """For each step the source position that stands for UNK, or `KEEP` or `DROP`.
+        """For each step (T,) int64 the source position that stands for UNK, or `KEEP` or `DROP`.
 
-        Args:
-            attention: (T, S) the weights of the steps that wrote UNK.
-            ids: (S,) the source's ids, among which the separators are found.
-            words: (S,) true where a word stands that can replace UNK.
-
-        Returns:
-            (T,) int64.
+        ``attention`` (T, S) has the weights of the steps that wrote UNK, ``ids`` (S,) are the source's, among which the
+        separators are found, ``words`` (S,) is true where a word stands that can replace UNK.
         """
         if not attention.size:
             return np.full(len(attention), KEEP, dtype=np.int64)

@@ -88,19 +88,22 @@ def prepare(
     if run.data.validation:
         corpora["validation"] = Corpus(run.data, "validation")
     folder = out / TOKENIZER_FOLDER
+    trained = []
     if accelerator.is_main_process:
-        provide_tokenizer(out, run, [training], show, start, initial)
+        trained = provide_tokenizer(out, run, [training], show, start, initial)
     accelerator.wait_for_everyone()
     tokenizer = Tokenizer.load(folder)
     built: list[str] = []
     model = build_model(run.model, run.text, tokenizer, run.training.seed, built)
-    tokenizer.widen(model.vocab_size)  # a text's own words get the ids behind the model's rows
+    for one in (tokenizer, *trained):
+        one.widen(model.vocab_size)  # a text's own words get the ids behind the model's rows
     notes: dict[str, list[str]] = {}
     data: dict[str, EncodedDataset] = {}
     for first in (True, False):  # the others find what the first process made
         if accelerator.is_main_process is first:
             for name, corpus in reversed(corpora.items()):
-                data[name], notes[name] = encoded(corpus, name, tokenizer, folder, run.text, show)
+                reader = [*trained, tokenizer][0]  # the first has seen the texts already, and is not kept
+                data[name], notes[name] = encoded(corpus, name, reader, folder, run.text, show)
         accelerator.wait_for_everyone()
     said = [note for corpus in corpora.values() for note in corpus.notes]
     said += [*(note for name in corpora for note in notes[name]), *built]
@@ -157,18 +160,19 @@ def provide_tokenizer(
     show: ShowProgress,
     start: str | None,
     initial: LoadedModel | None = None,
-) -> None:
+) -> list[Tokenizer]:
     """Put the tokenizer into the run folder, unless it is there: that of the initial weights ``start`` (``initial``,
     where they are open already), a pretrained one, or one trained on ``corpora``, by this run or one before. How words
     are written is learnt from the first of these, in addition to what the tokenizer knew. Only the first process calls
-    this; all load the result.
+    this; all load the result. One that was trained here is returned.
 
     Raises:
         ConfigError: the initial weights have another tokenizer than the run describes.
     """
     folder, text = out / TOKENIZER_FOLDER, run.text
     if (folder / TOKENIZER_FILE).is_file():
-        return
+        return []
+    trained: list[Tokenizer] = []
     show(description="Reading")
     if run.data.validation:  # a mistake in it is better found now
         next(read_with(run.data.validation, ReadOptions.of(run.data)), None)
@@ -183,6 +187,7 @@ def provide_tokenizer(
                 show(description="Training the tokenizer")
                 texts = [vocabulary_texts(corpus, text) for corpus in corpora]
                 tokenizer.train(texts[0] if len(texts) == 1 else chain.from_iterable(texts))
+                trained.append(tokenizer)
         if tokenizer.lowercases:
             show(description="Learning names and capitals")
             tokenizer.casing = tokenizer.casing.adapted(corpora[0].casing())
@@ -195,9 +200,10 @@ def provide_tokenizer(
         with suppress(OSError):
             place = kept("tokenizer", sha256(about.encode()), lambda place: make(place / TOKENIZER_FOLDER))
             copy_tokenizer(place / TOKENIZER_FOLDER, folder)
-            return
+            return trained
     with replacing_folder(folder) as draft:  # half a tokenizer would be taken for a whole one when the run goes on
         make(draft)
+    return trained
 
 
 def copy_tokenizer(source: Path, folder: Path) -> None:

@@ -145,12 +145,6 @@ def test_limits_are_a_view_and_only_narrow() -> None:
         dataset([("a", "b")], max_source_tokens=2, source_specials=True)
 
 
-def test_progress_counts_every_record() -> None:
-    done: list[int] = []
-    EncodedDataset.build([Record("a", "b")] * 600, TOKENIZER, TextConfig(), progress=done.append)
-    assert sum(done) == 600
-
-
 def test_collator_travels_to_workers_and_is_fast() -> None:
     collator = pickle.loads(pickle.dumps(Collator(TOKENIZER)))
     data = dataset([("the cat sat xx " * 100, "cat " * 99)] * 16)

@@ -78,10 +78,3 @@ def test_word2vec_header_and_gzip(tmp_path: Path) -> None:
 def test_bad_files(write, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         load_glove(write(text), TOKENIZER)
-
-
-def test_progress_counts_bytes(write) -> None:
-    path = write("the 1 2 3\ncat 4 5 6\n")
-    done: list[int] = []
-    load_glove(path, TOKENIZER, progress=done.append)
-    assert sum(done) == path.stat().st_size

@@ -8,6 +8,7 @@ import random
 import time
 import unicodedata
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -414,3 +415,28 @@ def test_stretches_between_blanks_are_read_as_the_whole(tokenizer: Any, monkeypa
             assert (ids, words, total) == (list(whole.ids), unknown, whole.total), text
         counted = Counter(piece for text in some for piece in tokenizer._pieces(tokenizer._cutter, text))
         assert tokenizer.count_words(some) == counted
+
+
+@pytest.mark.parametrize("processes", ["1", "3"])
+@pytest.mark.parametrize("most", [10**6, 70])
+def test_what_training_has_cut_is_read_the_same(
+    processes: str, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whichever process counted it, and if training forgot in between; also after a second training."""
+    monkeypatch.setenv("OMP_NUM_THREADS", processes)
+    monkeypatch.setattr("laconic.text.stretches.MOST", most)
+    monkeypatch.setattr("laconic.text.stretches._PIECE", 50)
+    monkeypatch.setattr("laconic.text.tokenizer.TEXTS", 40)
+    chosen = random.Random(5)
+    texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(400)]
+    trained = WordTokenizer(WordTokenizer.Config(min_frequency=3))
+    for some in (texts[:100], texts):
+        trained.train(some)
+        counted = Counter(piece for text in some for piece in trained._pieces(trained._cutter, text))
+        assert trained.count_words(some) == counted
+        trained.save(tmp_path)
+        found, expected = (one.encode_many(texts, 9) for one in (trained, Tokenizer.load(tmp_path)))
+        for one, other in zip((found.lengths, found.totals), (expected.lengths, expected.totals), strict=True):
+            assert np.array_equal(one, other)
+        words, others = ([c if c >= 0 else one.unknown[~c] for c in one.codes.tolist()] for one in (found, expected))
+        assert words == others
