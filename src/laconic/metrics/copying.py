@@ -17,6 +17,8 @@ Words = Sequence[str]
 
 def novel_ngram_rate(summary: Words, source: Words, n: int) -> float | None:
     """The share of the summary's distinct n-grams that the source does not contain; None without n-grams."""
+    if summary is source:
+        return 0.0 if len(summary) >= n else None
     mine = ngram_set(summary, n)
     return len(mine.difference(ngrams(source, n))) / len(mine) if mine else None
 
@@ -62,16 +64,22 @@ def coverage_and_density(summary: Words, source: Words) -> tuple[float, float] |
     return sum(lengths) / len(summary), sum(length * length for length in lengths) / len(summary)
 
 
-def correct_ngram_counts(summary: Words, source: Words, reference: Words, n: int) -> tuple[int, int]:
-    """CoCoNet's figure 4: the summary's n-gram occurrences that source and reference both have, and all of them."""
-    shared = ngram_set(reference, n).intersection(ngrams(summary, n))
-    known = shared and shared.intersection(ngrams(source, n))  # of long n-grams seldom any, so that time is saved
-    return sum(map(known.__contains__, ngrams(summary, n))) if known else 0, max(0, len(summary) - n + 1)
+def correct_ngram_counts(summary: Words, source: Words, reference: Words, longest: int) -> list[tuple[int, int]]:
+    """CoCoNet's figure 4, for n up to ``longest``: the summary's n-grams that source and reference have, and all."""
+    counts, hits = [], 2
+    for n in range(1, longest + 1):
+        # in a longer n-gram that is correct are two shorter ones
+        known = ngram_set(reference, n).intersection(ngrams(summary, n)) if hits > 1 else set()
+        if known and summary is not source:
+            known.intersection_update(ngrams(source, n))
+        hits = sum(map(known.__contains__, ngrams(summary, n))) if known else 0
+        counts.append((hits, max(0, len(summary) - n + 1)))
+    return counts
 
 
 def over_copied_words(summary: Words, source: Words, reference: Words) -> list[str]:
     """Words of the summary that the source has and the reference has not (CoCoNet section 5, our reading)."""
-    over = set(summary).intersection(source).difference(reference)
+    over = (set(summary) if summary is source else set(summary).intersection(source)).difference(reference)
     return [word for word in summary if word in over]
 
 

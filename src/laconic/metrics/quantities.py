@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain, pairwise
 from typing import Literal
 
 from laconic.metrics.words import is_ordinary
@@ -117,7 +118,7 @@ def quantities(
 ) -> Iterator[Quantity]:
     """The numbers of ``text``, whose lower case is ``lower`` and whose words are ``known``, outside ``taken`` spans.
 
-    What is found is blotted out for the readers that follow.
+    What is found is blotted out for the readers that follow. No more is read than is asked for.
     """
     lower = blotted(lower, taken)
     readers: list[Callable[[str, str], Iterator[Quantity]]] = []
@@ -126,9 +127,11 @@ def quantities(
     if not known.isdisjoint(NUMBER_WORDS):
         readers.append(_spelled)
     for read in [_quarters, *readers] if readers else []:
-        found = list(read(text, lower))
-        lower = blotted(lower, [(quantity.start, quantity.end) for quantity in found])
-        yield from found
+        found = []
+        for quantity in read(text, lower):
+            found.append((quantity.start, quantity.end))
+            yield quantity
+        lower = blotted(lower, found)
 
 
 def blotted(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -202,17 +205,17 @@ def _codes(text: str, lower: str) -> Iterator[Quantity]:
 
 
 def _digits(text: str, lower: str) -> Iterator[Quantity]:
-    matches = [match for match in _written(lower) if _begins(lower, match.start())]
-    shared: _Read | None = None  # how a range's end was read, for its beginning
-    found: list[Quantity] = []
-    for place in range(len(matches) - 1, -1, -1):
-        match = matches[place]
-        gap = _RANGE.match(lower, match.end())
-        in_range = gap is not None and place + 1 < len(matches) and gap.end() == matches[place + 1].start()
-        shared = _read(lower, match, shared if in_range else None)
-        if shared is not None:
-            found.append(_quantity(text, lower, shared))
-    yield from reversed(found)
+    run: list[re.Match[str]] = []  # numbers of which each begins a range that the next one ends
+    for match, following in pairwise(chain((m for m in _written(lower) if _begins(lower, m.start())), (None,))):
+        assert match is not None
+        run.append(match)
+        gap = _RANGE.match(lower, match.end()) if following else None
+        if gap and following and gap.end() == following.start():
+            continue
+        shared: _Read | None = None  # how a range's end was read, for its beginning
+        found = [shared := _read(lower, one, shared) for one in reversed(run)]
+        yield from [_quantity(text, lower, read) for read in reversed(found) if read]
+        run = []
 
 
 def _written(lower: str) -> Iterator[re.Match[str]]:

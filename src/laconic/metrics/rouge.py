@@ -136,9 +136,6 @@ def _score_all(
 ) -> tuple[list[list[Score]], list[bool], list[bool]]:
     """The scores of each kind, and which hypotheses and references have words; one entry a document."""
     processes, engine = min(options.processes, len(pairs)), RougeEngine(kinds, profile, options)
-    if processes <= 1:
-        rows, with_system, with_models = zip(*(engine.score(*pair) for pair in pairs), strict=True)
-        return list(map(list, zip(*rows, strict=True))), list(with_system), list(with_models)
     # Several chunks a process even out long documents; forked, the workers have the texts already.
     size = -(-len(pairs) // (processes * 4))
 

@@ -19,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, combinations
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Literal
 
 from rapidfuzz.distance import OSA
@@ -27,6 +27,8 @@ from rapidfuzz.distance import OSA
 from laconic.metrics.dates import DATE_WORDS, dates
 from laconic.metrics.quantities import NUMBER_WORDS, Key, Quantity, quantities
 from laconic.metrics.words import (
+    ASCII_WORD,
+    WORD,
     irregular_forms,
     is_character,
     is_ordinary,
@@ -35,7 +37,6 @@ from laconic.metrics.words import (
     place_adjectives,
     smart_stop_words,
     stem,
-    word_spans,
     words,
     younger_words,
 )
@@ -123,6 +124,7 @@ class SourceFacts:
     def __init__(self, text: str, *, places: bool = True) -> None:
         self.text, self.lower, self.with_places = text, lowered(text), places
         self._names: dict[str, bool] = {}
+        self._offers: dict[Key, Span] = {}  # by what was read of it so far
 
     @cached_property
     def words(self) -> list[str]:
@@ -134,13 +136,17 @@ class SourceFacts:
         return frozenset(self.words).union([_bare(word) for word in self.words if not word.isalnum()])
 
     @cached_property
-    def offers(self) -> dict[Key, Span]:
-        """What the document's numbers and dates support, and where."""
-        found: dict[Key, Span] = {}
-        for quantity in read_quantities(self.text, self.lower, self.known):
+    def _reading(self) -> Iterator[Quantity]:
+        return read_quantities(self.text, self.lower, self.known)
+
+    def offered(self, keys: Sequence[Key]) -> Span | None:
+        """Where one of the document's numbers and dates supports the first of these ``keys`` that is supported."""
+        while self.with_places or self._offers.keys().isdisjoint(keys):
+            if (quantity := next(self._reading, None)) is None:
+                break
             for key in quantity.offers:
-                found.setdefault(key, (quantity.start, quantity.end))
-        return found
+                self._offers.setdefault(key, (quantity.start, quantity.end))
+        return next((self._offers[key] for key in keys if key in self._offers), None)
 
     @cached_property
     def is_english(self) -> bool:
@@ -300,19 +306,19 @@ def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
 def verdicts(summary: str, source: SourceFacts) -> list[_Verdict]:
     """Of every claim that `check_support` finds its kind, beginning and end, and where the source has it; unordered."""
     summary = _without_marks(summary)
-    read = read_quantities(summary, lowered(summary), frozenset(words(summary)))
+    read = list(read_quantities(summary, lowered(summary), frozenset(words(summary))))
     found: list[_Verdict] = [(one.kind, one.start, one.end, _quantity_place(one, source)) for one in read if one.needs]
     found += _of_words(summary, [(one.start, one.end) for one in read], source)
     return found
 
 
-def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> list[Quantity]:
+def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> Iterator[Quantity]:
     """The dates and numbers of ``text``, none within another; the earlier reading of a place counts."""
-    if known.isdisjoint(_QUANTITY_WORDS) and not _DIGIT.search(text):
-        return []
-    busy = bytearray(len(text))
-    found = [quantity for quantity in dates(text, lower, known) if _takes(busy, quantity.start, quantity.end)]
-    return found + list(quantities(text, lower, known, [(quantity.start, quantity.end) for quantity in found]))
+    if not known.isdisjoint(_QUANTITY_WORDS) or _DIGIT.search(text):
+        busy = bytearray(len(text))
+        found = [quantity for quantity in dates(text, lower, known) if _takes(busy, quantity.start, quantity.end)]
+        yield from found
+        yield from quantities(text, lower, known, [(quantity.start, quantity.end) for quantity in found])
 
 
 def _takes(busy: bytearray, start: int, end: int) -> bool:
@@ -326,7 +332,7 @@ def _takes(busy: bytearray, start: int, end: int) -> bool:
 def _quantity_place(quantity: Quantity, source: SourceFacts) -> Span | None:
     places = []
     for group in quantity.needs:
-        place = next((source.offers[key] for key in group if key in source.offers), None)
+        place = source.offered(group)
         if place is None and group[0][0] == "code":
             place = source.find_squeezed(group[0][1])
         places.append(place)
@@ -336,88 +342,83 @@ def _quantity_place(quantity: Quantity, source: SourceFacts) -> Span | None:
 # --------------------------------------------------------------------------------------- names and words
 
 
-@dataclass(slots=True)
-class _Word:
-    text: str
-    lower: str
-    start: int
-    end: int
-    opens: bool  # first of a sentence
-    apart: bool = True  # behind a blank
-    is_name: bool = False
+# A word of a summary: as it is written and in lower case, beginning and end; is it first of a sentence, behind a blank?
+_Word = tuple[str, str, int, int, bool, bool]
 
 
 def _of_words(summary: str, taken: Sequence[Span], source: SourceFacts) -> Iterator[_Verdict]:
     listed, whole = _content_words(summary, taken), source.has_whole(summary)
-    _mark_names(listed, source, whole)
+    names = _names(listed, source, whole)
+    whole = whole and not source.with_places
     place = 0
     while place < len(listed):
-        first = listed[place]
+        _, lower, start, end, _, _ = listed[place]
+        is_name, run = names[place], [lower]
         place += 1
-        run = [first]
-        while (
-            first.is_name
-            and place < len(listed)
-            and listed[place].is_name
-            and _JOINT.fullmatch(summary, run[-1].end, listed[place].start)
-        ):
-            run.append(listed[place])
-            place += 1
-        if whole and not source.with_places and all([word.end - word.start == len(word.lower) for word in run]):
-            found = _SOMEWHERE  # "U.S." is more than its letters, which would have to be looked for
-        elif first.is_name:
-            found = _name_place(run, source) or _initials_place(summary, first.start, source)
+        as_written = end - start == len(lower)  # "U.S." is more than its letters, which would have to be looked for
+        while is_name and place < len(listed) and names[place]:
+            _, another, begin, stop, _, _ = listed[place]
+            if not _JOINT.fullmatch(summary, end, begin):
+                break
+            run.append(another)
+            end, place, as_written = stop, place + 1, as_written and stop - begin == len(another)
+        if whole and as_written:
+            found = _SOMEWHERE
+        elif is_name:
+            found = _name_place(run, source) or _initials_place(summary, start, source)
         else:
-            found = _word_place(first.lower, source)
-        yield "name" if first.is_name else "word", first.start, run[-1].end, found
+            found = _word_place(lower, source)
+        yield "name" if is_name else "word", start, end, found
 
 
 def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
     """Words outside numbers and dates that are no function words; "U.S." is one."""
-    busy = bytearray(len(summary))  # looked up at once however many are taken
-    for start, end in taken:
-        busy[start:end] = b"\1" * (end - start)
-    found = []
     points = _POINT.search(summary)
     text = _ASIDE.sub(lambda aside: " " * len(aside[0]), summary) if points else summary
-    ascii_lower = text.lower() if text.isascii() else ""
+    busy = bytearray(len(summary) if taken or points else 0)  # looked up at once however many are taken
+    for start, end in taken:
+        busy[start:end] = b"\1" * (end - start)
+    found: list[_Word] = []
     for dotted in _DOTTED.finditer(text) if points else ():
         letters = "".join(_CASED_WORD.findall(dotted[0]))
         if len(letters) > 1 and letters.lower() not in ("am", "pm", "ie", "eg") and _takes(busy, *dotted.span()):
-            found.append(_Word(letters.upper(), letters.lower(), *dotted.span(), opens=True))
-    for start, end in word_spans(text):
-        lower = ascii_lower[start:end] or lowered(text[start:end])
-        if lower in _SMALL_WORDS or (not lower.isalpha() and is_stop_word(lower)) or busy.find(1, start, end) >= 0:
+            found.append((letters.upper(), letters.lower(), *dotted.span(), True, True))
+    lower_case = str.lower if text.isascii() else lowered
+    for match in (ASCII_WORD if text.isascii() else WORD).finditer(text):
+        lower = lower_case(word := match[0])
+        if lower in _SMALL_WORDS or (not lower.isalpha() and is_stop_word(lower)):
             continue
-        if end - start == 1 and lower.isascii():
+        start, end = match.span()
+        if (busy and busy.find(1, start, end) >= 0) or (end - start == 1 and lower.isascii()):
             continue
-        behind_word = start > 1 and summary[start - 1] == " " and summary[start - 2].isalnum()
-        before = "" if behind_word else summary[max(0, start - 12) : start]
-        opens = not behind_word and _OPENING.search(before) is not None
-        found.append(_Word(text[start:end], lower, start, end, opens, behind_word or before[-1:].isspace()))
-    return sorted(found, key=attrgetter("start"))
+        if start > 1 and summary[start - 1] == " " and summary[start - 2].isalnum():
+            found.append((word, lower, start, end, False, True))
+        else:
+            before = summary[max(0, start - 12) : start]
+            found.append((word, lower, start, end, _OPENING.search(before) is not None, before[-1:].isspace()))
+    return sorted(found, key=itemgetter(2)) if points else found
 
 
-def _mark_names(listed: Sequence[_Word], source: SourceFacts, whole: bool) -> None:
-    """Capitals tell names where most words go without; what the source has as a ``whole``, it has as it is written."""
-    within = [word for word in listed if not word.opens and word.apart and word.text[0].isalpha()]
-    capitals = sum([word.text[0].isupper() for word in within])
+def _names(listed: Sequence[_Word], source: SourceFacts, whole: bool) -> list[bool]:
+    """Which are names? Capitals tell where most words go without; a ``whole`` the source has as it is written."""
+    within = [word[0].isupper() for word, _, _, _, opens, apart in listed if not opens and apart and word[0].isalpha()]
+    capitals = sum(within)
     telling = 0 < capitals < len(within) / 2
-    shouted = sum([word.text.isupper() for word in listed]) > len(listed) / 2
-    for word in listed:
-        if word.lower[0].isdigit() or not word.lower[-1:].isalnum():
-            continue
-        bare = _bare(word.lower)
-        small = whole and word.text[0].islower()
-        if telling and not word.opens:
-            word.is_name = word.text[0].isupper() or (not small and source.names(bare))
-        elif (not small and source.names(bare)) or _is_coined(word.text, shouted):
-            word.is_name = True
-        elif word.text[0].isupper() or not capitals:
-            least = 2 if word.text[:2].isupper() else 3
-            word.is_name = (
-                bare.isascii() and bare.isalpha() and len(bare) >= least and not is_ordinary(bare) and source.is_english
-            )
+    shouted = sum([word.isupper() for word, *_ in listed]) > len(listed) / 2
+
+    def is_name(word: str, lower: str, told: bool) -> bool:
+        if whole and word.islower() and (capitals or (word.isalpha() and is_ordinary(lower))):
+            return False  # found quickly
+        if lower[0].isdigit() or not lower[-1:].isalnum():
+            return False
+        bare, capital, small = _bare(lower), word[0].isupper(), whole and word[0].islower()
+        if (capital if told else _is_coined(word, shouted)) or (not small and source.names(bare)):
+            return True
+        if told or (capitals and not capital) or len(bare) < (2 if word[:2].isupper() else 3):
+            return False
+        return bare.isascii() and bare.isalpha() and not is_ordinary(bare) and source.is_english
+
+    return [is_name(word, lower, telling and not opens) for word, lower, _, _, opens, _ in listed]
 
 
 def _is_coined(text: str, shouted: bool) -> bool:
@@ -436,12 +437,12 @@ def _word_place(word: str, source: SourceFacts) -> Span | None:
     return source.find([other]) if other else None
 
 
-def _name_place(run: Sequence[_Word], source: SourceFacts) -> Span | None:
+def _name_place(run: Sequence[str], source: SourceFacts) -> Span | None:
     """Where the name stands: all of its words must be there, or its initials, or its letters in one word."""
     forms = [form for word in run if (form := _form(word, source))]
     if len(forms) == len(run):
         return source.find(forms)
-    letters = "".join(_bare(word.lower) for word in run)
+    letters = "".join(map(_bare, run))
     if len(letters) >= _SQUEEZED and (found := source.find_squeezed(letters)):
         return found
     return source.find_initials(letters) if len(run) == 1 and len(letters) <= 6 else None
@@ -460,10 +461,10 @@ def _initials_place(summary: str, place: int, source: SourceFacts) -> Span | Non
     return None
 
 
-def _form(word: _Word, source: SourceFacts) -> str | None:
+def _form(word: str, source: SourceFacts) -> str | None:
     """The form of a name's word in the source."""
-    bare = _bare(word.lower)
-    for form in chain((word.lower, bare), _related(bare)):
+    bare = _bare(word)
+    for form in chain((word, bare), _related(bare)):
         if form in source.known:
             return form
     if is_ordinary(bare):

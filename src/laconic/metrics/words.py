@@ -18,7 +18,7 @@ _SIGNS = "".join(sign for sign in map(chr, range(0x900, 0xE00)) if unicodedata.c
 _RUN = rf"[^\W_{_WHOLE}]+(?:[{_SIGNS}]+[^\W_{_WHOLE}]*)*"
 WORD = re.compile(rf"[{_WHOLE}]|{_RUN}(?:['’]{_RUN})*")
 _CHARACTER = re.compile(f"[{_WHOLE}]")
-_ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")  # the same where all is ASCII, in half the time
+ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")  # the same where all is ASCII, in half the time
 _APOSTROPHE = re.compile(r"'(?:(?![A-Za-z0-9])|(?<![A-Za-z0-9]'))")  # one that is not within a word
 _ASCII_SIGNS = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) != "'"}
 _PREFIX = re.compile(
@@ -40,11 +40,6 @@ def words(text: str) -> list[str]:
     return plain.lower().translate(_ASCII_SIGNS).split()
 
 
-def word_spans(text: str) -> list[tuple[int, int]]:
-    """Where the words of ``text`` stand."""
-    return [found.span() for found in (_ASCII_WORD if text.isascii() else WORD).finditer(text)]
-
-
 def lowered(text: str) -> str:
     """``text`` in lower case with every character in its place; the few whose lower case is longer stay."""
     lower = text.lower()
@@ -56,6 +51,7 @@ def is_character(word: str) -> bool:
     return len(word) == 1 and _CHARACTER.match(word) is not None
 
 
+@lru_cache(maxsize=50_000)
 def is_stop_word(word: str) -> bool:
     """Is the lower-cased ``word`` an English function word? A contraction is one if its parts are ("they're")."""
     stops = smart_stop_words()
