@@ -1,11 +1,13 @@
-"""Control characters of texts: none of them may reach a terminal, which would obey them."""
+"""Control characters of texts: none of them may reach a terminal, which would obey them. Marks that turn the direction
+of writing are among them: what stands behind one reads as something else."""
 
 from __future__ import annotations
 
 import sys
 from typing import IO, Any
 
-_CONTROL = {code: 0xFFFD for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_TURNS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_CONTROL = {code: 0xFFFD for code in (*range(32), *range(127, 160), *_TURNS) if chr(code) not in "\n\t"}
 
 
 def harmless(text: str) -> str:

@@ -15,6 +15,8 @@ import sentencex
 
 Span = tuple[int, int]
 _HALF = re.compile("[\ud800-\udfff]")  # of a character, which is no UTF-8
+# Short forms after which nothing ends, though sentencex says so.
+_SHORT = re.compile(r"(?:^|[\s(\[])(?:resp|approx|incl|excl|[Ee]qs?|[Ff]igs|[Rr]efs|spp|aka)\.\s*$")
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 
 
@@ -26,8 +28,12 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     """
     ends = _line_ends(text)
     spans: list[tuple[int, int]] = []
+    pending = None
     for boundary in sentencex.get_sentence_boundaries(language, _HALF.sub("\ufffd", text)):
-        first, last = boundary["start_index"], boundary["end_index"]
+        first, last = boundary["start_index"] if pending is None else pending, boundary["end_index"]
+        pending = first if last < len(text) and _SHORT.search(text, max(first, last - 12), last) else None
+        if pending is not None:
+            continue
         cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
         found = (bounds(text, *part) for part in pairwise(cuts))
         spans.extend((start, end) for start, end in found if start < end)

@@ -14,7 +14,7 @@ import laconic.cli
 from laconic.cli.main import main
 from laconic.text.control import harmless, safe_print
 
-EVIL = "a\x1b[2Jb\x9b31mc\x07d\re\u2028\tf\n"
+EVIL = "a\x1b[2Jb\x9b31mc\x07d\re\u2028\tf\u202eg\u2069\n"
 
 
 class Terminal(io.StringIO):
@@ -28,7 +28,7 @@ def test_a_terminal_gets_no_control_character() -> None:
     terminal, pipe = Terminal(), io.StringIO()
     safe_print(EVIL, "\ud800", file=terminal, end="")
     safe_print(EVIL, file=pipe, end="")
-    assert terminal.getvalue() == "a\ufffd[2Jb\ufffd31mc\ufffdd\ufffde\u2028\tf\n ?"
+    assert terminal.getvalue() == "a\ufffd[2Jb\ufffd31mc\ufffdd\ufffde\u2028\tf\ufffdg\ufffd\n ?"
     assert pipe.getvalue() == EVIL
     assert len(harmless(EVIL)) == len(EVIL)
 

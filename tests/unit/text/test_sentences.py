@@ -36,6 +36,17 @@ def test_sentence_spans_point_into_the_text() -> None:
     assert split_sentences(" \n ") == []
 
 
+def test_nothing_ends_behind_short_forms() -> None:
+    text = "It has lazy resp. Strict Text (Eqs. 2, approx. 3). See corresp. Bytes.\n\nAnd Text resp.\n\nThe end"
+    assert sentence_strings(text) == [
+        "It has lazy resp. Strict Text (Eqs. 2, approx. 3).",
+        "See corresp.",
+        "Bytes.",
+        "And Text resp.",
+        "The end",
+    ]
+
+
 @pytest.mark.parametrize("blank", ["", " ", "\t ", "\r"])
 def test_a_blank_line_ends_a_sentence(blank: str) -> None:
     assert sentence_strings(f"Hi Anna,\n{blank}\ncould you come?") == ["Hi Anna,", "could you come?"]
