@@ -159,6 +159,8 @@ def test_own_summary_of_a_pair(baseline: str, data: Path, capsys: pytest.Capture
     own = values(capsys, baseline, "--data", str(data), "--pair-id", "rain", "--own")
     assert reference["summary"] == "Rain fell"
     assert own["summary"] != reference["summary"]
+    shifted = values(capsys, baseline, "--data", str(data), "--pair-id", "rain", "--shift")
+    assert shifted["maps"][0]["weights"] != reference["maps"][0]["weights"]
 
 
 def test_sharpness_over_the_data(contrastive: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,6 +207,7 @@ def test_explain_shows_the_attention_of_a_transformer(
         (["{model}", "--data", "{data}", "--png", "x.png"], 2, "Say what to draw"),
         (["{model}", "--data", "{data}", "--words", "blanks"], 2, "Unknown rule for words"),
         (["{model}", "--text", "x", "--pair-id", "y"], 2, "not both"),
+        (["{model}", "--data", "{data}", "--pair-id", "rain", "--own", "--summary", "x"], 2, "leave one out"),
         (["/absent", "--data", "{data}"], 4, "There is no model folder"),
     ],
 )

@@ -557,6 +557,8 @@ def test_stored_explanations_are_shown_without_the_model(
     assert main(["explain", "stored", str(packed), "--html", str(tmp_path / "again.html")]) == 0
     assert (tmp_path / "again.html").read_bytes() == page.read_bytes()
     assert main(["explain", "stored", str(out), "--html", str(out)]) == 2
+    for ignored in (["--with", "lead-1"], ["--beam-size", "3"]):
+        assert main(["explain", "stored", str(out), *ignored]) == 2
     assert results(out), "as it was"
     out.write_text('{"x": 1}\n')
     assert main(["explain", "stored", str(out)]) == 3

@@ -302,6 +302,8 @@ def numbers(one: Sharpness) -> dict[str, Any]:
 
 def wanted_pair(asked: AlignOptions, records: Iterator[Record]) -> WordPair:
     """The document to draw, and the summary to force (empty: the model writes one)."""
+    if asked.own and asked.summary is not None:
+        raise ConfigError("--summary gives a summary, --own has the model write one; leave one out.")
     if asked.text is not None:
         record = next(documents_of(asked.text))
         return word_pair(replace(record, summary=asked.summary or ""), record.id, 1, asked.rule)
@@ -329,7 +331,7 @@ def show_maps(maps: Maps, pair: WordPair, asked: AlignOptions) -> None:
     drawn, values = [], []
     for (model, choice), found in zip(maps.wanted, maps.read([pair], written), strict=True):
         forced, weights = found[0]
-        one, merged, words = sharpness(found), word_map(forced, weights), forced.words
+        one, merged, words = sharpness(found), word_map(forced, weights, shift=asked.shift), forced.words
         line = f"entropy {one.entropy:.2f} of {one.uniform:.2f} · maximum {one.maximum:.2f}"
         if one.outside >= 0.005:
             line += f" · {one.outside:.0%} on no word"

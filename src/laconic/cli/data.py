@@ -28,8 +28,8 @@ Files = Annotated[
     list[str], Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files.")
 ]
 OutFolder = Annotated[Path, Argument(metavar="OUT", help="The folder to write.")]
-MaxSource = Annotated[int, Option(min=1, help="Words of a document that a model would read.")]
-MaxTarget = Annotated[int, Option(min=1, help="Words of a summary that a model would learn.")]
+MaxSource = Annotated[int | None, Option(min=1, help="Words of a document that a model would read (400).")]
+MaxTarget = Annotated[int | None, Option(min=1, help="Words of a summary that a model would learn (100).")]
 
 
 @app.command("check")
@@ -42,8 +42,8 @@ def check_command(
     ] = None,
     row: Row = None,
     size: Size = None,
-    max_source: MaxSource = 400,
-    max_target: MaxTarget = 100,
+    max_source: MaxSource = None,
+    max_target: MaxTarget = None,
     max_records: MaxRecords = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,9 +53,10 @@ def check_command(
     """
     if recipe is None and (row or size):
         raise ConfigError("--row and --size choose of a recipe; name it with --recipe.")
-    options = CheckOptions(max_source, max_target, max_records=max_records)
-    if recipe is not None:
-        options = replace(_limits_of(recipe, row, size), max_records=max_records)
+    if recipe is not None and (max_source or max_target):
+        raise ConfigError("--max-source and --max-target are the recipe's with --recipe; leave them out.")
+    limits = _limits_of(recipe, row, size) if recipe else CheckOptions(max_source or 400, max_target or 100)
+    options = replace(limits, max_records=max_records)
     report = _read(files, options, columns.options())
     print_result(as_json, report.as_dict(), _check_text(report))
     if report.refused:
@@ -79,8 +80,8 @@ def stats_command(
     files: Files,
     *,
     columns: ColumnOptions,
-    max_source: MaxSource = 400,
-    max_target: MaxTarget = 100,
+    max_source: MaxSource = None,
+    max_target: MaxTarget = None,
     max_records: MaxRecords = None,
     tokens: Annotated[str | None, Option(help="Also count so: " + TOKENS)] = None,
     sentence_separator: Separator = None,
@@ -92,7 +93,7 @@ def stats_command(
     if sentence_separator and tokens is None:
         raise ConfigError("--sentence-separator changes what --tokens counts; give --tokens, for example blanks.")
     count = counter_of(tokens, sentence_separator) if tokens is not None else None
-    options = CheckOptions(max_source, max_target, duplicates=False, max_records=max_records, count=count)
+    options = CheckOptions(max_source or 400, max_target or 100, duplicates=False, max_records=max_records, count=count)
     report = _read(files, options, columns.options(min_human_score=min_human_score))
     print_result(as_json, report.as_dict(), "\n".join([_stats_table(report), *map(_histograms, report.splits)]))
 
@@ -168,13 +169,15 @@ def debian_command(
 @app.command("columns")
 def columns_command(
     file: Annotated[str | None, Argument(help="A file whose columns to show.")] = None,
+    *,
+    columns: ColumnOptions,
 ) -> None:
     """The table by which columns are recognised, or what it chooses in a file."""
     if file is None:
         print(aligned(["side", "order", "names"], [[*row[:2], ", ".join(row[2])] for row in column_table()], left=3))
         return
     messages: list[str] = []
-    options = ReadOptions(need_summary=False, skip_bad=True)
+    options = columns.options(need_summary=False, skip_bad=True)
     next(read_with(file, options, on_choice=messages.append), None)
     print("\n".join(messages))
 

@@ -63,6 +63,8 @@ def command(
     if heatmap is not None:
         check_picture(heatmap, [".png"])
     if model == STORED:
+        if also or decoding != DecodingOptions():
+            raise ConfigError("'stored' shows what a file holds and decodes nothing; leave out --with and the like.")
         summaries = _first(stored(source, max_records + 1), max_records)
         references: list[Any] = [None] * len(summaries)
     else:

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from laconic.data.pieces import read_in_pieces
-from laconic.data.readers import ReadOptions, SkipCounter
+from laconic.data.readers import NothingUsableError, ReadOptions, SkipCounter
 from laconic.data.subset import WORD, supported_share
-from laconic.errors import DataError
 from laconic.types import Record
 
 _EXAMPLES = 3
@@ -196,7 +195,7 @@ def check(
                     homes += [(split, origin) for origin in origins]
                 if progress:
                     progress(part.records)
-        except DataError:
+        except NothingUsableError:
             if split.records or not split.skipped.total:
                 raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check
     for later, earlier, kind in duplicates(sketched):

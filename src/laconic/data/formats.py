@@ -24,17 +24,21 @@ _PACKED = ("", ".gz", ".zst")
 
 def partner_name(path: Path) -> str:
     """The name of the other half of an aligned pair; empty when ``path`` is not named like one."""
-    for parts in _PAIR_PARTS:
-        for here, there in (parts, parts[::-1]):
-            name, found = re.subn(_part(here), there, path.name)
-            if found:
-                return name
-    return ""
+    return _other_half(path)[0]
 
 
 def is_pair_target(path: Path) -> bool:
     """Is this the summary half of a pair, by its name?"""
-    return any(re.search(_part(target), path.name) for _, target in _PAIR_PARTS)
+    return _other_half(path)[1]
+
+
+def _other_half(path: Path) -> tuple[str, bool]:
+    for parts in _PAIR_PARTS:
+        for here, there in (parts, parts[::-1]):
+            name, found = re.subn(_part(here), there, path.name)
+            if found:
+                return name, here == parts[1]
+    return "", False
 
 
 def _part(name: str) -> str:
@@ -184,10 +188,13 @@ def read_lcsts(path: Path, options: TableOptions) -> RawRecords:
     broken: BadRecordError | None = None
     for number, line in itertools.chain(text_lines(path), [(0, "<doc>")]):
         if isinstance(line, BadRecordError):
+            if any("</doc>" in part for part in block):  # the block before it is whole
+                yield broken or _lcsts_block("\n".join(block), path, start)
+                block, broken = [], None
             broken = broken or line
             continue
         for part in line.replace("</doc>", "</doc>\n").split("\n"):  # a line may hold several blocks
-            if _DOC.match(part.strip()) and block:
+            if _DOC.match(part.strip()) and (block or broken):
                 yield broken or _lcsts_block("\n".join(block), path, start)
                 block, broken = [], None
             if not block:

@@ -225,9 +225,13 @@ def judged(found: RawRecords, options: ReadOptions) -> Iterator[Record | BadReco
         yield record
 
 
-def nothing_usable(path: str, bad: int) -> DataError:
+class NothingUsableError(DataError):
+    """A file was read, and none of its records is good."""
+
+
+def nothing_usable(path: str, bad: int) -> NothingUsableError:
     """What there is to say where no record could be read."""
-    return DataError(
+    return NothingUsableError(
         f"{path}: no usable record ({bad:,} bad ones were skipped)." if bad else f"{path}: the file has no record."
     )
 

@@ -69,7 +69,7 @@ def choose(lengths: Sequence[int], options: SubsetOptions) -> list[int]:
         if asked is not None and asked > len(places):
             raise DataError(f"{asked:,} documents were asked for, but there are {len(places):,}.")
     if options.last is not None:
-        places = places[-options.last :]
+        places = np.sort(places)[-options.last :]
     if options.sample is not None:
         places = np.random.default_rng(options.seed).choice(places, options.sample, replace=False)
     return np.sort(places).tolist()

@@ -18,6 +18,7 @@ from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, 
 from laconic.errors import DataError
 
 _LARGEST_FIELD = 2**31 - 1
+_END = "\x1eend"  # a line behind the last one of a CSV file: a quotation that does not end takes it in
 _NEWS_TABLE = "longform"  # All the news 1.0
 
 
@@ -93,16 +94,17 @@ def read_json(path: Path, options: TableOptions) -> RawRecords:
 
 
 def _is_json_lines(path: Path) -> bool:
-    for _, line in raw_lines(path):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            return False
-        # {"data": [...]} on one line is an object with an array, anything else is the first record
-        return isinstance(value, dict) and not (len(value) == 1 and isinstance(next(iter(value.values())), list))
-    return False
+    lines = (line for _, line in raw_lines(path) if line.strip())
+    try:
+        value = json.loads(next(lines, b""))
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(value, dict):
+        return False
+    # {"data": [...]} alone on its line is an object with an array, anything else is the first record
+    arrays = [one for one in value.values() if isinstance(one, list)]
+    records = len(arrays) == 1 and (len(value) == 1 or all(isinstance(one, dict) for one in arrays[0]))
+    return not records or next(lines, None) is not None
 
 
 def _json_problem(error: ValueError | RecursionError) -> str:
@@ -203,11 +205,13 @@ def read_csv(path: Path, options: TableOptions) -> RawRecords:
     first = next(lines, "")
     if not first.strip():
         raise DataError(f"{path}: the file has no header line.")
-    reader = csv.reader(itertools.chain([first], lines), delimiter=_delimiter(path, first))
+    reader = csv.reader(itertools.chain([first], lines, [_END]), delimiter=_delimiter(path, first))
     try:
         header = next(reader)
     except csv.Error as error:
         raise DataError(f"{path}:1: broken CSV: {error}; repair the header line.") from None
+    if header[-1].endswith(_END):
+        raise DataError(f"{path}:1: the header line opens a quotation that does not end; close it.")
     if bad := next(filter(None, map(_undecodable, header)), None):
         raise bad_byte(f"{path}:1", bad, path=path)
     check_text(f"{path}:1", "".join(header))
@@ -226,6 +230,10 @@ def _csv_rows(path: Path, reader: Any, header: list[str], columns: Columns) -> R
         except csv.Error as error:
             yield BadRecordError(origin, f"broken CSV: {error}")
             continue
+        if row and row[-1].endswith(_END):
+            if row != [_END]:
+                yield BadRecordError(origin, "a quotation that does not end", "close it, or double its quotation mark")
+            return
         if not row or (len(row) == 1 and not row[0].strip() and len(header) > 1):
             continue
         number += 1

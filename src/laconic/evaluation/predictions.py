@@ -18,7 +18,8 @@ def fingerprint(identity: str, records: Sequence[Record]) -> str:
     """A digest of what decides the predictions: the system with its settings, and the records."""
     digest = hashlib.sha256(identity.encode())
     for record in records:
-        digest.update(json.dumps([record.id, record.document, *references_of(record)]).encode())
+        sentences = [list(record.sentences)] if record.sentences else []
+        digest.update(json.dumps([record.id, record.document, *references_of(record), *sentences]).encode())
     return digest.hexdigest()
 
 

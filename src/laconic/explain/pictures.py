@@ -138,7 +138,9 @@ def _figure(maps: Sequence[HeatMap], title: str, notes: Sequence[str], families:
     height += 2 * _EDGE + head + note_room
     figure = Figure(figsize=(width, height))
     if title:
-        figure.text(_EDGE / width, 1 - _EDGE / height, title, va="top", fontsize=13, weight="bold", color=_INK, **fonts)
+        figure.text(
+            _EDGE / width, 1 - _EDGE / height, _plain(title), va="top", fontsize=13, weight="bold", color=_INK, **fonts
+        )
     top = max(one.heaviest for one in maps)
     x, y = _EDGE, height - _EDGE - head
     images = []

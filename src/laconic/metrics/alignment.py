@@ -37,7 +37,7 @@ _BLANKS = r"\s\x1c-\x1f"
 RULES = {"split": WORD_PATTERN, "spaces": f"[^{_BLANKS}]+"}
 SHEET = "# laconic alignment sheet"
 _WRAPPER = TextWrapper(100, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-_LINK = re.compile(r"(\d+)([-?])(\d+)")
+_LINK = re.compile(r"(\d{1,9})([-?])(\d{1,9})")
 _NUMBERED = re.compile(r"(\d+):(\S+)")
 
 

@@ -34,7 +34,7 @@ from laconic.types import Record, TrainingBatch
 Spans = Sequence[tuple[int, int]]
 OPPONENT = "opponent"
 UNKNOWN = "UNK"  # what a figure shows for a word that the model could not name
-_MAP = re.compile(r"(?P<layer>\d+):(?P<head>\d+)|layer-mean:(?P<mean>\d+)|mean|" + OPPONENT)
+_MAP = re.compile(r"(?P<layer>\d{1,9}):(?P<head>\d{1,9})|layer-mean:(?P<mean>\d{1,9})|mean|" + OPPONENT)
 
 
 @dataclass(frozen=True, slots=True)

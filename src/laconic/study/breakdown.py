@@ -16,8 +16,8 @@ from laconic.evaluation.run import EvaluationOptions, EvaluationResult, score
 from laconic.metrics.words import words
 from laconic.types import Record
 
-_SPEC = re.compile(r"(?P<method>[a-z_]+):(?P<first>\d+)-(?P<last>\d+)(?::(?P<step>\d+))?\Z")
-_SIZES = ("characters", "words", "sentences")  # what a method counts: the first of these settings that it has
+_SPEC = re.compile(r"(?P<method>[a-z_]+):(?P<first>\d{1,9})-(?P<last>\d{1,9})(?::(?P<step>\d{1,9}))?\Z")
+_SIZES = ("characters", "words", "max_words", "sentences")  # a method counts the first of these that it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def buckets(records: Sequence[Record], spec: str) -> list[Bucket]:
     """
     lengths = [len(words(record.document)) for record in records]
     parts = [part.strip() for part in spec.split(",")]
-    if not all(part.isdecimal() for part in parts if part) or not parts[0]:
+    if not all(part.isdecimal() and len(part) < 10 for part in parts if part) or not parts[0]:
         raise ConfigError(f"--by-length '{spec}' is neither a number of buckets nor lengths such as 200,400.")
     groups: list[list[int]]
     if len(parts) == 1:

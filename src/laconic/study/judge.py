@@ -16,6 +16,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import random
 import re
 import string
@@ -99,6 +100,8 @@ def make_sheets(
         DataError: not one summary a record.
     """
     everything = dict(systems)
+    if options.reference and REFERENCE in systems:
+        raise ConfigError(f"A system is called '{REFERENCE}' already; give it another name: name=FILE.")
     if options.reference:
         everything[REFERENCE] = [references_of(record)[0] for record in records]
     _check(everything, records, options, out)
@@ -247,6 +250,11 @@ class RatedPair:
         return mark_of(self.p_holm)
 
 
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity."""
+    return value if value is not None and math.isfinite(value) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Analysis:
     """``alpha[criterion][level]`` is None where it is not defined; ``missing`` counts cells left empty."""
@@ -338,7 +346,7 @@ def _pairs(
             )
     corrected = holm({"\0".join(names): result.p for names, result in results.items()})
     return [
-        RatedPair(criterion, *names, r.difference, r.p, corrected["\0".join(names)], r.n, r.statistic)
+        RatedPair(criterion, *names, r.difference, r.p, corrected["\0".join(names)], r.n, _finite(r.statistic))
         for names, r in results.items()
     ]
 

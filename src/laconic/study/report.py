@@ -199,8 +199,8 @@ def notes(table: ComparisonTable) -> list[str]:
     most = max((row.seeds for row in table.rows), default=1)
     seeds = f" Means over {most} seeds; standard deviations over seeds are in compare.csv." if most > 1 else ""
     lines = [
-        f"{table.data}: {table.records} records. ROUGE {tables.FIGURES[table.scoring.shown]} x 100 ± half of the 95% "
-        f"bootstrap interval over documents.{seeds}",
+        f"{table.data}: {table.records} records. ROUGE {tables.FIGURES[table.scoring.shown]} x 100 ± half of the "
+        f"{table.scoring.rouge.get('confidence', 95)}% bootstrap interval over documents.{seeds}",
     ]
     if len(table.rows) > 1:
         lines.append(

@@ -150,12 +150,12 @@ class ExtractiveSystem:
         given = list(record.sentences) or document
         sentences = extractor.sentences(given)
         asked = {"references": references_of(record)} if extractor.needs_reference else {}
-        picked = extractor.summarize(sentences, **asked)
+        picked = range(len(sentences)) if extractor.cuts else extractor.summarize(sentences, **asked)
         places = locate(document, sentences)
         spans = [place for index in picked if (place := places[index]) is not None]
         if len(spans) < len(picked):  # the split that came with the text is of another writing of it
-            text = " ".join(" ".join(sentences[index] for index in picked).split())
-            return Summary(text, id=record.id, model=self.name, document=document)
+            text = extractor.text(given) if extractor.cuts else " ".join(sentences[index] for index in picked)
+            return Summary(" ".join(text.split()), id=record.id, model=self.name, document=document)
         if extractor.cuts:
             spans = shorten(document, spans, len("".join(extractor.text(given).split())))
         return extractive_summary(document, spans, model_name=self.name, record_id=record.id, with_words=words)

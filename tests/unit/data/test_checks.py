@@ -100,6 +100,10 @@ def test_bad_records_are_counted_not_raised(tmp_path: Path) -> None:
     assert check({"a": write(tmp_path / "b.jsonl", ("", "x"))}).refused == 1
     with pytest.raises(DataError, match="does not exist"):
         check({"a": tmp_path / "none.jsonl"})
+    strange = tmp_path / "c.jsonl"
+    strange.write_text('{"bad\n{"foo": "a b", "bar": "a"}\n')
+    with pytest.raises(DataError, match="no column is known"):
+        check({"a": strange})
 
 
 def test_histogram() -> None:
@@ -125,6 +129,10 @@ def test_exit_codes_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "document words, mean" in capsys.readouterr().out
     assert main(["data", "columns", str(good)]) == 0
     assert "document: 'document'" in capsys.readouterr().out
+    assert main(["data", "columns", str(good), "--document-column", "summary", "--summary-column", "document"]) == 0
+    assert "document: 'summary'" in capsys.readouterr().out
+    assert main(["data", "check", str(good), "--recipe", "oneline", "--max-target", "2"]) == 2
+    assert "leave them out" in capsys.readouterr().err
 
 
 def test_docstrings_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,6 +106,19 @@ def test_blocks_of_lcsts_on_one_line(tmp_path: Path) -> None:
     path = tmp_path / "PART_I.txt"
     path.write_text(part("一", [5, None, 2]).replace("\n", " ").replace("<doc id=2", "\n<doc id=2"), encoding="utf-8")
     assert [(record.id, record.summary) for record in read_records(path)] == [("0", "一0"), ("1", "一1"), ("2", "一2")]
+    blocks = [block.encode() for block in path.read_text("utf-8").replace(" <doc", "\n<doc").splitlines()]
+    for bad in range(3):  # a line that is not UTF-8 costs its own block alone
+        path.write_bytes(b"\n".join([*blocks[:bad], b"<doc id=9> \xff </doc>", *blocks[bad + 1 :]]))
+        found = [record.id for record in read_records(path, skip_bad=True)]
+        assert found == [str(place) for place in range(3) if place != bad]
+
+
+def test_the_last_part_of_a_name_says_which_half_it_is(tmp_path: Path) -> None:
+    (tmp_path / "news_title.source").write_text("the long document\n")
+    (tmp_path / "news_title.target").write_text("short\n")
+    for name in ("news_title.source", "news_title.target", "news_title"):
+        [record] = read_records(tmp_path / name)
+        assert (record.document, record.summary) == ("the long document", "short")
 
 
 def test_the_parts_of_lcsts_are_splits(tmp_path: Path) -> None:

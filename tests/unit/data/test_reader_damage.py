@@ -49,6 +49,27 @@ def test_a_header_that_no_csv_has(tmp_path: Path) -> None:
         list(read_records(path))
 
 
+def test_a_quotation_that_does_not_end(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('document,summary\nThe river rose.,River rose\nA cat sat.,"Cat\nIt fell.,Fell\n')
+    with pytest.raises(DataError, match=r"x\.csv:3: a quotation that does not end"):
+        list(read_records(path))
+    assert [record.summary for record in read_records(path, skip_bad=True)] == ["River rose"]
+    path.write_text('document,"summary\nThe river rose.,River rose\n')
+    with pytest.raises(DataError, match="header line opens a quotation"):
+        list(read_records(path))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_object_with_one_array_and_more(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"version": "1.0", "data": [PAIR, PAIR]}, indent=indent))
+    assert [record.summary for record in read_records(path)] == [PAIR["summary"]] * 2
+    for lines in ([PAIR | {"tags": [{"a": 1}]}] * 2, [PAIR | {"tags": ["a"]}]):  # records, one a line
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert len(list(read_records(path))) == len(lines)
+
+
 # Without mtime the header holds the time, and two processes of pytest-xdist collect different tests.
 @pytest.mark.parametrize(
     "raw",

@@ -131,3 +131,4 @@ def test_equal_lengths_stand_in_the_order_of_the_file() -> None:
     for lengths in itertools.permutations([2, 2, 3, 3]):
         chosen = choose(lengths, SubsetOptions(shortest_mean=2.4))
         assert chosen == sorted([*(i for i in range(4) if lengths[i] == 2), lengths.index(3)])
+        assert choose(lengths, SubsetOptions(shortest_mean=2.4, last=2)) == chosen[-2:]  # of the file, not the longest

@@ -170,7 +170,7 @@ def test_a_line_cut_short_is_decoded_again(tmp_path: Path) -> None:
     assert len(out.read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize("change", ["system", "records"])
+@pytest.mark.parametrize("change", ["system", "records", "sentences"])
 def test_another_system_or_other_records_start_over(change: str, tmp_path: Path) -> None:
     out, options = tmp_path / "predictions.jsonl", EvaluationOptions(batch_size=1)
     with pytest.raises(KeyboardInterrupt):
@@ -178,8 +178,10 @@ def test_another_system_or_other_records_start_over(change: str, tmp_path: Path)
     system, records = FirstWords(), list(RECORDS)
     if change == "system":
         system.identity = "first words, 5"  # type: ignore[misc]
-    else:
+    elif change == "records":
         records[3] = Record("Another document.", "another")
+    else:
+        records[3] = replace(records[3], sentences=tuple(records[3].document.split()))
     evaluate(system, records, options=options, out=out)
     assert len(system.asked) == 4
 
@@ -240,6 +242,11 @@ def test_sentences_of_the_record_are_used() -> None:
     other = Record("a b. c d.", "a", sentences=("A B . C", "D ."))  # of another writing of the text
     [summary] = Contender("lead-1").summarize([other])
     assert (summary.text, summary.words) == ("A B . C", ())
+    for name, text in (("first_words:words=2", "A B"), ("first_characters:characters=2", "A B")):
+        assert Contender(name).summarize([other])[0].text == text
+    often = Record("Hi. Hi. Hi. This is the text of it.", "a")  # sentences that are there again count too
+    assert Contender("first_words:words=4").summarize([often])[0].text == "Hi. Hi. Hi. This"
+    assert Contender("first_characters:characters=9").summarize([often])[0].text == "Hi. Hi. Hi."
 
 
 def test_tables_compare_with_the_first() -> None:

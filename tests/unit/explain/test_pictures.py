@@ -29,7 +29,7 @@ def size(path: Path) -> tuple[int, int]:
 
 def test_picture(tmp_path: Path) -> None:
     path = tmp_path / "new" / "map.png"
-    assert draw_png([some_map()], path, title="a pair") == []
+    assert draw_png([some_map()], path, title=r"a $\frac$ pair") == []
     pixels = imread(path)
     assert pixels.shape[1] < 900
     assert not list(path.parent.glob("*.partial"))

@@ -232,6 +232,7 @@ def test_a_summary_survives_json() -> None:
         assert mine.attention == pytest.approx(theirs.attention, abs=1e-4)
     assert to_dict(again) == to_dict(made)
     assert "document" not in to_dict(made, document=False)
+    assert from_dict({"id": 0, "summary": "a b"}).id == "0"
     with pytest.raises(DataError, match="not a stored summary"):
         from_dict({"text": "x"})
 

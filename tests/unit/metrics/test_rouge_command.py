@@ -91,6 +91,7 @@ def test_long_line(files, capsys):
         (["binary.txt", "short.txt"], 3, "binary.txt, line 2 is not UTF-8"),
         (["bad.jsonl", "short.txt"], 3, "bad.jsonl, line 1: this is not JSON"),
         (["keys.jsonl", "short.txt"], 3, "there is no field hypothesis or"),
+        (["list.jsonl", "short.txt"], 3, "list.jsonl, line 1: a system writes one text, not a list of 2"),
         ([".", "short.txt"], 3, "is a folder"),
         (["hyp.txt", "ref.txt", "--profile", "goggle"], 2, "Did you mean 'google'"),
         (["hyp.txt", "ref.txt", "-b", "3", "-l", "3"], 2, "not both"),
@@ -104,6 +105,7 @@ def test_bad_input_is_one_clear_sentence(files, capsys, arguments, code, says):
     (files / "empty.txt").write_text("")
     (files / "binary.txt").write_bytes(b"a\n\xff\n")
     (files / "bad.jsonl").write_text("{oops\n")
+    (files / "list.jsonl").write_text('{"summary": ["a", "b"]}\n')
     (files / "keys.jsonl").write_text('{"id": 3}\n')
     got, out, err = run(capsys, *arguments)
     assert (got, out) == (code, "")

@@ -83,11 +83,12 @@ def test_sizes_of_a_sweep() -> None:
     assert sweep_names("lexrank:2-2") == ["lexrank-2"]
     assert sweep_names("first_words:10-30:10") == [f"first_words:words={n}" for n in (10, 20, 30)]
     assert sweep_names("first_characters:5-6") == ["first_characters:characters=5", "first_characters:characters=6"]
+    assert sweep_names("concept_ilp:5-6") == ["concept_ilp:max_words=5", "concept_ilp:max_words=6"]
     for name in (*sweep_names("first_words:5-9:2"), *sweep_names("first_characters:5-6"), *sweep_names("lead:1-2")):
         Contender(name)
 
 
-@pytest.mark.parametrize("spec", ["lead", "lead:3", "lead:3-1", "lead:0-2", "lead:1-5:0", "led:1-2", "lead:a-b"])
+@pytest.mark.parametrize("spec", ["lead", "lead:3", "lead:3-1", "lead:0-2", "lead:1-5:0", "led:1-2", "lead:a-b", f"lead:1-{'9' * 5000}"])
 def test_sweeps_that_mean_nothing(spec: str) -> None:
     with pytest.raises(ConfigError):
         sweep_names(spec)
@@ -126,7 +127,7 @@ def test_buckets_by_given_lengths() -> None:
     assert [bucket.places for bucket in buckets(RECORDS, "7,")] == [(1, 2, 3, 6), (0, 4, 5)]
 
 
-@pytest.mark.parametrize("spec", ["0", "8", "a", "5,3", "", ",5", "3.5", "²"])
+@pytest.mark.parametrize("spec", ["0", "8", "a", "5,3", "", ",5", "3.5", "²", "9" * 5000])
 def test_buckets_that_cannot_be(spec: str) -> None:
     with pytest.raises(ConfigError, match="--by-length"):
         buckets(RECORDS, spec)

@@ -120,6 +120,15 @@ def test_the_pairs_are_tested_on_item_means_with_holm(filled: Path) -> None:
         assert pair.p_holm == pytest.approx(adjusted[f"{pair.first}/{pair.second}"])
 
 
+def test_a_difference_without_spread_is_json(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (filled / "sheets").glob("*.csv"):
+        rows = read(path)
+        write(path, [rows[0], *([*row[:4], *("4" if "alpha" in row[3] else "3") * 2, *row[6:]] for row in rows[1:])])
+    assert main(["judge", "analyse", str(filled), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert {pair["statistic"] for pair in found["pairs"]} == {None, 0.0}
+
+
 def excel_german(rows: Rows) -> tuple[Rows, str, str]:
     return [[f"{cell},0" if cell in "12345" and cell else cell for cell in row] for row in rows], ";", "cp1252"
 
@@ -219,6 +228,8 @@ def test_the_reference_can_take_part(tmp_path: Path) -> None:
     key = make_sheets({"a": [r.document for r in RECORDS]}, RECORDS, tmp_path / "j", SheetOptions(reference=True))
     assert key["systems"] == ["a", "reference"]
     assert len(key["items"]) == 30
+    with pytest.raises(ConfigError, match="called 'reference' already"):
+        make_sheets({"reference": SYSTEMS["alpha"]}, RECORDS, tmp_path / "k", SheetOptions(reference=True))
 
 
 @pytest.mark.parametrize(
