@@ -88,7 +88,9 @@ def test_sizes_of_a_sweep() -> None:
         Contender(name)
 
 
-@pytest.mark.parametrize("spec", ["lead", "lead:3", "lead:3-1", "lead:0-2", "lead:1-5:0", "led:1-2", "lead:a-b", f"lead:1-{'9' * 5000}"])
+@pytest.mark.parametrize(
+    "spec", ["lead", "lead:3", "lead:3-1", "lead:0-2", "lead:1-5:0", "led:1-2", "lead:a-b", f"lead:1-{'9' * 5000}"]
+)
 def test_sweeps_that_mean_nothing(spec: str) -> None:
     with pytest.raises(ConfigError):
         sweep_names(spec)
