@@ -6,6 +6,7 @@ import csv
 import html
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,24 @@ def test_rows_are_trained_and_resumed(
     capsys.readouterr()
     straight = read(tmp_path / "straight")["rows"][0]
     assert (straight["measures"], straight["losses"]) == (gru["measures"], gru["losses"])
+
+    # the runs that now exist, as systems; on a file, which need not be that of their training
+    place, other = f"{tmp_path}/straight/runs/gru-seed-1", tmp_path / "other.jsonl"
+    other.write_text("".join((data / "validation.jsonl").read_text().splitlines(keepends=True)[:3]))
+    for given in (["--data", str(other)], ["--data", str(data), "--set", f"data.validation={other}"]):
+        assert main(["--quiet", "compare", place, "lead-1", *given, "--out", str(tmp_path / "on-other")]) == 0
+        assert read(tmp_path / "on-other")["records"] == 3
+        shutil.rmtree(tmp_path / "on-other")
+    refused(capsys, 3, "nothing.jsonl", "compare", place, "lead-1", "--data", str(tmp_path / "nothing.jsonl"))
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number in (0, 1):
+        (parts / f"part-{number:05d}.jsonl").write_bytes((data / "train.jsonl").read_bytes())
+    once = ["compare", "headline_writer", "--size", "tiny", "--data", str(parts), "--rows", "lstm"]
+    refused(capsys, 2, "would be trained on and scored on", *once)
+    both = ["compare", "oneline", "lead-1", "--data", str(other), "--out", str(tmp_path / "both")]
+    assert main(["--quiet", *both]) == 0
+    assert [row["row"] for row in read(tmp_path / "both")["rows"]] == ["oneline", "lead-1"]
 
     # the runs that now exist, as systems
     runs = [str(out / "runs" / f"{row}-seed-1") for row in ("lstm", "gru")]

@@ -218,6 +218,8 @@ def test_the_score_is_the_teacher_forced_log_probability(folder: Path) -> None:
         summarizer.score(DOCUMENTS[:2], ["x"])
     with pytest.raises(DataError, match="Summary 2 is empty"):
         summarizer.score(DOCUMENTS[:2], ["x", " "])
+    with pytest.raises(DataError, match=r"record 2 is longer than the \d+ tokens that this model scores"):
+        summarizer.score(DOCUMENTS[:2], ["x", "x " * 99])
     with pytest.raises(DataError, match="Summary 1 is of type NoneType; a summary is a text"):
         summarizer.score(DOCUMENTS[:1], [None])  # type: ignore[list-item]
     assert summarizer.score(iter(DOCUMENTS[:2]), iter(["x", "y"])) == summarizer.score(DOCUMENTS[:2], ["x", "y"])

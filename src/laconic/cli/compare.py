@@ -19,7 +19,8 @@ from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, Reci
 from laconic.cli.output import EXIT_INTERRUPTED, aligned, note, print_json, progress, say
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from laconic.config.schema import RunConfig
-from laconic.data.places import data_changes, split_of
+from laconic.config.shipped import SHIPPED
+from laconic.data.places import data_changes, split_of, splits_in
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import only_here, write_json, write_text
 from laconic.study.plan import Choice, Plan, plan_recipe, plan_systems
@@ -73,7 +74,7 @@ def command(
     changes = merge(reading.changes(), parse_overrides(overrides or []), revive=True)
     listed = [name.strip() for given in rows or [] for name in given.split(",") if name.strip()]
     plan = _plan(what, data, Choice(listed, size, seeds, changes, baseline))
-    path = _data_path(data, plan, split)
+    path = _data_path(data, plan, split, named=changes.get("data", {}).get(split) is not None)
     records = records_of(path, plan.data, max_records, some=True)
     for place in earlier or []:
         if not (place / "state.json").is_file():
@@ -103,7 +104,9 @@ def command(
 
 
 def _plan(what: list[str], data: Path | None, choice: Choice) -> Plan:
-    is_recipe = [name in recipe_names() or Path(name).suffix in {".yaml", ".yml"} for name in what]
+    systems = SHIPPED if len(what) > 1 else ()  # alone such a name is its recipe's
+    recipes = set(recipe_names()).difference(systems)
+    is_recipe = [name in recipes or Path(name).suffix in {".yaml", ".yml"} for name in what]
     if not any(is_recipe):
         for option, given in (("--size", choice.size), ("--rows", choice.rows), ("--seeds", choice.seeds > 1)):
             if given:
@@ -121,16 +124,18 @@ def _plan(what: list[str], data: Path | None, choice: Choice) -> Plan:
     return plan_recipe(recipe, choice)
 
 
-def _data_path(data: Path | None, plan: Plan, split: str) -> str:
-    """The file to score on: of ``--data``, else the one that the recipe or the first run names."""
-    configured = getattr(plan.data, split, None)
-    if data is not None and data.is_file() and not configured and any(row.runs for row in plan.rows):
+def _data_path(data: Path | None, plan: Plan, split: str, *, named: bool) -> str:
+    """The file to score on: one that ``--set`` has ``named``, else of ``--data``, else the one that the recipe or the
+    first run names."""
+    configured, trains = getattr(plan.data, split, None), any(row.runs for row in plan.rows)
+    whole = data is not None and not splits_in(data)  # one data set, which rows that are trained are trained on
+    if whole and trains and not configured:
         raise ConfigError(
             f"{data} would be trained on and scored on: give --data DIR with train and {split} files (`laconic data "
             f"subset {data} DIR/{split}.jsonl --sample 500 --rest DIR/train.jsonl` makes them), or --set "
             f"data.{split}=FILE."
         )
-    if data is not None and (data.is_dir() or not configured):
+    if data is not None and not named and not (whole and trains):
         return split_of(str(data), split)
     if configured:
         return str(configured)
@@ -206,7 +211,7 @@ def reproduce(
     Each step is a command of its own, printed before it runs; interrupted, the same command goes on. A row takes about
     twenty minutes of one core.
     """
-    from laconic.study.reproduce import COMPARISONS, commands, findings, run, table_named, tables
+    from laconic.study.reproduce import COMPARISONS, commands, findings, run, shown, table_named, tables
 
     if table is None:
         listed = [[t.name, t.title, ", ".join(t.corpora)] for t in tables().values()]
@@ -217,7 +222,7 @@ def reproduce(
         raise ConfigError(f"Which corpora? --data DIR, a folder with {' and '.join(chosen.corpora)} in it.")
     lines = commands(chosen, data, out, earlier or [])
     if dry_run:
-        print("\n".join(f"laconic {line}" for line in lines))
+        print("\n".join(map(shown, lines)))
         return
     code = run(lines, say, out / chosen.name, earlier or [])
     rows = [

@@ -42,7 +42,7 @@ def make(
 
     Give away DIR/sheets; keep DIR/key.json.
     """
-    bounds = re.fullmatch(r"\s*(-?\d+)\s*-\s*(-?\d+)\s*", scale)
+    bounds = re.fullmatch(r"\s*(-?\d{1,9})\s*-\s*(-?\d{1,9})\s*", scale)
     if bounds is None:
         raise ConfigError(f"--scale '{scale}' is not of the form LOWEST-HIGHEST, for example 1-5.")
     options = SheetOptions(
@@ -92,6 +92,8 @@ def _named(given: list[str]) -> dict[str, Path]:
         name, equals, place = text.partition("=")
         if not equals or Path(text).exists():
             name, place = re.sub(r"(\.predictions)?\.jsonl?$", "", Path(text).name), text
+        if not name:
+            raise ConfigError(f"'{text}' gives the system no name; write NAME={place}.")
         if name in named:
             raise ConfigError(f"Two systems are called '{name}'; name them: first={named[name]} second={place}.")
         named[name] = Path(place)

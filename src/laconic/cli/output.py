@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 LOG_EVERY_SECONDS = 15.0
 EXIT_INTERRUPTED = 130
 
+# Endings whose readers would find something else than the lines that are written.
+NO_LINES = {".csv", ".tsv", ".xlsx", ".ods", ".parquet", ".arrow", ".html", ".docx", ".gz", ".zst", ".db", ".sqlite"}
+
 
 def quiet() -> bool:
     """Was ``laconic --quiet`` (or ``LACONIC_QUIET``) given?"""

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from laconic.cli.inputs import check_output, count_lines, documents_of, is_records, model_and_inputs
 from laconic.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode
-from laconic.cli.output import Skipped, is_unicode, progress, say, show_summaries
+from laconic.cli.output import NO_LINES, Skipped, is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import flush, keeps_its_place, only_writer, sha256, write_text
 from laconic.summarizer import FIRST_CHARACTERS, FIRST_WORDS
@@ -23,7 +23,6 @@ from laconic.systems.bulk import Lines, Request, SummaryJob, Window, lines_of, w
 from laconic.text.control import safe_print as print
 from laconic.types import Record, Summary
 
-NO_LINES = {".csv", ".tsv", ".xlsx", ".ods", ".parquet", ".html", ".docx"}  # whose readers would find something else
 DIGEST = "document_sha256"  # key of a line: what was summarized, so that nobody takes it for another text's
 MOST_SHOWN = 300  # characters of a line that is only told of
 
@@ -160,6 +159,7 @@ class Kept:
         self.file, self.end = file, 0
         self.lines: list[tuple[str, str]] = []
         self.made: dict[str, Any] = {}
+        self.decoding: dict[str, Any] | None = None  # what it does not say is as by default
         if not file.exists():
             return
         with file.open("rb") as lines:
@@ -187,9 +187,16 @@ class Kept:
         made = {"model": line["model"]}
         if line["summary"] is not None:  # of a skipped record nothing else is told
             made |= {"explain": "document" in line, "always_write": line.get("always_write", False)}
-            made |= {f"decoding.{key}": value for key, value in line.get("decoding", {}).items()}
         unlike = [key for key, value in made.items() if self.made.setdefault(key, value) != value]
-        return f"{unlike[0]} {self.made[unlike[0]]}, not {made[unlike[0]]}" if unlike else ""
+        if unlike:
+            return f"{unlike[0]} {self.made[unlike[0]]}, not {made[unlike[0]]}"
+        now = line.get("decoding", self.decoding or {})
+        before = self.decoding = now if self.decoding is None else self.decoding
+        unlike = [key for key in sorted({*now, *before}) if now.get(key) != before.get(key)]
+        if not unlike:
+            return ""
+        first, second = (side.get(unlike[0], "as by default") for side in (before, now))
+        return f"decoding.{unlike[0]} {first}, not {second}"
 
     def read_again(self, stream: Iterator[Record], size: int) -> list[Record]:
         """Pass over the records that are done; gives back those of the last window."""

@@ -19,6 +19,7 @@ from laconic.evaluation.predictions import fingerprint
 from laconic.evaluation.run import options_of
 from laconic.evaluation.systems import model_folder, weights_identity
 from laconic.files import write_json
+from laconic.systems.extractive import is_method
 
 if TYPE_CHECKING:
     from laconic.study.tuning import Trial, TuningResult
@@ -68,6 +69,8 @@ def command(
         tuning.refuse_fixed(model, "--apply")
     path = split_of(data, split)
     records = records_of(path, reading.options(), max_records, some=True)
+    if is_method(model):
+        raise ConfigError(f"{model} is an extractive method: it has no search to tune.")
     system = NeuralSystem.from_pretrained(model, device)
     system.set_defaults(fixed)
     own = system.loaded.run.evaluation if system.loaded.run else EvaluationConfig()

@@ -197,8 +197,13 @@ class EncodedDataset:
     def cut_shares(self) -> tuple[float, float]:
         """The shares of the documents and of the summaries that are longer than the present truncation."""
         sources = self._source_totals > self._frame.source_room(self.max_source_tokens)
-        targets = self._target_totals + self._frame.around_target > self.max_target_tokens
-        return float(sources.mean()), float(targets.mean())
+        return float(sources.mean()), float(self.targets_cut.mean())
+
+    @property
+    def targets_cut(self) -> np.ndarray:
+        """Which summaries are longer than the present truncation: bool."""
+        cut: np.ndarray = self._target_totals + self._frame.around_target > self.max_target_tokens
+        return cut
 
     def percentile(self, side: str, percent: float) -> int:
         """The limit in tokens (``source`` or ``target``) within which so many of the texts are whole."""

@@ -65,9 +65,10 @@ def choose(lengths: Sequence[int], options: SubsetOptions) -> list[int]:
         raise DataError("No document has a length within the bounds.")
     if options.shortest_mean is not None:
         places = _by_mean(array, places, options.shortest_mean, options.window_mean)
-    for asked in (options.last, options.sample):
-        if asked is not None and asked > len(places):
-            raise DataError(f"{asked:,} documents were asked for, but there are {len(places):,}.")
+    fewest = min((asked for asked in (options.last, len(places)) if asked is not None), default=0)
+    for asked, there in ((options.last, len(places)), (options.sample, fewest)):
+        if asked is not None and asked > there:
+            raise DataError(f"{asked:,} documents were asked for, but there are {there:,}.")
     if options.last is not None:
         places = np.sort(places)[-options.last :]
     if options.sample is not None:

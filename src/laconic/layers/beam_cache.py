@@ -74,13 +74,13 @@ class BeamCache:
         visible = torch.cat([cache.visible, own], dim=1)
         return BeamCache(list(cache._rooms), visible, cache.documents, cache.steps + 1, cache._capacity)
 
-    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
         """Self-attention of one step: (B, K, H, d) three times -> (B, K, H, d)."""
         size = self.visible.shape[1]
         room = self._rooms[layer].extended(size - keys.shape[1], keys, values, self._capacity)
         self._rooms[layer] = room
         mask = self.visible.view(self.documents, 1, -1, size)
-        return scaled_attention(queries, *room.slots[:, :, :size], mask=mask)
+        return scaled_attention(queries, *room.slots[:, :, :size], mask=mask, dropout=dropout)
 
     def select(self, index: Tensor) -> BeamCache:
         """The rows ``index`` (M,); documents stay where they are."""

@@ -116,7 +116,11 @@ class BartSummarizer(CapturedTransformer):
             bos_id=start,
             eos_id=first_id(options.eos_token_id),
         )
-        self.forced_bos_id = config.forced_bos_id
+        self.forced_bos_id = forced = config.forced_bos_id
+        if forced is not None and not 0 <= forced < self.vocab_size:
+            raise ConfigError(
+                f"model.forced_bos_id {forced} is no word of the vocabulary (0 to {self.vocab_size - 1})."
+            )
         self.network = network
         for module in network.modules():
             if type(module) is nn.Linear:

@@ -13,6 +13,7 @@ What is made of the cross attention is `laconic.models.captured`; ``attention_he
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -161,7 +162,8 @@ class Transformer(CapturedTransformer):
             ids = torch.full_like(ids, self.eos_id)
         embedded = self._target_input(ids, cache.steps - 1, 1)
         maps = state["maps"].tree
-        hidden, captured = self.decoder(embedded, encoded.layers, encoded.mask, attend=cache.attend, maps=maps)
+        attend = partial(cache.attend, dropout=self.config.attention_dropout if self.training else 0.0)
+        hidden, captured = self.decoder(embedded, encoded.layers, encoded.mask, attend=attend, maps=maps)
         return Decoded(embedded, hidden, dict(enumerate(captured))), state | {"cache": cache}
 
     def _forced(self, batch: TrainingBatch, memory: Memory, *, every_layer: bool = False) -> Decoded:

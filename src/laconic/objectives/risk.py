@@ -98,13 +98,20 @@ def specials_of(model: Any) -> SpecialIds:
     return SpecialIds(model.unk_id, model.decoder_start_id, model.eos_id, model.pad_id)
 
 
-def beam_config(run: RunConfig, beam_size: int) -> SearchConfig:
+def longest(run: RunConfig, model: Any) -> int:
+    """How long candidates may be: as the training's summaries, as far as the model has positions, one for the end."""
+    most, positions = run.text.max_target_tokens, model.max_target_tokens
+    return most if positions is None else min(most, positions - 1)
+
+
+def beam_config(run: RunConfig, model: Any, beam_size: int) -> SearchConfig:
     """The run's own search with ``beam_size`` hypotheses, all of them returned and as long as the training's
     summaries; without blocking of repeated n-grams and without a least length beyond one word, so that what the model
     does of itself is seen."""
     changes = {"beam_size": beam_size, "num_return": beam_size, "diverse_groups": 1, "shrink_beam": False}
-    length = {"max_length": run.text.max_target_tokens, "min_length": min(1, run.search.min_length)}
-    return run.search.model_copy(update={**changes, **length, "no_repeat_ngram": 0})
+    length = {"max_length": longest(run, model), "min_length": min(1, run.search.min_length)}
+    scorers = [scorer for scorer in run.search.scorers if scorer.get("type") != "diverse_groups"]
+    return run.search.model_copy(update={**changes, **length, "no_repeat_ngram": 0, "scorers": scorers})
 
 
 @torch.no_grad()
@@ -185,11 +192,12 @@ def _targets(model: Any, hypotheses: Sequence[Hypothesis], batch: Batch, rows: T
 
 @contextmanager
 def _decoding(model: Any) -> Iterator[None]:
-    """The model as it decodes, inside only."""
+    """The model as it decodes, inside only: without dropout, in full precision."""
     before = model.training
     model.eval()
     try:
-        yield
+        with torch.autocast(next(model.parameters()).device.type, enabled=False):
+            yield
     finally:
         model.train(before)
 
@@ -310,7 +318,7 @@ class RewardObjective(Objective):
                 )
                 self._seen = {f"{self.name}_reward": like.new_tensor([own[0] for own in rewards]).mean()}
             else:
-                written = search_candidates(model, memory, beam_config(self._run, 1))
+                written = search_candidates(model, memory, beam_config(self._run, model, 1))
                 losses = 1 - like.new_tensor(self.rewards(batch, written))
         count = output.counted(batch).any(dim=1).sum().to(like.dtype)
         return Term(self.name, losses.sum(), count, self.config.weight)
@@ -342,7 +350,8 @@ class MinimumRisk(RewardObjective):
     name = "minimum_risk"
 
     def _candidates(self, memory: Memory, batch: TrainingBatch, context: UpdateContext) -> Candidates:
-        return search_candidates(self._parts[0], memory, beam_config(self._run, self.config.candidates))
+        model = self._parts[0]
+        return search_candidates(model, memory, beam_config(self._run, model, self.config.candidates))
 
     def _losses(self, candidates: Candidates, rewards: list[list[float]], like: Tensor, score: Score) -> Tensor:
         counts = torch.tensor([len(own) for own in candidates])
@@ -370,8 +379,9 @@ class SelfCritical(RewardObjective):
 
     def _candidates(self, memory: Memory, batch: TrainingBatch, context: UpdateContext) -> Candidates:
         """The greedy one first."""
-        sizes = {"samples": self.config.samples, "max_length": self._run.text.max_target_tokens}
-        return draw_candidates(self._parts[0], memory, batch, context, **sizes)
+        model = self._parts[0]
+        sizes = {"samples": self.config.samples, "max_length": longest(self._run, model)}
+        return draw_candidates(model, memory, batch, context, **sizes)
 
     def _losses(self, candidates: Candidates, rewards: list[list[float]], like: Tensor, score: Score) -> Tensor:
         drawn, worth = [own[1:] for own in candidates], like.new_tensor(rewards)

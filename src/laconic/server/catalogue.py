@@ -139,8 +139,10 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
         name = given if equals else summarizer.name or place
         if encodable(name) != name:
             raise ConfigError(f"The model name {name!r} is no UTF-8; give it another: NAME={place!r}.")
+        if not name:
+            raise ConfigError(f"'{place}' gives the model no name; write NAME={rest}.")
         if name in models:
-            raise ConfigError(f"Two models are called '{name}'; name them yourself, as in short={place}.")
+            raise ConfigError(f"Two models are called '{name}'; name them yourself, as in short={rest or place}.")
         if name in EXTRACTIVE and summarizer.name != name:
             raise ConfigError(f"'{name}' is the name of an extractive method; give the model another: NAME={place}.")
         models[name] = summarizer

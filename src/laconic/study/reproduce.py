@@ -17,7 +17,7 @@ import yaml
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, DataError, unknown_choice
 from laconic.evaluation.measures import REPEATED
-from laconic.files import write_json
+from laconic.files import digest_of, write_json
 from laconic.metrics.significance import approximate_randomization, paired_bootstrap
 from laconic.study.comparison import by_document, kept_scores
 from laconic.study.verdict import SURE
@@ -137,14 +137,43 @@ def run(lines: Sequence[str], say: Callable[[str], object], out: Path, earlier: 
 
     for line in lines:
         words = shlex.split(line)
-        if words[0] == "data" and Path(words[3]).exists():
+        if words[:2] == ["data", "subset"] and _is_made(words):
             continue
-        say(f"laconic {line}")
+        say(shown(line))
         try:
             _laconic(shlex.split(_OUTPUT.sub(answer, line)))
         except subprocess.CalledProcessError as error:
             return error.returncode
+        if words[:2] == ["data", "subset"]:
+            write_json(_source(Path(words[3])), {"path": words[2], "sha256": digest_of(Path(words[2]))})
     return 0
+
+
+def shown(line: str) -> str:
+    """A command line as a shell takes it."""
+    return "laconic " + _OUTPUT.sub(r"$(laconic \1)", line)
+
+
+def _source(split: Path) -> Path:
+    """Says which file a split is of."""
+    return split.with_name(f".{split.name}.source")
+
+
+def _is_made(words: Sequence[str]) -> bool:
+    """Are the files of ``data subset`` there?
+
+    Raises:
+        ConfigError: they are, of other data.
+    """
+    made, rest = Path(words[3]), [Path(words[place + 1]) for place, word in enumerate(words) if word == "--rest"]
+    if not all(file.exists() for file in (made, *rest)):
+        return False
+    noted = _source(made)
+    if noted.is_file() and json.loads(noted.read_text(encoding="utf-8"))["sha256"] != digest_of(Path(words[2])):
+        raise ConfigError(
+            f"{made} was made of other pairs than {words[2]} has now: remove {made.parent}, or name another --out."
+        )
+    return True
 
 
 def _laconic(words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[str]:

@@ -231,7 +231,10 @@ def latex(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[
     return "\n".join(lines) + "\n"
 
 
-_LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"\\": "\\textbackslash{}", "±": "$\\pm$", "–": "--"})
+_LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "±": "$\\pm$", "–": "--"}
+)
 
 _SUPERSCRIPT = re.compile(r"(?<=\d)(\*{1,2})$")  # marks behind a figure
 

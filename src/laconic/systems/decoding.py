@@ -19,7 +19,7 @@ from laconic.config.names import resolve
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.padding import ArrayCollator
-from laconic.errors import ConfigError
+from laconic.errors import ConfigError, DataError
 from laconic.explain.provenance import build_summary
 from laconic.metrics.confidence import Calibration, DocumentWords, Facts, facts_of
 from laconic.search.decode import decode
@@ -237,6 +237,9 @@ class DecodingSystem:
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
         """Teacher-forced log-probabilities, batched by length, in the given order."""
         data = EncodedDataset.build(records, self.tokenizer, self.text)
+        for place in np.flatnonzero(data.targets_cut)[:1].tolist():
+            name, most = records[place].id or place + 1, self.text.max_target_tokens
+            raise DataError(f"The summary of record {name} is longer than the {most} tokens that this model scores.")
         lengths = data.source_lengths.tolist()
         order = sorted(range(len(data)), key=lambda index: -lengths[index])
         scores = [0.0] * len(data)

@@ -44,15 +44,16 @@ class BatchStream:
     def limit(self, dataset: Any) -> None:
         """Read ``dataset`` (perhaps with narrower limits) from the next `open` on."""
         self.dataset = dataset
-        self.batches_per_epoch = len(self._new_sampler())
+        self.batches_per_epoch = len(self._new_sampler(dataset))
         self._batches: Iterator[TrainingBatch] | None = None
 
-    def updates_per_epoch(self) -> int:
-        return -(-self.batches_per_epoch // self._config.accumulation)
+    def updates_per_epoch(self, dataset: Any) -> int:
+        """How many updates a pass over ``dataset``, ours with other limits, makes."""
+        return -(-len(self._new_sampler(dataset)) // self._config.accumulation)
 
     def open(self, epoch: int, position: int) -> None:
         """Go to a position: the next batch is number ``position`` of ``epoch``."""
-        sampler = self._new_sampler()
+        sampler = self._new_sampler(self.dataset)
         sampler.set_epoch(epoch)
         sampler.seek(position)
         workers = self._config.workers
@@ -86,15 +87,15 @@ class BatchStream:
         """End the worker processes, which else stay until the interpreter's exit."""
         self._batches = None
 
-    def _new_sampler(self) -> Sampler:
+    def _new_sampler(self, dataset: Any) -> Sampler:
         config, rank, world_size = self._config, self._rank, self._world_size
-        lengths, size = self.dataset.source_lengths, config.batch_size * world_size
+        lengths, size = dataset.source_lengths, config.batch_size * world_size
         if config.batch_tokens is None and config.batching == "bucket":
             return BucketSampler(lengths, size, config.seed, rank=rank, world_size=world_size)
         if config.batch_tokens is None:
             cut = cut_by_number(size)
         else:
-            cut = cut_by_tokens(lengths, self.dataset.target_lengths, config.batch_tokens, world_size)
+            cut = cut_by_tokens(lengths, dataset.target_lengths, config.batch_tokens, world_size)
         return SortedSampler(lengths, cut, config.seed, rank=rank, world_size=world_size)
 
 

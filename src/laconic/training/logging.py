@@ -148,7 +148,7 @@ class RunLog:
         tokens = int(window.pop("tokens"))
         self._state.tokens += tokens
         means = {name: total / count for name, total in window.items()}
-        self._write({"kind": "train", **place, **means, **(details or {}), "tokens": tokens})
+        self._write({"kind": "train", **place, **(details or {}), **means, "tokens": tokens})
         now = time.perf_counter()
         self._rate = self._read_tokens / max(now - self._window_at, 1e-9)
         if self._timing:

@@ -72,10 +72,7 @@ class Trainer:
         self.callbacks, self._resumable = callbacks or Callbacks(), whole or out
         training = run.training
         self.model = parts.model.to(accelerator.device)
-        if (most := self.model.max_target_tokens) is not None and run.search.num_steps > most:  # validation writes
-            raise ConfigError(
-                f"search.max_length {run.search.max_length} is more than this model's {most} positions hold."
-            )
+        refuse_too_long(run, parts)
         self._trainable = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
         share_parameters(self.model, accelerator)
         if training.teacher_forcing.feed != "argmax":
@@ -88,10 +85,12 @@ class Trainer:
             world_size=accelerator.num_processes,
             pin_memory=accelerator.device.type == "cuda",
         )
-        self.total = optim.total_updates(training, self.stream.updates_per_epoch())
+        self.phases = Phases(
+            training, run.text, lambda limits: self.stream.updates_per_epoch(parts.train_set.limits(*limits))
+        )
+        self.total = optim.total_updates(training, self.phases.end_of_pass)
         optim.schedule_factor(training.schedule, training.schedule.warmup_updates, self.total)  # refuse it now
         self.step = UpdateStep(run.training, self.model, parts.objectives, accelerator)
-        self.phases = Phases(training, run.text, self.stream.updates_per_epoch())
         self.phase = self.phases.at(0)
         self.phases.try_on(self.model, self.step.acting, self._trainable)
         self.optimizer = optim.build_optimizer(training.optimizer, self.model)
@@ -226,6 +225,7 @@ class Trainer:
         if changed and not first and LOWER_IS_BETTER[self.run.training.validation.metric]:
             # Losses of different objectives cannot be compared: best model and patience start again.
             state.best_metric, state.best_update, state.bad_validations = None, None, 0
+            state.previous_metric = None
 
     def _apply_phase(self, phase: PhaseSettings) -> None:
         """Bring model, objectives and data into ``phase``; neither parameters nor optimizer state change."""
@@ -254,7 +254,7 @@ class Trainer:
             self._improved = is_best(state, values[training.validation.metric], training)
             if self._improved:
                 state.best_metrics = values
-                self._export(values)
+                self._export(values, state)
         self.log.validation(values, self._place(), best=self._improved)
         self.log.resume_clock()
 
@@ -317,7 +317,7 @@ class Trainer:
             self._checkpoint()
         if state.best_update is None:
             with self.average.applied():
-                self._export(state.last_metrics)
+                self._export(state.last_metrics, state)
         elif not (self.out / MODEL_FOLDER / "config.json").is_file():
             self._export_checkpoint(state.best_update)
         return TrainResult(
@@ -332,9 +332,9 @@ class Trainer:
             elapsed_seconds=state.elapsed_seconds,
         )
 
-    def _export(self, metrics: dict[str, float]) -> None:
+    def _export(self, metrics: dict[str, float], state: TrainState) -> None:
         if self.accelerator.is_main_process:
-            facts: dict[str, Any] = {"update": self.state.update, "epoch": self.state.epoch, "validation": metrics}
+            facts: dict[str, Any] = {"update": state.update, "epoch": state.epoch, "validation": metrics}
             facts["data"] = self.parts.facts
             if self.validator is not None and self.validator.signature:
                 facts["signature"] = self.validator.signature
@@ -349,9 +349,32 @@ class Trainer:
 
     def _export_checkpoint(self, update: int) -> None:
         """Export the weights of an earlier checkpoint (the model folder was lost)."""
-        tensors = files.read_checkpoint(self.out / f"checkpoint-{update}").tensors
-        own = {name: value.clone() for name, value in self.model.state_dict().items()}
-        self.model.load_state_dict(tensors["model"])
-        self.model.load_state_dict(tensors.get("average", {}), strict=False)
-        self._export(self.state.best_metrics)
+        earlier = files.read_checkpoint(self.out / f"checkpoint-{update}")
+        own, switches = {name: value.clone() for name, value in self.model.state_dict().items()}, self.model.switches()
+        self.model.load_state_dict(earlier.tensors["model"])
+        self.model.load_state_dict(earlier.tensors.get("average", {}), strict=False)
+        self.model.switch(earlier.values["switches"])
+        self._export(self.state.best_metrics, TrainState.from_state_dict(earlier.values["train_state"]))
         self.model.load_state_dict(own)
+        self.model.switch(switches)
+
+
+def refuse_too_long(run: RunConfig, parts: Prepared) -> None:
+    """Refuse before the training what the model has no positions for.
+
+    Raises:
+        ConfigError: a text, or what validation may write, is longer.
+    """
+    source, target = parts.model.max_source_tokens, parts.model.max_target_tokens
+    if target is not None and run.search.num_steps > target:
+        raise ConfigError(
+            f"search.max_length {run.search.max_length} is more than this model's {target} positions hold."
+        )
+    for data in filter(None, (parts.train_set, parts.validation_set)):
+        sides = (("source", source, data.source_lengths), ("target", target, data.target_lengths))
+        for side, most, lengths in sides:
+            if most is not None and (longest := int(lengths.max(initial=0))) > most:
+                raise ConfigError(
+                    f"A {side} of {longest} tokens is longer than the {most} positions of this model: set "
+                    f"text.max_{side}_tokens to {most}."
+                )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
@@ -84,9 +84,9 @@ def _groups(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Paramet
     return groups
 
 
-def total_updates(config: TrainingConfig, updates_per_epoch: int) -> int | None:
+def total_updates(config: TrainingConfig, end_of_pass: Callable[[int], int]) -> int | None:
     """How many updates the run will make, as far as its settings say; None if only the clock ends it."""
-    limits = [config.max_updates, config.max_epochs and config.max_epochs * updates_per_epoch]
+    limits = [config.max_updates, config.max_epochs and end_of_pass(config.max_epochs)]
     return min((limit for limit in limits if limit), default=None)
 
 

@@ -18,6 +18,8 @@ from laconic.config.schema import TextConfig, TrainingConfig
 from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
 
+Limits = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class PhaseSettings:
@@ -34,29 +36,45 @@ class PhaseSettings:
     reset_optimizer: bool = False
 
     @property
-    def limits(self) -> tuple[int, int]:
+    def limits(self) -> Limits:
         return self.max_source_tokens, self.max_target_tokens
 
 
 class Phases:
-    """The phases of a run.
+    """The phases of a run. ``updates(limits)`` says how many make a pass over texts cut so; a pass that other limits
+    cut short counts as one.
 
     Raises:
         ConfigError: the ends do not rise, a phase after an endless one, or limits above the text's own.
     """
 
-    def __init__(self, training: TrainingConfig, text: TextConfig, updates_per_epoch: int = 1) -> None:
+    def __init__(self, training: TrainingConfig, text: TextConfig, updates: Callable[[Limits], int]) -> None:
         self._settings, self._ends = _fold(training, text), list[int | None]()
-        for phase in training.phases:
+        limits, update = self._settings[0].limits, 0
+        size, origin = updates(limits), 0  # pass n begins with update ``origin + n * size``
+        self._passes = [(size, origin)]
+        for phase, settings in zip(training.phases, self._settings, strict=False):
             if phase.until is not None and phase.until_epoch is not None:
                 raise ConfigError(f"Phase '{phase.name}' has both 'until' and 'until_epoch'; give one.")
-            self._ends.append(phase.until if phase.until_epoch is None else phase.until_epoch * updates_per_epoch)
+            if settings.limits != limits:
+                begun = -(-(update - origin) // size)
+                limits, size = settings.limits, updates(settings.limits)
+                origin = update - begun * size
+            self._passes[settings.index :] = [(size, origin)]
+            end = phase.until if phase.until_epoch is None else origin + phase.until_epoch * size
+            self._ends.append(end)
+            update = update if end is None else end
         for earlier, later in zip(self._ends, self._ends[1:], strict=False):
             if earlier is None or (later is not None and later <= earlier):
                 raise ConfigError(
                     "training.phases: each phase but the last needs 'until', and each 'until' must be larger than "
                     f"the one before (given: {self._ends})."
                 )
+
+    def end_of_pass(self, number: int) -> int:
+        """The update with which so many passes over the data are done."""
+        ends = [origin + number * size for size, origin in self._passes]
+        return next((end for end, last in zip(ends, self._ends, strict=False) if last is None or end <= last), ends[-1])
 
     def at(self, update: int) -> PhaseSettings:
         """The settings for the update after ``update`` completed ones."""

@@ -72,14 +72,15 @@ class Validator:
     def _losses(self, name: str, *, free: bool) -> dict[str, float]:
         """The weighted total under ``name`` and each objective's value under ``name_objective``."""
         names = [objective.name for objective in self.step.active]
-        # of each objective sum, count, weight, batches; in the last row the target tokens
+        # of each objective sum, count, weight, batches; in the last row the target words that count
         table = torch.zeros(len(names) + 1, 4, dtype=torch.float64, device=self.step.accelerator.device)
         for indices in self._mine(len(self.dataset)):
             batch = self._batch(indices)
-            table[-1, 0] += float(batch.target_mask.sum())
             batch = batch.to(table.device)
             context = UpdateContext(forced_mask=free_running_mask(batch.target_mask)) if free else PLAIN_PASS
-            for term in self.step.terms(batch, context):
+            terms, counted = self.step.terms(batch, context)
+            table[-1, 0] += counted
+            for term in terms:
                 figures = torch.stack([term.sum.double(), term.count.double()])
                 rest = term.sum.new_tensor([term.weight, 1.0]).double()
                 table[names.index(term.name)] += torch.cat([figures, rest])
@@ -93,7 +94,7 @@ class Validator:
             total, count, _, _ = rows[names.index("nll")]
             reduction = self.step.active[names.index("nll")].config.reduction
             if reduction != "example" and tokens:  # exp of the mean -ln P, where the objective is a sum over tokens
-                count = count if reduction == "token" else tokens  # words may be left out of the loss
+                count = count if reduction == "token" else tokens
                 values["val_ppl"] = math.exp(min(total / max(count, 1.0), 700.0))
         return values
 

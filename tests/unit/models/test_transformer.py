@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
@@ -222,6 +223,23 @@ def test_feeding_itself_is_teacher_forcing_on_its_own_words() -> None:
     torch.testing.assert_close(found[1][0], found[0][0], **EXACT)
     for name, gradient in found[0][1].items():
         torch.testing.assert_close(found[1][1][name], gradient, atol=1e-10, rtol=0)
+
+
+def test_attention_is_dropped_where_it_feeds_itself_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[float] = []
+    attend = functional.scaled_dot_product_attention
+
+    def seen(*given: Any, dropout_p: float = 0.0, **options: Any) -> Any:
+        dropped.append(dropout_p)
+        return attend(*given, dropout_p=dropout_p, **options)
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", seen)
+    model, batch = tiny(attention_dropout=0.5).train(), random_batch()
+    forced = torch.ones_like(batch.target_mask)
+    forced[:, 1] = False
+    model(batch, context=UpdateContext(forced_mask=forced))
+    assert len(dropped) > 6
+    assert set(dropped) == {0.5}
 
 
 # ------------------------------------------------------------------------- precision and refusals

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from laconic import rouge
 from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import RunConfig
+from laconic.config.schema import RunConfig, SearchConfig
 from laconic.errors import ConfigError
 from laconic.kernels import vocabulary
 from laconic.objectives.risk import (
@@ -247,10 +247,38 @@ def test_validation_reports_what_the_greedy_summary_lacks() -> None:
         objective = objective_of(kind, model)
         with torch.no_grad():
             term = objective(model(batch), batch, NOISE)
-        written = search_candidates(model, model(batch).memory, beam_config(run_of(), 1))
+        written = search_candidates(model, model(batch).memory, beam_config(run_of(), model, 1))
         assert float(term.sum) == pytest.approx(2 - sum(map(sum, objective.rewards(batch, written))))
         values.append(float(term.sum))
     assert values[0] == values[1]
+
+
+def test_candidates_are_found_in_full_precision() -> None:
+    """And as long as the model has positions, by a search without groups."""
+    spec = {
+        "type": "distraction",
+        "embedding_size": 4,
+        "hidden_size": 4,
+        "attention": {"type": "distraction", "size": 4},
+    }
+    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
+    model, batch = build("model", MODELS, spec, vocab_size=WORDS, **ids), tiny_batch()
+    config = beam_config(run_of(), model, 2)
+    memory = model.encode(batch)
+    exact = search_candidates(model, memory, config)
+    with torch.autocast("cpu", torch.bfloat16):
+        again = search_candidates(model, memory, config)
+        assert [[h.score for h in own] for own in again] == [[h.score for h in own] for own in exact]
+        objective = objective_of("self_critical", model)
+        assert objective(model(batch), batch, NOISE).sum.isfinite()
+    model.max_target_tokens = LONGEST
+    assert beam_config(run_of(), model, 2).max_length == LONGEST - 1
+    search = {
+        "scorers": [{"type": "diverse_groups", "groups": 8}, {"type": "ngram_blocking", "size": 3}],
+        "beam_size": 8,
+    }
+    grouped = run_of().model_copy(update={"search": SearchConfig(**search)})
+    assert [scorer["type"] for scorer in beam_config(grouped, model, 2).scorers] == ["ngram_blocking"]
 
 
 def test_what_cannot_act_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -75,6 +76,14 @@ def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     assert len(said) == 3
     assert reproduce.run(lines, said.append, out / "t") == 2
     assert len(said) == 4  # the splits are there
+    (out / "held-out" / "arxiv" / "train.jsonl").unlink()  # as when the first command was interrupted
+    assert reproduce.run(lines, said.append, out / "t") == 2
+    assert [one.split()[1] for one in said[4:]] == ["data", "compare"]
+    assert said[-1].count("$(laconic --version)") == 1
+    (corpora / "arxiv" / "train.jsonl").write_text((corpora / "arxiv" / "train.jsonl").read_text() + "\n")
+    with pytest.raises(ConfigError, match="made of other pairs"):
+        reproduce.run(lines, said.append, out / "t")
+    shutil.rmtree(out / "held-out")
     answers = out / "t" / reproduce.ANSWERS
     assert json.loads(answers.read_text())["--version"].startswith("laconic 0.")
     answers.write_text(json.dumps({"--version": "lead-1"}))

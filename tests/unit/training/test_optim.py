@@ -153,9 +153,9 @@ def test_a_falling_schedule_needs_an_end() -> None:
 
 
 def test_total_updates() -> None:
-    assert total_updates(TrainingConfig(max_updates=50, max_epochs=3), 20) == 50
-    assert total_updates(TrainingConfig(max_updates=90, max_epochs=3), 20) == 60
-    assert total_updates(TrainingConfig(max_minutes=1), 20) is None
+    assert total_updates(TrainingConfig(max_updates=50, max_epochs=3), lambda passes: 20 * passes) == 50
+    assert total_updates(TrainingConfig(max_updates=90, max_epochs=3), lambda passes: 20 * passes) == 60
+    assert total_updates(TrainingConfig(max_minutes=1), lambda passes: 20 * passes) is None
 
 
 def test_the_average_is_a_plain_mean_first_then_exponential() -> None:

@@ -84,3 +84,6 @@ def test_parts_of_a_batch_are_the_batch(
 def test_limits_end_where_the_model_has_no_positions() -> None:
     run = resolve_run(load_recipe("contrastive"), size="tiny", overrides=["model.max_positions=50"])
     assert outlook.fitting_limits(run, records([300] * 20), set())[0]["text"]["max_source_tokens"] == 50
+    positions = "model.architecture.max_position_embeddings=50"
+    run = resolve_run(load_recipe("coconet"), row="transformer", size="tiny-bart", overrides=[positions])
+    assert outlook.fitting_limits(run, records([300] * 20), set())[0]["text"]["max_source_tokens"] == 50

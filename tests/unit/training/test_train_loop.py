@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import signal
 from pathlib import Path
@@ -281,6 +282,57 @@ def test_a_lost_model_folder_comes_back_from_the_best_checkpoint(make_run: Any, 
     shutil.rmtree(out / "model")
     train(run, out, resume=True, on_message=quiet)
     assert exported(out) == before
+
+
+def test_a_lost_model_folder_is_that_of_its_update(make_run: Any, tmp_path: Path) -> None:
+    """With the switches of then, though others hold at the end of the run."""
+    phases = [
+        {"name": "plain", "until": 4, "model": {"coverage": False}},
+        {"name": "coverage", "model": {"coverage": True}},
+    ]
+    best = {"metric": "rouge1", "every_updates": 2, "decode_records": 10}
+    changes = {
+        "training.phases": phases,
+        "training.validation": best,
+        "training.checkpoint": {"every_updates": 2, "keep": 9},
+    }
+    run, out = make_run(**changes, **{"training.optimizer.learning_rate": 1e-9}), tmp_path / "run"
+    assert train(run, out, on_message=quiet).best_update == 2
+    before = load_model_folder(out)
+    shutil.rmtree(out / "model")
+    train(run, out, resume=True, on_message=quiet)
+    again = load_model_folder(out)
+    assert again.model.switches() == before.model.switches()
+    assert not again.model.switches()["coverage"]
+    assert {again.metrics[name] == before.metrics[name] for name in ("update", "epoch", "validation")} == {True}
+
+
+@pytest.mark.parametrize("reduction", ["token", "sentence", "sum"])
+def test_perplexity_is_of_the_words_that_count(make_trainer: Any, reduction: str) -> None:
+    changes = {"objectives": [{"type": "nll", "reduction": reduction}], "text.tokenizer.max_vocabulary": 10}
+    trainer = make_trainer(**changes, **{"model.unk_loss": "ignore", "model.head": {"type": "vocabulary"}})
+    data = trainer.parts.validation_set
+    batch = trainer.parts.collator.pairs([data[index] for index in range(len(data))])
+    trainer.model.eval()
+    with torch.no_grad():
+        output = trainer.model(batch)
+    counted = output.counted(batch)
+    assert counted.sum() < batch.target_mask.sum()
+    expected = math.exp(-float(output.gold_log_probs[counted].mean()))
+    assert trainer.validator()["val_ppl"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_texts_beyond_the_positions_are_refused_before_the_training(make_run: Any, tmp_path: Path) -> None:
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "hidden_size": 8, "num_heads": 2, "feed_forward_size": 8}
+    model = {"type": "transformer", "max_positions": 7, "head": {"type": "vocabulary"}, **sizes}
+    run = make_run(objectives=[{"type": "nll"}], **{"search.max_length": 5, "text.max_source_tokens": 7})
+    run = run.model_copy(update={"model": model})
+    train(run, tmp_path / "fits", on_message=quiet)
+    longer = run.model_copy(update={"text": run.text.model_copy(update={"max_source_tokens": 10})})
+    with pytest.raises(
+        ConfigError, match=r"A source of \d+ tokens .* the 7 positions .*: set text.max_source_tokens to 7"
+    ):
+        train(longer, tmp_path / "run", on_message=quiet)
 
 
 def test_other_data_is_refused_on_resume(make_run: Any, pairs: Path, tmp_path: Path) -> None:

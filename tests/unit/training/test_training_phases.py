@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ COVERAGE_LATER = {
 
 
 def phases_of(run: RunConfig) -> Phases:
-    return Phases(run.training, run.text)
+    return Phases(run.training, run.text, lambda limits: 10)
 
 
 def test_what_is_not_named_is_kept(make_run: Any) -> None:
@@ -213,6 +214,35 @@ def test_limits_start_a_new_pass_with_other_batches(make_trainer: Any) -> None:
     assert all(batch.target_ids.shape[1] <= 2 for batch in batches)
 
 
+def test_passes_are_counted_under_the_limits_of_their_phase(make_trainer: Any) -> None:
+    """Of short texts a batch of so many tokens holds more; the rate falls to the end of the last pass."""
+    phases = [
+        {"name": "short", "until_epoch": 2, "max_source_tokens": 3},
+        {"name": "cut", "until": 9},
+        {"name": "long"},
+    ]
+    phases[1]["max_source_tokens"], phases[2]["max_source_tokens"] = 3, 10
+    training = {
+        "batch_tokens": 60,
+        "max_updates": None,
+        "max_epochs": 5,
+        "log_every": 1,
+        "schedule": {"type": "linear"},
+    }
+    trainer = make_trainer(
+        **{f"training.{key}": value for key, value in training.items()}, **{"training.phases": phases}
+    )
+    trainer.fit()
+    lines = [entry for entry in read_log(trainer.out / "log.jsonl") if entry["kind"] == "train"]
+    epochs = {name: [line["epoch"] for line in lines if line["phase"] == name] for name in ("short", "cut", "long")}
+    assert epochs["short"][-1] == 2.0
+    assert epochs["long"][0] > 3.0  # the pass that was cut short counts
+    assert epochs["long"][-1] == 5.0
+    assert len(epochs["long"]) > len(epochs["short"])
+    assert trainer.total == len(lines)
+    assert lines[-1]["lr"] < 0.1 * lines[0]["lr"]
+
+
 def test_best_starts_again_when_the_loss_changes(make_trainer: Any) -> None:
     trainer = make_trainer(
         **COVERAGE_LATER, **{"training.validation.every_updates": 1, "training.early_stopping.patience": 50}
@@ -225,3 +255,13 @@ def test_best_starts_again_when_the_loss_changes(make_trainer: Any) -> None:
     assert result.best_update is not None
     assert result.best_update > 3
     assert {entry["phase"] for entry in lines} == {"plain", "coverage"}
+
+
+def test_a_sticky_rate_does_not_fall_when_the_loss_changes(make_trainer: Any) -> None:
+    changes = {"training.validation.every_updates": 1, "training.schedule": {"type": "sticky", "plateau_factor": 0.5}}
+    trainer = make_trainer(**COVERAGE_LATER, **changes)
+    trainer.fit()
+    lines = [entry for entry in read_log(trainer.out / "log.jsonl") if entry["kind"] == "validation"]
+    assert lines[3]["val_loss_tf"] > lines[2]["val_loss_tf"]
+    assert all(later["val_loss_tf"] < one["val_loss_tf"] for one, later in pairwise(lines[3:]))
+    assert trainer.state.plateau_factor == 1.0
