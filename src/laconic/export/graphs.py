@@ -196,8 +196,8 @@ class RowCache:
         """The cache for one more step, which `attend` fills layer by layer."""
         return RowCache(list(self.layers), self.steps + 1)
 
-    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Self-attention of one step: (B, K, H, d) three times -> (B, K, H, d)."""
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
+        """Self-attention of one step: (B, K, H, d) three times -> (B, K, H, d). A graph drops nothing."""
         past = self.layers[layer]
         one = (len(past["keys"]), 1, *keys.shape[2:])
         new = {"keys": keys, "values": values}
