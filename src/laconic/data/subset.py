@@ -65,7 +65,7 @@ def choose(lengths: Sequence[int], options: SubsetOptions) -> list[int]:
         raise DataError("No document has a length within the bounds.")
     if options.shortest_mean is not None:
         places = _by_mean(array, places, options.shortest_mean, options.window_mean)
-    fewest = min((asked for asked in (options.last, len(places)) if asked is not None), default=0)
+    fewest = len(places) if options.last is None else options.last
     for asked, there in ((options.last, len(places)), (options.sample, fewest)):
         if asked is not None and asked > there:
             raise DataError(f"{asked:,} documents were asked for, but there are {there:,}.")

@@ -73,7 +73,9 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
         DataError: not such a record.
     """
     try:
-        names = {"text": values["summary"]} | {n: str(values[n]) for n in ("id", "model", "declined") if n in values}
+        names = {"text": values["summary"]} | {
+            n: str(values[n]) for n in ("id", "model", "declined") if values.get(n) is not None
+        }
         alternatives = tuple(from_dict(one) for one in values.get("alternatives") or ())
         found: Summary = replace(_built(Summary, {**values, **names, "alternatives": ()}), alternatives=alternatives)
         if problem := next(_problems(found), ""):

@@ -111,3 +111,9 @@ def test_specials_are_excluded_by_the_ids_of_the_checkpoint() -> None:
 def test_an_unknown_head_is_refused() -> None:
     with pytest.raises(ConfigError, match="copy head"):
         copying_bart("pointers")
+
+
+@pytest.mark.parametrize("forced", [-1, 9999])
+def test_a_forced_first_word_is_one_of_the_vocabulary(forced: int) -> None:
+    with pytest.raises(ConfigError, match=f"model.forced_bos_id {forced} is no word of the vocabulary"):
+        copying_bart("vocabulary", options={"forced_bos_id": forced})
