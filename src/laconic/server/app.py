@@ -262,13 +262,16 @@ def _of_validation(error: RequestValidationError) -> ProblemError:
     if first["type"] == "json_invalid":
         reason = str(first["ctx"]["error"])
         return ProblemError("invalid_json", f"The body is not JSON: {reason} at character {first['loc'][-1]}.")
-    where = ".".join(str(part)[:60] for part in first["loc"][1:] if part not in TAGS)
+    place, message = first["loc"], str(first["msg"])
+    if place[-1] == "bool":  # an option may be of several types, of which it is none
+        finite = any(each["type"] == "finite_number" for each in error.errors())
+        place, message = place[:-1], f"It should be {'finite' if finite else 'a number, a text, true or false'}"
+    where = ".".join(str(part)[:60] for part in place[1:] if part not in TAGS)
     if first["type"] == "missing" and not where:
         return ProblemError("invalid_request", "The body is empty; send a JSON object.")
     if first["type"] == "extra_forbidden":
         unknown = [each["loc"][-1] for each in error.errors() if each["type"] == "extra_forbidden"]
         return ProblemError("invalid_request", unknown_field(where, error.body, unknown))
-    message = str(first["msg"])
     return ProblemError("invalid_request", f"{where or 'The body'}: {message[:1].lower()}{message[1:300]}.")
 
 

@@ -80,6 +80,13 @@ def test_wrong_shapes_and_types(client: TestClient, body: Any) -> None:
     refused(client.post("/v1/summarize", content=content, headers=JSON), 422, "invalid_request")
 
 
+@pytest.mark.parametrize(("value", "said"), [(b"1e400", "finite"), (b"[1]", "a number, a text, true or false")])
+def test_an_option_of_no_type_that_it_has(client: TestClient, value: bytes, said: str) -> None:
+    body = b'{"document": "a", "options": {"max_length": ' + value + b"}}"
+    found = refused(client.post("/v1/summarize", content=body, headers=JSON), 422, "invalid_request")
+    assert found == f"options.max_length: it should be {said}."
+
+
 @pytest.mark.parametrize(
     ("path", "body", "said"),
     [
