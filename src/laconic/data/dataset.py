@@ -202,8 +202,7 @@ class EncodedDataset:
     @property
     def targets_cut(self) -> np.ndarray:
         """Which summaries are longer than the present truncation: bool."""
-        cut: np.ndarray = self._target_totals + self._frame.around_target > self.max_target_tokens
-        return cut
+        return np.asarray(self._target_totals + self._frame.around_target > self.max_target_tokens)
 
     def percentile(self, side: str, percent: float) -> int:
         """The limit in tokens (``source`` or ``target``) within which so many of the texts are whole."""
