@@ -137,14 +137,15 @@ def run(lines: Sequence[str], say: Callable[[str], object], out: Path, earlier: 
 
     for line in lines:
         words = shlex.split(line)
-        if words[:2] == ["data", "subset"] and _is_made(words):
+        writes = words[0] == "data" and not words[3].startswith("--")  # SOURCE FILE; selecting spans goes on by itself
+        if writes and _is_made(words):
             continue
         say(shown(line))
         try:
             _laconic(shlex.split(_OUTPUT.sub(answer, line)))
         except subprocess.CalledProcessError as error:
             return error.returncode
-        if words[:2] == ["data", "subset"]:
+        if writes:
             write_json(_source(Path(words[3])), {"path": words[2], "sha256": digest_of(Path(words[2]))})
     return 0
 
@@ -160,7 +161,7 @@ def _source(split: Path) -> Path:
 
 
 def _is_made(words: Sequence[str]) -> bool:
-    """Are the files of ``data subset`` there?
+    """Are the files that a ``data`` command writes there?
 
     Raises:
         ConfigError: they are, of other data.

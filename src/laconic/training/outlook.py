@@ -60,9 +60,8 @@ def fitting_limits(run: RunConfig, records: Sequence[Record], asked: Set[str]) -
     lengths = np.array([count(record) for record in sampled])
     source, target = (_tens(float(np.percentile(side, PERCENTILE)) + 1) for side in lengths.T)
     model = check_run(run)
-    positions = getattr(model, "max_positions", None) or (getattr(model, "architecture", None) or {}).get(
-        "max_position_embeddings"
-    )
+    architecture = getattr(model, "architecture", None) or {}
+    positions = getattr(model, "max_positions", None) or architecture.get("max_position_embeddings")
     if positions is not None:  # a search writes an end besides
         source, target = min(source, positions), min(target, positions - 1)
     limits = {"max_source_tokens": source, "max_target_tokens": target}
