@@ -91,6 +91,15 @@ def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     assert "lead-1: scoring" in capfd.readouterr().err
 
 
+def test_haystacks_are_made_once(corpora: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    line = f"data haystack {corpora}/arxiv/train.jsonl {tmp_path}/hay/train.jsonl --documents 2 --count 3 --seed 1"
+    for _ in range(2):
+        assert reproduce.run([line], said.append, tmp_path) == 0
+    assert said == [f"laconic {line}"]
+    assert len((tmp_path / "hay" / "train.jsonl").read_text().splitlines()) == 3
+
+
 def test_what_is_missing_is_named(corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DataError, match="no folder 'arxiv'"):
         reproduce.commands(reproduce.table_named("coconet"), tmp_path, tmp_path)
