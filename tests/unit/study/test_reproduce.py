@@ -91,9 +91,14 @@ def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     assert "lead-1: scoring" in capfd.readouterr().err
 
 
-def test_haystacks_are_made_once(corpora: Path, tmp_path: Path) -> None:
+def test_haystacks_are_made_once(tmp_path: Path) -> None:
     said: list[str] = []
-    line = f"data haystack {corpora}/arxiv/train.jsonl {tmp_path}/hay/train.jsonl --documents 2 --count 3 --seed 1"
+    rows = [
+        {"id": str(n), "document": f"One {n} rose. Two {n} fell. It {n} rained. Four {n}.", "summary": "x"}
+        for n in range(9)
+    ]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    line = f"data haystack {tmp_path}/all.jsonl {tmp_path}/hay/train.jsonl --documents 2 --count 3 --seed 1"
     for _ in range(2):
         assert reproduce.run([line], said.append, tmp_path) == 0
     assert said == [f"laconic {line}"]
