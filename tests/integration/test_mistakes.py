@@ -144,7 +144,7 @@ MISTAKES = [
     ("serve =oneline", 2, "gives the model no name"),
     ("judge make =good.jsonl --data good.jsonl --out j", 2, "gives the system no name"),
     ("judge make a=good.jsonl --data good.jsonl --out j --scale 1-99999999999", 2, "LOWEST-HIGHEST"),
-    ("data subset good.jsonl x.jsonl.gz --last 1", 2, "written as JSON lines"),
+    ("data subset good.jsonl x.jsonl.gz --last 1", 2, "written as JSON lines; name it x.jsonl."),
     ("data subset good.jsonl x.jsonl --last 1 --sample 2", 3, "2 documents were asked for, but there are 1"),
     ("tune oneline --data good.jsonl --grid beam_size=1 --apply", 2, "is part of the package and stays as it is"),
     ("calibrate oneline --data good.jsonl", 2, "`laconic export oneline --out DIR` makes a copy"),

@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from laconic.cli.inputs import stream_records
 from laconic.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, SkipBad
-from laconic.cli.output import NO_LINES, aligned, print_json, print_result, progress, say
+from laconic.cli.output import NO_LINES, aligned, as_lines, print_json, print_result, progress, say
 from laconic.data.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
 from laconic.data.readers import files_of
 from laconic.data.subset import SubsetOptions, choose, counter_of, write_records
@@ -211,7 +211,7 @@ def _refuse_same(read: Sequence[str | Path], format: str | None, *written: Path)
         taken |= {file.resolve() for place in read for file in files_of(place, format)}
     for path in written:
         if path.suffix.lower() in NO_LINES:
-            raise ConfigError(f"{path}: records are written as JSON lines; name it {path.with_suffix('.jsonl')}.")
+            raise ConfigError(f"{path}: records are written as JSON lines; name it {as_lines(path)}.")
         place = path.resolve()
         if place in taken:
             raise ConfigError(f"What is read and what is written are the same file ({path}); choose another name.")

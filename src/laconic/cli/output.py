@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import TextIOWrapper
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from laconic.text.control import safe_print as print
@@ -34,6 +35,13 @@ EXIT_INTERRUPTED = 130
 
 # Endings whose readers would find something else than the lines that are written.
 NO_LINES = {".csv", ".tsv", ".xlsx", ".ods", ".parquet", ".arrow", ".html", ".docx", ".gz", ".zst", ".db", ".sqlite"}
+
+
+def as_lines(path: Path) -> Path:
+    """The name that a file of JSON lines has in place of such a one."""
+    from laconic.data.lines import bare_name
+
+    return path.with_name(bare_name(path)).with_suffix(".jsonl")
 
 
 def quiet() -> bool:

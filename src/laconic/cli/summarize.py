@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from laconic.cli.inputs import check_output, count_lines, documents_of, is_records, model_and_inputs
 from laconic.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode
-from laconic.cli.output import NO_LINES, Skipped, is_unicode, progress, say, show_summaries
+from laconic.cli.output import NO_LINES, Skipped, as_lines, is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import flush, keeps_its_place, only_writer, sha256, write_text
 from laconic.summarizer import FIRST_CHARACTERS, FIRST_WORDS
@@ -78,7 +78,7 @@ def command(
     )
     if all(of_records) or as_json:
         if output is not None and output.suffix.lower() in NO_LINES:
-            raise ConfigError(f"{output}: results are JSON lines; name it {output.with_suffix('.jsonl')}.")
+            raise ConfigError(f"{output}: results are JSON lines; name it {as_lines(output)}.")
         total = count_lines(inputs) if all(of_records) else len(inputs)
         write_lines(lines_of(request, jobs, ray, skipped), request.window, records, output, total)
     elif ray or (jobs or 1) > 1:
