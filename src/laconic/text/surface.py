@@ -8,7 +8,8 @@ the step does depends on ``search.surface``:
   texts use (`laconic.text.casing`); between words that stand next to each other in the source stands what the source
   has there; sentences begin as those of the training summaries do. Of a tokenizer that keeps case the case stays.
 * ``clean``: besides, doubled words and phrases, a dangling end, stray signs and UNK are dropped
-  (`laconic.text.mending`), and "a" in front of a vowel that the source does not have so is "an".
+  (`laconic.text.mending`), "a" in front of a vowel that the source does not have so is "an", and behind a "to" of the
+  model's own a verb loses the ending that it has in "a tool that reads files" ("a tool to read files").
 
 Whatever is dropped is dropped by the token, so that every word keeps its provenance; spans always index the text.
 """
@@ -28,7 +29,7 @@ import numpy as np
 from laconic.text.base import Tokenizer
 from laconic.text.casing import SMALL_WORDS, begins, capitalised, is_shouted, is_titled, parts_of, segments
 from laconic.text.detokenize import CLITIC, is_unspaced
-from laconic.text.mending import ENDS, DraftWord, is_english, mended
+from laconic.text.mending import ENDS, FUNCTION_WORDS, DraftWord, is_english, mended
 from laconic.text.sentences import bounds
 from laconic.types import TokenizedText
 
@@ -37,6 +38,9 @@ RUN = 0.5  # what going on with the next word of the source is worth, in shares 
 _DIGIT = re.compile(r"\d")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _VOWEL = re.compile(r"(?!eu|ew|one(?![a-z])|once)[aeio]", re.IGNORECASE)  # u is as often a consonant
+_SUBJECTS = frozenset(("that", "which", "it", "who"))
+_BEFORE_OBJECT = frozenset(("a", "an", "the", "its", "their", "your", "this", "these", "all", "any", "some", "other"))
+_VERBS = {"is": "be", "has": "have", "does": "do", "caches": "cache"}
 _OPENING = frozenset("([{\"'“‘«`")
 _NEVER_AFTER_SPACE, _NEVER_BEFORE_SPACE = frozenset(".,;:!?)]}…"), frozenset("([{")
 _ORDINARY_LETTERS = re.compile(r"[^\W\d_]+(?:[-‐‑'’][^\W\d_]+)*")
@@ -119,6 +123,18 @@ class SourceText:
     def ends_sentence(self, word: int) -> bool:
         """Does a sentence of the document end behind the word?"""
         return word + 1 == len(self.keys) or self.keys[word + 1] in ENDS
+
+    def says_of_something(self, verb: int) -> bool:
+        """Does the word stand where a verb in the third person does: behind "that" or "it", behind the first word of a
+        sentence (a name, which may have signs in it), or behind such a verb and "and"?"""
+        subject = verb - 1
+        if subject > 0 and self.keys[subject] == "and":
+            return self.says_of_something(subject - 1)
+        if subject >= 0 and self.keys[subject] not in _SUBJECTS:
+            while subject and self.gap(subject) == "":
+                subject -= 1
+            return begins(self.document, self.spans[subject][0])
+        return subject >= 0
 
     def telling(self, word: int) -> bool:
         """Does the case of the word at this place say anything? Not at the beginning of a sentence, in Title Case or
@@ -250,7 +266,7 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
     if tokenizer.lowercases:
         _Letters(source, tokenizer, capitals).restore(words)
     if english:
-        _agree(words)
+        _agree(words, source)
     return _written(words, spans, text)
 
 
@@ -303,12 +319,29 @@ def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) ->
             word.gap = gap
 
 
-def _agree(words: Sequence[_Word]) -> None:
-    """An article agrees with the sound behind it; a capital within a sentence is a letter ("plan A is")."""
+def _agree(words: Sequence[_Word], source: SourceText) -> None:
+    """An article agrees with the sound behind it, a capital within a sentence being a letter ("plan A is"); a verb with
+    its object is an infinitive behind "to", where the source has it in the third person."""
     for index, (word, after) in enumerate(pairwise(words)):
         opens = index == 0 or words[index - 1].text in ENDS | {":"}
         if (word.text == "a" or (opens and word.text == "A")) and after.gap and _VOWEL.match(after.text):
             word.text += "" if _follows(word, after) else "n"
+        elif word.key == "to" and after.place is not None and not _follows(word, after) and index + 2 < len(words):
+            thing = words[index + 2]
+            has_object = _follows(after, thing) and thing.key not in FUNCTION_WORDS - _BEFORE_OBJECT
+            if has_object and source.says_of_something(after.place):
+                after.text = _infinitive(after.text)
+
+
+def _infinitive(verb: str) -> str:
+    """Of a verb in the third person; other words, and those with capitals, stay."""
+    if verb in _VERBS:
+        return _VERBS[verb]
+    if not verb.isalpha() or not verb.islower() or not verb.endswith("s") or verb.endswith(("ss", "us", "is")):
+        return verb
+    if verb.endswith("ies") and len(verb) > len("dies"):
+        return verb[:-3] + "y"
+    return verb[: -2 if verb.endswith(("sses", "shes", "ches", "xes", "oes", "zzes")) else -1]
 
 
 def _closes_up(before: str, word: str) -> bool:

@@ -118,6 +118,31 @@ ARTICLES = [
 ]
 
 
+INFINITIVES = [
+    ("a tool to reads the report", "It is a tool that reads the report.", "A tool to read the report"),
+    ("tool to schools files", "This is the tool. Luar::Robot schools files again.", "Tool to school files"),
+    ("tool to reads the report", "Luar writes and reads the report of the council.", "Tool to read the report"),
+    ("tool to reads the report", "This is the server and reads the report.", "Tool to reads the report"),
+    ("tool to launches the server", "This is what it launches the server with.", "Tool to launch the server"),
+    ("tool to carries files", "It carries files of the council.", "Tool to carry files"),
+    ("a way to has files", "Luar has files of the council.", "A way to have files"),
+    # a noun; what the source says itself; no object; another language
+    ("a way to schools in ludlow", "This is what schools in Ludlow are.", "A way to schools in Ludlow"),
+    ("a way to things they closed", "We look at the things they closed.", "A way to things they closed"),
+    ("way to reads the report", "The way to reads the report. It reads the report.", "Way to reads the report"),
+    ("a tool to reads", "It is a tool that reads.", "A tool to reads"),
+    ("a way to process things", "This is what it process things with.", "A way to process things"),
+    ("tool to reads dateien", "Ein tool, it reads dateien.", "Tool to reads dateien"),
+]
+
+
+@pytest.mark.parametrize(("line", "document", "shown"), INFINITIVES)
+def test_a_verb_behind_to_is_an_infinitive(line: str, document: str, shown: str) -> None:
+    summary = written(line, document)
+    assert summary.text == shown
+    assert [shown[word.start : word.end] for word in summary.words] == [word.text for word in summary.words]
+
+
 @pytest.mark.parametrize(("line", "document", "shown"), ARTICLES)
 def test_an_article_agrees_with_the_sound_behind_it(line: str, document: str, shown: str) -> None:
     summary = written(line, document)
