@@ -48,7 +48,8 @@ def test_recipes_are_complete(name: str) -> None:
 @pytest.mark.parametrize(("name", "size"), [(name, size) for name, recipe in RECIPES.items() for size in recipe.sizes])
 def test_papers_tables_measure_what_the_model_wrote(name: str, size: str) -> None:
     scored = resolve_run(RECIPES[name], None, size).evaluation.surface
-    assert scored == (None if name in SHIPPED else "clean" if size == "demo" else "raw")
+    tokenized = (name, size) == ("distraction", "paper")  # its references are tokens with blanks between them
+    assert scored == (None if name in SHIPPED else "clean" if size == "demo" else "tokens" if tokenized else "raw")
     assert resolve_run(RECIPES[name], None, size).search.surface == "clean", "what people are shown"
 
 

@@ -108,6 +108,26 @@ def test_perplexity_is_that_of_the_validation_tokens(model: Path, data: Path) ->
     assert metrics["validation"]["val_ppl"] == pytest.approx(math.exp(-sum(scores) / tokens), rel=1e-4)
 
 
+def test_what_training_says_of_its_reading(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The reference's coarse entropy where nothing is drawn too, also in validation; losses by the summary."""
+    assert train(data, tmp_path / "hier", "hier", "training.max_updates=2", "training.log_every=1") == 0
+    log = [json.loads(line) for line in (tmp_path / "hier" / "log.jsonl").read_text().splitlines()]
+    entropies = [entry[name] for entry in log for name in ("coarse_entropy", "val_coarse_entropy") if name in entry]
+    assert len(entropies) >= 3
+    assert all(0 < value <= math.log(4) + 1e-6 for value in entropies)
+    updates = [entry for entry in log if "nll" in entry]
+    assert all(entry["nll"] / entry["nll_plain"] > 3 for entry in updates)  # of six words with the end
+    assert main(["plot", str(tmp_path / "hier"), "--out", str(tmp_path / "c.svg")]) == 0
+    assert "(nats per summary)" in (tmp_path / "c.svg").read_text()
+
+
+def test_frozen_words_without_vectors_are_told(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--out", str(tmp_path / "run"), "--set", "training.max_updates=1", "--data", str(data)]
+    assert main(["train", "coarse_to_fine", "--row", "hier-bow", "--size", "tiny", *few]) == 0
+    said = capsys.readouterr()
+    assert "embedding.weight and coarse.own.weight stay as they were drawn" in said.out + said.err
+
+
 def test_sentences_as_chunks_find_their_separator(data: Path, tmp_path: Path) -> None:
     assert train(data, tmp_path / "run", "c2f", "model.chunking=sentence", "training.max_updates=1") == 0
     loaded = load_model_folder(tmp_path / "run")

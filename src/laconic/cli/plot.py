@@ -15,6 +15,7 @@ from laconic.errors import ConfigError, DataError, unknown_choice
 
 # what a curve shows, the published figures that stand beside it
 PUBLISHED = {"loss": "train_loss", "nll": "train_loss", "val_ppl": "perplexity"}
+LOSSES = ("loss", "nll")
 AXES = ("update", "epoch", "tokens")
 
 
@@ -43,7 +44,8 @@ def command(
     kinds = ["" if metric else f", {'validation' if name.startswith('val_') else 'training'}" for _, name in drawn]
     curves = [(run.name + kind, *read_curve(run, name, x)) for (run, name), kind in zip(drawn, kinds, strict=True)]
     value = ", ".join(dict.fromkeys(name for _, name in drawn))
-    rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x)
+    unit = _unit(runs) if any(name in LOSSES or name.startswith("val_loss_") for _, name in drawn) else ""
+    rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x, unit=unit)
     header, cells = ["run", "measure", x, "last", "best", "published"], []
     for row, (run, name) in zip(rows, drawn, strict=True):
         row |= {"measure": name, "published": _published(run, name)}
@@ -80,6 +82,12 @@ def _losses(runs: list[Path]) -> list[tuple[Path, str]]:
         shown = next((name for name in (f"{validation}_nll", validation) if name in keys), None)
         found += [(run, shown)] if shown else []
     return found
+
+
+def _unit(runs: list[Path]) -> str:
+    """What the losses of the runs are counted in."""
+    recipes = [run / "recipe.yaml" for run in runs]
+    return " or ".join(dict.fromkeys(read_run(recipe).loss_unit for recipe in recipes if recipe.is_file()))
 
 
 def _published(run: Path, name: str) -> dict[str, Any]:

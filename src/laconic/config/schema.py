@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from laconic.config.base import ConfigBase
 
 Spec = dict[str, Any]  # {"type": name, **options}
-Surface = Literal["raw", "cased", "clean"]
+Surface = Literal["tokens", "raw", "cased", "clean"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 # those that accelerate knows
 Tracker = Literal["aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"]
@@ -137,7 +137,7 @@ class ValidationConfig(ConfigBase):
     """``every_updates`` none means at each epoch's end. ``metric`` is what best and early stopping watch."""
 
     every_updates: int | None = Field(None, ge=1)
-    metric: Literal["val_loss_tf", "val_loss_free", "rouge1", "rouge2", "rougeL"] = "val_loss_tf"
+    metric: Literal["val_loss_tf", "val_loss_tf_nll", "val_loss_free", "rouge1", "rouge2", "rougeL"] = "val_loss_tf"
     free_running: bool = False
     decode_records: int = Field(0, ge=0)
     batch_size: int | None = Field(None, ge=1)
@@ -323,7 +323,8 @@ class EvaluationConfig(ConfigBase):
     """What is scored and against which baselines. ``profile`` names a data set's usual way of scoring (``gigaword``,
     ``duc2004``, ``lcsts``, ``cnn-plain``, ``cnndm``, ``cnndm-first``, ``samsum``) or a profile of ROUGE; ``rouge``
     changes single options. ``restore_numbers`` replaces a written ``##`` by a number of that length from the document
-    before scoring. ``surface`` is scored instead of ``search.surface``: ``raw``, the words as the model wrote them."""
+    before scoring. ``surface`` is scored instead of ``search.surface``: ``raw``, the words as the model
+    wrote them; ``tokens``, with a blank between any two, for references that are tokenized so."""
 
     profile: str | None = None
     restore_numbers: bool = False
@@ -356,6 +357,13 @@ class RunConfig(ConfigBase):
     def _no_stage(cls, value: Any) -> Any:
         """``pretraining: null`` is a way to say that there is no such stage."""
         return {} if value is None else value
+
+    @property
+    def loss_unit(self) -> str:
+        """What the likelihood among its losses is counted in, by that objective's reduction."""
+        likelihood = next((one for one in self.objectives if one.get("type") == "nll"), self.objectives[0])
+        units = {"sentence": "nats per summary", "sum": "nats"}
+        return units.get(likelihood.get("reduction", "token"), "nats per word")
 
 
 class RowConfig(ConfigBase):

@@ -193,7 +193,8 @@ def score(
     references = [tuple(references_of(record)) for record in records]
     way = options.scoring
     asked = {"interval": True, "processes": options.processes, **way.rouge}
-    found = score_texts(hypotheses, references, kinds=options.kinds, by_sentence=way.by_sentence, **asked)
+    ways = {"by_sentence": way.by_sentence, "hash_digits": way.hash_digits}
+    found = score_texts(hypotheses, references, kinds=options.kinds, **ways, **asked)
     p_gens = [float(line["p_gen"]) for line in predictions if line.get("p_gen") is not None]
     documents = [record.document for record in records]
     measures = measure(documents, hypotheses, references, unk_text=unk_text, processes=options.processes)

@@ -281,6 +281,7 @@ def draw_curves(
     window: int = 1,
     log: bool = False,
     against: str = "update",
+    unit: str = "",
 ) -> list[dict[str, Any]]:
     """Draw the curves (name, where, what) of runs and return one row a curve: name, place, final and best value.
 
@@ -291,6 +292,7 @@ def draw_curves(
         window: how many points the running mean covers (1: none); the raw line stays visible behind it.
         log: draw the values on a logarithmic axis.
         against: ``update``, ``epoch`` or ``tokens`` (target tokens read).
+        unit: of the values, such as ``nats per word``.
 
     Raises:
         ConfigError: there are none.
@@ -312,8 +314,7 @@ def draw_curves(
         best = min if "loss" in value or value in {"nll", "coverage", "grad_norm", "val_ppl"} else max
         rows.append({"run": name, against: places[-1], "final": float(smooth[-1]), "best": float(best(values))})
     axes.set_xlabel({"update": "updates", "epoch": "epochs", "tokens": "target tokens"}[against])
-    unit = " (nats per word)" if value in {"loss", "nll", "val_loss_tf"} else ""
-    axes.set_ylabel(value.replace("_", " ") + unit)
+    axes.set_ylabel(value.replace("_", " ") + (f" ({unit})" if unit else ""))
     if log:
         axes.set_yscale("log")
     axes.grid(alpha=0.3)

@@ -29,6 +29,7 @@ import numpy as np
 
 from laconic.config.schema import SearchConfig
 from laconic.explain.chunks import build_chunks, part_of, read_attention, read_positions
+from laconic.text.detokenize import spaced
 from laconic.text.sentences import bounds
 from laconic.text.surface import Draft, SourceText, Surfaced, surfaced
 from laconic.text.tokenizer import Tokenizer
@@ -168,8 +169,9 @@ def _written(
     search: SearchConfig,
 ) -> Surfaced:
     """The text of the tokens, as ``search.surface`` asks."""
-    if search.surface == "raw":
-        text, spans = tokenizer.detokenize(tokens)
+    if search.surface in ("raw", "tokens"):
+        joined = tokenizer.detokenize(tokens) if search.surface == "raw" else spaced(tokens, tokenizer.separator)
+        text, spans = joined
         return Surfaced(text, list(range(len(tokens))), spans, tokenizer.word_groups(tokens))
     copying = np.where(steps.share[:, None] > 0, steps.copied, steps.attention)
     read = _source_text(source.document, source.encoding, tokenizer)

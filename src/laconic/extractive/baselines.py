@@ -109,7 +109,7 @@ class Oracle(Extractor):
     English text is compared as ROUGE-1.5.5 does with stemming; a reference without ASCII words as Unicode text.
     """
 
-    in_short = "Takes the sentences most like a summary that is given: a bound for the others."
+    in_short = "Takes the sentences most like a summary that is given."
     needs_reference = True
 
     def summarize(self, document: str | Sequence[str], references: str | Sequence[str] = ()) -> list[int]:

@@ -121,6 +121,10 @@ class Reduction(Extractor):
         return np.cumsum(weights, axis=1)[:, -1]  # added one by one, in order: ties fall as in plain code
 
 
+LsaMethod = Literal["auto", "first", "gong_liu", "steinberger", "full"]
+_NO_TOPIC = 1e-10  # of the strongest topic's singular value
+
+
 class Lsa(Extractor):
     """Latent semantic analysis of a document's sentences, in the readings people mean by it.
 
@@ -128,6 +132,8 @@ class Lsa(Extractor):
 
     * ``first``: sentences by |v_1|, their weight in the first topic (Gong and Liu's first pick; the headline paper).
       The matrix holds tf-idf, with a smoothed idf over the article's own sentences.
+    * ``gong_liu``: for several sentences, one from each topic in turn, that with the largest |v_ik| not yet taken.
+    * ``steinberger``: sqrt(sum_i s_i^2 v_ik^2) over the first ``topics`` (none: half of the rank, rounded down).
     * ``full``: Steinberger and Jezek 2004, sqrt(sum_i s_i^2 v_ik^2), with every topic, which is sumy's setting. It
       equals the Euclidean norm of the column, so no decomposition is done: the sentence with the most distinct words
       wins. The matrix holds sumy's smoothed term frequency, 0.4 + 0.6 f / max f.
@@ -139,7 +145,8 @@ class Lsa(Extractor):
     in_short = "Takes the sentences that stand most for the text's main topics."
 
     class Config(WordsConfig):
-        method: Literal["auto", "first", "full"] = "auto"
+        method: LsaMethod = "auto"
+        topics: int | None = Field(None, ge=1)  # of steinberger
 
     def rate(self, sentences: list[str]) -> np.ndarray:
         method, terms = self.config.method, SentenceTerms(sentences, self.config)
@@ -147,8 +154,12 @@ class Lsa(Extractor):
             return np.zeros(len(sentences))
         if method == "full" or (method == "auto" and self.config.sentences > 1):
             return smoothed_norms(terms.counts_of_all)
-        _, _, topics = np.linalg.svd(tfidf(terms.counts), full_matrices=False)
-        return np.round(np.abs(topics[0]), _DIGITS)
+        _, strengths, topics = np.linalg.svd(tfidf(terms.counts), full_matrices=False)
+        if method == "steinberger":
+            kept = self.config.topics or max(1, int((strengths > _NO_TOPIC * strengths[0]).sum()) // 2)
+            return np.round(np.sqrt(np.square(strengths[:kept, None] * topics[:kept]).sum(axis=0)), _DIGITS)
+        ratings = np.round(np.abs(topics), _DIGITS)
+        return ratings[0] if method != "gong_liu" else one_a_topic(ratings)
 
 
 class LsaFirst(Lsa):
@@ -158,7 +169,16 @@ class LsaFirst(Lsa):
 
     class Config(Lsa.Config):
         sentences: int = Field(1, ge=1)
-        method: Literal["auto", "first", "full"] = "first"
+        method: LsaMethod = "first"
+
+
+def one_a_topic(weights: np.ndarray) -> np.ndarray:
+    """Of (topics, sentences) for each topic the sentence with the largest weight that no topic before it has, rated by
+    the topics' order, (sentences,)."""
+    ratings = np.zeros(weights.shape[1])
+    for place, topic in enumerate(weights):
+        ratings[np.argmax(np.where(ratings == 0, topic, -1.0))] = len(weights) - place
+    return ratings
 
 
 def tfidf(counts: np.ndarray) -> np.ndarray:

@@ -140,7 +140,7 @@ class CoarseEncoder(nn.Module):
 
 
 class Convolution(CoarseEncoder):
-    """CONV: 600 filters over 6 words each, the maximum over the chunk's windows, then tanh (section 4.1).
+    """CONV: 600 filters over 6 words each, the maximum over the chunk's windows, then tanh (section 5).
 
     ``tanh`` rises, so the maximum is taken first and tanh on (B, M, 600). A chunk shorter than a window is filled
     up with zero embeddings. The embedding table is the word encoder's unless ``separate_embedding``.
@@ -177,7 +177,7 @@ class Convolution(CoarseEncoder):
 
 
 class BagOfWords(CoarseEncoder):
-    """BOW: the sum of the chunk's embeddings in a table of its own (section 4.1), frozen unless told otherwise."""
+    """BOW: the sum of the chunk's embeddings in a table of its own (section 5), frozen unless told otherwise."""
 
     class Config(ConfigBase):
         # none: as wide as the word embeddings, and it starts as their copy

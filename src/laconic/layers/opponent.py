@@ -44,26 +44,26 @@ AVERAGE = "average"
 
 
 class OpponentConfig(ConfigBase):
-    """Options that all opponents share; letters and numbers are those of docs/contrastive.md.
+    """Options that all opponents share; numbers are those of the options in docs/contrastive.md.
 
     ``layer`` counts decoder layers from the bottom and ``head`` the layer's heads, both from 0; the head may be
-    ``average``, all heads of the layer (c.17), whose values are then put side by side or averaged.
+    ``average``, all heads of the layer (17), whose values are then put side by side or averaged.
     """
 
     layer: int = Field(2, ge=0, le=1000)
     head: int | Literal["average"] = 4
-    averaged_values: Literal["concat", "mean"] = "concat"  # c.17
-    normalizer: Normalizer = "softmax"  # c.10
-    empty: Literal["zero", "alpha"] = "zero"  # c.16
-    padding_by_zero: bool = False  # c.15
-    detach_alpha: bool = False  # c.18
+    averaged_values: Literal["concat", "mean"] = "concat"  # (17)
+    normalizer: Normalizer = "softmax"  # (10)
+    empty: Literal["zero", "alpha"] = "zero"  # (16)
+    padding_by_zero: bool = False  # (15)
+    detach_alpha: bool = False  # (18)
     detach_values: bool = False
-    out_proj: bool = False  # c.4
-    ffn_dim: int | None = Field(None, ge=1, le=65_536)  # c.6; none: as wide as the context
-    dropout: float | None = Field(None, ge=0, lt=1)  # c.5; none: the model's
-    output: Literal["softmin", "softmax"] = "softmin"  # c.9
-    lambda_decode: float = 0.2  # c.21
-    decode_score: DecodeScore = "joint"  # c.30
+    out_proj: bool = False  # (4)
+    ffn_dim: int | None = Field(None, ge=1, le=65_536)  # (6); none: as wide as the context
+    dropout: float | None = Field(None, ge=0, lt=1)  # (5); none: the model's
+    output: Literal["softmin", "softmax"] = "softmin"  # (9)
+    lambda_decode: float = 0.2  # (21)
+    decode_score: DecodeScore = "joint"  # (30)
     feeds: ClassVar[tuple[str, ...]] = ("opponent",)  # what objectives find in the pass of a model with this part
 
     @model_validator(mode="after")
@@ -285,7 +285,7 @@ class MaskMaximum(Opponent):
     """The position of the largest weight goes; the rest keep their weights. The paper's choice."""
 
     class Config(OpponentConfig):
-        ties: Ties = "all"  # c.11
+        ties: Ties = "all"  # (11)
 
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return weights, without_largest(weights, mask, 1, self.config.ties)
@@ -296,14 +296,14 @@ class MaskTopK(Opponent):
 
     class Config(OpponentConfig):
         k: int = Field(2, ge=1, le=65_536)
-        ties: Ties = "all"  # c.12
+        ties: Ties = "all"  # (12)
 
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return weights, without_largest(weights, mask, self.config.k, self.config.ties)
 
 
 class MaskDynamic(Opponent):
-    """The largest weight goes, and its followers for as long as neighbours are (or are not) nearly equal (c.13)."""
+    """The largest weight goes, and its followers for as long as neighbours are (or are not) nearly equal (13)."""
 
     class Config(OpponentConfig):
         ratio: float = Field(1.02, ge=1)
@@ -322,7 +322,7 @@ class OneMinus(Opponent):
 
 class Inverse(Opponent):
     """``softmax(1 / alpha_c)``, alpha_c at least ``eps``: of a peaked head close to one-hot at its *least* attended
-    position (c.14)."""
+    position (14)."""
 
     class Config(OpponentConfig):
         eps: float = Field(1e-6, gt=0)

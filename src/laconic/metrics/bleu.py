@@ -42,6 +42,8 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str | Sequence[s
     """
     models = [[entry] if isinstance(entry, str) else list(entry) for entry in references]
     _check(hypotheses, models)
+    if empty := next((number for number, entry in enumerate(models, 1) if not entry), None):
+        raise DataError(f"Document {empty} has no reference; BLEU needs one of each.")
     most = max(len(entry) for entry in models)
     streams: list[Any] = [[entry[place] if place < len(entry) else None for entry in models] for place in range(most)]
     metric = BLEU(tokenize="13a")

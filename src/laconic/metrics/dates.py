@@ -29,6 +29,7 @@ _DAY_WORDS = frozenset(f"{day}{ending}" for day in _DAYS for ending in ("", "s",
 _CLOCK_WORDS = frozenset({"am", "pm", "o'clock", "o’clock"})
 DATE_WORDS = _MONTH_WORDS | _DAY_WORDS | {"noon", "midday", "midnight"}
 _DIGIT = re.compile(r"[0-9]")
+_WHOLE_NUMBER = re.compile(r"(?<![\w/.])\d{1,3}\s\Z")
 _WINDOW = 40  # characters that are looked at before a word: more than the words that tell
 _HALF = re.compile(r"[0-9]\s?[ap]\.?\s?m\b")
 _MINUTES = re.compile(r":[0-5]\d")
@@ -72,7 +73,7 @@ def dates(text: str, lower: str, known: AbstractSet[str]) -> Iterator[Quantity]:
     digits = any(map(str.isdigit, lower)) if not lower.isascii() else _DIGIT.search(lower) is not None
     if digits and ("/" in lower or "-" in lower or "." in lower):
         for found in _NUMERIC.finditer(lower):
-            if not _follows(lower, found.start(), "/.$"):
+            if not _follows(lower, found.start(), "/.$") and not _is_fraction(lower, found):
                 yield from _numeric(found)
     if not _MONTH_WORDS.isdisjoint(known):
         for found in _MONTH.finditer(lower):
@@ -80,7 +81,8 @@ def dates(text: str, lower: str, known: AbstractSet[str]) -> Iterator[Quantity]:
                 yield from _worded(text, lower, found)
     if not _DAY_WORDS.isdisjoint(known):
         for found in _WEEKDAY.finditer(lower):
-            if not _follows(lower, found.start(), "'’-") and (
+            paired = _DAY_NEAR.search(lower, max(0, found.start() - _WINDOW), found.start())  # Monday-Friday
+            if not _follows(lower, found.start(), "'’" if paired else "'’-") and (
                 found["day"] not in _ORDINARY_DAYS or _is_day(text, lower, found)
             ):
                 key = ("wd", _DAYS[found["day"]])
@@ -93,6 +95,13 @@ def dates(text: str, lower: str, known: AbstractSet[str]) -> Iterator[Quantity]:
         for found in _NOON.finditer(lower):
             key = ("t", 720 if found["noon"] else 0)
             yield _date(*found.span(), (key,), offers={key, ("t12", 0)})
+
+
+def _is_fraction(text: str, found: re.Match[str]) -> bool:
+    """Is it of a mixed number: 2 3/4 cups?"""
+    over, _, under = found[0].partition("/")
+    before = text[max(0, found.start() - 6) : found.start()]
+    return len(found[0]) == 3 and "0" < over < under and _WHOLE_NUMBER.search(before) is not None
 
 
 def _follows(text: str, place: int, signs: str, *, letters_only: bool = False) -> bool:

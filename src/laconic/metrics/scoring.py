@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -21,14 +22,17 @@ Shown = Literal["f", "recall"]
 @dataclass(frozen=True, slots=True)
 class Scoring:
     """``rouge`` are options of `laconic.rouge`; ``shown`` is the figure that tables print (``f`` or ``recall``);
-    ``flags`` says in words, or in flags of ROUGE-1.5.5, what was counted. ``by_sentence``: see `score_texts`."""
+    ``flags`` says in words, or in flags of ROUGE-1.5.5, what was counted. ``by_sentence``, ``hash_digits``: see
+    `score_texts`."""
 
     rouge: Mapping[str, Any] = field(default_factory=dict)
     shown: Shown = "f"
     flags: str = ""
     by_sentence: bool = False
+    hash_digits: bool = False
 
 
+_DIGIT = re.compile(r"\d")
 _TOOL = {"profile": "rouge155", "stem": True, "multi": "average"}
 # Where each comes from: docs/comparing.md.
 PROFILES: dict[str, Scoring] = {
@@ -52,7 +56,9 @@ PROFILES: dict[str, Scoring] = {
     ),
     "cnndm-first": Scoring(
         {**_TOOL, "multi": "best"},
-        flags="ROUGE-1.5.5 -m -n 2 -a -f B, F1; every highlight a reference, the one with the best recall counts",
+        flags="ROUGE-1.5.5 -m -n 2 -a -f B, F1; every highlight a reference, the one with the best recall counts; "
+        "digits are # on both sides, so they do not count",
+        hash_digits=True,
     ),
     "samsum": Scoring(
         _TOOL,
@@ -117,10 +123,15 @@ def score_texts(
     *,
     kinds: Sequence[str],
     by_sentence: bool = False,
+    hash_digits: bool = False,
     **options: Any,
 ) -> RougeResult:
     """`laconic.rouge`; with ``by_sentence`` all texts have one sentence a line, and ``L`` is what ROUGE-1.5.5 prints as
-    ROUGE-L for such files: the union of the sentences' longest common subsequences (our ``Lsum``)."""
+    ROUGE-L for such files: the union of the sentences' longest common subsequences (our ``Lsum``). With
+    ``hash_digits`` every digit is ``#``, as in what a model of such a vocabulary writes."""
+    if hash_digits:
+        hypotheses = [_DIGIT.sub("#", text) for text in hypotheses]
+        references = [tuple(_DIGIT.sub("#", text) for text in texts) for texts in references]
     if not by_sentence:
         return rouge(hypotheses, references, kinds=kinds, **options)
     asked = ["Lsum" if kind == "L" else kind for kind in kinds]

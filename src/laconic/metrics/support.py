@@ -276,6 +276,11 @@ class SourceFacts:
                 return start, end
         return first
 
+    def find_written(self, text: str) -> Span | None:
+        """Where the text stands as it is, not within a word: of "U.S." each letter is a word of the document."""
+        found = re.search(rf"(?<!\w){re.escape(text)}(?!\w)", self.text)
+        return found.span() if found else None
+
     def find_squeezed(self, letters: str, *, whole: bool = False) -> Span | None:
         """Where these letters and digits stand with anything between the words, from a word's beginning on; if
         ``whole``, to a word's end."""
@@ -368,6 +373,8 @@ def _of_words(summary: str, taken: Sequence[Span], source: SourceFacts) -> Itera
             found = _name_place(run, source) or _initials_place(summary, start, source)
         else:
             found = _word_place(lower, source)
+        if found is None and not as_written:
+            found = source.find_written(summary[start:end])
         yield "name" if is_name else "word", start, end, found
 
 

@@ -270,7 +270,9 @@ class CoarseToFine(AutoregressiveModel):
         features = gold.at(torch.stack(trace.features, dim=1))
         output = self._likelihood(HeadInput(features, features), None, gold, memory)
         output.memory = None  # it was read for this pass alone
-        output.details["coarse_entropy"] = torch.stack(trace.entropies, dim=1) * mask
+        output.details["coarse_entropy"] = entropies = torch.stack(trace.entropies, dim=1) * mask
+        if context.observe or not self.training:
+            output.figures["coarse_entropy"] = entropies.detach().sum() / mask.sum()
         if trace.policy:
             drawn = iter(trace.policy)  # zero where attention was soft or the target had ended
             policy = [torch.zeros_like(trace.policy[0]) if flag else next(drawn) for flag in soft]
@@ -385,7 +387,7 @@ class CoarseToFine(AutoregressiveModel):
         return [noise_of.coin(t if by_step else 0) < self.config.alternate for t in range(steps)]
 
     def _initialise(self) -> None:
-        """U(-0.1, 0.1) for everything, biases included; padding rows zero (section 5.2)."""
+        """U(-0.1, 0.1) for everything, biases included; padding rows zero (section 5, "Training")."""
         limit = self.config.init_range
         with torch.no_grad():
             for parameter in self.parameters():

@@ -57,8 +57,8 @@ class NegativeLogLikelihood(Objective):
         return -smoothed_or_plain(self.name, context.label_smoothing, output)
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
-        """Where labels are smoothed: the mean of the plain ``- log P(y_t)`` and its exponential."""
-        if not self.config.label_smoothing:
+        """Where labels are smoothed or words summed: the mean of the plain ``- log P(y_t)`` and its exponential."""
+        if not self.config.label_smoothing and self.config.reduction not in ("sentence", "sum"):
             return {}
         nll = masked_mean(-output.gold_log_probs.detach(), output, batch)
         return {"nll_plain": nll, "perplexity": torch.exp(nll)}

@@ -1,4 +1,4 @@
-"""REINFORCE for the chunks that coarse-to-fine attention draws (Ling and Rush 2017, section 4.2).
+"""REINFORCE for the chunks that coarse-to-fine attention draws (Ling and Rush 2017, section 4.3).
 
 The loss and its symbols are those of `laconic.papers.coarse_to_fine`: r_t is `ModelOutput.gold_log_probs` without
 gradient, log p(a_t) ``details["policy_log_prob"]``, both (B, T). A_t is a constant: the gradient goes through
@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from laconic.objectives.base import Objective, masked_mean
+from laconic.objectives.base import Objective
 from laconic.papers.coarse_to_fine import discounted_sums, reinforce_advantages, updated_baseline
 from laconic.types import ModelOutput, TrainingBatch, UpdateContext
 
@@ -66,11 +66,9 @@ class Reinforce(Objective):
         return -advantages * policy / norm
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
-        """Mean and spread of the advantages, the first baseline, and the coarse attention's entropy."""
+        """Mean and spread of the advantages, and the first baseline."""
         mask = batch.target_mask
         figures = {"baseline_1": self.baseline[0].clone()}
-        if "coarse_entropy" in output.details:
-            figures["coarse_entropy"] = masked_mean(output.details["coarse_entropy"].detach(), output, batch)
         if "policy_log_prob" in output.details:
             rewards = output.gold_log_probs.detach()
             values = self._advantages(rewards, self.baseline, mask)[mask]

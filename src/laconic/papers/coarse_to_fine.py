@@ -1,7 +1,8 @@
 """Coarse-to-fine attention, equation by equation.
 
 Ling and Rush, "Coarse-to-Fine Attention Models for Document Summarization" (2017). The paper numbers no equation; the
-functions follow its section 4: STANDARD, HIER, C2F, rewards and variance reduction, then what only section 5 says.
+functions follow its section 4: chunk vectors (which section 5 describes), STANDARD, HIER, C2F, rewards and variance
+reduction, then what only section 5 says.
 
 | paper | here |
 | --- | --- |

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -42,11 +41,12 @@ from laconic.metrics.copying import repeated_ngram_rate
 from laconic.metrics.words import words
 from laconic.study.plan import Plan, PlannedRow, settings_of
 from laconic.study.spans.records import MANIFEST
+from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record, Summary, references_of
 
 KINDS = ("1", "2", "L")
 NUM_SAMPLES = 6
-_TOKEN = re.compile(r"<\w+>|\w+(?:['’]\w+)*|[^\w\s]")
+_UNKNOWN = "<unk>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +317,10 @@ def with_bleu(
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], finished: Sequence[bool]) -> float:
-    """The headline paper's BLEU, over lower-cased words and signs, unknown words kept."""
-    cut = [[_TOKEN.findall(text.lower()) for text in texts] for texts in (hypotheses, *references)]
+    """The headline paper's BLEU, over the lower-cased words and signs of a word tokenizer, unknown words kept."""
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1, unknown_marks=(_UNKNOWN,)))
+    tokenizer.train([_UNKNOWN])
+    cut = [[list(tokenizer.encode(text).tokens) for text in texts] for texts in (hypotheses, *references)]
     return bleu_paper(cut[0], cut[1:], finished)
 
 

@@ -21,7 +21,6 @@ import random
 import re
 import string
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -430,11 +429,13 @@ def _decoded(raw: bytes) -> str:
         return raw.decode("cp1252", errors="replace")
 
 
+_NUMBER = re.compile(r"\s*[+-]?\d{1,9}(?:[.,]0*)?\s*")
+
+
 def _whole(text: str, lowest: int, highest: int, where: str, what: str, advice: str = "") -> int:
     """The number that a cell holds, ``4,0`` for 4."""
-    with suppress(ValueError):
-        if (number := float(text.replace(",", "."))) in range(lowest, highest + 1):
-            return int(number)
+    if _NUMBER.fullmatch(text) and (number := float(text.replace(",", "."))) in range(lowest, highest + 1):
+        return int(number)
     raise DataError(f"{where}: '{text}' is not {what} from {lowest} to {highest}{advice}.")
 
 

@@ -180,6 +180,10 @@ def _not_counted(table: ComparisonTable) -> str:
     return f", {' and '.join(others)} loss not counted" if others else ""
 
 
+def _loss_unit(plan: Plan) -> str:
+    return " or ".join(dict.fromkeys(run.loss_unit for row in plan.rows for run in row.runs[:1])) or "nats per word"
+
+
 def _published(key: str, own: str = "") -> Column:
     """``BLEU, paper (subset)`` behind our own column of that heading; ``paper odd measure`` where we have none."""
     prefix = key.rpartition(".")[0]
@@ -214,10 +218,10 @@ def notes(table: ComparisonTable) -> list[str]:
         lines.append("BLEU is the headline paper's (sentences, start and end marks counted); sacreBLEU: compare.csv.")
     if loss := validation_loss(table):
         read = {"val_loss_free": "the model reads its own words", "val_loss_tf": "the model reads the reference"}[loss]
-        without = _not_counted(table)
+        unit = _loss_unit(table.plan) + _not_counted(table)
         if any(column.heading == "train loss" for column in columns(table)):
-            lines.append(f"train loss: nats per word{without}, over the last pass.")
-        lines.append(f"val loss: nats per word{without}, of the validation data at the best update; {read}.")
+            lines.append(f"train loss: {unit}, over the last pass.")
+        lines.append(f"val loss: {unit}, of the validation data at the best update; {read}.")
     if any(PERPLEXITY in row.losses for row in table.rows):
         lines.append("perplexity: exp of the validation data's mean -ln P(token), the model reads the reference.")
     if any("chunks_read" in row.measures for row in table.rows):
@@ -304,8 +308,9 @@ def page(table: ComparisonTable, outcomes: Sequence[Outcome], sampled: Sequence[
     for title, names in _curves(table).items():
         series = _series(outcomes, names)
         if series:
-            note = f"{title}, nats per word{_not_counted(table)}."
-            sections.append(Curves(title, series, x_label="update", y_label="nats per word", note=note))
+            unit = _loss_unit(table.plan)
+            note = f"{title}, {unit}{_not_counted(table)}."
+            sections.append(Curves(title, series, x_label="update", y_label=unit, note=note))
     samples = [
         (_with_bleu(scored.samples[place], record, table), list(references_of(record)))
         for place, record in enumerate(sampled)

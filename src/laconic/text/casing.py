@@ -37,7 +37,7 @@ SMALL_WORDS = frozenset(_SMALL.split())
 WORD = re.compile(r"\w(?:[\w.&'’‐‑+#-]*[\w+#])?")
 CLITIC = re.compile(r"['’](?:s|re|ve|ll|d|m)\Z", re.IGNORECASE)
 _PARTS = re.compile(r"([-‐‑/&])")
-_BEGIN = re.compile(r"(?:\A|[.!?:…]|\n\s*\n|\n\s*(?:[-*•]|\d+[.)]))[\s\"'“”‘’(\[]*\Z")
+_BEGIN = re.compile(r"(?:\A|[.!?…]|:(?=[\s\"'“‘(\[])|\n\s*\n|\n\s*(?:[-*•]|\d+[.)]))[\s\"'“”‘’(\[]*\Z")
 _SEGMENT_END = re.compile(r"[.!?](?=\s)|\n")
 
 

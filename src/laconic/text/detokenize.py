@@ -39,6 +39,18 @@ def join_words(tokens: Sequence[str]) -> Detokenized:
     return text, spans
 
 
+def spaced(tokens: Sequence[str], separator: str | None) -> Detokenized:
+    """Tokens with a blank between any two; the separator between sentences is left out, its span is empty."""
+    text = ""
+    spans: list[tuple[int, int]] = []
+    for token in tokens:
+        written = "" if token == separator else token
+        text += " " if text and written else ""
+        spans.append((len(text), len(text) + len(written)))
+        text += written
+    return text, spans
+
+
 def _glue(token: str, previous: str, open_quotes: set[str]) -> tuple[bool, bool]:
     """Does ``token`` close up to the token before it, and does the next one close up to it?"""
     if token == '"' or (token == "'" and not (previous.endswith("s") and "'" not in open_quotes)):

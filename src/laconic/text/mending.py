@@ -38,6 +38,7 @@ _PAUSES = frozenset((",", ";", ":"))
 _SEPARATORS = frozenset((",", "and", "or", "&", "-", "–", "/"))
 _NOT_FIRST = _PAUSES | ENDS | frozenset((")", "]", "}", "-", "–", "—", "/"))
 _NOT_LAST = _PAUSES | frozenset(("(", "[", "{", "-", "–", "—", "/", "+", "=", "``"))
+_ENDS_NAMES = frozenset("+=/")
 _PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "-lrb-": "-rrb-", "-lsb-": "-rsb-", "-lcb-": "-rcb-"}
 _SINGLE = "'‘’"
 _QUOTES = {mark: kind for kind in ('"“”„', "«»", _SINGLE) for mark in kind}  # languages differ in which one opens
@@ -47,11 +48,13 @@ _TAKES_APOSTROPHE = re.compile(r".*[s\d]|[b-z]")  # the users' files, the 3' end
 @dataclass(slots=True)
 class DraftWord:
     """A word or sign of a summary. ``key`` is what it is compared by, ``unknown``: it is UNK; ``follows``: it stands
-    behind the word before it in the source too; ``rests``: a sentence of the source ends behind it."""
+    behind the word before it in the source too; ``glued``: without a blank; ``rests``: a sentence of the source ends
+    behind it."""
 
     key: str
     unknown: bool = False
     follows: bool = False
+    glued: bool = False
     rests: bool = False
 
 
@@ -73,7 +76,7 @@ def mended(
     while True:
         keys = [words[index].key.lower() for index in kept]
         drop = _doubled(keys, in_source) or _coined(keys, is_name) or _stray(kept, keys, words)
-        drop = drop or _unpaired(keys, singles) or _dangling(kept, keys, words, english)
+        drop = drop or _unpaired(kept, keys, words, singles) or _dangling(kept, keys, words, english)
         if not drop:
             return kept
         kept = [index for at, index in enumerate(kept) if at not in drop]
@@ -113,7 +116,7 @@ def _coined(keys: Sequence[str], is_name: Callable[[Sequence[str]], bool]) -> se
 
 def _stray(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWord]) -> set[int]:
     """Signs in front of the first word, and of two signs in a row the weaker one."""
-    if keys and keys[0] in _NOT_FIRST:
+    if keys and keys[0] in _NOT_FIRST and not (len(kept) > 1 and _glued(1, kept, words)):
         return {0}
     for at in range(1, len(keys)):
         before, sign = keys[at - 1], keys[at]
@@ -128,9 +131,14 @@ def _stray(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWord])
     return set()
 
 
-def _unpaired(keys: Sequence[str], singles: bool) -> set[int]:
-    """Brackets and quotation marks without their other half, and pairs with nothing between them; of ``singles`` those
-    that cannot be apostrophes."""
+def _glued(at: int, kept: Sequence[int], words: Sequence[DraftWord]) -> bool:
+    """Does the source have this word behind the one before it, without a blank (.NET, fork(), GTK+)?"""
+    return words[kept[at]].glued and kept[at] == kept[at - 1] + 1
+
+
+def _unpaired(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWord], singles: bool) -> set[int]:
+    """Brackets and quotation marks without their other half, and pairs with nothing between them that the source does
+    not have so; of ``singles`` those that cannot be apostrophes."""
     closing = {close: opening for opening, close in _PAIRS.items()}
     opened: list[int] = []
     quoted: dict[str, int] = {}
@@ -145,7 +153,7 @@ def _unpaired(keys: Sequence[str], singles: bool) -> set[int]:
         elif key in closing:
             if not opened or keys[opened[-1]] != closing[key]:
                 return {at}
-            if opened[-1] == at - 1:
+            if opened[-1] == at - 1 and not (at > 1 and _glued(at, kept, words) and _glued(at - 1, kept, words)):
                 return {at - 1, at}
             opened.pop()
     behind = (before for before, key in pairwise(keys) if _QUOTES.get(key) == _SINGLE)
@@ -158,13 +166,18 @@ def _dangling(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWor
     """A sign or function word that nothing follows."""
     if not keys or keys[-1] == "?":
         return set()
-    if keys[-1] in _NOT_LAST:
+
+    def hangs(at: int) -> bool:
+        ends_name = keys[at] in _ENDS_NAMES and at > 0 and _glued(at, kept, words)
+        return keys[at] in _NOT_LAST and not ends_name
+
+    if hangs(len(keys) - 1):
         return {len(keys) - 1}
     last = len(keys) - (2 if keys[-1] in ENDS else 1)
     if last < 0:
         return set()
     word = words[kept[last]]
-    if keys[last] in _NOT_LAST or (english and keys[last] in _DANGLING and not (word.follows and word.rests)):
+    if hangs(last) or (english and keys[last] in _DANGLING and not (word.follows and word.rests)):
         return {last}
     return set()
 

@@ -17,6 +17,15 @@ Span = tuple[int, int]
 _HALF = re.compile("[\ud800-\udfff]")  # of a character, which is no UTF-8
 # Short forms after which nothing ends, though sentencex says so.
 _SHORT = re.compile(r"(?:^|[\s(\[])(?:resp|approx|incl|excl|[Ee]qs?|[Ff]igs|[Rr]efs|spp|aka)\.\s*$")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_OPENING_WORDS = (
+    "the a an this that these those it its in on at by for from to with as of and but or if when while where which we "
+    "our you your they their he his she her i my there here then so both all each some most many such one two no not "
+    "however moreover furthermore finally additionally also thus hence although because since after before during "
+    "using based given under over through unlike compared experiments results extensive specifically first second third "
+    "secondly further instead overall together despite"
+)
+_OPENERS = frozenset(_OPENING_WORDS.split())
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 
 
@@ -31,13 +40,23 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     pending = None
     for boundary in sentencex.get_sentence_boundaries(language, _HALF.sub("\ufffd", text)):
         first, last = boundary["start_index"] if pending is None else pending, boundary["end_index"]
-        pending = first if last < len(text) and _SHORT.search(text, max(first, last - 12), last) else None
+        goes_on = last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last))
+        pending = first if goes_on else None
         if pending is not None:
             continue
         cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
         found = (bounds(text, *part) for part in pairwise(cuts))
         spans.extend((start, end) for start, end in found if start < end)
     return spans
+
+
+def _in_name(text: str, end: int) -> bool:
+    """Is the full stop that ends here one of a name (ASP.NET, io.Reader, README.Debian)? A letter stands on both sides,
+    and the word behind it is not one that begins a sentence whose blank was forgotten ("here.The rest")."""
+    if text[end - 1] != "." or not text[end - 2 : end - 1].isalpha() or not text[end].isalpha():
+        return False
+    behind = _LETTERS.match(text, end)
+    return behind is not None and behind[0].lower() not in _OPENERS
 
 
 def _line_ends(text: str) -> list[int]:

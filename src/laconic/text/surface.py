@@ -3,7 +3,7 @@
 A lower-cased vocabulary writes ``ragout (ra-gu) is a tool for tool for the``; the source says ``Ragout (RA-GU)``. What
 the step does depends on ``search.surface``:
 
-* ``raw``: nothing, the tokens as the tokenizer joins them.
+* ``raw``: nothing, the tokens as the tokenizer joins them; ``tokens``: with a blank between any two.
 * ``cased``: words get the form of the source place they were copied from, else the form that the source or the training
   texts use (`laconic.text.casing`); between words that stand next to each other in the source stands what the source
   has there; sentences begin as those of the training summaries do. Of a tokenizer that keeps case the case stays.
@@ -40,8 +40,10 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _VOWEL = re.compile(r"(?!eu|ew|one(?![a-z])|once)[aeio]", re.IGNORECASE)  # u is as often a consonant
 _SUBJECTS = frozenset(("that", "which", "it", "who"))
 _BEFORE_OBJECT = frozenset(("a", "an", "the", "its", "their", "your", "this", "these", "all", "any", "some", "other"))
-_VERBS = {"is": "be", "has": "have", "does": "do", "caches": "cache"}
+_VERBS = {"is": "be", "has": "have", "does": "do", "caches": "cache", "aliases": "alias", "focuses": "focus"}
+_PLURAL_BEFORE = frozenset(("the", "of", "these", "those", "all", "some", "many", "several", "or", "with", "for"))
 _OPENING = frozenset("([{\"'“‘«`")
+_IN_NAMES = frozenset(".:!?")  # which may begin one: .NET, :symbol
 _NEVER_AFTER_SPACE, _NEVER_BEFORE_SPACE = frozenset(".,;:!?)]}…"), frozenset("([{")
 _ORDINARY_LETTERS = re.compile(r"[^\W\d_]+(?:[-‐‑'’][^\W\d_]+)*")
 
@@ -126,8 +128,12 @@ class SourceText:
 
     def says_of_something(self, verb: int) -> bool:
         """Does the word stand where a verb in the third person does: behind "that" or "it", behind the first word of a
-        sentence (a name, which may have signs in it), or behind such a verb and "and"?"""
+        sentence (a name, which may have signs in it), or behind such a verb and "and"? A word that stands behind "the"
+        or "of" elsewhere is a noun."""
         subject = verb - 1
+        others = (at for at in self.by_key[self.keys[verb]] if at and at != verb)
+        if any(self.keys[at - 1] in _PLURAL_BEFORE for at in others):
+            return False
         if subject > 0 and self.keys[subject] == "and":
             return self.says_of_something(subject - 1)
         if subject >= 0 and self.keys[subject] not in _SUBJECTS:
@@ -287,6 +293,7 @@ def _placed(draft: Draft, source: SourceText, tokenizer: Tokenizer) -> list[_Wor
         word.unknown = all(draft.unknown[token] for token in group)
         word.follows = bool(words) and _follows(words[-1], word)
         word.rests = place is not None and source.ends_sentence(place)
+        word.glued = word.follows and place is not None and source.gap(place) == ""
         words.append(word)
     return words
 
@@ -314,8 +321,12 @@ def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) ->
             if follow and index > 1 and before.text in ("'", '"') and not before.gap and word.text[0].isalnum():
                 word.gap = " " if words[index - 2].text[-1:].isalnum() else word.gap  # the quotation ended there
             continue
+        after = words[index + 1] if index + 1 < len(words) else None
+        if word.text in _NEVER_BEFORE_SPACE and not (after and _follows(word, after)):
+            continue  # it opens something else than in the source
         gap = source.gap(word.place)
-        if gap is not None and not (gap and not word.gap and _closes_up(before.text, word.text)):
+        begins_name = word.text in _IN_NAMES and after is not None and after.glued and after.text[:1].isalnum()
+        if gap is not None and not (gap and not word.gap and not begins_name and _closes_up(before.text, word.text)):
             word.gap = gap
 
 
@@ -329,6 +340,7 @@ def _agree(words: Sequence[_Word], source: SourceText) -> None:
         elif word.key == "to" and after.place is not None and not _follows(word, after) and index + 2 < len(words):
             thing = words[index + 2]
             has_object = _follows(after, thing) and thing.key not in FUNCTION_WORDS - _BEFORE_OBJECT
+            has_object = has_object and not thing.key.endswith(("ing", "ed", "ten"))  # services running in a cluster
             if has_object and source.says_of_something(after.place):
                 after.text = _infinitive(after.text)
 
@@ -426,6 +438,7 @@ class _Letters:
             fresh = fresh or "\n" in word.gap
             if not word.text or word.text in _OPENING:
                 continue
+            fresh = fresh and not (index and words[index - 1].text == ":" and not word.gap)  # std::vector
             begin = fresh and not self.source.stays_lower(word.key)
             if begin or (self.style == "title" and word.gap and word.key not in SMALL_WORDS):
                 word.text = _capital(word.text, every_part=self.style == "title")

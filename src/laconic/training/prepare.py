@@ -107,6 +107,13 @@ def prepare(
         accelerator.wait_for_everyone()
     said = [note for corpus in corpora.values() for note in corpus.notes]
     said += [*(note for name in corpora for note in notes[name]), *built]
+    tables = [(name, one) for name, one in model.named_parameters() if one.dim() == 2 and len(one) == model.vocab_size]
+    frozen = [name for name, table in tables if not table.requires_grad]
+    if frozen and initial is None and run.text.pretrained_embeddings is None:
+        said.append(
+            f"Words: {' and '.join(frozen)} stay as they were drawn: they are frozen, and no vectors are given; name a "
+            "file with text.pretrained_embeddings, or set model.freeze_words=false and model.coarse.frozen=false."
+        )
     if initial is not None:
         said.append(take_weights(model, initial, tokenizer, str(start)))
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]

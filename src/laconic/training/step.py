@@ -78,11 +78,11 @@ class UpdateStep:
             raise ConfigError("All objectives have weight 0; there is nothing to train.")
         return active
 
-    def terms(self, batch: TrainingBatch, context: UpdateContext) -> tuple[list[Term], Tensor]:
-        """Forward pass and the active objectives (under autocast for bf16), with their present weights; and how many
-        target words count."""
+    def terms(self, batch: TrainingBatch, context: UpdateContext) -> tuple[list[Term], Tensor, Mapping[str, Tensor]]:
+        """Forward pass and the active objectives (under autocast for bf16), with their present weights; how many target
+        words count; and what the model says of the pass, means over target words."""
         output = self._forward(batch, context)
-        return self._terms_of(output, batch, context), output.counted(batch).sum()
+        return self._terms_of(output, batch, context), output.counted(batch).sum(), output.figures
 
     def _forward(self, batch: TrainingBatch, context: UpdateContext) -> ModelOutput:
         with self._autocast():

@@ -9,6 +9,7 @@ processes in turn and the sums added up, so each record counts once.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -28,7 +29,9 @@ from laconic.training.processes import sum_over_processes
 from laconic.training.step import UpdateStep
 from laconic.types import PLAIN_PASS, TrainingBatch, UpdateContext
 
-LOWER_IS_BETTER = {"val_loss_tf": True, "val_loss_free": True, "rouge1": False, "rouge2": False, "rougeL": False}
+LOWER_IS_BETTER = dict.fromkeys(("val_loss_tf", "val_loss_tf_nll", "val_loss_free"), True) | dict.fromkeys(
+    ("rouge1", "rouge2", "rougeL"), False
+)
 
 
 class Validator:
@@ -74,22 +77,30 @@ class Validator:
         names = [objective.name for objective in self.step.active]
         # of each objective sum, count, weight, batches; in the last row the target words that count
         table = torch.zeros(len(names) + 1, 4, dtype=torch.float64, device=self.step.accelerator.device)
+        seen: dict[str, float] = {}
         for indices in self._mine(len(self.dataset)):
             batch = self._batch(indices)
             batch = batch.to(table.device)
             context = UpdateContext(forced_mask=free_running_mask(batch.target_mask)) if free else PLAIN_PASS
-            terms, counted = self.step.terms(batch, context)
+            terms, counted, figures = self.step.terms(batch, context)
             table[-1, 0] += counted
+            for figure, value in figures.items():
+                seen[figure] = seen.get(figure, 0.0) + float(value * counted)
             for term in terms:
-                figures = torch.stack([term.sum.double(), term.count.double()])
+                sums = torch.stack([term.sum.double(), term.count.double()])
                 rest = term.sum.new_tensor([term.weight, 1.0]).double()
-                table[names.index(term.name)] += torch.cat([figures, rest])
+                table[names.index(term.name)] += torch.cat([sums, rest])
         *rows, (tokens, *_) = sum_over_processes(table, self.step.accelerator).tolist()
         means = [total / count if count else 0.0 for total, count, _, _ in rows]
         loss = sum(weight / batches * mean for mean, (_, _, weight, batches) in zip(means, rows, strict=True))
         values = {name: loss}
-        if len(names) > 1:
+        if len(names) > 1 or self.settings.metric == f"{name}_nll":
             values |= {f"{name}_{objective}": mean for objective, mean in zip(names, means, strict=True)}
+        if not free:
+            every = Counter[str]()
+            for part in gather_object([seen]):
+                every.update(part)
+            values |= {f"val_{figure}": total / max(tokens, 1.0) for figure, total in every.items()}
         if not free and "nll" in names:
             total, count, _, _ = rows[names.index("nll")]
             reduction = self.step.active[names.index("nll")].config.reduction
@@ -107,7 +118,8 @@ class Validator:
         texts = [by_index[index] for index in range(count)]
         references = [self.dataset.references(index) for index in range(count)]
         options = {name: value for name, value in self.scoring.rouge.items() if name != "kinds"}
-        found = score_texts(texts, references, kinds=("1", "2", "L"), by_sentence=self.scoring.by_sentence, **options)
+        options |= {"by_sentence": self.scoring.by_sentence, "hash_digits": self.scoring.hash_digits}
+        found = score_texts(texts, references, kinds=("1", "2", "L"), **options)
         self.signature = found.signature
         return {f"rouge{kind}": float(getattr(found.mean[kind], self.scoring.shown)) for kind in ("1", "2", "L")}
 

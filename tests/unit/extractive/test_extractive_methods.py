@@ -17,8 +17,8 @@ from laconic.errors import ConfigError, DataError
 from laconic.extractive.baselines import FirstWords, Longest, Oracle, greedy_oracle
 from laconic.extractive.concepts import ConceptIlp, greedy_coverage, solve_coverage
 from laconic.extractive.frequency import Edmundson, best_cluster
-from laconic.extractive.similarity import Lsa, TextRank, idf_cosine, smoothed_norms
-from laconic.extractive.words import character_words, cut_words, stop_words, treebank_words
+from laconic.extractive.similarity import Lsa, TextRank, idf_cosine, smoothed_norms, tfidf
+from laconic.extractive.words import SentenceTerms, character_words, cut_words, stop_words, treebank_words
 from laconic.metrics.rouge import rouge
 
 STORY = [
@@ -181,6 +181,23 @@ def test_lsa_readings():
     assert first == make("lsa_first").summarize(STORY) == Lsa(Lsa.Config(sentences=1)).summarize(STORY)
     full = Lsa(Lsa.Config(method="full", sentences=2)).summarize(STORY)
     assert full == Lsa(Lsa.Config(sentences=2)).summarize(STORY)
+
+
+def test_lsa_with_fewer_topics_and_one_topic_after_the_other():
+    """By the definitions, from the singular vectors."""
+    terms = SentenceTerms(STORY, Lsa.Config())
+    _, strengths, topics = np.linalg.svd(tfidf(terms.counts), full_matrices=False)
+    for count in (1, 2, 3):
+        weights = np.sqrt(sum((strengths[k] * topics[k]) ** 2 for k in range(count)))
+        rated = Lsa(Lsa.Config(method="steinberger", topics=count)).rate(STORY)
+        assert rated == pytest.approx(weights)
+    half = Lsa(Lsa.Config(method="steinberger")).rate(STORY)
+    assert half == pytest.approx(np.sqrt(sum((strengths[k] * topics[k]) ** 2 for k in range(len(STORY) // 2))))
+    taken: list[int] = []
+    for topic in np.abs(topics[:3]):
+        taken.append(next(place for place in np.argsort(-topic, kind="stable").tolist() if place not in taken))
+    assert Lsa(Lsa.Config(method="gong_liu", sentences=3)).summarize(STORY) == sorted(taken)
+    assert taken != np.argsort(-np.abs(topics[0]), kind="stable")[:3].tolist()
 
 
 def test_edmundson_location_and_words():

@@ -41,6 +41,9 @@ WORDED = {
     "a [Sat] walk, [Sat.] morning": "wd 5, wd 5",
     "they Wed Ann, their [Wed] off": "wd 2",
     "O'May 5, x-Monday, sunny maybe": "",
+    "open [Monday]-[Friday], [Mon]-[Fri]": "wd 0, wd 4, wd 0, wd 4",
+    "2 3/4 cups of 1 1/2 spoons": "",
+    "on day 2 [4/3] it rained, page 12 of [5/14]": "md 4 3, md 5 14",
 }
 TIMES = {
     "[4:30]": "t12 270",

@@ -173,6 +173,8 @@ def test_names() -> None:
 
 def test_the_highlight_with_the_best_recall_counts() -> None:
     way = scoring("cnndm-first")
+    hashed = score_texts(["## died in ####"], [["12 died in 1998"]], kinds=("1",), hash_digits=way.hash_digits)
+    assert hashed.mean["1"].f == 1.0
     summary, highlights = "rain fell on the town", ["rain fell today", "a dog ran home", "on the town"]
     found = score_texts([summary], [highlights], kinds=("1", "2", "L"), by_sentence=way.by_sentence, **way.rouge)
     assert found.per_document["1"][0] == pytest.approx((3 / 5, 1.0, 3 / 4), abs=1e-5)  # all of the third's words

@@ -204,6 +204,16 @@ def test_any_text_has_a_verdict(summary: str, source: str) -> None:
             assert 0 <= start < end <= len(source)
 
 
+@pytest.mark.parametrize("summary", ["U.S. Army meets him", "The U.S. office", "He met U.S. staff in Waterford, N.Y."])
+def test_an_abbreviation_with_full_stops_is_found_as_it_is_written(summary: str) -> None:
+    there, elsewhere = (
+        "He met staff of the U.S. Army office in Waterford, N.Y. today.",
+        "He met staff of an Army office.",
+    )
+    assert all(claim.source for claim in check_support(summary, there).claims)
+    assert not all(claim.source for claim in check_support(summary, elsewhere).claims)
+
+
 SIGNED = ["U.S.", "Ann's", "rock'n", "roll,", "e.g.", "'tis", "F-16", "May.", "met-Bo", "I.B.M."]
 PLAIN = ["Oslo", "us", "3", "the", "é", "x"]
 

@@ -20,14 +20,33 @@ from laconic.evaluation.run import score
 from laconic.evaluation.systems import Contender
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
 from laconic.study import comparison
-from laconic.study.comparison import Comparison, Surroundings, kept_scores, with_bleu
+from laconic.study.comparison import Comparison, Surroundings, kept_scores, paper_bleu, with_bleu
 from laconic.study.plan import Choice, Plan, plan_recipe
 from laconic.systems.extractive import is_method
+from laconic.text.tokenizer import WordTokenizer
 from laconic.training.loop import TrainResult
 from laconic.types import Record, Summary
 
 RECORDS = [Record(f"word{i} cat sat. It rained {i}.", f"word{i} cat", id=str(i)) for i in range(8)]
 ROWS = ["lstm", "gru", "bilstm"]
+
+
+FIGURE_6 = [
+    ("the 's the to the the the", 2, 0.02047),
+    ("confidential document 's twitter to to", 5, 0.08263),
+    ("confidential document $ peter thiel to thiel", 1, 0.11255),
+]
+
+
+@pytest.mark.parametrize(("words", "unknown", "printed"), FIGURE_6)
+def test_the_headline_papers_own_samples_have_its_figures(words: str, unknown: int, printed: float) -> None:
+    """The headline paper's Figure 6, from the text that its tokens become."""
+    gold = "confidential document shows how peter thiel really feels about palantir"
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train([gold, words])
+    tokens = [*words.split(), *["<unk>"] * unknown]
+    text = tokenizer.decode([tokenizer.unk_id if t == "<unk>" else tokenizer.token_id(t) for t in tokens])
+    assert paper_bleu([text], [[gold]], [True]) == pytest.approx(printed, abs=6e-6)
 
 
 @dataclass

@@ -55,6 +55,14 @@ def test_a_change_below_what_a_row_leaves_out_is_for_the_other_rows() -> None:
     assert plan_recipe(HEADLINE, no_row_has_it).rows[0].runs[0].model["attention"] == {"size": 8}  # refused when built
 
 
+def test_rows_that_a_size_itself_makes_equal_are_compared() -> None:
+    rows = [row.name for row in plan_recipe(HEADLINE, Choice(size="cnndm", overrides=DATA)).rows]
+    assert {"bilstm", "bilstm-tf", "lead-3"} <= set(rows)
+    change = {"model": {"bidirectional": True}}
+    with pytest.raises(ConfigError, match="makes rows 'lstm' and"):
+        plan_recipe(HEADLINE, Choice(["lstm", "bilstm"], "cnndm", overrides=DATA | change))
+
+
 def test_rows_that_the_settings_make_equal_are_refused() -> None:
     change = {"model": {"opponent": {"layer": 1, "head": 1}}}
     with pytest.raises(ConfigError, match="makes rows 'contrastive' and 'averaged' the same"):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.schema import DataConfig, EvaluationConfig
 from laconic.errors import ConfigError, DataError
 from laconic.evaluation.run import EvaluationResult, RougeScore
@@ -139,6 +140,9 @@ def test_losses_are_the_likelihood_alone(tmp_path: Path) -> None:
     assert "train loss: nats per word, coverage loss not counted" in said
     assert "val loss: nats per word, coverage loss not counted" in said
     assert "not counted" not in "\n".join(notes(table(outcomes[0])))
+    run = resolve_run(load_recipe("distraction"), "uni-gru", "tiny")
+    by_summary = replace(made, plan=replace(made.plan, rows=(replace(made.plan.rows[0], runs=(run,)),)))
+    assert "val loss: nats per summary" in "\n".join(notes(by_summary))
     assert _series(outcomes, _curves(made)["Validation loss"]) == {"COVERED": [(20.0, 4.733)]}
     assert "Validation loss, nats per word, coverage loss not counted." in page(made, outcomes, [])
 

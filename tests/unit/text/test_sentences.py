@@ -47,6 +47,17 @@ def test_nothing_ends_behind_short_forms() -> None:
     ]
 
 
+def test_nothing_ends_within_names() -> None:
+    text = "We use ASP.NET and java.util.List here. It reads README.Debian.The rest is new.We see 5.Then end"
+    assert sentence_strings(text) == [
+        "We use ASP.NET and java.util.List here.",
+        "It reads README.Debian.",
+        "The rest is new.",
+        "We see 5.",
+        "Then end",
+    ]
+
+
 @pytest.mark.parametrize("blank", ["", " ", "\t ", "\r"])
 def test_a_blank_line_ends_a_sentence(blank: str) -> None:
     assert sentence_strings(f"Hi Anna,\n{blank}\ncould you come?") == ["Hi Anna,", "could you come?"]

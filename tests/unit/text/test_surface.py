@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders
 
+import laconic
 from laconic.config.schema import SearchConfig
 from laconic.errors import ModelError
 from laconic.explain.provenance import build_summary
 from laconic.text.casing import Casing, learn_casing
+from laconic.text.detokenize import spaced
 from laconic.text.mending import DraftWord, mended
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
 from laconic.text.unknown import extended
@@ -282,6 +284,62 @@ def test_what_the_source_says_itself_stays() -> None:
     assert written("what to look for", "It says what to look for in the data.").text == "What to look"
 
 
+BOX = Tokenizer.load(Path(laconic.__file__).parent / "oneline")
+SIGNS = [
+    # a stretch of the source that was copied token by token, how it is shown
+    ("interface to Net::Server and File::Find", "Interface to Net::Server and File::Find"),
+    ("faster std::vector of boost::asio", "Faster std::vector of boost::asio"),
+    ("skins for Psi+", "Skins for Psi+"),
+    ("a calculator for GTK+.", "A calculator for GTK+."),
+    ("wrapper for fork() and exec() calls", "Wrapper for fork() and exec() calls"),
+    (".NET library", ".NET library"),
+    ("-O2 flags", "-O2 flags"),
+    ("/etc/hosts manager", "/etc/hosts manager"),
+    ("bindings for .NET applications", "Bindings for .NET applications"),
+    ("tool to sign .deb and .rpm files", "Tool to sign .deb and .rpm files"),
+    ("support for :symbol syntax", "Support for :symbol syntax"),
+    ("calls of time.sleep ( Python )", "Calls of time.sleep (Python)"),
+    # signs of the model's own, and those that end or begin nothing, go as before
+    ("- a library", "A library"),
+    ("a library /", "A library"),
+    ("the tool ( )", "The tool"),
+]
+
+
+def copied(pieces: Sequence[str], document: str) -> str:
+    """What is shown of pieces of the document that the model in the box copied token by token, in this order."""
+    encoding = BOX.encode(document)
+    ids, oov_words = extended(encoding, BOX.vocab_size, BOX.unk_id)
+    spans = [(document.index(piece), document.index(piece) + len(piece)) for piece in pieces]
+    places = [
+        place
+        for first, last in spans
+        for place, (start, end) in enumerate(encoding.offsets)
+        if start >= first and end <= last
+    ]
+    copying = np.zeros((len(places), len(ids)))
+    copying[np.arange(len(places)), places] = 1.0
+    details = {"p_gen": np.zeros(len(places)), "copy_probs": copying}
+    hypothesis = Hypothesis(ids[places].tolist(), 0.0, 0.0, [0.0] * len(places), False, copying, details)
+    search = SearchConfig(surface="clean")
+    return build_summary(
+        hypothesis, document=document, source_encoding=encoding, tokenizer=BOX, oov_words=oov_words, search=search
+    ).text
+
+
+@pytest.mark.parametrize(("piece", "shown"), SIGNS)
+def test_signs_stay_with_the_words_that_they_belong_to(piece: str, shown: str) -> None:
+    document = f"The tool has {piece} among others. This package contains the library and the tools of the library."
+    assert copied([piece], document) == shown
+
+
+def test_a_sign_that_opens_something_else_is_not_put_to_the_word_before() -> None:
+    document = (
+        "It helps to test code that calls `time.sleep()` in the tests. This package is the Python (3.x) module of it."
+    )
+    assert copied(["time.sleep(", "Python", ")"], document) == "time.sleep (Python)"
+
+
 @pytest.mark.parametrize(
     ("line", "english", "left"),
     [
@@ -323,6 +381,14 @@ def test_unk_is_never_shown() -> None:
     assert (made.text, [word.text for word in made.words]) == ("A tool", ["A", "tool"])
     assert written("a new tool", ENGLISH, unk=[0, 1, 2]).text == ""
     assert "<unk>" in written("a new tool", ENGLISH, unk=[1], surface="raw").text
+
+
+def test_tokens_stand_between_blanks() -> None:
+    line = "-lrb- the tool -rrb- did n't it is ."
+    made = written(line, f"they say : {line}", tokenizer=words([ORDINARY, line]), surface="tokens")
+    assert made.text == line
+    assert [made.text[word.start : word.end] for word in made.words] == line.split()
+    assert spaced(["a", "<EOS>", "b"], "<EOS>") == ("a b", [(0, 1), (1, 1), (2, 3)])
 
 
 def test_raw_is_what_the_model_wrote() -> None:
