@@ -1,6 +1,6 @@
 """How often do lower-cased summaries come back as people wrote them?
 
-    python benchmarks/restored_text.py ../shared/data/arxiv ../shared/data/debian ../shared/data/aeslc
+    python benchmarks/restored_text.py CORPORA/arxiv CORPORA/debian CORPORA/aeslc
 
 For each validation pair the person's own line, lower-cased and split into tokens, stands for what a model wrote. Words
 that the document has count as copied, from any of their places with equal weight: nothing tells the step which one was

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,17 @@ def there(module: str | None, name: str | None = None) -> bool:
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_what_programs_import_is_there(path: Path) -> None:
     assert lacking(path.read_text(encoding="utf-8")) == []
+
+
+def test_all_benchmarks_run_unless_they_are_run_by_hand() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    by_hand = set(re.search(r"^BY_HAND := (.*)$", makefile, re.MULTILINE)[1].split())  # type: ignore[index]
+    listed = set(re.findall(r"`(\w+)\.py`", (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")))
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        asks = re.search(r'add_argument\("\w|required=True', source) or "__main__" not in source
+        assert not asks or path.stem in by_hand, f"{path.name} does nothing without arguments"
+        assert path.stem in listed
 
 
 def test_a_name_that_went_is_found() -> None:

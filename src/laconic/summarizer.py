@@ -202,6 +202,8 @@ class Summarizer:
         def decoded(records: list[Record]) -> Sequence[Summary | None]:
             try:
                 return self.system.summarize_batch(records, explain=explain, options=options)
+            except ConfigError:  # no document's fault
+                raise
             except LaconicError as error:
                 if len(records) == 1 or on_error == "raise":
                     skipped(records[0], error)
@@ -396,4 +398,4 @@ def as_record(given: Any, number: int) -> Record:
         label = f"Document {number}" + (f" (id '{record.id}')" if record.id else "")
         where = f"{record.origin}: " if record.origin else ""
         raise DataError(f"{where}{label} is empty; there is nothing to summarize.")
-    return record
+    return record if record.id or record.origin else replace(record, origin=str(number))

@@ -133,6 +133,7 @@ class Memory(Generic[Rows]):
     extended_ids: Rows  # (B, S) int64
     extended_vocab_size: int  # X
     final: Any = None  # what `start` needs to make the first decoder state, B in front
+    oov_words: list[list[str]] = field(default_factory=list)  # `Batch.oov_words`, where search may write them
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -294,7 +295,8 @@ class Summary:
 
     ``source_offsets`` are the character spans of the source tokens that ``SummaryWord.attention``
     indexes: all that were given to the model or, of a long document in chunks, those of the chunks read.
-    ``words`` and ``chunks`` are empty for summaries asked for without explanation.
+    ``words`` and ``chunks`` are empty for summaries asked for without explanation; those that consist of the document's
+    own sentences have their words always.
 
     ``reading`` says how much was read by a model that reads in chunks: ``chunks`` and ``words`` of the document,
     ``chunks_read`` and ``words_read`` of them by the encoder (for all hypotheses of the search), ``chunks_chosen``

@@ -176,6 +176,25 @@ def test_a_setting_that_was_left_at_its_default_counts(
     refused(capsys, 3, "was made with decoding.surface ", *arguments, *runs[1])
 
 
+@pytest.mark.parametrize("grown", [True, False])
+@pytest.mark.parametrize("change", [{"summary": "Another line."}, {"declined": "its confidence is below 0.20"}])
+def test_lines_of_another_training_of_the_model_are_not_gone_on_with(
+    grown: bool, change: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever of the last window is otherwise, complete or not, with records to come or without."""
+    out = tmp_path / "out.jsonl"
+    for count in (8, 11):  # windows of 8
+        corpus = write_corpus(tmp_path / "documents.jsonl", count + 3 * grown)
+        lines = summarized(out, "lead-1", str(write_corpus(tmp_path / "done.jsonl", count)), "--batch-size", "1")
+        parts = lines.splitlines()
+        parts[-3] = json.dumps(json.loads(parts[-3]) | change).encode()
+        out.write_bytes(b"\n".join(parts) + b"\n")
+        told = f"another training or calibration of the model: 'r{count - 3}' is summarized otherwise now"
+        refused(capsys, 3, told, "summarize", "lead-1", corpus, "--batch-size", "1", "--output", out)
+        assert out.read_bytes() == b"\n".join(parts) + b"\n"
+        out.unlink()
+
+
 def test_a_file_without_digests_is_gone_on_with(tmp_path: Path) -> None:
     """As older versions wrote it."""
     corpus = str(write_corpus(tmp_path / "documents.jsonl", 30))

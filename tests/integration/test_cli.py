@@ -56,6 +56,7 @@ def test_help_names_every_command() -> None:
         assert name in done.stdout
         assert line in done.stdout
     assert all(len(line) <= 100 for line in done.stdout.splitlines())
+    assert f"\n  {cli.EXIT_BROKEN_PIPE}  " in done.stdout
 
 
 @pytest.mark.parametrize("given", [None, "active"])
@@ -154,6 +155,13 @@ def test_a_full_disk(
     message = capsys.readouterr().err
     assert message.startswith("laconic: The disk is full")
     assert "Traceback" not in message
+
+
+def test_a_full_disk_is_that_of_the_copy(
+    failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(OSError(errno.ENOSPC, "No space left on device", "read.json", None, "written.json"))
+    assert capsys.readouterr().err.startswith("laconic: The disk is full while writing written.json.")
 
 
 def test_a_file_that_may_not_be_read(

@@ -113,6 +113,14 @@ def test_an_empty_text_is_refused_before_anything_is_done(tmp_path: Path, capsys
     assert not (tmp_path / "demo").exists()
 
 
+def test_an_unknown_size_is_refused_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "build_corpus", lambda *_, **__: pytest.fail("minutes of work"))
+    refused(capsys, 2, "size of recipe", "demo", "--out", tmp_path / "demo", "--size", "small")
+    assert not (tmp_path / "demo").exists()
+
+
 def test_the_baselines_are_extractive_methods() -> None:
     from laconic.evaluation.systems import is_method
 

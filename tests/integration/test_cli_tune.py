@@ -147,9 +147,16 @@ def test_a_model_of_the_package_is_tuned_from_where_one_is(
     refused(capsys, 2, "was exported", "tune", place / "run", "--data", "x", "--grid", "beam_size=1", "--apply")
 
 
-def test_nothing_better_is_not_applied(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_better_is_not_applied(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(tuning, "apply", lambda *_: pytest.fail("written without need"))
-    assert tune(place, "--grid", "beam_size=2", "--apply") == 0
+    for more in ((), ("--apply",)):
+        assert tune(place, "--grid", "beam_size=2", *more) == 0
+        said = capsys.readouterr().out
+        assert "Nothing is better than the present settings" in said
+        assert "default" not in said, "there is nothing to apply"
+        assert not json.loads((place / "run" / "tune" / "tune.json").read_text())["applied"]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,11 @@ from commands import refused, run
 from laconic.cli.main import main
 from laconic.config.names import MODELS, TOKENIZERS, build
 from laconic.config.schema import SearchConfig, TextConfig
+from laconic.errors import DataError
+from laconic.models.coarse_to_fine import CoarseToFine
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.summarizer import Summarizer
+from laconic.types import Record
 
 WORDS = [a + b for a in ("sto", "ri", "ma", "bel", "tan", "ko") for b in ("rm", "ver", "yor", "dge", "k")]
 
@@ -75,6 +78,32 @@ def test_a_summary_says_what_was_read(model: Path, tmp_path: Path, capsys: pytes
         assert sum(chunk["weights"][number] for chunk in explained["chunks"]) == pytest.approx(1, abs=1e-3)
         assert 1 <= sum(number in chunk["read"] for chunk in explained["chunks"]) <= 2
     assert "chunks (" in run(capsys, "explain", str(model), text)
+
+
+def test_a_document_beside_a_very_long_one_is_as_alone(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summarizer = Summarizer.from_pretrained(model, surface="raw", distraction={"context": -1.0})
+    monkeypatch.setattr(summarizer.system, "attended_tokens", 12)
+    monkeypatch.setattr(CoarseToFine, "attended_tokens", 12)
+    short, long = sentences(2, 7), " ".join(sentences(3, 8))
+    together = summarizer.summarize([short[0], long, short[1]], explain=True, batch_size=3)
+    alone = [summarizer.explain(text) for text in (short[0], long, short[1])]
+    for one, other in zip(together, alone, strict=True):
+        assert (one.text, one.source_offsets) == (other.text, other.source_offsets)
+        assert [word.sources for word in one.words] == [word.sources for word in other.words]
+    attending: list[dict[str, Any]] = [
+        {"coverage_penalty": "wu", "coverage_beta": 0.1},
+        {"distraction": {"attention": 0.5}},
+    ]
+    for settings in attending:
+        with pytest.raises(DataError, match=r"^Document 2 has more than 12 tokens, and over so many this model shows"):
+            summarizer.summarize([short[0], long], **settings)
+        assert summarizer.summarize([short[0], long], on_error="skip", **settings)[1] is None
+    told: list[tuple[int, str]] = []
+    records, options = [Record(long), Record(short[0])], summarizer.system.options({"beam_size": 1})
+    found = summarizer.system.summarize_batch(
+        records, explain=False, options=options, on_text=lambda *of: told.append(of)
+    )
+    assert [dict(told)[place] for place in (0, 1)] == [summary.text for summary in found]
 
 
 def test_the_coarse_map_as_page_and_picture(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,6 +138,14 @@ def test_code_named_in_the_command_is_trusted_for_the_score_at_its_end(
     said = capsys.readouterr().out
     assert "could not be scored" not in said
     assert "lead-1" in said
+    run, data = str(tmp_path / "run"), str(tmp_path / "validation.jsonl")
+    for command in (["export", run, "--out", str(tmp_path / "exported")], ["calibrate", run, "--data", data]):
+        assert main(["--quiet", *command]) != 0
+        assert "say so: --trust-code" in capsys.readouterr().err
+        code = main(["--quiet", *command, "--trust-code"])
+        said = capsys.readouterr()
+        assert code == 0 or "A calibration needs 100 records" in said.err, said.err
+    assert (tmp_path / "exported" / "export.json").is_file()
 
 
 def test_the_objective_is_in_the_log(done: tuple[Path, str]) -> None:

@@ -30,6 +30,8 @@ FILES: dict[str, bytes] = {
     "latin.txt": "Café au lait is a drink.".encode("latin-1"),
     "other.txt": b"A byte that Windows lacks: \x81.",
     "utf16.csv": "document,summary\nA text.,short\n".encode("utf-16"),
+    "utf16.txt": "A text.".encode("utf-16"),
+    "cells.csv": b"text,Title,title\nA text.,short,long\n",
     "tickets.xlsx": b"PK\x03\x04" + bytes(500),
     "renamed.csv": b"PK\x03\x04" + bytes(range(256)),
     "paper.pdf": b"%PDF-1.4\n" + bytes(range(256)),
@@ -71,6 +73,9 @@ MISTAKES = [
         "this is JSON, not JSON lines; name the file array.json. --format json reads it.",
     ),
     (f"{TRAIN} utf16.csv", 3, "is UTF-16; save it as UTF-8"),
+    ("summarize lead utf16.txt", 3, "utf16.txt is UTF-16; save it as UTF-8."),
+    ("data columns cells.csv", 3, "the summary could be any of 'Title', 'title'; choose with --summary-column"),
+    ("export oneline --out new --check columns.csv", 3, "--document-column"),
     (f"{TRAIN} tickets.xlsx", 3, "tickets.xlsx is an Excel workbook: save it as CSV (UTF-8)"),
     (f"{TRAIN} renamed.csv", 3, "is an archive or an office file, whatever its name says"),
     (f"{TRAIN} columns.csv", 3, "name it with --document-column (data.document_column). Columns: 'ticket', 'answer'."),
@@ -160,7 +165,7 @@ MISTAKES = [
         3,
         "None of the 3 pairs of ",
     ),
-    ("compare headline_writer --size tiny --rows lead --data good.jsonl --out out", 2, "Did you mean 'lead-1'?"),
+    ("compare headline_writer --size tiny --rows lead --data good.jsonl --out out", 2, "Did you mean 'lead-?"),
 ]
 
 

@@ -105,14 +105,56 @@ def test_ones_own_test_pairs_are_what_is_scored(tmp_path: Path, capsys: pytest.C
         own_data.hold_out(inside, tmp_path / "run")
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_pairs_in_the_run_folder_that_no_run_wrote_stay(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], linked: bool
+) -> None:
+    own, out = data / "train.jsonl", tmp_path / "a project"
+    place = out / "data" / "train.jsonl"
+    place.parent.mkdir(parents=True)
+    if linked:
+        place.symlink_to(own)
+    else:
+        place.write_text("mine")
+    before = own.read_bytes(), place.read_bytes()
+    for given in (own, place) if linked else (own,):
+        for more in ((), ("--force",)):
+            refused(capsys, 2, f"{place} is there, and nothing says that a run wrote it", *arguments(given, out, *more))
+    assert (own.read_bytes(), place.read_bytes()) == before
+    assert [path.name for path in out.iterdir()] == ["data"]
+    place.unlink()
+    assert main(arguments(own, out)) == 0
+    parts = {path.name: path.read_bytes() for path in place.parent.iterdir()}
+    capsys.readouterr()
+    place.write_text("mine")  # in the place of a part
+    refused(capsys, 2, "nothing says that a run wrote it", *arguments(own, out, "--force"))
+    assert place.read_text() == "mine"
+    place.write_bytes(parts["train.jsonl"])
+    assert main(arguments(own, out, "--force", "--set", "training.seed=2")) == 0
+    assert {path.name for path in place.parent.iterdir()} == parts.keys()
+    assert place.read_bytes() != parts["train.jsonl"]
+
+
+def test_why_nothing_is_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, said in ((3, "3 pairs are too few to hold any out."), (30, "29 are (near) duplicates of others")):
+        lines = [f"the same text that is in every record,summary {count}" for count in range(number)]
+        (tmp_path / "pairs.csv").write_text("\n".join(["document,summary", *lines]))
+        run = resolve_run(
+            load_recipe("headline_writer"), size="tiny", overrides={"data": {"train": str(tmp_path / "pairs.csv")}}
+        )
+        assert own_data.hold_out(run, tmp_path / "run") is run
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "run" / "data").exists()
+
+
 def test_the_held_out_pairs_calibrate_the_model(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few, enough = tmp_path / "few", tmp_path / "enough"
+    few, enough = tmp_path / "a few", tmp_path / "enough"
     assert main(arguments(data, few)) == 0
     said = capsys.readouterr().out
     assert "12 held-out pairs are fewer than the 100" in said
-    assert f"run `laconic calibrate {few / 'model'} --data FILE`" in said
+    assert f"run `laconic calibrate '{few / 'model'}' --data FILE`" in said
     assert not (few / "model" / "calibration.json").exists()
 
     for split, times in (("valid", 10), ("test", 10)):

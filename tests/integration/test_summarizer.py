@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -140,6 +141,9 @@ def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -
     assert len(several.alternatives) == 2
     texts = [several.text, *[other.text for other in several.alternatives]]
     assert len(set(texts)) == 3
+    assert len(summarizer.summarize(DOCUMENTS[0], num_return=np.int64(3)).alternatives) == 2, "the beam grows"
+    with pytest.raises(ConfigError, match=r"coverage_penalty wu weighs nothing: set coverage_beta above 0"):
+        summarizer.summarize(DOCUMENTS[0], coverage_penalty="wu")
     with pytest.raises(ConfigError, match="Did you mean 'beam_size'"):
         summarizer.summarize(DOCUMENTS[0], beamsize=3)
     for size in (0, "4", 2.5):
@@ -249,6 +253,29 @@ def test_a_bad_document_is_named_or_skipped(summarizer: Summarizer) -> None:
     assert results[4].text == summarizer.summarize(DOCUMENTS[1]).text
 
 
+@pytest.mark.parametrize(("first", "batch_size", "number"), [(1, None, 2), (101, None, 102), (1, 1, 2)])
+def test_a_document_of_no_token_is_named_by_its_place(
+    summarizer: Summarizer, first: int, batch_size: int | None, number: int
+) -> None:
+    texts = ["a small cat sat on the mat .", "\u200b\u200b", "it was late", *DOCUMENTS]
+    with pytest.raises(DataError, match=rf"^Document {number} is empty; there is nothing to summarize"):
+        list(summarizer.stream(texts, first=first, batch_size=batch_size))
+    with pytest.raises(DataError, match=r"^Document 'x7' is empty"):
+        summarizer.summarize([texts[0], Record("\u200b", id="x7")])
+    assert summarizer.summarize(texts[2]).id == ""
+
+
+def test_a_wrong_setting_is_no_bad_document(summarizer: Summarizer) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"scorers": [{"type": "nope"}]},
+        {"model": {"nope": 1}},
+        {"distraction": {"state": 1}, "scorers": [{"type": "diverse_groups", "groups": 3}]},
+    ]
+    for settings in wrong:
+        with pytest.raises(ConfigError):
+            summarizer.summarize(DOCUMENTS[:2], on_error="skip", **settings)
+
+
 def test_a_document_of_200_000_words_is_cut_and_says_so(summarizer: Summarizer) -> None:
     started = time.monotonic()
     summary = summarizer.explain("the quick fox jumps over Zebratown " * 33_334)
@@ -329,6 +356,9 @@ def test_a_method_has_the_same_name_everywhere(name: str, tmp_path: Path, capsys
     assert (values["summary"], values["model"]) == ("One fox.", name)
     served = Catalogue(open_models([name, f"short={name}"], "cpu"), Settings())
     assert [served.get(asked).name for asked in (None, name, "short")] == [name, name, "short"]
+    for given in ("lead", "\udcff"):  # the name of a method, and none
+        with pytest.raises(ConfigError, match=f"another: NAME='?{name}'?\\.$"):
+            open_models([f"{given}={name}"], "cpu")
     with pytest.raises(ConfigError, match="sentnces"):
         Summarizer.from_pretrained("lead:sentnces=1")
 
@@ -352,8 +382,9 @@ def test_an_extractive_method_imports_no_tensor_library() -> None:
 
 
 def test_no_such_device_or_model(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="no device 'warp'"):
-        Summarizer.from_pretrained(folder, device="warp")
+    for device in ("warp", "meta", None):
+        with pytest.raises(ConfigError, match=f"no device '{device}'"):
+            Summarizer.from_pretrained(folder, device=device)
     with pytest.raises(ModelError, match="Did you mean 'lead'"):
         Summarizer.from_pretrained("laed")
 

@@ -256,6 +256,15 @@ def test_what_graphs_cannot(fast: dict[str, tuple[Path, Path]]) -> None:
         graphs.summarize(DOCUMENTS[0], model={"lambda_decode": 0.9})
 
 
+def test_switches_have_another_value_in_an_export_of_a_copy_that_has_it(
+    fast: dict[str, tuple[Path, Path]], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    Summarizer.from_pretrained(fast["contrastive-dynamic"][0], model={"lambda_decode": 0.9}).save_pretrained(copy)
+    export_apart(copy, tmp_path / "out")
+    assert Summarizer.from_pretrained(tmp_path / "out").system.decoded_by.switches()["lambda_decode"] == 0.9
+
+
 def test_what_is_there_is_not_lost(fast: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
     source = str(next(iter(fast.values()))[0])
     (tmp_path / "thesis.txt").write_text("precious")

@@ -72,7 +72,7 @@ def batch_of(tensors: bool) -> Batch:
     "options",
     [
         {"beam_size": 1},
-        {"beam_size": 3, "num_return": 3, "coverage_penalty": "wu"},
+        {"beam_size": 3, "num_return": 3, "coverage_penalty": "wu", "coverage_beta": 0.5},
         {"beam_size": 4, "num_return": 2, "forbid_unk": False, "replace_unk": True, "distraction": {"attention": -0.5}},
     ],
     ids=["greedy", "beam", "distracted"],

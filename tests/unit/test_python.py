@@ -120,3 +120,7 @@ def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
         laconic.train("headline_wirter", data, tmp_path / "run")
     with pytest.raises(DataError, match="The list holds no records"):
         laconic.evaluate("lead-1", [])
+    with pytest.raises(ConfigError, match=r"'max_records'.*greater than or equal to 1"):
+        laconic.evaluate("lead-1", data, max_records=-1)
+    with pytest.raises(DataError, match=r"Record 1 is of type dict; give laconic.types.Record objects"):
+        laconic.evaluate("lead-1", [{"document": "a", "summary": "b"}])  # type: ignore[list-item]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, check_picture
+from laconic.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, TrustCode, check_picture
 from laconic.cli.output import print_result, progress
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import SHIPPED
@@ -49,6 +49,7 @@ def command(
         list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change its decoding for good: choose=rerank.")
     ] = None,
     diagram: Annotated[Path | None, Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
+    trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a model's confidence to validation records and store it in its folder; try bf16 and int8 on them.

@@ -14,6 +14,7 @@ from laconic.cli.data_write import TOKENS, Separator, app
 from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, Row, Size, TrustCode
 from laconic.cli.output import aligned, print_result, progress
 from laconic.config.loading import load_recipe, resolve_run
+from laconic.config.shipped import DEFAULT, ROOT
 from laconic.data.checks import CheckOptions, DataReport, SplitReport, check, histogram
 from laconic.data.columns import column_table
 from laconic.data.places import splits_in
@@ -22,6 +23,7 @@ from laconic.data.subset import counter_of, counter_of_run
 from laconic.errors import ConfigError, DataError
 from laconic.study.corpora.debian import build_debian
 from laconic.study.corpora.docstrings import build_corpus
+from laconic.text.base import read_json_if_there
 from laconic.text.control import safe_print as print
 
 Files = Annotated[
@@ -114,14 +116,17 @@ def docstrings_command(
 ) -> None:
     """Build a corpus of (body, summary line) pairs out of the docstrings of installed packages.
 
-    The packages are read, not imported, and no network is used. Whole packages go to one split. stats.json tells
-    what was read; for archives also each package's version and licence, and the packages left out for theirs.
+    The packages are read, not imported, and no network is used. Whole packages go to one split; installed ones that the
+    model in the box learnt from are not held out. stats.json tells what was read; for archives also each package's
+    version and licence, and the packages left out for theirs.
     """
     if root and archives is not None:
         raise ConfigError("--root reads installed packages and --archives wheels or sdists; give one of them.")
     for folder in root or []:
         if not folder.is_dir():
             raise DataError(f"{folder} is not a folder of Python packages.")
+    facts = read_json_if_there(ROOT / DEFAULT / "data.json") if archives is None else {}
+    seen = facts.get("docstring_packages", ())  # by the model in the box, which is compared with what is made of these
     with progress("Collecting docstrings") as bar:
         stats = build_corpus(
             out,
@@ -129,6 +134,7 @@ def docstrings_command(
             standard_library=standard_library,
             archives=archives,
             validation=validation,
+            in_training=seen,
             progress=lambda done, total: bar.update(done, total=total),
         )
     rows = []
@@ -177,7 +183,7 @@ def columns_command(
         print(aligned(["side", "order", "names"], [[*row[:2], ", ".join(row[2])] for row in column_table()], left=3))
         return
     messages: list[str] = []
-    options = columns.options(need_summary=False, skip_bad=True)
+    options = columns.options(skip_bad=True)
     next(read_with(file, options, on_choice=messages.append), None)
     print("\n".join(messages))
 

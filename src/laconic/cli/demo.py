@@ -49,7 +49,7 @@ def command(
     text: Annotated[str | None, Argument(help="A text to summarize.")] = None,
     out: Annotated[Path, Option(help="Folder for corpus, run, scores and report.html.")] = Path("demo"),
     minutes: Annotated[float, Option(min=0.01, help="Time for each of the two trainings.")] = 6.0,
-    size: Annotated[str, Option(help="Size of the recipes.")] = SIZE,
+    size: Annotated[str, Option(help=f"Size of the recipes: {SIZE}, or tiny to see that it runs.")] = SIZE,
     max_train: Annotated[int | None, Option(min=1, help="Train on the first pairs only.")] = None,
     max_test: Annotated[int, Option(min=1, help="Score on this many pairs of held-out packages.")] = 1000,
 ) -> None:
@@ -63,19 +63,19 @@ def command(
     if not document:
         raise BadParameter("The text to summarize is empty.")
     boxed = default_model(lambda text: note(f"{text} The demo trains from nothing.")) == DEFAULT
+    corpus = out / "corpus"
+    runs = _runs(corpus, size, minutes, max_train, boxed)
     heading = "Your text" if text else "A text of our own"
     own: list[Summary] = []
     if boxed:
         own.append(Summarizer.from_pretrained(DEFAULT).explain(document))
         print(f"{heading}, by the model in the box\n")
         show_summaries(own, document=True)
-    corpus = out / "corpus"
     if not (corpus / "test.jsonl").is_file():
         facts = read_json_if_there(place_of(DEFAULT) / "data.json") if boxed else {}
         seen = facts.get("docstring_packages", ())  # by the model in the box: they are not held out
         with progress("Collecting docstrings") as bar:
             build_corpus(corpus, in_training=seen, progress=lambda done, total: bar.update(done, total=total))
-    runs = _runs(corpus, size, minutes, max_train, boxed)
     for name, run in runs.items():
         _train(name, run, out / FOLDERS[name])
     held_out = list(read_records(corpus / "test.jsonl"))

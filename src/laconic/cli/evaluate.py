@@ -29,10 +29,11 @@ from laconic.errors import ConfigError
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, options_of, predict, score
 from laconic.evaluation.systems import Contender
 from laconic.files import write_json, write_text
+from laconic.metrics.scoring import suited
 from laconic.study import tables
 from laconic.study.breakdown import Bucket, as_dicts, best_lines, best_of, buckets, by_length, sweep_names
 from laconic.systems.extractive import check_name, is_method
-from laconic.types import Record
+from laconic.types import Record, references_of
 
 
 def command(
@@ -47,12 +48,13 @@ def command(
     batch_size: MostAtOnce = None,
     max_records: MaxRecords = None,
     profile: Annotated[
-        str,
+        str | None,
         Option(
             help="gigaword, duc2004, lcsts, cnn-plain, cnndm, cnndm-first, samsum: as papers score that data. Or a "
-            "profile of ROUGE: rouge155, google, plain, unicode, characters."
+            "profile of ROUGE: rouge155, google, plain, unicode, characters; if not given rouge155, or unicode where "
+            "most references are of another script than Latin."
         ),
-    ] = "rouge155",
+    ] = None,
     stem: Annotated[bool | None, Option("--stem/--no-stem", help="Porter stemming, unlike the profile.")] = None,
     restore_numbers: Annotated[
         bool, Option("--restore-numbers", help="Score a written ## as a number of that length in the document.")
@@ -99,9 +101,10 @@ def command(
             raise ConfigError(f"The predictions of {other} and {name} would be one file; name one by its whole path.")
     scoring = EvaluationConfig(profile=profile, restore_numbers=restore_numbers)
     options = options_of(scoring, **({} if stem is None else {"stem": stem}))
-    options = replace(options, processes=processes, batch_size=batch_size)
     path = split_of(data, split)
     records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
+    way = suited(options.scoring, map(references_of, records))  # of all, so that each length is scored alike
+    options = replace(options, scoring=way, processes=processes, batch_size=batch_size)
     report = ScoreReport(path, records, options, sweeps, buckets(records, lengths) if lengths else [], copying)
     for name in names:
         report.add(name, Contender(name, settings={} if is_method(name) else settings, device=device), output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import BatchSize, MaxRecords, Split
+from laconic.cli.options import BatchSize, MaxRecords, ReadingOptions, Split, TrustCode
 from laconic.cli.output import progress
 from laconic.data.places import split_of
 from laconic.errors import ConfigError
@@ -30,6 +30,9 @@ def command(
     split: Split = "validation",
     max_records: MaxRecords = None,
     batch_size: BatchSize = 16,
+    *,
+    reading: ReadingOptions,
+    trust_code: TrustCode = False,
 ) -> None:
     """Write a folder that summarizes without torch: `laconic summarize DIR`.
 
@@ -40,15 +43,14 @@ def command(
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")
     out = out.expanduser().absolute()  # the working directory may be replaced
-    export_apart(model, out, int8=int8)
+    records = None if check is None else records_of(split_of(check, split), reading.options(), max_records, some=True)
+    export_apart(model, out, int8=int8, trust_code=trust_code)
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"Wrote {out} ({size / 1e6:.1f} MB).")
-    if check is None:
+    if records is None:
         return
-    from laconic.data.readers import ReadOptions
     from laconic.export.check import compare
 
-    records = records_of(split_of(check, split), ReadOptions(), max_records, some=True)
     with progress("Comparing", total=len(records)) as bar:
         found = compare(model, out, records, batch_size=batch_size, progress=bar.advance)
     print("\n".join(lines(found)))

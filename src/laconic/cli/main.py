@@ -119,14 +119,15 @@ laconic --help lists the commands, laconic COMMAND --help describes one, laconic
 
 EXIT_CODES = {
     "0": "done",
-    "1": "a file cannot be used",
+    "1": "a file cannot be used, a row of compare failed, or serve cut requests off",
     "2": "a wrong command, option, recipe or name",
-    "3": "bad data",
+    "3": "bad data, or a file of it that is not there",
     "4": "a missing or damaged model",
     "5": "a missing or damaged checkpoint",
     "6": "training cannot go on",
     "7": "the disk is full",
     "130": "interrupted",
+    "141": "who read the output went away, as `head` does",
 }
 VARIABLES = {
     "LACONIC_QUIET": "as --quiet",
@@ -214,7 +215,9 @@ def _report(error: Exception) -> int:
         say(missing)
         return ConfigError.exit_code
     if is_disk_full(error):
-        where = f" while writing {error.filename}" if isinstance(error, OSError) and error.filename else ""
+        # of two names the second is where to: a copy names what it reads as well
+        name = (error.filename2 or error.filename) if isinstance(error, OSError) else None
+        where = f" while writing {name}" if name else ""
         say(
             f"The disk is full{where}. What was complete before is kept; free some space and run the command again "
             "(`laconic resume RUN` for training)."

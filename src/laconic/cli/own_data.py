@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from laconic.cli.calibrate import ACCEPT, THRESHOLD, fitted, tried
 from laconic.cli.inputs import records_of
 from laconic.cli.output import aligned, progress, say
 from laconic.config.schema import DataConfig, RunConfig
+from laconic.data.holdout import LEAST
 from laconic.data.holdout import hold_out as split_pairs
 from laconic.data.readers import ReadOptions
 from laconic.data.subset import write_records
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.run import options_of
+from laconic.files import digest_of, write_json
 from laconic.metrics.card import Facts, write_card
 from laconic.study.tables import for_card
 from laconic.study.verdict import scores, table, verdict
@@ -27,19 +30,31 @@ AUTO = "auto"
 
 def hold_out(run: RunConfig, folder: Path) -> RunConfig:
     """The run on those of its training pairs that are not held out; all parts lie in ``folder``/data from then on."""
-    place = folder / "data"
+    from laconic.training.run import PARTS, held_out_parts
+
+    place, earlier = folder / "data", held_out_parts(folder)
     if Path(str(run.data.train)).resolve().is_relative_to(place.resolve()):
         raise ConfigError(f"{run.data.train} would be overwritten with the part of it that stays: give another --out.")
+    for split in ("train", "validation", "test"):
+        if (part := place / f"{split}.jsonl").exists() and part not in earlier:
+            raise ConfigError(f"{part} is there, and nothing says that a run wrote it: move it, or give another --out.")
     records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
     found = split_pairs(records, run.training.seed, test=run.data.test is None)
     if "validation" not in found.splits:
-        say(f"{len(records):,} pairs are too few to hold any out.")
+        reason = f"{found.doubles:,} are (near) duplicates of others, which stay together"
+        few = f"{len(records):,} pairs are too few to hold any out."
+        say(few if len(records) < LEAST else f"None of the {len(records):,} pairs is held out: {reason}.")
         return run
     own = {} if run.data.test is None else {"test": records_of(run.data.test, run.data, some=True)}
     splits = found.splits | own
     files = {name: place / f"{name}.jsonl" for name in splits}
+    for part in earlier:
+        part.unlink()
+    noted: dict[str, str] = {}
     for name, kept in splits.items():
         write_records(files[name], kept)
+        noted[files[name].name] = digest_of(files[name])
+        write_json(place / PARTS, noted)
     parts = ", ".join(f"{len(kept):,} for {name}" for name, kept in found.splits.items())
     doubles = f"; {found.doubles:,} (near) duplicates stay with their originals" if found.doubles else ""
     say(f"{run.data.train} has no validation file: {parts} (seed {run.training.seed}{doubles}), in {place}")
@@ -90,7 +105,8 @@ def calibrated(folder: Path, records: Sequence[Record]) -> str:
     """Do what `laconic calibrate` does with these records, where they are enough, and say what came of it."""
     from laconic.study.calibration import LEAST_RECORDS
 
-    remedy = f"It has no confidence yet: run `laconic calibrate {folder} --data FILE` on more held-out pairs."
+    command = f"laconic calibrate {quote(str(folder))} --data FILE"
+    remedy = f"It has no confidence yet: run `{command}` on more held-out pairs."
     if len(records) < LEAST_RECORDS:
         return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
     try:

@@ -155,13 +155,10 @@ def warnings_of(result: RougeResult) -> list[str]:
         "hypotheses are empty": counts.empty_hypotheses,
         "documents have an empty reference": counts.empty_references,
         "hypotheses have no word that this profile counts": counts.wordless_hypotheses,
-        "documents have a reference without a word that this profile counts": counts.wordless_references,
     }
     behind = "they were scored, not dropped."
     sentences = [f"{number} of {counts.documents} {what}; {behind}" for what, number in found.items() if number]
-    if counts.wordless_references:
-        sentences.append("Words of other scripts than Latin count with --profile unicode, characters with characters.")
-    return sentences
+    return [*sentences, *filter(None, [counts.uncounted])]
 
 
 def table(result: RougeResult, per_document: bool) -> str:

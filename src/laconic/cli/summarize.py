@@ -19,7 +19,7 @@ from laconic.cli.output import NO_LINES, Skipped, as_lines, is_unicode, progress
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import flush, keeps_its_place, only_writer, sha256, write_text
 from laconic.summarizer import FIRST_CHARACTERS, FIRST_WORDS
-from laconic.systems.bulk import Lines, Request, SummaryJob, Window, lines_of, windows_of
+from laconic.systems.bulk import Lines, Request, SummaryJob, lines_of, windows_of
 from laconic.text.control import safe_print as print
 from laconic.types import Record, Summary
 
@@ -152,12 +152,13 @@ def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Pa
 
 class Kept:
     """The whole lines that an earlier run left in ``file``: of each the id and the document's digest (empty in files
-    that older versions wrote), and with what they were made; a broken last line begins at ``end``. A finished output is
-    taken as the start of a longer one."""
+    that older versions wrote), with what they were made, and what the last ``window`` of them say; a broken last line
+    begins at ``end``. A finished output is taken as the start of a longer one."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, window: int) -> None:
         self.file, self.end = file, 0
         self.lines: list[tuple[str, str]] = []
+        self.said = deque[tuple[Any, Any]](maxlen=window)
         self.made: dict[str, Any] = {}
         self.decoding: dict[str, Any] | None = None  # what it does not say is as by default
         if not file.exists():
@@ -170,6 +171,7 @@ class Kept:
                     line = json.loads(raw)
                     differs = self.differs(line)
                     self.lines.append((str(line["id"]), str(line.get(DIGEST, ""))))
+                    self.said.append(_said(line))
                 except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                     raise DataError(
                         f"{file} exists and line {number} is not a result of laconic; give another --output."
@@ -216,33 +218,31 @@ class Kept:
 def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path, total: int | None) -> None:
     """Go on with what an earlier run left as ``output`` or beside it, and give the file its name.
 
-    Some of what is done is summarized again, and these lines dropped: the records of a window that is begun but not
-    complete, so that what is decoded together, and with it every byte of the file, is as without the interruption; else
-    the last record, to see that the model and its settings are those of the file.
+    The records of the last window, complete or not, are summarized again, and these lines dropped: so what is decoded
+    together, and with it every byte of the file, is as without the interruption, and it shows whether model, settings
+    and calibration are those of the file.
     """
     draft = output.with_name(f"{output.name}.partial")  # until all are there
-    kept = Kept(draft if draft.exists() or not output.exists() else output)
+    kept = Kept(draft if draft.exists() or not output.exists() else output, window)
     done, stream, digests = len(kept.lines), iter(records), deque[str]()
     begun = kept.read_again(stream, window)
-    more = list(islice(stream, 1))
 
     def new() -> Iterator[Record]:
-        for record in chain(more, stream):
+        for record in stream:
             digests.append(_digest(record.document))
             yield record
 
-    if more and len(begun) < window:
-        windows = windows_of(chain(begun, new()), window, done - len(begun) + 1)
-    else:
-        begun = begun[-1:]
-        windows = chain([Window(done, begun)] if begun else [], windows_of(new(), window, done + 1))
+    windows = windows_of(chain(begun, new()), window, done - len(begun) + 1)
     try:
         with progress("Summarizing", total=total) as bar:
             bar.advance(done - len(begun))
             made = lines(windows, bar.advance)
-            for line in islice(made, len(begun)):
-                if differs := kept.differs(json.loads(line)):
+            for place, line in enumerate(islice(made, len(begun)), start=-len(begun)):
+                if differs := kept.differs(now := json.loads(line)):
                     raise kept.other(f"was made with {differs}")
+                if kept.said[place] != _said(now):
+                    what = f"'{now['id']}' is summarized otherwise now"
+                    raise kept.other(f"was made with another training or calibration of the model: {what}")
             if done:
                 say(f"{done} summaries of an earlier run are kept.")
             if kept.file == output:
@@ -261,6 +261,11 @@ def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path
         raise
     flush(draft)
     draft.replace(output)
+
+
+def _said(line: dict[str, Any]) -> tuple[Any, Any]:
+    """What shows whether the same model, calibrated alike, has written a line."""
+    return line["summary"], line.get("declined")
 
 
 def _digest(document: str) -> str:

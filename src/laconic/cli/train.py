@@ -88,16 +88,16 @@ def command(
     if folder.is_file():
         raise ConfigError(f"{folder} is a file; --out names a folder.")
     if run.data.validation is None and data is not None and not all_pairs:
-        from laconic.training.run import has_begun
+        from laconic.training.run import refuse_used
 
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError(
                 "Several processes need pairs that are held out already: give a folder with train and validation files "
                 f"(`laconic data subset {data} validation.jsonl --last 500 --rest train.jsonl`), or --all-pairs."
             )
-        if force or not has_begun(folder):  # else it is refused
-            with only_here(folder):
-                run = own_data.hold_out(run, folder)
+        with only_here(folder):
+            refuse_used(folder, force=force)
+            run = own_data.hold_out(run, folder)
     run_training(run, folder, force=force, as_json=as_json)
 
 

@@ -86,13 +86,15 @@ def command(
         options = options_of(scoring)
         result = tuning.tune(system, records, planned, metric=metric, options=options, log=log, progress=bar)
     best = result.best.search
-    if apply and (fixed or result.best is not result.present):
+    new = bool(fixed) or result.best is not result.present
+    applied = apply and new
+    if applied:
         tuning.apply(model_folder(model), best)
     asked = {"model": model, "model_identity": identity, "data": path, "records": len(records), "seed": seed}
     searched = {"draws": trials if ranges else 0, **tuning.described(grids, ranges), "fixed": fixed}
-    content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": apply}
+    content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": applied}
     write_json(folder / "tune.json", content, indent=2)
-    print_result(as_json, content, _report(result, content, folder))
+    print_result(as_json, content, _report(result, content, folder, new))
 
 
 def default_folder(model: str) -> Path:
@@ -104,7 +106,7 @@ def default_folder(model: str) -> Path:
     return folder.parent / "tune" if folder.name == "model" else folder.with_name(f"{folder.name}.tune")
 
 
-def _report(result: TuningResult, content: dict[str, Any], folder: Path) -> str:
+def _report(result: TuningResult, content: dict[str, Any], folder: Path, new: bool) -> str:
     keys = list(dict.fromkeys(key for trial in result.trials for key in trial.settings))
     names = ("rouge1", "rouge2", "rougeL", "mean", "words", "repetition")
     header = [*keys, "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "words", "repeated"]
@@ -125,7 +127,10 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path) -> str:
         wanted = " ".join(f"--set {key}={_cell(value)}" for key, value in result.best.settings.items())
         lines.append(f"Best by {result.metric}, {gain:+.2f} against the present settings: {wanted}")
         lines.append("Chosen on these records, it looks better on them than it is: score it on others.")
-    lines.append("The model's defaults now." if content["applied"] else "Not applied; --apply makes them the defaults.")
+    if content["applied"]:
+        lines.append("The model's defaults now.")
+    elif new:
+        lines.append("Not applied; --apply makes them the defaults.")
     lines.append(f"Everything tried is in {folder / 'tune.json'}.")
     return "\n".join(lines)
 

@@ -304,6 +304,8 @@ class SearchConfig(ConfigBase):
             raise ValueError(f"num_return {self.num_return} is more than beam_size {self.beam_size}")
         if self.min_length > self.max_length:
             raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
+        if self.coverage_penalty != "none" and not self.coverage_beta:
+            raise ValueError(f"coverage_penalty {self.coverage_penalty} weighs nothing: set coverage_beta above 0")
         if self.beam_size % self.diverse_groups:
             raise ValueError(f"beam_size {self.beam_size} is not a multiple of diverse_groups {self.diverse_groups}")
         if self.choose == "mbr" and self.beam_size == 1:

@@ -351,8 +351,8 @@ def encode_documents(
     examples = []
     for index, text in enumerate(texts):
         if not text.total:
-            name = f" '{ids[index]}'" if ids and ids[index] else f" {index + 1}"
-            raise DataError(f"Document{name} is empty; there is nothing to summarize.")
+            name = ids[index] if ids and ids[index] else index + 1
+            raise DataError(f"Document {name} is empty; there is nothing to summarize.")
         source, words = extended(text, frame.vocab_size, frame.unk_id, None if frame.extends else [])
         record_id = ids[index] if ids else ""
         examples.append(Example(source, list(words), None, record_id, index, source_truncated=text.truncated))

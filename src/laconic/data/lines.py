@@ -10,15 +10,18 @@ import shlex
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
 from laconic.errors import DataError
 
 SKIP_BAD = ("skip_bad", True)
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
 _HALF = re.compile("[\ud800-\udfff]")
+# Said where UTF-8 stands before a byte that is none: another encoding would spoil what is good.
+DAMAGED = "it is damaged, or the file was cut within a character; repair the text, or get the file again"
 _ZSTD_BYTES = 1 << 14  # read at a time
 
 
@@ -90,7 +93,7 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with open_bytes(path) as handle:
             for number, line in enumerate(handle, start=1):
                 if number == 1:
-                    if line.startswith(_UTF16_MARKS):
+                    if line.startswith(UTF16_MARKS):
                         raise DataError(f"{path} is UTF-16; save it as UTF-8.")
                     if other := what_it_is(str(path), line):
                         raise DataError(other)
@@ -123,11 +126,20 @@ def decode_line(path: Path, number: int, line: bytes) -> str:
 
 def bad_byte(origin: str, value: int, position: str = "", path: Path | None = None) -> BadRecordError:
     """The problem of a byte that is not UTF-8; ``path`` is the file of text that holds it."""
+    if path is not None and path.is_file() and _begins_as_utf8(path, path.stat().st_mtime_ns):
+        return BadRecordError(origin, f"not UTF-8: byte 0x{value:02X}{position}", DAMAGED)
     return BadRecordError(
         origin,
         f"not UTF-8: byte 0x{value:02X}{position} (probably Latin-1 or Windows-1252)",
         f"save the file as UTF-8{with_iconv(path, bytes([value])) if path is not None else ''}",
     )
+
+
+@lru_cache(maxsize=8)
+def _begins_as_utf8(path: Path, changed: int) -> bool:
+    """Is the first character beyond ASCII of UTF-8? Then the file, last ``changed`` at this time, has no code page."""
+    text = next((line for _, line in raw_lines(path) if not line.isascii()), b"").decode(errors="surrogateescape")
+    return not _HALF.match(next((character for character in text if not character.isascii()), "\ud800"))
 
 
 def with_iconv(path: Path, raw: bytes) -> str:

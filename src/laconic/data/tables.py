@@ -7,6 +7,7 @@ import csv
 import importlib
 import itertools
 import json
+import math
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
@@ -166,7 +167,7 @@ def mapped_record(row: Mapping[str, Any], columns: Columns, origin: str, number:
     return RawRecord(
         document="\n".join(document),
         references=tuple(references),
-        id=number if given in (None, "") or isinstance(given, dict | list) else str(given),
+        id=number if given in (None, "") or isinstance(given, dict | list) or _is_nan(given) else str(given),
         origin=origin,
         sentences=tuple(sentences),
         publication=publication if isinstance(publication, str) else "",
@@ -178,7 +179,7 @@ def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
     if name not in row:
         raise BadRecordError(origin, f"no field '{name}' (fields: {', '.join(map(str, row))})")
     value = row[name]
-    if value is None:
+    if value is None or _is_nan(value):
         return []
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return [str(value)]
@@ -188,6 +189,11 @@ def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
     for item in values:
         check_text(origin, item)
     return list(values)
+
+
+def _is_nan(value: Any) -> bool:
+    """NaN and Infinity stand in JSON and Parquet for a cell without a value."""
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _kind(value: Any) -> str:

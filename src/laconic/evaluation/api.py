@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from laconic.config.base import validate
 from laconic.config.schema import EvaluationConfig
 from laconic.data.places import split_of
 from laconic.data.readers import read_records
@@ -24,7 +25,7 @@ def evaluate(
     *,
     split: str = "test",
     max_records: int | None = None,
-    profile: str = "rouge155",
+    profile: str | None = None,
     decoding: Mapping[str, Any] | None = None,
     device: str = "cpu",
 ) -> dict[str, EvaluationResult]:
@@ -40,7 +41,8 @@ def evaluate(
         data: a folder with splits, a file of pairs, or records (`laconic.read_records`).
         split: which split of a folder.
         max_records: only so many, the first.
-        profile: how ROUGE is computed (`laconic evaluate --help` lists the profiles).
+        profile: how ROUGE is computed (`laconic evaluate --help` lists the profiles); none: by the default one, or by
+            ``unicode`` where most references are of another script than Latin.
         decoding: settings of the models' search, such as ``{"beam_size": 8}``.
         device: where models run.
 
@@ -50,13 +52,21 @@ def evaluate(
     Raises:
         DataError: the data cannot be read, is empty, or has records without a summary.
         ModelError: there is no such model or method.
+        ConfigError: ``max_records`` or ``profile`` does not fit.
     """
+    config = validate(EvaluationConfig, {"profile": profile, "max_records": max_records}, where="")
     names = [str(name) for name in ([systems] if isinstance(systems, str | Path) else systems)]
     source = read_records(split_of(data, split)) if isinstance(data, str | Path) else data
-    records = list(islice(source, max_records))
+    records = list(islice(source, config.max_records))
     if not records:
         raise DataError(f"{data if isinstance(data, str | Path) else 'The list'} holds no records.")
-    options = options_of(EvaluationConfig(profile=profile))
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, Record):
+            raise DataError(
+                f"Record {number} is of type {type(record).__name__}; give laconic.types.Record objects, as "
+                "laconic.read_records makes them, or the path of a file."
+            )
+    options = options_of(config)
     return {
         name: evaluate_one(
             Contender(name, settings={} if is_method(name) else decoding, device=device), records, options=options

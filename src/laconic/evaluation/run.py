@@ -21,7 +21,7 @@ from laconic.evaluation.systems import Contender
 from laconic.files import write_text
 from laconic.jobs import forked
 from laconic.metrics.rouge import RougeResult
-from laconic.metrics.scoring import RunScoring, Scoring, Shown, score_texts, scoring
+from laconic.metrics.scoring import RunScoring, Scoring, Shown, score_texts, scoring, suited
 from laconic.summarizer import BATCH, WINDOW_BATCHES
 from laconic.systems.extractive import Progress
 from laconic.text.unknown import restore_numbers
@@ -191,7 +191,7 @@ def score(
     if options.restore_numbers:
         hypotheses = [restore_numbers(text, r.document) for text, r in zip(hypotheses, records, strict=True)]
     references = [tuple(references_of(record)) for record in records]
-    way = options.scoring
+    way = suited(options.scoring, references)
     asked = {"interval": True, "processes": options.processes, **way.rouge}
     ways = {"by_sentence": way.by_sentence, "hash_digits": way.hash_digits}
     found = score_texts(hypotheses, references, kinds=options.kinds, **ways, **asked)
@@ -212,7 +212,7 @@ def score(
             kind: tuple(getattr(s, way.shown) for s in scores) for kind, scores in found.per_document.items()
         },
         shown=way.shown,
-        flags=way.flags,
+        flags="; ".join(filter(None, [way.flags, found.counts.uncounted])),
     )
 
 

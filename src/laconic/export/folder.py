@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from safetensors import safe_open
 
 from laconic import __version__
+from laconic.config.names import trusting
 from laconic.errors import CheckpointError, ConfigError, DataError, LaconicError, ModelError, is_disk_full
 from laconic.export.builder import WeightNames
 from laconic.export.graphs import graphs_of
@@ -34,8 +36,9 @@ MAY_CHANGE = ("README.md", "card.json", "calibration.json", "precision.json")
 SYSTEM = 100  # with the number of a system's error: the exit code of the process that exports
 
 
-def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> None:
-    """`export_folder` in a process of its own, whose equations are those of graphs.
+def export_apart(source: str | Path, target: Path, *, int8: bool = False, trust_code: bool = False) -> None:
+    """`export_folder` in a process of its own, whose equations are those of graphs; with ``trust_code`` it runs classes
+    that ``source`` names.
 
     Raises:
         ConfigError: ``target`` holds something else than an exported model, which would be lost.
@@ -44,7 +47,8 @@ def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> Non
     """
     refuse_other(target, MANIFEST, "exported model")
     environment = os.environ | {"LACONIC_KERNELS": "graph", "PYTHONSAFEPATH": "1"}
-    command = [sys.executable, "-m", "laconic.export.folder", *["--int8"] * int8, str(source), str(target)]
+    options = [*["--int8"] * int8, *["--trust-code"] * trust_code]
+    command = [sys.executable, "-m", "laconic.export.folder", *options, str(source), str(target)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
@@ -141,12 +145,13 @@ def _counted(model: Any) -> tuple[list[int], bool]:
     return [] if unknown else [model.unk_id], outside
 
 
-if __name__ == "__main__":  # [--int8] SOURCE TARGET [SOURCE TARGET ...]: what `export_apart` starts
-    eight_bits = sys.argv[1] == "--int8"
-    places = sys.argv[1 + eight_bits :]
+if __name__ == "__main__":  # [--int8] [--trust-code] SOURCE TARGET [SOURCE TARGET ...]: what `export_apart` starts
+    options = set(takewhile({"--int8", "--trust-code"}.__contains__, sys.argv[1:]))
+    places = sys.argv[1 + len(options) :]
     try:
-        for source, target in zip(places[::2], places[1::2], strict=True):
-            export_folder(source, Path(target), int8=eight_bits)
+        with trusting("--trust-code" in options):
+            for source, target in zip(places[::2], places[1::2], strict=True):
+                export_folder(source, Path(target), int8="--int8" in options)
     except LaconicError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

@@ -215,7 +215,9 @@ class Opponent(Switchable):
         details = {"opponent_attention": output.opponent, "conventional_attention": output.weights}
         details = {name: weights.flatten(0, 1) for name, weights in details.items()}
         if self.decode_score == "po":
-            return joint_score(torch.zeros_like(log_conventional), logits, 1.0, self.unk_id), details
+            nothing = torch.zeros_like(log_conventional)
+            nothing = nothing.masked_fill(log_conventional == -torch.inf, -torch.inf)  # words of other documents
+            return joint_score(nothing, logits, 1.0, self.unk_id), details
         return joint_score(log_conventional, logits, self.lambda_decode, self.unk_id), details
 
     def switches(self) -> dict[str, Any]:

@@ -43,6 +43,17 @@ class RougeCounts:
     wordless_hypotheses: int
     wordless_references: int
 
+    @property
+    def uncounted(self) -> str:
+        """What a reader of the numbers should know of references without words, or nothing."""
+        if not self.wordless_references:
+            return ""
+        return (
+            f"{self.wordless_references} of {self.documents} documents have a reference without a word that this "
+            "profile counts; they were scored, not dropped. Words of other scripts than Latin count with profile "
+            "unicode, characters with profile characters."
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RougeResult:
@@ -116,7 +127,9 @@ def _pairs(hypotheses: Iterable[str], references: Iterable[str | Sequence[str]])
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise DataError("rouge() takes lists of texts, one entry a document; wrap a single text in a list.")
     systems = list(hypotheses)
-    models = [(entry,) if isinstance(entry, str) else tuple(entry) for entry in references]
+    models = [
+        tuple(entry) if isinstance(entry, Iterable) and not isinstance(entry, str) else (entry,) for entry in references
+    ]
     if len(systems) != len(models):
         raise DataError(
             f"There are {len(systems)} hypotheses but {len(models)} references; each document needs one of both."
@@ -126,8 +139,9 @@ def _pairs(hypotheses: Iterable[str], references: Iterable[str | Sequence[str]])
     for number, (system, model) in enumerate(zip(systems, models, strict=True), 1):
         if not model:
             raise DataError(f"Document {number} has no reference; give at least one, even an empty text.")
-        if not isinstance(system, str) or not all(isinstance(text, str) for text in model):
-            raise DataError(f"Document {number}: hypothesis and references must be texts, not {type(system).__name__}.")
+        if other := [text for text in (system, *model) if not isinstance(text, str)]:
+            kind = type(other[0]).__name__
+            raise DataError(f"Document {number}: hypothesis and references must be texts, not {kind}.")
     return list(zip(systems, models, strict=True))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -33,6 +33,7 @@ class Scoring:
 
 
 _DIGIT = re.compile(r"\d")
+_LETTERS, _LATIN = re.compile(r"[^\W\d_]+"), re.compile("[A-Za-z]")
 _TOOL = {"profile": "rouge155", "stem": True, "multi": "average"}
 # Where each comes from: docs/comparing.md.
 PROFILES: dict[str, Scoring] = {
@@ -86,6 +87,24 @@ def scoring(profile: str | None = None, rouge: Mapping[str, Any] | None = None) 
     changed = [f"{name}={value}" for name, value in changes.items() if found.rouge.get(name) != value]
     flags = f"{found.flags}; changed: {', '.join(changed)}" if changed else found.flags
     return replace(found, rouge=options, flags=flags)
+
+
+def suited(way: Scoring, references: Iterable[Iterable[str]]) -> Scoring:
+    """``way``; where it names no profile and most references are of another script than Latin, whose words the default
+    does not count, with profile ``unicode``, which ``flags`` say."""
+    if "profile" in way.rouge:
+        return way
+    texts = [text for several in references for text in several if text.strip()]
+    if 2 * sum(map(_of_another_script, texts)) <= len(texts):
+        return way
+    flags = "profile unicode, because most references are of another script than Latin"
+    return replace(way, rouge={**way.rouge, "profile": "unicode"}, flags=flags)
+
+
+def _of_another_script(text: str) -> bool:
+    """Have most of its words no Latin letter?"""
+    found = [] if text.isascii() else _LETTERS.findall(text)
+    return 2 * sum(map(bool, map(_LATIN.search, found))) < len(found)
 
 
 class RunScoring:

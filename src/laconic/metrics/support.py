@@ -60,9 +60,7 @@ _JOINT = re.compile(r"\s+|\s*[-&/.'’]\s*|\s+(?:(?:of|the|de|van|von|der|del|la
 _CAPITAL = re.compile(r"[A-Z](?<![^\W_][A-Z])")
 _CASED_WORD = re.compile(r"[^\W\d_]+")
 _CAPITAL_RUN = re.compile(r"[A-Z][\w'’]*(?:[\s-]+(?:(?:of|and|for|the|in|&)\s+)*[A-Z][\w'’]*)+")
-_TITLES = frozenset(
-    {"mr", "mrs", "ms", "dr", "prof", "sir", "st", "jr", "sr", "inc", "corp", "co", "ltd", "llc", "plc"}
-)
+_TITLES = {"mr", "mrs", "ms", "dr", "prof", "sir", "st", "jr", "sr", "inc", "corp", "co", "ltd", "llc", "plc"}
 # What may follow a name or be left out of it: plurals, adjectives of places, their people.
 _ENDINGS = ("s", "n", "an", "ian", "ean", "ese", "i", "ish", "ic", "er", "ers", "ns", "ans", "ians", "y")
 _SMALL_WORDS = smart_stop_words() | _TITLES
@@ -276,11 +274,6 @@ class SourceFacts:
                 return start, end
         return first
 
-    def find_written(self, text: str) -> Span | None:
-        """Where the text stands as it is, not within a word: of "U.S." each letter is a word of the document."""
-        found = re.search(rf"(?<!\w){re.escape(text)}(?!\w)", self.text)
-        return found.span() if found else None
-
     def find_squeezed(self, letters: str, *, whole: bool = False) -> Span | None:
         """Where these letters and digits stand with anything between the words, from a word's beginning on; if
         ``whole``, to a word's end."""
@@ -352,15 +345,14 @@ _Word = tuple[str, str, int, int, bool, bool]
 
 
 def _of_words(summary: str, taken: Sequence[Span], source: SourceFacts) -> Iterator[_Verdict]:
-    listed, whole = _content_words(summary, taken), source.has_whole(summary)
+    listed, whole, place = _content_words(summary, taken), source.has_whole(summary), 0
     names = _names(listed, source, whole)
     whole = whole and not source.with_places
-    place = 0
     while place < len(listed):
         _, lower, start, end, _, _ = listed[place]
         is_name, run = names[place], [lower]
         place += 1
-        as_written = end - start == len(lower)  # "U.S." is more than its letters, which would have to be looked for
+        as_written = end - start == len(lower)  # "U.S." is more than its letters, and the source has it in pieces
         while is_name and place < len(listed) and names[place]:
             _, another, begin, stop, _, _ = listed[place]
             if not _JOINT.fullmatch(summary, end, begin):
@@ -374,7 +366,8 @@ def _of_words(summary: str, taken: Sequence[Span], source: SourceFacts) -> Itera
         else:
             found = _word_place(lower, source)
         if found is None and not as_written:
-            found = source.find_written(summary[start:end])
+            written = re.search(rf"(?<!\w){re.escape(summary[start:end])}(?!\w)", source.text)
+            found = written and written.span()
         yield "name" if is_name else "word", start, end, found
 
 

@@ -64,7 +64,6 @@ _DRAW, _FEED, _WORDS = range(1, 4)
 _MODES = ("auto", "full", "lazy", "replay")
 _EXPLAINS = ("coarse", "sampled", "shares", "fine")
 _FEW_CHUNKS = 12  # reading so many rows at once costs about as much as reading one
-_DENSE_TOKENS = 8192  # up to here a step's weights are also laid out over the whole document
 
 
 class CoarseToFineConfig(ConfigBase):
@@ -125,6 +124,7 @@ class CoarseToFine(AutoregressiveModel):
     config: CoarseToFineConfig
     encoder_switches = None  # any may
     shares_memory = False  # what was read depends on the words that were chosen
+    attended_tokens = 8192  # up to here a step's weights are also laid out over the whole document
 
     def __init__(self, config: CoarseToFineConfig, **ids: int) -> None:
         super().__init__(config, **ids)
@@ -177,7 +177,7 @@ class CoarseToFine(AutoregressiveModel):
         result, state = self._step_output(self._head_input(features, state), None, hidden, state)
         result.details |= {name: output.aux[name].flatten(0, 1) for name in _EXPLAINS if name in output.aux}
         result.context = context
-        if mask.shape[1] <= _DENSE_TOKENS:
+        if mask.shape[1] <= self.attended_tokens:
             grid = state["features"].states.grid.part(documents)
             result.attention = (grid.flat(laid_out(output, grid), mask.shape[1]) * mask.unsqueeze(1)).flatten(0, 1)
         return result, state | {"cells": cells, "feed": features}
@@ -238,7 +238,7 @@ class CoarseToFine(AutoregressiveModel):
         forced = torch.ones_like(batch.target_mask) if forced is None else forced
         merge = deferred_linear(self.merge.weight, None)
         grid, num_tokens = memory.extra["features"].states.grid, batch.source_ids.shape[1]
-        shows = not self.training and num_tokens <= _DENSE_TOKENS
+        shows = not self.training and num_tokens <= self.attended_tokens
 
         def log_probs() -> Tensor:
             return self._words(self._head_input(trace.features[-1], state), None, state)[0]

@@ -69,7 +69,8 @@ _SAMPLES = 11  # the key of this use of the examples' noise
 
 
 class Draw(Scorer):
-    """Samples: leaves each row the one token that it draws with the probability the scores give it.
+    """Samples: leaves each row the one token that it draws with the probability the model gives it, of those whose
+    score allows them. (The score itself is no probability where an opponent has a say in it.)
 
     ``keys`` (N,) are the rows' keys of noise; rows where ``drawn`` (N,) is false are left as they are.
     """
@@ -82,7 +83,9 @@ class Draw(Scorer):
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         """Where the row's uniform number falls among the cumulated probabilities, found where the keys are."""
-        sums = torch.from_numpy(scores).to(self.keys.device).double().softmax(dim=-1).cumsum(dim=-1)
+        assert view.output is not None, "tokens are drawn in a step"
+        allowed = np.where(scores > -np.inf, view.output.log_probs, -np.inf)
+        sums = torch.from_numpy(allowed).to(self.keys.device).double().softmax(dim=-1).cumsum(dim=-1)
         uniform = bits(mixed(0, self.keys, torch.full_like(self.keys, view.length)), 1).double() / 2**32
         found = torch.searchsorted(sums, uniform * sums[:, -1:], right=True).clamp_max(scores.shape[1] - 1)
         rows = self.drawn.nonzero().squeeze(-1).cpu().numpy()

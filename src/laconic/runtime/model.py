@@ -133,7 +133,8 @@ class GraphModel:
             if name not in self._switches or self._switches[name] != value:
                 raise ConfigError(
                     f"An exported model keeps the switches that it was exported with: {name} is "
-                    f"{self._switches.get(name, 'not one of them')}; export it again with another value."
+                    f"{self._switches.get(name, 'not one of them')}. For another, export it again from a copy that "
+                    "Summarizer.from_pretrained(MODEL, model={...}).save_pretrained(DIR) makes."
                 )
 
     def _check_length(self, what: str, length: int, setting: str) -> None:

@@ -96,7 +96,7 @@ class _Search:
         beams, rows = memory.batch_size * self.groups, memory.batch_size * config.beam_size
         self.finished = FinishedTable(beams, self.group_size, len(scorers))
         self.cut = FinishedTable(beams, self.group_size, len(scorers))
-        self.has_grown = False  # has any token ever added something positive?
+        self.has_grown = np.zeros(memory.batch_size, dtype=bool)  # has any token of it ever added something positive?
         self.state = select(state, self.documents.repeat(config.beam_size))
         for scorer in scorers:
             scorer.start(memory, rows)
@@ -165,7 +165,8 @@ class _Search:
         )
         if borrowed is not None:
             candidates.totals = candidates.totals - borrowed[candidates.rows]
-        self.has_grown |= bool((candidates.totals > rows.totals[candidates.rows]).any())
+        grown = candidates.totals > rows.totals[candidates.rows]
+        self.has_grown[self.documents] |= grown.reshape(len(self.documents), -1).any(axis=1)
         return candidates
 
     def _finish(self, candidates: Candidates, length: int) -> np.ndarray:
@@ -243,14 +244,13 @@ class _Search:
         elif self.config.early_stopping is False:
             best = self._rank(self.rows.totals, ended=False)[0].reshape(totals.shape).max(axis=1)
             done = self.finished.worst_of_best(beams, self.group_size) >= best
-        elif self.has_grown:
-            return
         else:
             bounds = self.rows.totals
             for scorer in self.scorers:
                 bounds = scorer.bound(bounds, length, self.config.max_length)
             best = bounds.reshape(totals.shape).max(axis=1)
             done = self.finished.worst_of_best(beams, min(self.config.num_return, self.group_size)) >= best
+            done &= ~self.has_grown[self.documents].repeat(self.groups)
         totals[done] = -np.inf
 
     def _drop_done(self) -> bool:

@@ -37,6 +37,8 @@ def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[l
     specials = SpecialIds(**ids)
     with switched(model, config.model):
         memory = model.encode(batch)
+        if memory.extended_vocab_size == batch.extended_vocab_size:
+            memory.oov_words = batch.oov_words
         results = search_memory(model, memory, config, specials)
     if figures := model.read_figures(memory):
         _note_reading(results, figures, model.chunk_tokens(memory))

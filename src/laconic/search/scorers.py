@@ -6,6 +6,7 @@ is re-ordered by `Scorer.select`. Search records what each scorer added to each 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -17,6 +18,7 @@ from laconic.config.names import SCORERS, build
 from laconic.config.schema import SearchConfig, Spec
 from laconic.errors import ConfigError
 from laconic.text.base import Tokenizer
+from laconic.text.mending import is_content
 from laconic.types import Memory, StepOutput
 
 
@@ -205,7 +207,8 @@ class WordBlocking(Scorer):
     """Forbid every token that the summary already holds, but for those that may come again."""
 
     class Config(ConfigBase):
-        """``free`` are the ids that may come again: function words, signs, numbers."""
+        """``free`` are the ids of the vocabulary that may come again: function words, signs, numbers. Of the words
+        that it lacks those that are no content words may."""
 
         free: tuple[int, ...] = ()
 
@@ -217,9 +220,23 @@ class WordBlocking(Scorer):
         free = {*self.config.free, specials.eos_id}
         self._once = np.ones(max(free) + 2, dtype=bool)  # by id; the last stands for all that are larger
         self._once[list(free)] = False
+        self._first, self._own = sys.maxsize, np.empty((0, 0), dtype=bool)  # V, and (N, X - V) by the words V lacks
+
+    def start(self, memory: Memory | None, num_rows: int) -> None:
+        words = (memory and memory.oov_words) or [[]]
+        most = max(map(len, words))
+        self._first = memory.extended_vocab_size - most if memory else sys.maxsize
+        own = [[*map(is_content, map(str.lower, listed)), *[True] * (most - len(listed))] for listed in words]
+        self._own = np.array(own, dtype=bool).repeat(num_rows // len(words), axis=0)
+
+    def select(self, index: np.ndarray) -> None:
+        self._own = self._own[index]
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        rows, steps = self._once.take(view.ids, mode="clip").nonzero()
+        once = self._once.take(view.ids, mode="clip")
+        rows, steps = (view.ids >= self._first).nonzero()
+        once[rows, steps] = self._own[rows, view.ids[rows, steps] - self._first]
+        rows, steps = once.nonzero()
         scores[rows, view.ids[rows, steps]] = -np.inf
         return scores
 

@@ -135,16 +135,17 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
     for place in places:
         whole = Path(place).exists() or is_method(place)
         given, equals, rest = (place, "", "") if whole else place.partition("=")
-        summarizer = Summarizer.from_pretrained(rest if equals else place, device=device)
+        folder = rest if equals else place
+        summarizer = Summarizer.from_pretrained(folder, device=device)
         name = given if equals else summarizer.name or place
         if encodable(name) != name:
-            raise ConfigError(f"The model name {name!r} is no UTF-8; give it another: NAME={place!r}.")
+            raise ConfigError(f"The model name {name!r} is no UTF-8; give it another: NAME={folder!r}.")
         if not name:
-            raise ConfigError(f"'{place}' gives the model no name; write NAME={rest}.")
+            raise ConfigError(f"'{place}' gives the model no name; write NAME={folder}.")
         if name in models:
-            raise ConfigError(f"Two models are called '{name}'; name them yourself, as in short={rest or place}.")
+            raise ConfigError(f"Two models are called '{name}'; name them yourself, as in short={folder}.")
         if name in EXTRACTIVE and summarizer.name != name:
-            raise ConfigError(f"'{name}' is the name of an extractive method; give the model another: NAME={place}.")
+            raise ConfigError(f"'{name}' is the name of an extractive method; give the model another: NAME={folder}.")
         models[name] = summarizer
     return models
 

@@ -25,6 +25,7 @@ from laconic.metrics.confidence import CHOOSING, FEATURES, Calibration, Facts, R
 from laconic.metrics.consensus import expected_utilities
 from laconic.metrics.lower_precision import Precisions, measure
 from laconic.metrics.rouge import rouge
+from laconic.metrics.scoring import Scoring, suited
 from laconic.metrics.support import check_support
 from laconic.metrics.words import english_words, smart_stop_words, words
 from laconic.study.judge import read_lines
@@ -134,7 +135,9 @@ def calibrate(
     texts, facts = [summary.text for summary in made], [summary.facts for summary in made]
     if ratings is None:
         judged, good = facts, accepted(texts, records, accept)
-        rule = f"ROUGE-1 of {accept:g} or more, no content word twice, no number or name that the document lacks"
+        how = suited(Scoring(), map(references_of, records)).flags
+        rule = f"ROUGE-1{f' ({how})' * bool(how)} of {accept:g} or more, no content word twice, no number or name that "
+        rule += "the document lacks"
     else:
         said = [ratings.of(record, text) for record, text in zip(records, texts, strict=True)]
         judged = [one for one, rating in zip(facts, said, strict=True) if not math.isnan(rating)]
@@ -196,13 +199,14 @@ def fit_choosing(
         settings["surface"] = "raw"
     made = summarizer.summarize(records, batch_size=batch_size, always_write=True, progress=progress, **settings)
     design, points, rated = [], [], []
+    counted = suited(Scoring(), map(references_of, records)).rouge
     for record, best in zip(records, made, strict=True):
         every = [best, *best.alternatives]
         texts = [one.text for one in every]
         agreement = expected_utilities(texts, [one.score for one in every])
         facts = [one.facts | {"agreement": utility} for one, utility in zip(every, agreement, strict=True)]
         values = np.array([[one[name] for name in CHOOSING] for one in facts])
-        found = rouge(texts, [references_of(record)] * len(texts), kinds=("1", "2", "L")).per_document
+        found = rouge(texts, [references_of(record)] * len(texts), kinds=("1", "2", "L"), **counted).per_document
         scores = np.mean([[100 * score.f for score in kind] for kind in found.values()], axis=0)
         design.append(values - values.mean(0))
         points.append(scores - scores.mean())
@@ -271,11 +275,12 @@ def try_precisions(
 
 def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float) -> list[bool]:
     """Which summaries a reader would accept, by the rule above."""
-    stop = smart_stop_words()
+    stop, counted = smart_stop_words(), suited(Scoring(), map(references_of, records)).rouge
     found = []
     for text, record in zip(summaries, records, strict=True):
         models = list(references_of(record))
-        score = max(score.f for score in rouge([text] * len(models), models, kinds=("1",)).per_document["1"])
+        scores = rouge([text] * len(models), models, kinds=("1",), **counted).per_document["1"]
+        score = max(score.f for score in scores)
         content = [word for word in words(text) if word not in stop]
         whole = len(set(content)) == len(content) > 0
         found.append(score >= accept and whole and not check_support(text, record.document).unsupported)

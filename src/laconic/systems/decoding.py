@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,6 +51,7 @@ class DecodingSystem:
 
     collator: ClassVar[type[ArrayCollator]] = ArrayCollator
     words_at_once: ClassVar[int] = 6400  # of documents decoded together where nobody says how many
+    attended_tokens: int | None = None  # a batch with a longer document has no attention over the whole of any
 
     def __init__(self, model: Any, opened: Any, start_id: int) -> None:
         self.decoded_by, self.start_id = model, start_id
@@ -180,7 +183,7 @@ class DecodingSystem:
         """
         if on_text and options.beam_size > 1:
             raise ConfigError("A summary can be given word by word with beam_size 1 only.")
-        labels, tokenizer = [record.id or record.origin for record in records], self.tokenizer
+        labels, tokenizer = [f"'{record.id}'" if record.id else record.origin for record in records], self.tokenizer
         examples, encodings = encode_documents(records, tokenizer, self.text, labels)
         documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
@@ -211,13 +214,30 @@ class DecodingSystem:
         on_step: Callable[[], object] | None = None,
         on_text: OnText | None = None,
     ) -> list[list[Hypothesis]]:
-        """What the search finds for each document, in the order of ``search.choose``."""
+        """What the search finds for each document, in the order of ``search.choose``.
+
+        Raises:
+            DataError: a document so long that the model has not the attention over it that ``config`` asks for.
+        """
+        most = self.attended_tokens or sys.maxsize
+        long = [place for place, one in enumerate(documents) if len(one.encoding.ids) > most]
+        if long and len(long) < len(documents):  # apart, or the others would have no attention either
+            found: dict[int, list[Hypothesis]] = {}
+            for places in (sorted({*range(len(documents))} - {*long}), long):
+                told = on_text and partial(_told, on_text, places)
+                found |= zip(places, self._found([documents[i] for i in places], config, on_step, told), strict=True)
+            return [found[place] for place in range(len(documents))]
+        if long and (config.coverage_penalty != "none" or (config.distraction and config.distraction.attention)):
+            raise DataError(
+                f"Document {documents[0].example.record_id} has more than {most:,} tokens, and over so many this model "
+                "shows no attention: set coverage_penalty to none and distraction.attention to 0."
+            )
         batch, ids = self._batch([one.example for one in documents]), self.tokenizer.ids | {"bos_id": self.start_id}
         model = self._decoder(config, batch)
         if on_step or on_text:
             model = Watched(model, on_step, on_text, [Writer(one, ids["eos_id"]) for one in documents])
-        found = decode(model, batch, config, **ids)
-        return [one.in_order(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
+        hypotheses = decode(model, batch, config, **ids)
+        return [one.in_order(own) for one, own in zip(documents, hypotheses, strict=True)]
 
     def _without(self, document: DecodedDocument, config: SearchConfig, ids: tuple[int, ...]) -> list[Hypothesis]:
         """What the search finds for one document if these ids may not be written."""
@@ -327,7 +347,11 @@ class DecodedDocument:
 
 
 def _number(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+    return int(value) if isinstance(value, Integral) else 0
+
+
+def _told(on_text: OnText, places: Sequence[int], index: int, text: str) -> None:
+    on_text(places[index], text)
 
 
 # ------------------------------------------------------------------------------------------------- while it is written

@@ -33,6 +33,7 @@ class NeuralSystem(DecodingSystem):
         self.model = loaded.model.eval()
         self._packings: dict[Precision, Packing] = {"fp32": Packing("fp32")}
         self._taken: dict[int, Precision] = {}  # what auto has found for so many rows, in powers of two
+        self.attended_tokens = getattr(self.model, "attended_tokens", None)
         super().__init__(TorchModel(self.model, self._packings["fp32"]), loaded, loaded.start_id)
 
     @classmethod
@@ -147,7 +148,7 @@ def as_device(device: Any) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, ValueError):
+        torch.empty(0, device=chosen).tolist()  # what cannot be read back is no device to compute on
+    except (RuntimeError, AssertionError, ValueError, TypeError):
         raise ConfigError(f"There is no device '{device}' here; use cpu, or auto for the best there is.") from None
     return chosen

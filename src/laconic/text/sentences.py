@@ -22,8 +22,8 @@ _OPENING_WORDS = (
     "the a an this that these those it its in on at by for from to with as of and but or if when while where which we "
     "our you your they their he his she her i my there here then so both all each some most many such one two no not "
     "however moreover furthermore finally additionally also thus hence although because since after before during "
-    "using based given under over through unlike compared experiments results extensive specifically first second third "
-    "secondly further instead overall together despite"
+    "using based given under over through unlike compared experiments results extensive specifically first second "
+    "third secondly further instead overall together despite"
 )
 _OPENERS = frozenset(_OPENING_WORDS.split())
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less

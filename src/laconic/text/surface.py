@@ -162,6 +162,10 @@ class SourceText:
             last += 1
         return range(first, last)
 
+    def is_part(self, word: int) -> bool:
+        """Does it go on with a name behind a colon, as in Net::Server?"""
+        return word > 1 and set(self.keys[word - 1]) == {":"} and self.gap(word) == self.gap(word - 1) == ""
+
     def explains(self, words: range) -> bool:
         """Do these words belong to the long form of an abbreviation, as in "Large language Models (LLMs)"?"""
         for bracket in range(words.stop, min(words.stop + _LONG_FORM, len(self.keys) - 1)):
@@ -320,6 +324,8 @@ def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) ->
         if not (follow and _follows(before, word)) or word.place is None:
             if follow and index > 1 and before.text in ("'", '"') and not before.gap and word.text[0].isalnum():
                 word.gap = " " if words[index - 2].text[-1:].isalnum() else word.gap  # the quotation ended there
+            elif follow and index > 1 and _binds(words, index):
+                word.gap = ""
             continue
         after = words[index + 1] if index + 1 < len(words) else None
         if word.text in _NEVER_BEFORE_SPACE and not (after and _follows(word, after)):
@@ -328,6 +334,16 @@ def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) ->
         begins_name = word.text in _IN_NAMES and after is not None and after.glued and after.text[:1].isalnum()
         if gap is not None and not (gap and not word.gap and not begins_name and _closes_up(before.text, word.text)):
             word.gap = gap
+
+
+def _binds(words: Sequence[_Word], index: int) -> bool:
+    """Does the sign in front bind the words on both sides (Rack-compliant, Test::Builder, 3.x)? Not in "pre- and"."""
+    first = index - 1 - (words[index - 1].text == words[index - 2].text == ":")
+    sign, before, after = "".join(word.text for word in words[first:index]), words[first - 1].text, words[index].text
+    if not first or any(word.gap for word in words[first:index]) or not (before[-1:].isalnum() and after[0].isalnum()):
+        return False
+    version = sign == "." and before.isdigit() and after == "x"
+    return version or (sign in ("-", "::") and after not in ("and", "or", "to"))
 
 
 def _agree(words: Sequence[_Word], source: SourceText) -> None:
@@ -370,6 +386,7 @@ class _Letters:
         self.source, self.tokenizer, self.casing = source, tokenizer, tokenizer.casing
         self.style = self.casing.capitals if capitals == "learnt" else capitals
         self.copied: set[int | None] = set()  # the source words that the summary has
+        self.goes_on = False  # does a colon stand in front of the word, without a blank?
 
     def restore(self, words: list[_Word]) -> None:
         """Give every word its form, then sentences their beginnings."""
@@ -378,6 +395,7 @@ class _Letters:
             in_run = (index > 0 and _follows(words[index - 1], word)) or (
                 index + 1 < len(words) and _follows(word, words[index + 1])
             )
+            self.goes_on = index > 0 and words[index - 1].text == ":" and not word.gap
             if word.text != word.key:  # the tokenizer writes it in its own way (-lrb-)
                 continue
             if word.key[:1].isalpha() or word.key[-1:].isalpha() or (word.copied and word.key.strip("#0") == ""):
@@ -419,6 +437,8 @@ class _Letters:
         form = self.source.form(place)
         if not capitalised(form) or not self._is_ordinary(form.lower()) or self.casing.form(form.lower()):
             return True
+        if self.source.is_part(place):
+            return self.goes_on
         phrase = self.source.phrase(place)
         return self.copied.issuperset(phrase) and not self.source.explains(phrase)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -300,7 +301,7 @@ def naming_a_full_disk(run_folder: Path) -> Iterator[None]:
             raise
         raise DiskFullError(
             f"The disk is full, so training into {run_folder} had to stop. {last_good(run_folder)} "
-            f"Free some space, then: laconic resume {run_folder}"
+            f"Free some space, then: laconic resume {quote(str(run_folder))}"
         ) from error
 
 

@@ -22,8 +22,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, cached_property
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import tokenizers
 
@@ -154,17 +155,22 @@ class Corpus:
 
 class WrittenPairs:
     """Pairs in a file without a name, which processes that are forked later read too: a piece of ``pieces`` is where it
-    lies, its bytes, and the number of pairs before it."""
+    lies, its bytes, and the number of pairs before it. Pieces for which the disk has no room stay in memory."""
 
     def __init__(self) -> None:
         self._file = _nameless(cache_folder())
+        self._kept: dict[int, bytes] = {}
         self.pieces: list[tuple[int, int, int]] = []
         self.pairs = self.characters = self._size = 0
 
     def add(self, pairs: int, characters: int, data: bytes) -> None:
         """Write a piece."""
-        self._file.write(data)
-        self._file.flush()
+        left = memoryview(data)
+        with suppress(OSError):
+            while left and not self._kept:
+                left = left[self._file.write(left) :]
+        if left:
+            self._kept[self._size] = data
         self.pieces.append((self._size, len(data), self.pairs))
         self._size += len(data)
         self.pairs += pairs
@@ -173,7 +179,9 @@ class WrittenPairs:
     def read(self, piece: tuple[int, int, int]) -> list[tuple[Any, ...]]:
         """The fields of each record of a piece."""
         place, size, _ = piece
-        if hasattr(os, "pread"):  # processes share the file's position
+        if place in self._kept:
+            data = self._kept[place]
+        elif hasattr(os, "pread"):  # processes share the file's position
             data = os.pread(self._file.fileno(), size, place)
         else:
             self._file.seek(place)
@@ -240,13 +248,13 @@ def cache_folder() -> Path | None:
     return Path(given or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "laconic"))
 
 
-def _nameless(folder: Path | None) -> IO[bytes]:
+def _nameless(folder: Path | None) -> FileIO:
     """A file in ``folder`` or, where none can be, where the system has its temporary files."""
     with suppress(OSError):
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            return tempfile.TemporaryFile(dir=folder)
-    return tempfile.TemporaryFile()
+            return tempfile.TemporaryFile(dir=folder, buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
 
 
 def kept(kind: str, key: str, make: Callable[[Path], None]) -> Path:

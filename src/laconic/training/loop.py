@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from accelerate import Accelerator
@@ -130,7 +131,7 @@ class Trainer:
                         self._checkpoint()
                         raise TrainingInterrupted(
                             f"Interrupted after update {self.state.update:,}; everything is saved. "
-                            f"Go on with: laconic resume {self._resumable}"
+                            f"Go on with: laconic resume {quote(str(self._resumable))}"
                         )
         finally:
             self.stream.close()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from accelerate import Accelerator
@@ -22,7 +23,8 @@ from laconic.config.names import check_run, outside_names, trusting
 from laconic.config.schema import DataConfig, RunConfig
 from laconic.data.places import splits_in
 from laconic.errors import CheckpointError, ConfigError, DataError
-from laconic.files import only_here, remove_leftovers, sha256, write_json, write_text
+from laconic.files import digest_of, only_here, remove_leftovers, sha256, write_json, write_text
+from laconic.text.base import read_json_if_there
 from laconic.training import checkpoint as files
 from laconic.training.checkpoint import STAGE_FOLDER
 from laconic.training.corpus import Corpus
@@ -32,6 +34,7 @@ from laconic.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, pre
 from laconic.training.processes import join_processes, on_the_first
 
 RECIPE = "recipe.yaml"
+PARTS = ".held_out.json"  # in the sub-folder data: the digest of each part that was held out for a run
 FINISHED = "finished.json"  # in the folder of a pre-training stage: there is nothing left to do in it
 KEPT_TEXT = ("tokenizer", "sentence_separator", "vocabulary_from")  # what both stages must agree on
 _DIGEST = "# sha256 of what follows, when the run wrote it: "
@@ -53,14 +56,15 @@ def train(
     A run with a pre-training stage does that first, in the sub-folder ``pretraining``, or goes on with it.
 
     Args:
-        force: empty a run folder that is there already.
+        force: remove what an earlier run wrote into ``out``.
         accept_changes: go on although recipe or log are not those that the run had at its newest checkpoint.
         progress: the ``update`` method of a progress bar.
         on_log: called with each entry of ``log.jsonl``, on the first process.
         on_message: called with each sentence for a person, on the first process (default: printed to stderr).
 
     Raises:
-        ConfigError: the settings do not fit together, or ``out`` holds a run and neither option was given.
+        ConfigError: the settings do not fit together, ``out`` holds a run and neither option was given, or what is in
+            ``out`` is of no run.
         DataError: the data is not usable.
         TrainingError: loss or gradients are not finite.
         CheckpointError: no checkpoint can be read, or it is of another run.
@@ -151,7 +155,7 @@ def _pretrain(
     accelerator.wait_for_everyone()
     if not done:
         with ExitStack() as held:
-            begun = (place / RECIPE).is_file()
+            begun = _is_of_a_run(place)
             folder = run_folder(stage, place, resume=begun, force=False, accept=accept)
             on_the_first(accelerator, lambda: held.enter_context(folder))
             callbacks.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
@@ -200,7 +204,7 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: 
 
     Raises:
         CheckpointError: ``resume`` where there is no run, or where recipe or log are not those of the checkpoints.
-        ConfigError: there is one, and neither ``resume`` nor ``force`` was asked for.
+        ConfigError: there is one, and neither ``resume`` nor ``force`` was asked for, or see `refuse_used`.
         FolderInUseError: another process works in it.
     """
     if resume and not (out / RECIPE).is_file():
@@ -210,13 +214,8 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: 
             if not accept:
                 _refuse_changes(run, out)
             _remove_leftovers(out)
-        elif (out / RECIPE).exists() or files.checkpoint_folders(out):
-            # what has not begun failed on its data or settings
-            if has_begun(out) and not force:
-                raise ConfigError(
-                    f"{out} already holds a run. Go on with `laconic resume {out}`, choose another --out, "
-                    "or use --force."
-                )
+        else:
+            refuse_used(out, force=force)
             clear_run(out)
             _remove_parts(run, out)
         text = dump_run(run)
@@ -224,26 +223,51 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: 
         yield
 
 
+def refuse_used(out: Path, *, force: bool) -> None:
+    """Before a run begins in ``out``. One that is there and has not begun failed on its data or settings: it may go.
+
+    Raises:
+        ConfigError: it holds a run, and ``force`` was not asked for, or what a run would replace and none wrote.
+    """
+    places = (out, out / STAGE_FOLDER)
+    if not _is_of_a_run(out):
+        written = (RECIPE, LOG, TIMING, MODEL_FOLDER, TOKENIZER_FOLDER)
+        found = [*(out / name for name in written if (out / name).exists()), *files.checkpoint_folders(out)]
+        if found:
+            raise ConfigError(f"{out} is no run folder, and its {found[0].name} would be lost: choose another --out.")
+    elif not force and any((at / LOG).exists() or (at / MODEL_FOLDER).exists() or _saved(at) for at in places):
+        resume = f"Go on with `laconic resume {quote(str(out))}`, choose" if any(map(_saved, places)) else "Choose"
+        raise ConfigError(f"{out} already holds a run. {resume} another --out, or use --force.")
+
+
 def clear_run(out: Path) -> None:
     """Remove what a run wrote into its folder, its pre-training stage included, and nothing else."""
+    if not _is_of_a_run(out):
+        return
+    clear_run(out / STAGE_FOLDER)
+    with suppress(OSError):  # there is none, or there are files of somebody else in it
+        (out / STAGE_FOLDER).rmdir()
     _remove_leftovers(out)
     for folder in (*files.checkpoint_folders(out), out / TOKENIZER_FOLDER, out / MODEL_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)
-    for name in (RECIPE, LOG, TIMING, FINISHED, "predictions.jsonl"):
+    for name in (LOG, TIMING, FINISHED, "predictions.jsonl", RECIPE):  # the last tells whose the others are
         (out / name).unlink(missing_ok=True)
-    stage = out / STAGE_FOLDER
-    if (stage / RECIPE).is_file():
-        clear_run(stage)
-        if not any(stage.iterdir()):
-            stage.rmdir()
+
+
+def held_out_parts(out: Path) -> list[Path]:
+    """The files in ``out``/data that were held out for a run and are as it wrote them; all others are the user's."""
+    noted = read_json_if_there(out / "data" / PARTS)
+    parts = [out / "data" / f"{split}.jsonl" for split in ("train", "validation", "test")]
+    there = [part for part in parts if part.name in noted and part.is_file() and not part.is_symlink()]
+    return [part for part in there if digest_of(part) == noted[part.name]]
 
 
 def _remove_parts(run: RunConfig, out: Path) -> None:
     """Remove what was held out for an earlier run and this one does not read: it may learn from those very pairs."""
     read = [Path(place).resolve() for place in (run.data.train, run.data.validation, run.data.test) if place]
-    for part in [out / "data" / f"{split}.jsonl" for split in ("train", "validation", "test")]:
+    for part in held_out_parts(out):
         if not any(part.resolve().is_relative_to(place) for place in read):
-            part.unlink(missing_ok=True)
+            part.unlink()
 
 
 def _remove_leftovers(out: Path) -> None:
@@ -252,9 +276,16 @@ def _remove_leftovers(out: Path) -> None:
         remove_leftovers(out / name)
 
 
-def has_begun(out: Path) -> bool:
-    """Is there a run that made an update, in its pre-training stage or after?"""
-    return any((place / LOG).exists() or files.checkpoint_folders(place) for place in (out, out / STAGE_FOLDER))
+def _is_of_a_run(out: Path) -> bool:
+    """Did a run write the recipe in the folder? Of one of an older version its other files tell."""
+    recipe = out / RECIPE
+    if _saved(out):
+        return True
+    return recipe.is_file() and ((out / FINISHED).is_file() or recipe.read_bytes().startswith(_DIGEST.encode()))
+
+
+def _saved(out: Path) -> bool:
+    return any((folder / files.MANIFEST).is_file() for folder in files.checkpoint_folders(out))
 
 
 # ------------------------------------------------------------------------------------- the same run?
@@ -262,7 +293,7 @@ def has_begun(out: Path) -> bool:
 
 def _refuse_changes(run: RunConfig, out: Path) -> None:
     """The newest checkpoint knows the settings of its run and how long its log was."""
-    accepting = f"`laconic resume {out} --accept-changes` goes on as it is, which is no exact continuation."
+    accepting = f"`laconic resume {quote(str(out))} --accept-changes` goes on as it is, which is no exact continuation."
     known = files.newest_values(out)
     if known is None:
         if not _as_written(out / RECIPE):

@@ -92,6 +92,36 @@ def test_a_header_in_another_encoding(tmp_path: Path) -> None:
         list(read_records(path))
 
 
+@pytest.mark.parametrize(("kept", "advised"), [("Мир", False), ("World", True)])
+def test_a_damaged_file_is_not_taken_for_one_of_a_code_page(
+    tmp_path: Path, kept: str, advised: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, text = tmp_path / "x.csv", tmp_path / "x.txt"
+    path.write_bytes(f"document,summary\nThe text.,{kept}\nA cat sat".encode() + b"\xd0,Cat sat\n")
+    with pytest.raises(DataError, match=r"x\.csv:3: not UTF-8: byte 0xD0") as raised:
+        list(read_records(path))
+    text.write_bytes(f"{kept}\nA cat sat ".encode() + b"\xd0")
+    assert main(["--quiet", "summarize", "lead", str(text)]) == DataError.exit_code
+    for said in (str(raised.value), capsys.readouterr().err):
+        assert ("iconv -f windows-1252" in said, "or the file was cut within a character" in said) == (
+            advised,
+            not advised,
+        )
+    path.write_bytes(b"document,summary\ncaf\xe9,x\n")  # the same name, another file
+    with pytest.raises(DataError, match="iconv -f windows-1252"):
+        list(read_records(path))
+
+
+def test_a_cell_without_a_value_is_missing_however_it_is_spelled(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    values = ("NaN", "Infinity", "-Infinity", "null")
+    path.write_text("".join(f'{{"id": {value}, "document": "A cat sat.", "summary": {value}}}\n' for value in values))
+    records = list(read_records(path, need_summary=False))
+    assert [(record.id, record.summary) for record in records] == [(str(number), "") for number in range(1, 5)]
+    with pytest.raises(DataError, match="empty summary"):
+        list(read_records(path))
+
+
 def test_a_file_of_text_called_doc(tmp_path: Path) -> None:
     assert what_it_is("doc") == what_it_is(f"{tmp_path}/doc") == ""
     assert "a Word document" in what_it_is("old.DOC")

@@ -15,7 +15,7 @@ from laconic.evaluation.measures import measure
 from laconic.evaluation.run import EvaluationOptions, evaluate, score
 from laconic.evaluation.systems import Contender
 from laconic.metrics.rouge import rouge
-from laconic.metrics.scoring import Scoring
+from laconic.metrics.scoring import Scoring, scoring
 from laconic.metrics.words import words
 from laconic.study.tables import compared, result_table
 from laconic.systems.extractive import is_method, method_spec
@@ -65,6 +65,19 @@ def test_scores_are_those_of_rouge_itself() -> None:
     assert result.measures["p_gen"] == 0.25
     assert result.records == 4
     json.dumps(result.as_dict())
+
+
+def test_words_of_other_scripts_count_where_no_profile_is_chosen() -> None:
+    records = [Record(f"{word} не включается. Помогите.", f"{word} не включается") for word in ("лифт", "замок")]
+    result = evaluate(Contender("lead-1"), records)
+    assert result.value("L") == 1.0
+    assert "profile unicode" in result.flags
+    assert result.signature.startswith("rouge:unicode|")
+    chosen = evaluate(Contender("lead-1"), records, options=EvaluationOptions(scoring=scoring("rouge155")))
+    assert chosen.value("L") == 0.0
+    assert "2 of 2 documents have a reference without a word that this profile counts" in chosen.flags
+    assert any("without a word" in note for note in result_table([chosen])[2])
+    assert evaluate(Contender("lead-1"), RECORDS).flags == ""
 
 
 def test_every_reference_counts() -> None:

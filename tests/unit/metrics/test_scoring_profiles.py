@@ -14,7 +14,7 @@ from laconic.config.schema import EvaluationConfig
 from laconic.errors import ConfigError
 from laconic.metrics.rouge import rouge
 from laconic.metrics.rouge_text import stem_rouge155
-from laconic.metrics.scoring import PROFILES, score_texts, scoring, sentence_lines
+from laconic.metrics.scoring import PROFILES, score_texts, scoring, sentence_lines, suited
 
 
 def scores(profile: str, hypotheses: list[str], references: list[Any], **changes: Any):
@@ -203,3 +203,24 @@ def test_a_text_of_several_lines_keeps_them() -> None:
     assert sentence_lines("One line. Of two sentences.\n\n Another ") == "One line. Of two sentences.\nAnother"
     assert sentence_lines("One is here. Two is there.") == "One is here.\nTwo is there."
     assert sentence_lines(" \n ") == ""
+
+
+@pytest.mark.parametrize(
+    ("references", "profile"),
+    [
+        (["принтер печатает дважды", "замок не включается"], "unicode"),
+        (["苹果发布手机", "принтер в комнате 12"], "unicode"),  # a number is the only word that rouge155 counts
+        (["лифт HP сломан", ""], "unicode"),  # what has no text says nothing
+        (["Zoë aß Crème brûlée à Málaga", "ở Hà Nội", "12"], None),
+        (["printer prints twice", "принтер печатает дважды"], None),  # half is not most
+        (["", ""], None),
+    ],
+)
+def test_another_script_than_latin_is_counted_where_nobody_chose(references: list[str], profile: str | None) -> None:
+    entries = [(text,) for text in references]
+    way = suited(scoring(None, {"stem": False}), entries)
+    assert way.rouge.get("profile") == profile
+    assert way.rouge["stem"] is False
+    assert bool(way.flags) == (profile is not None)
+    for chosen in ("rouge155", "plain", "gigaword"):
+        assert suited(scoring(chosen), entries) == scoring(chosen)

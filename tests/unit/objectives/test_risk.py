@@ -40,6 +40,11 @@ MODELS_TRIED: dict[str, dict[str, Any]] = {
     "see": {"type": "seq2seq", "input_feeding": "linear", "unk_loss": "ignore", **COVERAGE},
     "transformer": {"type": "transformer", **TRANSFORMER},
     "transformer-pointer": {"type": "transformer", "head": {"type": "pointer"}, **TRANSFORMER},
+    "opponent": {
+        "type": "transformer",
+        "opponent": {"type": "max", "layer": 0, "head": 1, "lambda_decode": 2},
+        **TRANSFORMER,
+    },
     "attentional": {"type": "transformer", "head": {"type": "attentional"}, **TRANSFORMER},
     "correlational": {"type": "transformer", "head": {"type": "correlational"}, **TRANSFORMER},
     "guided": {"type": "transformer", "head": {"type": "guided"}, **TRANSFORMER},
@@ -178,8 +183,9 @@ def test_the_self_critical_gradient_is_on_average_that_of_the_expected_reward(na
     close(mean, wanted)
 
 
-def test_samples_are_drawn_as_the_model_says() -> None:
-    model, batch = model_of("pointer", seed=3), tiny_batch()
+@pytest.mark.parametrize("name", ["pointer", "opponent"])
+def test_samples_are_drawn_as_the_model_says(name: str) -> None:
+    model, batch = model_of(name, seed=3), tiny_batch()
     output, count = model(batch), 1500
     drawn = draw_candidates(model, output.memory, batch, NOISE, samples=count, max_length=LONGEST)
     log_probs, every = log_probs_of_all(model, batch)

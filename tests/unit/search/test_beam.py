@@ -456,6 +456,20 @@ def test_positive_scores_switch_the_bound_off() -> None:
     assert len(hypothesis.ids) == 3
 
 
+def test_a_document_beside_one_of_positive_scores_is_as_alone() -> None:
+    model = TableModel(2, vocab=6)
+    model.log_probs = torch.full((2, 6, 6, 6), -9.0, dtype=torch.float64)
+    model.log_probs[0, 0, BOS, [EOS, 4]] = torch.tensor([-1.0, -2.0]).double()
+    model.log_probs[0, BOS, 4, 4] = 4.0  # which a search that stops early does not see
+    model.log_probs[0, 4, 4, EOS] = model.log_probs[1, :, 4, EOS] = -0.1
+    model.log_probs[1, 0, BOS, 4] = 1.0
+    config = SearchConfig(beam_size=2, max_length=3, early_stopping="never", length_normalisation="none")
+    together = search(model, config)
+    for document in range(2):
+        assert [h.ids for h in search(model.only([document]), config)[0]] == [h.ids for h in together[document]]
+    assert [h.ids for h in together[0]] == [[]]
+
+
 class RowBonus(Scorer):
     """A term that is the same for every next word, from this step's attention."""
 

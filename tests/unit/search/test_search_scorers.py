@@ -291,6 +291,25 @@ def test_a_word_of_the_prefix_cannot_come_again_in_its_own_row() -> None:
     assert np.argwhere(scores == -np.inf).tolist() == sorted([[0, tool], [1, river], [1, own]])
 
 
+def test_of_the_words_that_the_vocabulary_lacks_only_content_words_are_blocked() -> None:
+    tokenizer = words()
+    config = with_word_blocking(SearchConfig(no_repeat_word=True), tokenizer)
+    (scorer,) = (found for found in build_scorers(config, SPECIALS) if isinstance(found, WordBlocking))
+    first, mask = tokenizer.vocab_size, np.ones((2, 3), dtype=bool)
+    own = [["1987", "Zebratown", "\u6c34"], ["Ellinghaus"]]
+    scorer.start(Memory(mask, mask, mask.astype(int), first + 3, oov_words=own), 4)
+    ids = np.array([[first, first + 1, first + 2]] * 2 + [[first] * 3] * 2)
+    expected = [[first + 1]] * 2 + [[first]] * 2
+
+    def blocked(rows: list[int]) -> list[list[int]]:
+        scores = scorer.on_tokens(np.zeros((len(rows), first + 3)), HypothesesView(ids[rows]))
+        return [np.flatnonzero(row == -np.inf).tolist() for row in scores]
+
+    assert blocked([0, 1, 2, 3]) == expected
+    scorer.select(np.array([3, 2, 1]))
+    assert blocked([3, 2, 1]) == [expected[row] for row in (3, 2, 1)]
+
+
 def test_pieces_of_words_are_left_alone() -> None:
     tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=40, min_frequency=1))
     tokenizer.train([TEXT])

@@ -165,6 +165,10 @@ def test_weights_of_choosing_are_those_that_scores_were_made_with() -> None:
     assert weights["mean_log_prob"] == 0.0  # it was the same everywhere
     with pytest.raises(DataError, match="100 records"):
         fit_choosing(Writer(), 4, records[:99], 32)
+    names = [chr(code) * 2 for code in range(0x430, 0x450)]
+    records = [Record("текст", " ".join(draw.choice(names, 4, replace=False))) for _ in range(120)]
+    weights = dict(zip(CHOOSING, fit_choosing(Writer(), 4, records, 32), strict=True))
+    assert weights["said_often"] > 20
 
 
 @pytest.mark.parametrize(
@@ -309,3 +313,6 @@ def test_what_counts_as_accepted() -> None:
         "bridge closed",
     ]
     assert accepted(texts, records, accept=0.4) == [True, False, False, False]
+    text = "Река поднялась на два метра. Мост закрыт."
+    records = [Record(text, "Река поднялась на два метра"), Record(text, "Мост закрыт")]
+    assert accepted(["Река поднялась на два метра"] * 2, records, accept=0.4) == [True, False]

@@ -469,7 +469,12 @@ def test_three_weights() -> None:
         ("a.txt.gz", b"no gzip", "the gzip data is damaged"),
         ("a.txt.gz", gzip.compress(b"some words\n" * 999, mtime=0)[:-20], "the gzip data is damaged"),
         ("a.txt", b"", "The input holds no text"),
-        ("a.txt", b"one two three\n", r"No document has 9 tokens \(6 \+ 3\): of 1 the longest has 3"),
+        (
+            "a.txt",
+            b"one two three\n",
+            r"No document has 9 tokens \(6 \+ 3\): of 1 the longest has 3; .* \(--text file\)",
+        ),
+        ("a.txt", b"one\ntwo\n", r"of 1 the longest has 2; take shorter spans \(--input-length, --output-length\)\.\Z"),
         ("a.csv", b"text\nx\n", r"\.csv files are not read here"),
         ("a.txt", b"a b c d e f g h i", r"^No window scores above"),
     ],
@@ -477,6 +482,8 @@ def test_three_weights() -> None:
 def test_bad_files(tmp_path: Path, name: str, content: bytes, words: str) -> None:
     (tmp_path / name).write_bytes(content)
     settings = dataclasses.replace(SMALL, over="9") if "above" in words else SMALL
+    if content == b"one\ntwo\n":
+        settings = dataclasses.replace(SMALL, text="file")
     with pytest.raises(DataError, match=words) as caught:
         select_spans([str(tmp_path / name)], tmp_path / "out", settings)
     assert "\n" not in str(caught.value)

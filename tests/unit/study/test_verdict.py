@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from laconic.evaluation.run import EvaluationResult, RougeScore
@@ -32,6 +34,11 @@ def test_against_the_first_sentence(level: float, said: str) -> None:
     assert len(lines) == 1
     assert ("laconic train oneline" in lines[0]) == (level < 0.3)
     assert "oneline" not in verdict([result("lead-1", 0.2), result("the model", level)], fine_tuned=True)[0]
+
+
+def test_how_rouge_counts_is_said_where_it_is_not_as_always() -> None:
+    results = [replace(result(name, 0.2), flags="profile unicode") for name in ("lead-1", "the model")]
+    assert verdict(results, fine_tuned=False)[-1] == "How ROUGE counts: profile unicode."
 
 
 def test_what_else_is_wrong() -> None:

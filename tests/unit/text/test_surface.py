@@ -130,6 +130,8 @@ INFINITIVES = [
     ("a way to has files", "Luar has files of the council.", "A way to have files"),
     # a noun; what the source says itself; no object; another language
     ("a way to schools in ludlow", "This is what schools in Ludlow are.", "A way to schools in Ludlow"),
+    ("a way to schools running it", "Old schools running it are new. This is it.", "A way to schools running it"),
+    ("a way to schools look", "Luar schools look old. The schools of it are new.", "A way to schools look"),
     ("a way to things they closed", "We look at the things they closed.", "A way to things they closed"),
     ("way to reads the report", "The way to reads the report. It reads the report.", "Way to reads the report"),
     ("a tool to reads", "It is a tool that reads.", "A tool to reads"),
@@ -288,6 +290,7 @@ BOX = Tokenizer.load(Path(laconic.__file__).parent / "oneline")
 SIGNS = [
     # a stretch of the source that was copied token by token, how it is shown
     ("interface to Net::Server and File::Find", "Interface to Net::Server and File::Find"),
+    ("filter to secure it by POE::Filter::Stream", "Filter to secure it by POE::Filter::Stream"),
     ("faster std::vector of boost::asio", "Faster std::vector of boost::asio"),
     ("skins for Psi+", "Skins for Psi+"),
     ("a calculator for GTK+.", "A calculator for GTK+."),
@@ -331,6 +334,22 @@ def copied(pieces: Sequence[str], document: str) -> str:
 def test_signs_stay_with_the_words_that_they_belong_to(piece: str, shown: str) -> None:
     document = f"The tool has {piece} among others. This package contains the library and the tools of the library."
     assert copied([piece], document) == shown
+
+
+def test_a_sign_of_the_models_own_binds_the_words_on_both_sides() -> None:
+    document = "The POE::Sessions module is Rack-based and compliant with Python 3. It is the Builder of x and of data."
+    assert copied(["POE::", "Builder", "of data"], document) == "POE::Builder of data"
+    assert copied(["module", "with Python 3.", "x"], document) == "Module with Python 3.x"
+    pair = "The work is done pre- and post-execution, with code of the tools."
+    assert copied(["pre-", "and", "code"], pair) == "Pre- and code"
+    assert copied(["pre-", "code"], pair) == "Pre-code"
+
+
+def test_a_part_of_a_name_is_an_ordinary_word_where_the_name_is_not_whole() -> None:
+    document = "This package is POE::Filter::Stream, which is used to secure the connections of the package."
+    assert copied(["Filter", "to secure the connections"], document) == "Filter to secure the connections"
+    assert copied(["package is POE", "Filter"], document) == "Package is POE filter"
+    assert copied(["package is POE::Filter::Stream"], document) == "Package is POE::Filter::Stream"
 
 
 def test_a_sign_that_opens_something_else_is_not_put_to_the_word_before() -> None:

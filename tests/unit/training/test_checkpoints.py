@@ -140,6 +140,11 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DiskFullError) as caught, files.naming_a_full_disk(tmp_path):
         files.write_checkpoint(tmp_path, 2, snapshot(2.0))
+    with (
+        pytest.raises(DiskFullError, match="then: laconic resume 'my runs'"),
+        files.naming_a_full_disk(Path("my runs")),
+    ):
+        os.fsync(0)
     monkeypatch.undo()
     message = str(caught.value)
     assert f"The last good checkpoint is {files.checkpoint_folders(tmp_path)[0]}" in message

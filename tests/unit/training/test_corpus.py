@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import marshal
 import multiprocessing
 import os
 import time
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from laconic.data.dataset import COLUMNS, FACTS, EncodedDataset, Encoder
 from laconic.data.pieces import read_in_pieces
 from laconic.errors import DataError
 from laconic.text.tokenizer import WordTokenizer
-from laconic.training.corpus import CACHE, OFF, UNUSED_DAYS, Corpus, kept
+from laconic.training.corpus import CACHE, OFF, UNUSED_DAYS, Corpus, WrittenPairs, kept
 from laconic.types import Record
 
 
@@ -77,6 +80,33 @@ def test_changed_code_of_a_tokenizer_encodes_anew(
         with trusting({"words_of_mine:Words"}):
             make_trainer(**{"text.tokenizer": {"type": "words_of_mine:Words", "min_frequency": 1}})
         assert len(list(cache.iterdir())) == kept_folders
+
+
+def test_pairs_that_the_disk_has_no_room_for_are_in_memory(
+    make_trainer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Small(FileIO):
+        """A file on a disk with room for half of a piece."""
+
+        def write(self, data: Any) -> int:
+            if self.tell() + len(data) <= 500:
+                return super().write(data)
+            if self.tell() == 500:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(data[: 500 - self.tell()])
+
+    first = make_trainer().parts
+    monkeypatch.setenv(CACHE, OFF)
+    monkeypatch.setattr("laconic.training.corpus._nameless", lambda _: Small(tmp_path / "file", "w+"))
+    parts = make_trainer().parts
+    assert (tmp_path / "file").stat().st_size == 500
+    assert examples(parts.train_set) == examples(first.train_set)
+    assert parts.identity == first.identity
+    pairs = WrittenPairs()
+    texts = ["a" * 100, "b" * 1000, "c"]
+    for text in texts:
+        pairs.add(1, len(text), marshal.dumps([(text,)]))
+    assert [pairs.read(piece) for piece in pairs.pieces] == [[(text,)] for text in texts]
 
 
 @pytest.mark.parametrize("harm", ["cut", "no folder"])

@@ -185,6 +185,17 @@ def test_force_clears_the_stage_too(run: RunConfig, make_run: Any, tmp_path: Pat
     assert (out / "notes.txt").exists()
 
 
+def test_what_no_run_wrote_stays_where_the_stage_would_be(run: RunConfig, make_run: Any, tmp_path: Path) -> None:
+    out, own = tmp_path / "run", tmp_path / "run" / "pretraining" / "recipe.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("the user's own")
+    with pytest.raises(ConfigError, match=r"pretraining is no run folder, and its recipe\.yaml would be lost"):
+        train(run, out, on_message=quiet)
+    train(make_run(), out, on_message=quiet)
+    train(make_run(), out, force=True, on_message=quiet)
+    assert own.read_text() == "the user's own"
+
+
 def test_initial_weights_are_those_of_the_stage(run: RunConfig, make_run: Any, tmp_path: Path) -> None:
     first = train(make_run(), tmp_path / "first", on_message=quiet).folder
     said: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -14,12 +15,14 @@ from typing import Any
 
 import pytest
 import yaml
+from runs import stop_at
 
 from laconic.cli.main import main
 from laconic.config.loading import dump_run, load_run
 from laconic.config.schema import RunConfig
 from laconic.errors import CheckpointError, ConfigError, FolderInUseError
 from laconic.files import only_here
+from laconic.training.checkpoint import checkpoint_folders
 from laconic.training.logging import read_log
 from laconic.training.run import train
 
@@ -215,13 +218,59 @@ def test_pairs_held_out_for_an_earlier_run_go(make_run: MakeRun, pairs: Path, tm
     out, parts = tmp_path / "run", tmp_path / "run" / "data"
     parts.mkdir(parents=True)
     (parts / "train.jsonl").write_bytes((pairs / "train.jsonl").read_bytes())
-    for name in ("test.jsonl", "mine.jsonl"):
+    for name in ("validation.jsonl", "test.jsonl", "mine.jsonl"):
         (parts / name).write_text("{}")
+    noted = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in parts.iterdir()}
+    noted.pop("mine.jsonl")
     run = make_run(**{"data.train": str(parts / "train.jsonl"), "training.max_updates": 1})
-    go(run, out)  # nothing there is of an earlier run
-    assert sorted(path.name for path in parts.iterdir()) == ["mine.jsonl", "test.jsonl", "train.jsonl"]
+    for options in ({}, {"force": True}):  # nothing there is of an earlier run
+        go(run, out, **options)
+        there = sorted(path.name for path in parts.iterdir())
+        assert there == ["mine.jsonl", "test.jsonl", "train.jsonl", "validation.jsonl"]
+    (parts / ".held_out.json").write_text(json.dumps(noted))
+    (parts / "validation.jsonl").write_text("{ }")  # a part no longer
     go(run, out, force=True)
-    assert sorted(path.name for path in parts.iterdir()) == ["mine.jsonl", "train.jsonl"]
+    assert sorted(path.name for path in parts.glob("*.jsonl")) == ["mine.jsonl", "train.jsonl", "validation.jsonl"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(
+    "name", ["recipe.yaml", "log.jsonl", "timing.jsonl", "model/notes", "tokenizer/tokenizer.json", "checkpoint-500/x"]
+)
+def test_what_no_run_wrote_is_never_replaced(run: Any, tmp_path: Path, name: str, force: bool) -> None:
+    out = tmp_path / "a project"
+    (out / name).parent.mkdir(parents=True)
+    (out / name).write_text("name: mine")
+    with pytest.raises(ConfigError, match=f"is no run folder, and its {name.partition('/')[0]} would be lost: choose"):
+        go(run, out, force=force)
+    assert [path.read_text() for path in out.rglob("*") if path.is_file()] == ["name: mine"]
+
+
+def test_a_run_of_which_only_the_model_was_kept_is_not_replaced(run: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    go(run, out)
+    for folder in checkpoint_folders(out):
+        shutil.rmtree(folder)
+    for path in out.glob("*.jsonl"):
+        path.unlink()
+    before = (out / "model" / "model.safetensors").stat()
+    with pytest.raises(ConfigError, match=r"already holds a run\. Choose another --out, or use --force"):
+        go(run, out)
+    assert (out / "model" / "model.safetensors").stat() == before
+    assert go(run, out, force=True).updates == 6
+
+
+def test_a_command_that_is_advised_runs_where_a_path_has_blanks(run: Any, tmp_path: Path) -> None:
+    out = tmp_path / "my runs"
+    advice = f"`laconic resume '{out}'"
+    assert f"laconic resume '{out}'" in stop_at(run, out, 2)
+    with pytest.raises(ConfigError) as refused:
+        go(run, out)
+    assert advice in str(refused.value)
+    (out / "log.jsonl").unlink()
+    with pytest.raises(CheckpointError) as changed:
+        go(run, out, resume=True)
+    assert f"{advice} --accept-changes`" in str(changed.value)
 
 
 DRAW = """

@@ -103,6 +103,14 @@ def test_validation_rouge_is_that_of_the_exported_model(make_run: Any, tmp_path:
     assert result.metrics["rougeL"] == pytest.approx(expected.mean["L"].f)
 
 
+def test_validation_counts_words_of_other_scripts(make_trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = make_trainer(**{"training.validation": {"decode_records": 4}})
+    monkeypatch.setattr(trainer.validator, "_decode", lambda indices: ["лифт сломан" for _ in indices])
+    monkeypatch.setattr(type(trainer.validator.dataset), "references", lambda self, index: ("лифт сломан",))
+    assert trainer.validator()["rouge1"] == 1.0
+    assert trainer.validator.signature.startswith("rouge:unicode|")
+
+
 def test_rouge_needs_decoded_records(make_run: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="decode_records"):
         train(make_run(**{"training.validation.metric": "rouge2"}), tmp_path / "run", on_message=quiet)

@@ -301,10 +301,10 @@ def _refuse_none(settings: SpanSettings, scans: list[dict[str, Any]], shards: in
     if not count:
         raise DataError("The input holds no text.")
     if not any(scan["chunks"] for scan in scans):
+        whole = ", or whole files as documents (--text file)" if settings.text == "line" else ""
         raise DataError(
             f"No document has {window:,} tokens ({settings.input_length} + {settings.output_length}): of "
-            f"{count:,} the longest has {longest:,}; take shorter spans (--input-length, --output-length), or, for "
-            "plain text, whole files as documents (--text file)."
+            f"{count:,} the longest has {longest:,}; take shorter spans (--input-length, --output-length){whole}."
         )
     if not any(scan["candidates"] for scan in scans):
         over = f" scores above {settings.over}" if settings.over is not None else " holds text in both spans"
