@@ -165,7 +165,7 @@ MISTAKES = [
         3,
         "None of the 3 pairs of ",
     ),
-    ("compare headline_writer --size tiny --rows lead --data good.jsonl --out out", 2, "Did you mean 'lead-?"),
+    ("compare headline_writer --size tiny --rows lead --data good.jsonl --out out", 2, "Did you mean 'lead-"),
 ]
 
 
