@@ -16,7 +16,7 @@ from laconic.cli.output import aligned, print_result, progress
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.shipped import DEFAULT, ROOT
 from laconic.data.checks import CheckOptions, DataReport, SplitReport, check, histogram
-from laconic.data.columns import column_table
+from laconic.data.columns import NoColumnError, column_table
 from laconic.data.places import splits_in
 from laconic.data.readers import ReadOptions, read_with
 from laconic.data.subset import counter_of, counter_of_run
@@ -183,8 +183,11 @@ def columns_command(
         print(aligned(["side", "order", "names"], [[*row[:2], ", ".join(row[2])] for row in column_table()], left=3))
         return
     messages: list[str] = []
-    options = columns.options(skip_bad=True)
-    next(read_with(file, options, on_choice=messages.append), None)
+    try:
+        next(read_with(file, columns.options(skip_bad=True), on_choice=messages.append), None)
+    except NoColumnError:  # documents alone can be summarized
+        options = columns.options(need_summary=False, skip_bad=True)
+        next(read_with(file, options, on_choice=messages.append), None)
     print("\n".join(messages))
 
 

@@ -75,6 +75,10 @@ class Columns:
         return f"document: '{self.document}', summary: {summary}{id_}{self.note}"
 
 
+class NoColumnError(DataError):
+    """No column has a name of the table."""
+
+
 def column_table() -> list[tuple[str, str, list[str]]]:
     """The published table, as ``laconic data columns`` prints it: side, strength, names."""
     orders = ("first", "then", "last")
@@ -112,7 +116,7 @@ def _choose(side: str, names: Sequence[str], where: str, *, taken: str | None, r
             raise DataError(f"{where}: the {side} could be any of {_list(fitting)}; {how}. Columns: {_list(names)}.")
     if not required:
         return None
-    raise DataError(
+    raise NoColumnError(
         f"{where}: no column is known to hold the {side}; name it with --{side}-column (data.{side}_column). "
         f"Columns: {_list(names) or 'none'}."
     )

@@ -131,6 +131,9 @@ def test_exit_codes_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "document: 'document'" in capsys.readouterr().out
     assert main(["data", "columns", str(good), "--document-column", "summary", "--summary-column", "document"]) == 0
     assert "document: 'summary'" in capsys.readouterr().out
+    (tmp_path / "alone.csv").write_text("text,other\na b c,x\n")
+    assert main(["data", "columns", str(tmp_path / "alone.csv")]) == 0
+    assert "document: 'text', summary: none" in capsys.readouterr().out
     assert main(["data", "check", str(good), "--recipe", "oneline", "--max-target", "2"]) == 2
     assert "leave them out" in capsys.readouterr().err
 
