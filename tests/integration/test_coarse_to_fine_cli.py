@@ -144,6 +144,7 @@ def test_what_training_says_of_its_reading(data: Path, tmp_path: Path, capsys: p
     entropies = [entry[name] for entry in log for name in ("coarse_entropy", "val_coarse_entropy") if name in entry]
     assert len(entropies) >= 3
     assert all(0 < value <= math.log(4) + 1e-6 for value in entropies)
+    assert min(entropies) > max(entropies) / 2  # of all of them means over words, before anything is learnt
     updates = [entry for entry in log if "nll" in entry]
     assert all(entry["nll"] / entry["nll_plain"] > 3 for entry in updates)  # of six words with the end
     assert main(["plot", str(tmp_path / "hier"), "--out", str(tmp_path / "c.svg")]) == 0

@@ -340,8 +340,8 @@ def test_a_sign_of_the_models_own_binds_the_words_on_both_sides() -> None:
     document = "The POE::Sessions module is Rack-based and compliant with Python 3. It is the Builder of x and of data."
     assert copied(["POE::", "Builder", "of data"], document) == "POE::Builder of data"
     assert copied(["module", "with Python 3.", "x"], document) == "Module with Python 3.x"
-    pair = "The work is done pre- and post-execution, with code of the tools."
-    assert copied(["pre-", "and", "code"], pair) == "Pre- and code"
+    pair = "The work is done pre- or post-execution, with code of the tools and of the data."
+    assert copied(["pre-", "and of the data"], pair) == "Pre- and of the data"
     assert copied(["pre-", "code"], pair) == "Pre-code"
 
 
