@@ -14,7 +14,6 @@ from laconic.cli.data_write import TOKENS, Separator, app
 from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, Row, Size, TrustCode
 from laconic.cli.output import aligned, print_result, progress
 from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.shipped import DEFAULT, ROOT
 from laconic.data.checks import CheckOptions, DataReport, SplitReport, check, histogram
 from laconic.data.columns import NoColumnError, column_table
 from laconic.data.places import splits_in
@@ -22,8 +21,7 @@ from laconic.data.readers import ReadOptions, read_with
 from laconic.data.subset import counter_of, counter_of_run
 from laconic.errors import ConfigError, DataError
 from laconic.study.corpora.debian import build_debian
-from laconic.study.corpora.docstrings import build_corpus
-from laconic.text.base import read_json_if_there
+from laconic.study.corpora.docstrings import build_corpus, learnt_packages
 from laconic.text.control import safe_print as print
 
 Files = Annotated[
@@ -125,8 +123,6 @@ def docstrings_command(
     for folder in root or []:
         if not folder.is_dir():
             raise DataError(f"{folder} is not a folder of Python packages.")
-    facts = read_json_if_there(ROOT / DEFAULT / "data.json") if archives is None else {}
-    seen = facts.get("docstring_packages", ())  # by the model in the box, which is compared with what is made of these
     with progress("Collecting docstrings") as bar:
         stats = build_corpus(
             out,
@@ -134,7 +130,7 @@ def docstrings_command(
             standard_library=standard_library,
             archives=archives,
             validation=validation,
-            in_training=seen,
+            in_training=learnt_packages() if archives is None else (),
             progress=lambda done, total: bar.update(done, total=total),
         )
     rows = []

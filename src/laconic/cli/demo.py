@@ -21,15 +21,14 @@ from laconic.cli.output import aligned, note, progress, show_summaries
 from laconic.cli.own_data import calibrated
 from laconic.config.loading import load_recipe, merge, read_run, resolve_run, with_absolute_paths
 from laconic.config.schema import RunConfig
-from laconic.config.shipped import DEFAULT, default_model, place_of
+from laconic.config.shipped import DEFAULT, default_model
 from laconic.data.readers import read_records
 from laconic.evaluation.run import EvaluationResult, evaluate
 from laconic.evaluation.systems import Contender
 from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
-from laconic.study.corpora.docstrings import build_corpus
+from laconic.study.corpora.docstrings import build_corpus, learnt_packages
 from laconic.study.tables import result_table
 from laconic.summarizer import Summarizer
-from laconic.text.base import read_json_if_there
 from laconic.text.control import safe_print as print
 from laconic.types import Record, Summary, references_of
 
@@ -72,8 +71,7 @@ def command(
         print(f"{heading}, by the model in the box\n")
         show_summaries(own, document=True)
     if not (corpus / "test.jsonl").is_file():
-        facts = read_json_if_there(place_of(DEFAULT) / "data.json") if boxed else {}
-        seen = facts.get("docstring_packages", ())  # by the model in the box: they are not held out
+        seen = learnt_packages() if boxed else ()
         with progress("Collecting docstrings") as bar:
             build_corpus(corpus, in_training=seen, progress=lambda done, total: bar.update(done, total=total))
     for name, run in runs.items():

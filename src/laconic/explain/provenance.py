@@ -170,8 +170,8 @@ def _written(
 ) -> Surfaced:
     """The text of the tokens, as ``search.surface`` asks."""
     if search.surface in ("raw", "tokens"):
-        joined = tokenizer.detokenize(tokens) if search.surface == "raw" else spaced(tokens, tokenizer.separator)
-        text, spans = joined
+        raw = search.surface == "raw"
+        text, spans = tokenizer.detokenize(tokens) if raw else spaced(tokens, tokenizer.separator)
         return Surfaced(text, list(range(len(tokens))), spans, tokenizer.word_groups(tokens))
     copying = np.where(steps.share[:, None] > 0, steps.copied, steps.attention)
     read = _source_text(source.document, source.encoding, tokenizer)

@@ -59,6 +59,7 @@ class SummarizationModel(nn.Module):
     decoder_start_id: int  # what the decoder reads first
     max_source_tokens: int | None = None  # the longest document that it can read; none: any
     max_target_tokens: int | None = None  # the longest summary that it can write; none: any
+    attended_tokens: int | None = None  # a batch with a longer document has no attention over the whole of any
     encoder_switches: frozenset[str] | None = None  # switches that change what `encode` leaves; none: any may
     shares_memory: ClassVar[bool] = False  # does `forward` take up a memory, and leave its own?
 

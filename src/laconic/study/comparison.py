@@ -318,10 +318,15 @@ def with_bleu(
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], finished: Sequence[bool]) -> float:
     """The headline paper's BLEU, over the lower-cased words and signs of a word tokenizer, unknown words kept."""
+    cut = [[list(_cutter().encode(text).tokens) for text in texts] for texts in (hypotheses, *references)]
+    return bleu_paper(cut[0], cut[1:], finished)
+
+
+@cache
+def _cutter() -> WordTokenizer:
     tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1, unknown_marks=(_UNKNOWN,)))
     tokenizer.train([_UNKNOWN])
-    cut = [[list(tokenizer.encode(text).tokens) for text in texts] for texts in (hypotheses, *references)]
-    return bleu_paper(cut[0], cut[1:], finished)
+    return tokenizer
 
 
 def by_document(results: Sequence[EvaluationResult], kind: str) -> list[float]:

@@ -33,7 +33,7 @@ class NeuralSystem(DecodingSystem):
         self.model = loaded.model.eval()
         self._packings: dict[Precision, Packing] = {"fp32": Packing("fp32")}
         self._taken: dict[int, Precision] = {}  # what auto has found for so many rows, in powers of two
-        self.attended_tokens = getattr(self.model, "attended_tokens", None)
+        self.attended_tokens = self.model.attended_tokens
         super().__init__(TorchModel(self.model, self._packings["fp32"]), loaded, loaded.start_id)
 
     @classmethod

@@ -13,19 +13,19 @@ from itertools import pairwise
 
 import sentencex
 
+from laconic.text.mending import FUNCTION_WORDS
+
 Span = tuple[int, int]
 _HALF = re.compile("[\ud800-\udfff]")  # of a character, which is no UTF-8
 # Short forms after which nothing ends, though sentencex says so.
 _SHORT = re.compile(r"(?:^|[\s(\[])(?:resp|approx|incl|excl|[Ee]qs?|[Ff]igs|[Rr]efs|spp|aka)\.\s*$")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _OPENING_WORDS = (
-    "the a an this that these those it its in on at by for from to with as of and but or if when while where which we "
-    "our you your they their he his she her i my there here then so both all each some most many such one two no not "
-    "however moreover furthermore finally additionally also thus hence although because since after before during "
-    "using based given under over through unlike compared experiments results extensive specifically first second "
-    "third secondly further instead overall together despite"
+    "here there such one two however moreover furthermore finally additionally thus hence although because since using "
+    "based given unlike compared experiments results extensive specifically first second third secondly further her "
+    "instead overall together despite"
 )
-_OPENERS = frozenset(_OPENING_WORDS.split())
+_OPENERS = FUNCTION_WORDS | frozenset(_OPENING_WORDS.split())
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from laconic.config.shipped import DEFAULT, ROOT
 from laconic.errors import DataError
 from laconic.files import write_json
 from laconic.study.corpora.archives import DAMAGE, ArchivedFile, ArchivedPackage, read_archives
@@ -39,6 +40,7 @@ from laconic.study.corpora.pairs import (
     words_of,
     write_splits,
 )
+from laconic.text.base import read_json_if_there
 
 Readable = Path | ArchivedFile
 STANDARD_LIBRARY = "python"
@@ -55,6 +57,12 @@ _STOP_WORDS = frozenset(
     """a an and are as at be been but by can do does for from has have if in into is it its not of on or such than that
     the their then there these this those to was were when where which while will with you your""".split()  # noqa: SIM905
 )
+
+
+def learnt_packages() -> Collection[str]:
+    """The packages that the model in the box, which is compared with what is made of the others, learnt from."""
+    found: Collection[str] = read_json_if_there(ROOT / DEFAULT / "data.json").get("docstring_packages", ())
+    return found
 
 
 def build_corpus(
