@@ -15,11 +15,6 @@ class Collator(ArrayCollator):
     """``collator(examples) -> Batch``: what `ArrayCollator` makes, as tensors over the same memory."""
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
-        """Pad ``examples``.
-
-        Raises:
-            DataError: an example has an empty source (attention over nothing is not a number).
-        """
         return super().__call__(examples).changed(torch.from_numpy)
 
     def pairs(self, examples: Sequence[Example]) -> TrainingBatch:

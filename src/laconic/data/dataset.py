@@ -1,8 +1,4 @@
-"""Records as compact arrays of ids, ready for collation.
-
-Extended ids are numbered by first appearance in the source, so a shorter truncation is a prefix of a longer
-one: `EncodedDataset.limits` narrows the truncation without tokenizing again.
-"""
+"""Records as compact arrays of ids, ready for collation."""
 
 from __future__ import annotations
 
@@ -84,7 +80,6 @@ class EncodedDataset:
         self.max_source_tokens = self._built_source = config.max_source_tokens
         self.max_target_tokens = self._built_target = config.max_target_tokens
         self._frame = _Frame(tokenizer, config)
-        self._frame.check(self.max_source_tokens, self.max_target_tokens)
         self.separator_id = tokenizer.separator_id
         self.num_too_long, self._num_unknown = int(counts["too_long"]), int(counts["unknown"])
         self._sources, self._targets, self._words, self._ids, self._references = (
@@ -133,7 +128,8 @@ class EncodedDataset:
         return cls(columns, tokenizer, text_config, facts)
 
     def limits(self, max_source_tokens: int | None = None, max_target_tokens: int | None = None) -> EncodedDataset:
-        """Return a view of the same arrays with a narrower truncation (``None`` keeps the present one).
+        """Return a view of the same arrays with a narrower truncation (``None`` keeps the present one): what is read of
+        a shorter one is a prefix, extended ids included (`laconic.text.unknown`).
 
         Raises:
             ConfigError: wider than the data set was built for.
@@ -230,7 +226,6 @@ class Encoder:
         self.tokenizer, self.config = tokenizer, config
         self._most, self._references = max_document_tokens, references
         self._frame = _Frame(tokenizer, config)
-        self._frame.check(config.max_source_tokens, config.max_target_tokens)
 
     def parts(
         self, records: Iterable[Record], workers: int = 1, progress: Callable[[int], object] | None = None
@@ -338,7 +333,6 @@ def encode_documents(
         DataError: a document holds no token.
     """
     frame = _Frame(tokenizer, config)
-    frame.check(config.max_source_tokens, config.max_target_tokens)
     records = [Record(document) if isinstance(document, str) else document for document in documents]
     separator = tokenizer.separator
     stream = tokenizer.encode_stream(
@@ -349,12 +343,10 @@ def encode_documents(
     )
     texts = list(stream)
     examples = []
-    for index, text in enumerate(texts):
+    for index, (text, record_id) in enumerate(zip(texts, ids or [""] * len(texts), strict=True)):
         if not text.total:
-            name = ids[index] if ids and ids[index] else index + 1
-            raise DataError(f"Document {name} is empty; there is nothing to summarize.")
+            raise DataError(f"Document {record_id or index + 1} is empty; there is nothing to summarize.")
         source, words = extended(text, frame.vocab_size, frame.unk_id, None if frame.extends else [])
-        record_id = ids[index] if ids else ""
         examples.append(Example(source, list(words), None, record_id, index, source_truncated=text.truncated))
     return examples, texts
 
@@ -376,6 +368,7 @@ class _Frame:
                 f"text.sentence_separator is {config.sentence_separator!r}, but the tokenizer was made with "
                 f"{tokenizer.separator!r}; use the tokenizer's, or train again."
             )
+        self.check(config.max_source_tokens, config.max_target_tokens)
 
     def check(self, max_source_tokens: int, max_target_tokens: int) -> None:
         if self.source_room(max_source_tokens) < 1:

@@ -35,14 +35,10 @@ def is_pair_target(path: Path) -> bool:
 def _other_half(path: Path) -> tuple[str, bool]:
     for parts in _PAIR_PARTS:
         for here, there in (parts, parts[::-1]):
-            name, found = re.subn(_part(here), there, path.name)
+            name, found = re.subn(rf"{re.escape(here)}(?=[._\-]|\Z)", there, path.name)
             if found:
                 return name, here == parts[1]
     return "", False
-
-
-def _part(name: str) -> str:
-    return rf"{re.escape(name)}(?=[._\-]|\Z)"
 
 
 def pair_partner(path: Path) -> Path | None:

@@ -203,7 +203,6 @@ class _Frames(io.RawIOBase):
         self._left = self._ready = b""
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -225,7 +224,6 @@ class _Frames(io.RawIOBase):
         return size
 
     def close(self) -> None:
-        """Close the file too."""
         self._file.close()
         super().close()
 

@@ -51,8 +51,11 @@ class ArrayCollator:
         if len(targets) < len(examples):
             return batch
         ids, mask = self._pad(targets)
+        inputs = np.full_like(ids, self.start_id)
+        inputs[:, 1:] = self._without_extended(ids[:, :-1])
+        inputs = np.where(mask, inputs, self.pad_id)
         own = {each.name: getattr(batch, each.name) for each in fields(batch)}
-        return TrainingBatch(**own, target_input_ids=self._shift(ids, mask), target_ids=ids, target_mask=mask)
+        return TrainingBatch(**own, target_input_ids=inputs, target_ids=ids, target_mask=mask)
 
     def _pad(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
@@ -63,8 +66,3 @@ class ArrayCollator:
 
     def _without_extended(self, ids: np.ndarray) -> np.ndarray:
         return np.where(ids >= self.vocab_size, self.unk_id, ids)
-
-    def _shift(self, target_ids: np.ndarray, target_mask: np.ndarray) -> np.ndarray:
-        inputs = np.full_like(target_ids, self.start_id)
-        inputs[:, 1:] = self._without_extended(target_ids[:, :-1])
-        return np.where(target_mask, inputs, self.pad_id)

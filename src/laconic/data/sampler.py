@@ -65,8 +65,7 @@ class BucketSampler(Sampler):
     """Batches of similar length (the scheme of See et al., 2017).
 
     The indices are shuffled by (seed, epoch), cut into pools of ``pool_batches`` batches, each pool is sorted
-    by length and sliced, and the batches are shuffled. With ``shuffle=False`` the batches come in the order of
-    the data, unsorted, the same every epoch.
+    by length and sliced, and the batches are shuffled.
     """
 
     def __init__(
@@ -78,26 +77,19 @@ class BucketSampler(Sampler):
         rank: int = 0,
         world_size: int = 1,
         pool_batches: int = 100,
-        shuffle: bool = True,
     ) -> None:
         super().__init__(rank, world_size)
-        assert len(lengths) > 0
-        assert batch_size > 0
         self._lengths = np.asarray(lengths, dtype=np.int64)
-        self._batch_size, self._seed = batch_size, seed
-        self._pool_batches, self._shuffle = pool_batches, shuffle
+        self._batch_size, self._seed, self._pool_batches = batch_size, seed, pool_batches
 
     def __len__(self) -> int:
         return -(-len(self._lengths) // self._batch_size)
 
     def _every_batch(self, epoch: int) -> list[np.ndarray]:
         size = self._batch_size
-        total = len(self._lengths)
-        if not self._shuffle:
-            return _slices(size, np.arange(total))
         random = np.random.default_rng((self._seed, epoch))
         batches: list[np.ndarray] = []
-        for pool in _slices(size * self._pool_batches, random.permutation(total)):
+        for pool in _slices(size * self._pool_batches, random.permutation(len(self._lengths))):
             batches += _slices(size, pool[np.argsort(self._lengths[pool], kind="stable")])
         return [batches[number] for number in random.permutation(len(batches))]
 
@@ -111,7 +103,6 @@ class SortedSampler(Sampler):
 
     def __init__(self, lengths: Sequence[int], cut: Cut, seed: int, *, rank: int = 0, world_size: int = 1) -> None:
         super().__init__(rank, world_size)
-        assert len(lengths) > 0
         self._lengths, self._cut, self._seed = np.asarray(lengths, dtype=np.int64), cut, seed
 
     def __len__(self) -> int:

@@ -45,7 +45,10 @@ def read_jsonl(
             yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line")
             continue
         if isinstance(value, list) and number == 1:
-            problem = BadRecordError(origin, "a JSON array where an object was expected", _not_lines(path))
+            said = "this is JSON, not JSON lines"
+            if path.suffix in (".jsonl", ".ndjson"):
+                said += f"; name the file {path.with_suffix('.json').name}"
+            problem = BadRecordError(origin, "a JSON array where an object was expected", said)
             problem.option = ("format", "json")
             yield problem
             continue
@@ -61,12 +64,6 @@ def first_columns(path: Path, options: TableOptions, lines: Iterable[bytes]) -> 
                     return options.choose(tuple(value), str(path))
                 return None  # to be said when it is read
     return None
-
-
-def _not_lines(path: Path) -> str:
-    name = bare_name(path)
-    instead = f"; name the file {Path(name).with_suffix('.json')}" if path.suffix in (".jsonl", ".ndjson") else ""
-    return f"this is JSON, not JSON lines{instead}"
 
 
 def read_json(path: Path, options: TableOptions) -> RawRecords:

@@ -14,9 +14,9 @@ from itertools import pairwise
 import sentencex
 
 from laconic.text.mending import FUNCTION_WORDS
+from laconic.text.normalization import encodable
 
 Span = tuple[int, int]
-_HALF = re.compile("[\ud800-\udfff]")  # of a character, which is no UTF-8
 # Short forms after which nothing ends, though sentencex says so.
 _SHORT = re.compile(r"(?:^|[\s(\[])(?:resp|approx|incl|excl|[Ee]qs?|[Ff]igs|[Rr]efs|spp|aka)\.\s*$")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -38,7 +38,7 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     ends = _line_ends(text)
     spans: list[tuple[int, int]] = []
     pending = None
-    for boundary in sentencex.get_sentence_boundaries(language, _HALF.sub("\ufffd", text)):
+    for boundary in sentencex.get_sentence_boundaries(language, encodable(text)):
         first, last = boundary["start_index"] if pending is None else pending, boundary["end_index"]
         goes_on = last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last))
         pending = first if goes_on else None

@@ -53,12 +53,8 @@ __all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokeniz
 
 TEXTS = 2000  # a piece of work of a process
 _PROBE = "a"
-_NAMES = {  # our role: (key of config.json, key of tokenizer_config.json, usual strings)
-    "pad": ("pad_token_id", "pad_token", ("<pad>", "[PAD]")),
-    "unk": ("unk_token_id", "unk_token", ("<unk>", "[UNK]")),
-    "bos": ("bos_token_id", "bos_token", ("<s>", "[CLS]")),
-    "eos": ("eos_token_id", "eos_token", ("</s>", "[SEP]")),
-}
+# role -> what a checkpoint usually calls the token, where its files do not say
+_USUAL = {"pad": ("<pad>", "[PAD]"), "unk": ("<unk>", "[UNK]"), "bos": ("<s>", "[CLS]"), "eos": ("</s>", "[SEP]")}
 
 
 class _OpenTokenizer(Tokenizer):
@@ -363,7 +359,7 @@ class PretrainedTokenizer(Tokenizer):
         described = read_json_if_there(folder / CONFIG_FILE)
         special = read_json_if_there(folder / "special_tokens_map.json")
         self._hub_config = {key: value for key, value in (special | described).items() if key != "laconic"}
-        ids = {role: self._special_id(role, model) for role in _NAMES}
+        ids = {role: self._special_id(role, model) for role in _USUAL}
         if ids["eos"] is None:
             raise ModelError(f"{path}: neither the files beside it nor its vocabulary say which token ends a text.")
         self.eos_id = ids["eos"]
@@ -377,13 +373,12 @@ class PretrainedTokenizer(Tokenizer):
         self.target_prefix_ids = self.prefix_ids
 
     def _special_id(self, role: str, model: dict[str, Any]) -> int | None:
-        id_key, token_key, usual = _NAMES[role]
-        named = self._hub_config.get(token_key)
+        named = self._hub_config.get(f"{role}_token")
         named = named.get("content") if isinstance(named, dict) else named
-        for token in (named, *usual):
+        for token in (named, *_USUAL[role]):
             if isinstance(token, str) and (found := self.token_id(token)) is not None:
                 return found
-        value = model.get(id_key)
+        value = model.get(f"{role}_token_id")
         return value if isinstance(value, int) else None
 
     def _template(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

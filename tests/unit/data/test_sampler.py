@@ -108,10 +108,6 @@ def test_lengths_within_a_batch_of_a_pool_are_similar() -> None:
     assert spread(pool_batches=1) > 200
 
 
-def test_without_shuffling() -> None:
-    assert list(BucketSampler([1, 2, 3], 2, 0, shuffle=False)) == [[0, 1], [2]]
-
-
 @ALL
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_ranks_share_each_batch(make: Make, world_size: int) -> None:
