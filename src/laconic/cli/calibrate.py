@@ -132,12 +132,10 @@ def _folder(model: str) -> Path:
 
 def draw(path: Path, found: Reliability) -> None:
     """The reliability diagram: what share was accepted of the summaries of each confidence."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(5, 5), layout="constrained")
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1, label="as it should be")
     said, came, counts = zip(*found.bins, strict=True)
     most = max(counts)
@@ -148,4 +146,3 @@ def draw(path: Path, found: Reliability) -> None:
     axes.legend(frameon=False, loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)

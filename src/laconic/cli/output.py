@@ -1,15 +1,4 @@
-"""What a person sees: notes and progress on stderr, tables and JSON on stdout.
-
-Progress is a bar on a terminal, sparse lines in a log file, nothing with ``--quiet``:
-
-    with progress("Encoding", total=len(records)) as bar:
-        for record in records:
-            ...
-            bar.advance()
-
-The object is also a callback: ``bar()`` or ``bar(n)`` advances, so it can be handed to any function that
-takes ``progress: Callable[[int], None]``. Standard output is never touched.
-"""
+"""What a person sees: notes and progress on stderr, tables and JSON on stdout."""
 
 from __future__ import annotations
 
@@ -208,11 +197,8 @@ class BarProgress(Progress):
 
 @contextmanager
 def progress(description: str, total: float | None = None, *, silent: bool = False) -> Iterator[Progress]:
-    """Show the progress of something long on stderr; yields a `Progress`.
-
-    ``silent`` shows nothing, as ``--quiet`` does for everything. On a terminal a bar is drawn, elsewhere
-    lines are written now and then.
-    """
+    """Show the progress of something long on stderr: a bar on a terminal, elsewhere a line now and then, nothing if
+    ``silent`` or with ``--quiet``. What it yields is also a callback, for functions that take one."""
     kind: type[Any] = Progress if silent or quiet() else BarProgress if sys.stderr.isatty() else LineProgress
     shown = kind(description, total)
     try:

@@ -11,6 +11,7 @@ from typer import Argument, Option
 from laconic.cli.options import AsJson, check_picture
 from laconic.cli.output import aligned, print_result
 from laconic.config.loading import read_run
+from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, DataError, unknown_choice
 
 # what a curve shows, the published figures that stand beside it
@@ -44,11 +45,13 @@ def command(
     kinds = ["" if metric else f", {'validation' if name.startswith('val_') else 'training'}" for _, name in drawn]
     curves = [(run.name + kind, *read_curve(run, name, x)) for (run, name), kind in zip(drawn, kinds, strict=True)]
     value = ", ".join(dict.fromkeys(name for _, name in drawn))
-    unit = _unit(runs) if any(name in LOSSES or name.startswith("val_loss_") for _, name in drawn) else ""
+    recipes = {run: read_run(run / "recipe.yaml") for run in runs if (run / "recipe.yaml").is_file()}
+    shows_loss = any(name in LOSSES or name.startswith("val_loss_") for _, name in drawn)
+    unit = " or ".join(dict.fromkeys(recipe.loss_unit for recipe in recipes.values())) if shows_loss else ""
     rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x, unit=unit)
     header, cells = ["run", "measure", x, "last", "best", "published"], []
     for row, (run, name) in zip(rows, drawn, strict=True):
-        row |= {"measure": name, "published": _published(run, name)}
+        row |= {"measure": name, "published": _published(recipes[run], name) if run in recipes else {}}
         figures = f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}"
         cells.append([row["run"], name, *figures, _in_words(row["published"])])
         row |= {key: None for key in ("final", "best") if not math.isfinite(row[key])}  # JSON has no NaN
@@ -84,20 +87,12 @@ def _losses(runs: list[Path]) -> list[tuple[Path, str]]:
     return found
 
 
-def _unit(runs: list[Path]) -> str:
-    """What the losses of the runs are counted in."""
-    recipes = [run / "recipe.yaml" for run in runs]
-    return " or ".join(dict.fromkeys(read_run(recipe).loss_unit for recipe in recipes if recipe.is_file()))
-
-
-def _published(run: Path, name: str) -> dict[str, Any]:
+def _published(run: RunConfig, name: str) -> dict[str, Any]:
     """The published figures of what the curve ``name`` shows, by the paper's table."""
     from laconic.study.plan import flatten
 
-    recipe = run / "recipe.yaml"
-    figures = flatten(read_run(recipe).published) if recipe.is_file() else {}
     wanted = "val_loss" if name.startswith("val_loss") else PUBLISHED.get(name, name)
-    return {key: value for key, value in figures.items() if key.rpartition(".")[2] == wanted}
+    return {key: value for key, value in flatten(run.published).items() if key.rpartition(".")[2] == wanted}
 
 
 def _in_words(published: dict[str, Any]) -> str:
