@@ -208,7 +208,6 @@ def settings(place: tuple[int, int]) -> str:
 
 
 def rounded(values: np.ndarray, digits: int) -> Any:
-    """As JSON values."""
     return np.asarray(values, dtype=float).round(digits).tolist()
 
 
@@ -296,7 +295,6 @@ def show_sharpness(maps: Maps, asked: AlignOptions, records: Iterator[Record]) -
 
 
 def numbers(one: Sharpness) -> dict[str, Any]:
-    """As JSON values."""
     return {name: round(value, 6) for name, value in asdict(one).items()}
 
 

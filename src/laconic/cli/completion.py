@@ -71,7 +71,6 @@ def bash(found: dict[str, list[str]], *, zsh: bool = False) -> str:
 
 
 def fish(found: dict[str, list[str]]) -> str:
-    """The script of fish."""
     start = "complete -c laconic -n __fish_use_subcommand"
     lines = [f'{start} -a {name} -d "{text}"' for name, (_, text) in COMMANDS.items()]
     for name, following in found.items():

@@ -242,11 +242,11 @@ def _over(value: dict[str, float]) -> str:
 
 
 def _histograms(split: SplitReport) -> str:
-    parts = []
-    for side, values in (("document", split.document_lengths), ("summary", split.summary_lengths)):
-        if values:
-            parts.append(f"\n{split.name}: words a {side}\n" + "\n".join(f"  {line}" for line in histogram(values)))
-    return "\n".join(parts)
+    return "\n".join(
+        "\n  ".join([f"\n{split.name}: words a {side}", *histogram(values)])
+        for side in ("document", "summary")
+        if (values := split.lengths[f"{side}_words"])
+    )
 
 
 def _check_text(report: DataReport) -> str:

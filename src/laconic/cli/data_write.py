@@ -307,7 +307,6 @@ def select_spans_command(
 
 
 def _told(out: Path, manifest: dict[str, Any]) -> str:
-    """The manifest in some lines."""
     threshold, reports = manifest["threshold"], manifest["reports"]
     held_out = sum(file["records"] for file in manifest["files"] if "/" not in file["name"])
     rows = {

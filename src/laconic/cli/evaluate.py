@@ -142,7 +142,6 @@ class ScoreReport:
             self.lengths[name] = by_length(name, records, lines, self.buckets, options=options, unk_text=unk)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
         content: dict[str, Any] = {"data": self.path, "systems": tables.compared(list(self.results.values()))}
         if self.sweeps:
             content["sweeps"] = [{"sweep": spec, "best": best} for spec, best in self._best().items()]
@@ -151,7 +150,6 @@ class ScoreReport:
         return content
 
     def text(self) -> str:
-        """For people."""
         header, rows, notes = tables.result_table(list(self.results.values()))
         parts = [aligned(header, rows), ""]
         if self.copying:

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from laconic.cli.inputs import check_output, documents_of, is_records, model_and_inputs
 from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, check_picture
 from laconic.cli.output import Skipped, print_json, say, show_summaries
-from laconic.data.lines import BadRecordError, check_text, text_lines
+from laconic.data.lines import BadRecordError, check_text, decode_line, raw_lines
 from laconic.errors import ConfigError, DataError
 from laconic.explain.record import from_dict, support_of, support_to_dict, to_dict
 from laconic.files import write_text
@@ -111,9 +111,8 @@ def stored(source: str, max_records: int) -> list[Summary]:
     if not is_records(source):
         raise ConfigError("'stored' needs a .jsonl file that `laconic summarize --explain` wrote.")
     summaries: list[Summary] = []
-    for number, line in text_lines(Path(source)):
-        if isinstance(line, BadRecordError):
-            raise line
+    for number, raw in raw_lines(Path(source)):
+        line = decode_line(Path(source), number, raw)
         if len(summaries) == max_records:
             break
         if not line.strip():

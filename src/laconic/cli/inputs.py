@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note, say
 from laconic.config.shipped import SHIPPED, default_model
-from laconic.data.lines import DAMAGED, UTF16_MARKS, bare_name, what_it_is, with_iconv
+from laconic.data.lines import DAMAGED, FORMAT_OF, UTF16_MARKS, bare_name, what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
 from laconic.text.html import charset_of, is_html, page_text
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from laconic.config.schema import DataConfig
     from laconic.data.readers import ReadOptions
 
-# those of data/readers.py, which is not opened for a text
-_DATABASES = {".db", ".sqlite", ".sqlite3"}
-RECORD_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".tab", ".parquet", ".arrow", ".story", *_DATABASES}
 PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
 TEXT_SUFFIXES = {".txt", ".md", ".pdf", ".docx", ".doc", ".xlsx", ".xls", *PAGE_SUFFIXES}  # to be read, or refused
 OnSkip = Callable[[Exception], object]
@@ -109,7 +106,7 @@ def _is_input(name: str) -> bool:
         name == "-"
         or name.startswith("hub:")
         or path.is_file()
-        or (not path.exists() and _suffix(name) in {*TEXT_SUFFIXES, *RECORD_SUFFIXES})
+        or (not path.exists() and _suffix(name) in {*TEXT_SUFFIXES, *FORMAT_OF})
     )
 
 
@@ -122,7 +119,7 @@ def is_records(name: str, jsonl: bool = False) -> bool:
     """Is this input a file of records rather than one text? ``jsonl`` says so of standard input."""
     if name == "-":
         return jsonl
-    return jsonl or Path(name).is_dir() or name.startswith("hub:") or _suffix(name) in RECORD_SUFFIXES
+    return jsonl or Path(name).is_dir() or name.startswith("hub:") or _suffix(name) in FORMAT_OF
 
 
 def documents_of(

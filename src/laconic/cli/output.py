@@ -113,7 +113,6 @@ class Skipped:
             self.examples.append(str(problem))
 
     def report(self) -> None:
-        """Print to stderr."""
         if self.total:
             more = [f"... and {self.total - len(self.examples)} more"] if self.total > len(self.examples) else []
             lines = [f"{self.total} record{'s' if self.total > 1 else ''} skipped:", *self.examples, *more]
@@ -128,7 +127,6 @@ class Progress:
         self.start()
 
     def __call__(self, amount: float = 1) -> None:
-        """Count ``amount`` more."""
         self.update(self.completed + amount)
 
     advance = __call__

@@ -9,7 +9,7 @@ import hashlib
 import re
 import zlib
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -25,6 +25,8 @@ from laconic.data.subset import WORD, supported_share
 from laconic.types import Record
 
 _EXAMPLES = 3
+_SIDES = ("document", "summary")
+_ORDERS = (1, 2, 3)  # of n-grams
 _BAR = 40
 
 
@@ -60,67 +62,51 @@ class Findings:
 
 @dataclass(slots=True)
 class SplitReport:
-    """One file. Lengths are in words and punctuation marks, Han characters one each."""
+    """One file. ``lengths`` of documents and summaries are in words and punctuation marks, Han characters one each
+    (``document_words``), and in the tokens asked for, if any were (``document_tokens``); ``sums`` are over records."""
 
     name: str
     path: str
     choice: str = ""
     records: int = 0
     skipped: SkipCounter = field(default_factory=SkipCounter)
-    document_lengths: array[int] = field(default_factory=lambda: array("i"))
-    summary_lengths: array[int] = field(default_factory=lambda: array("i"))
-    document_tokens: array[int] = field(default_factory=lambda: array("i"))  # in the tokens asked for, if any were
-    summary_tokens: array[int] = field(default_factory=lambda: array("i"))
-    hardly_supported: int = 0
-    coverage_sum: float = 0.0
-    reappearing_sum: float = 0.0
-    novel_sums: dict[int, float] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), 0.0))
-    novel_counts: dict[int, int] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), 0))
+    lengths: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(partial(array, "i")))
+    sums: defaultdict[Any, Any] = field(default_factory=lambda: defaultdict(int))
     references: Counter[int] = field(default_factory=Counter)
     exact_duplicates: Findings = field(default_factory=Findings)
     near_duplicates: Findings = field(default_factory=Findings)
-    suspicious: dict[str, Findings] = field(default_factory=dict)
-
-    def suspect(self, reason: str, example: str) -> None:
-        self.suspicious.setdefault(reason, Findings()).add(example)
+    suspicious: defaultdict[str, Findings] = field(default_factory=lambda: defaultdict(Findings))
 
     def extend(self, other: SplitReport) -> None:
         """Add what was measured of the records that come next."""
-        for name in ("records", "hardly_supported", "coverage_sum", "reappearing_sum"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("document_lengths", "summary_lengths", "document_tokens", "summary_tokens"):
-            getattr(self, name).extend(getattr(other, name))
-        for n in self.novel_sums:
-            self.novel_sums[n] += other.novel_sums[n]
-            self.novel_counts[n] += other.novel_counts[n]
+        self.records += other.records
+        for name, values in other.lengths.items():
+            self.lengths[name].extend(values)
+        for name, value in other.sums.items():
+            self.sums[name] += value
         self.references.update(other.references)
         for reason, found in other.suspicious.items():
-            mine = self.suspicious.setdefault(reason, Findings())
+            mine = self.suspicious[reason]
             mine.count += found.count
             mine.examples += found.examples[: _EXAMPLES - len(mine.examples)]
 
     def as_dict(self, options: CheckOptions) -> dict[str, Any]:
-        """For JSON and for the terminal view."""
-        summarized = max(1, len(self.summary_lengths))
-        sides, bad = (self.document_lengths, self.summary_lengths), self.skipped
-        tokens = {"document_tokens": self.document_tokens, "summary_tokens": self.summary_tokens}
-        limited = tuple(tokens.values()) if options.limits_in_tokens else sides
+        words, tokens = ([self.lengths[f"{side}_{unit}"] for side in _SIDES] for unit in ("words", "tokens"))
+        limited = tokens if options.limits_in_tokens else words
+        bad, sums, summarized = self.skipped, self.sums, max(1, len(words[1]))
         return {
             "path": self.path,
             "records": self.records,
             "bad": {"count": bad.total, "reasons": dict(bad.counts), "examples": bad.examples},
-            "document_words": lengths(sides[0]),
-            "summary_words": lengths(sides[1]),
-            **{name: lengths(values) for name, values in tokens.items() if values},
-            "compression": round(sum(sides[0]) / sum(sides[1]), 2) if any(sides[1]) else None,
+            **{f"{side}_words": lengths(values) for side, values in zip(_SIDES, words, strict=True)},
+            **{f"{side}_tokens": lengths(values) for side, values in zip(_SIDES, tokens, strict=True) if values},
+            "compression": round(sum(words[0]) / sum(words[1]), 2) if any(words[1]) else None,
             "documents_over_limit": _share(limited[0], options.max_source),
             "summaries_over_limit": _share(limited[1], options.max_target),
-            **({"hardly_supported": self.hardly_supported} if options.min_supported else {}),
-            "summary_words_in_document": round(self.coverage_sum / summarized, 4),
-            "document_words_in_summary": round(self.reappearing_sum / summarized, 4),
-            "novel_ngrams": {
-                str(n): round(self.novel_sums[n] / max(1, self.novel_counts[n]), 4) for n in self.novel_sums
-            },
+            **({"hardly_supported": sums["hardly supported"]} if options.min_supported else {}),
+            "summary_words_in_document": round(sums["covered"] / summarized, 4),
+            "document_words_in_summary": round(sums["reappearing"] / summarized, 4),
+            "novel_ngrams": {str(n): round(sums["novel", n] / max(1, sums["measured", n]), 4) for n in _ORDERS},
             "references": {str(number): count for number, count in sorted(self.references.items())},
             "exact_duplicates": asdict(self.exact_duplicates),
             "near_duplicates": asdict(self.near_duplicates),
@@ -142,7 +128,6 @@ class DataReport:
         return sum(split.skipped.total for split in self.splits)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "splits": {split.name: split.as_dict(self.options) for split in self.splits},
             "leakage": {
@@ -223,45 +208,44 @@ def _words(text: str) -> list[str]:
 
 def _measure(split: SplitReport, record: Record, words: list[str], options: CheckOptions) -> None:
     split.records += 1
-    split.document_lengths.append(len(words))
+    split.lengths["document_words"].append(len(words))
     if options.min_supported:
-        split.hardly_supported += supported_share(record, options.max_source) < options.min_supported
+        split.sums["hardly supported"] += supported_share(record, options.max_source) < options.min_supported
     if options.count is not None:
         document, summary = options.count(record)
-        split.document_tokens.append(document)
+        split.lengths["document_tokens"].append(document)
         if record.summary:
-            split.summary_tokens.append(summary)
+            split.lengths["summary_tokens"].append(summary)
     if not record.summary:
         return
     target = _words(record.summary)
-    split.summary_lengths.append(len(target))
+    split.lengths["summary_words"].append(len(target))
     split.references[max(1, len(record.references))] += 1
     known, wanted = set(words), set(target)
     shared = known & wanted
     held = [word in shared for word in target]
     covered = held.count(True) / max(1, len(target))
-    split.coverage_sum += covered
-    split.reappearing_sum += reappearing_share(known, wanted)
+    split.sums["covered"] += covered
+    split.sums["reappearing"] += reappearing_share(known, wanted)
     text = f" {' '.join(words)} "  # no word has a blank in it
-    for n in split.novel_sums:
+    for n in _ORDERS:
         if n > 1:  # an n-gram can only be there where both of its parts are
             held = [
                 both and f" {' '.join(target[start : start + n])} " in text
                 for start, both in enumerate(map(and_, held, held[1:]))
             ]
         if held:
-            split.novel_sums[n] += held.count(False) / len(held)
-            split.novel_counts[n] += 1
+            split.sums["novel", n] += held.count(False) / len(held)
+            split.sums["measured", n] += 1
+    suspicious, origin = split.suspicious, record.origin
     if len(target) >= len(words):
-        split.suspect(
-            "summary not shorter than the document", f"{record.origin} ({len(target)} and {len(words)} words)"
-        )
+        suspicious["summary not shorter than the document"].add(f"{origin} ({len(target)} and {len(words)} words)")
     elif len(target) > 3 and words[: len(target)] == target:
-        split.suspect("summary is the beginning of the document", record.origin)
+        suspicious["summary is the beginning of the document"].add(origin)
     if not covered:
-        split.suspect("summary and document share no word", record.origin)
+        suspicious["summary and document share no word"].add(origin)
     if len(words) < 5:
-        split.suspect("document of fewer than 5 words", record.origin)
+        suspicious["document of fewer than 5 words"].add(origin)
 
 
 def reappearing_share(document: set[str], summary: set[str]) -> float:

@@ -395,7 +395,6 @@ class _Ragged:
         return self.flat[self._starts[index] : self._starts[index + 1]]
 
     def strings(self, index: int) -> list[str]:
-        """The strings of a row of text."""
         row = self[index]
         return row.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1] if len(row) else []
 

@@ -17,6 +17,15 @@ from typing import IO, Any
 from laconic.errors import DataError
 
 SKIP_BAD = ("skip_bad", True)
+_SUFFIXES = {
+    "jsonl": ".jsonl .ndjson",
+    "json": ".json",
+    "csv": ".csv .tsv .tab",
+    "story": ".story",
+    "sqlite": ".db .sqlite .sqlite3",
+    "parquet": ".parquet .arrow",
+}
+FORMAT_OF = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}  # of files of records
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
 _HALF = re.compile("[\ud800-\udfff]")

@@ -34,7 +34,7 @@ from pathlib import Path
 from laconic.config.schema import DataConfig
 from laconic.data import formats, tables
 from laconic.data.columns import RawRecord, RawRecords, TableOptions
-from laconic.data.lines import SKIP_BAD, BadRecordError, bare_name, open_bytes, raw_lines, what_it_is
+from laconic.data.lines import FORMAT_OF, SKIP_BAD, BadRecordError, bare_name, open_bytes, raw_lines, what_it_is
 from laconic.errors import DataError, unknown_choice
 from laconic.types import Record
 
@@ -52,15 +52,6 @@ FORMATS: dict[str, Callable[[Path, TableOptions], RawRecords]] = {
     "parquet": tables.read_parquet,
     "hub": tables.read_hub,
 }
-_SUFFIXES = {
-    "jsonl": ".jsonl .ndjson",
-    "json": ".json",
-    "csv": ".csv .tsv .tab",
-    "story": ".story",
-    "sqlite": ".db .sqlite .sqlite3",
-    "parquet": ".parquet .arrow",
-}
-_BY_SUFFIX = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 _FOLDER_FORMATS = {"story", "duc", "hub"}
 _SHARD = re.compile(r"(?P<name>.*?)[-_.]?(?P<number>\d+)(?:-of-(?P<total>\d+))?\Z")
 _SPLIT_NAMES = {
@@ -336,7 +327,7 @@ def _usable(path: Path) -> bool:
         return any(path.iterdir())
     if formats.is_pair_target(path):
         return False
-    known = Path(bare_name(path)).suffix.lower() in _BY_SUFFIX
+    known = Path(bare_name(path)).suffix.lower() in FORMAT_OF
     return known or formats.pair_partner(path) is not None or _is_lcsts(path)
 
 
@@ -359,8 +350,8 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
     if formats.duc_files(place) is not None:
         return "duc", place
     suffix = Path(bare_name(place)).suffix.lower()
-    if suffix in _BY_SUFFIX:
-        return _BY_SUFFIX[suffix], place
+    if suffix in FORMAT_OF:
+        return FORMAT_OF[suffix], place
     if formats.pair_partner(place) is not None:
         return "pair", place
     if other := formats.partner_name(place):

@@ -66,12 +66,10 @@ class WordPair:
 
     @property
     def source_words(self) -> list[str]:
-        """The document's words."""
         return [self.document[start:end] for start, end in self.source]
 
     @property
     def target_words(self) -> list[str]:
-        """The summary's words."""
         return [self.summary[start:end] for start, end in self.target]
 
 

@@ -137,7 +137,6 @@ class Calibration:
         return sorted(range(len(found)), key=points, reverse=True)
 
     def save(self, folder: Path) -> None:
-        """Write the file into a model folder, beside and renamed."""
         write_json(folder / FILE, asdict(self), indent=2)
 
     @classmethod

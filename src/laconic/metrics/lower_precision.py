@@ -58,12 +58,10 @@ class Precisions:
         return ("fp32", *(name for name in LOWER if name in self.of and self.of[name].holds))
 
     def say(self) -> str:
-        """A line for people."""
         parts = [f"{name} {lower.equal:.0%} equal, ROUGE-1 {lower.rouge['1']:+.2f}" for name, lower in self.of.items()]
         return f"Precision of decoding, {self.records} records against fp32: {'; '.join(parts)}"
 
     def save(self, folder: Path) -> None:
-        """Write it into a model folder."""
         write_json(folder / FILE, TypeAdapter(Precisions).dump_python(self, mode="json"))
 
     @classmethod

@@ -115,7 +115,6 @@ class Tokenizer(ABC):
         self.separator = token
 
     def token_id(self, token: str) -> int | None:
-        """The id of a token, or ``None``."""
         return self.backend.token_to_id(token)
 
     def token(self, token_id: int, oov_words: Sequence[str] = ()) -> str:

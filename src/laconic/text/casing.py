@@ -60,7 +60,6 @@ class Casing:
         return Casing(_most_frequent({**self.forms, **new.forms}), new.capitals, new.after_colon)
 
     def save(self, folder: Path) -> None:
-        """Write ``casing.json``."""
         values = {
             "format": FORMAT,
             "capitals": self.capitals,

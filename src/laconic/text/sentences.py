@@ -78,7 +78,6 @@ def _line_ends(text: str) -> list[int]:
 
 
 def sentence_strings(text: str, language: str = "en") -> list[str]:
-    """The sentences of ``text`` as strings."""
     return [text[start:end] for start, end in split_sentences(text, language)]
 
 
