@@ -25,8 +25,8 @@ from laconic.systems.extractive import is_method
 from laconic.text.base import read_json
 from laconic.text.control import safe_print as print
 
-# what a card may lack, and what it is told with
-UNSAID = {"--license": ("licence", "ID"), "--language": ("language", "CODE"), "--data": ("scores", "FILE")}
+# what a card may lack, and the option that tells it
+UNSAID = {"licence": "--license ID", "language": "--language CODE", "scores": "--data FILE"}
 
 
 def command(
@@ -76,10 +76,9 @@ def command(
         new = new.with_scores(for_card(results, Path(data).name, split if path != data else ""))
     write_card(folder, new)
     print(f"{folder / README}, {folder / FILE}")
-    if missing := new.missing():
-        what = " and ".join(UNSAID[option][0] for option in missing)
-        typed = " ".join(f"{option} {UNSAID[option][1]}" for option in missing)
-        say(f"It does not say its {what} yet: laconic card {model} {typed}")
+    said = {"licence": new.license, "language": new.language, "scores": new.scores}
+    if missing := {what: option for what, option in UNSAID.items() if not said[what]}:
+        say(f"It does not say its {' and '.join(missing)} yet: laconic card {model} {' '.join(missing.values())}")
 
 
 def _text(path: Path) -> str:

@@ -74,7 +74,7 @@ def command(
     result = rouge(systems, models, kinds=wanted, **vars(scoring) | {"multi": multi})
     for sentence in warnings_of(result):
         say(sentence)
-    print_result(as_json, as_dict(result, per_document), table(result, per_document))
+    print_result(as_json, result.as_dict(per_document), table(result, per_document))
 
 
 def read_both(hypotheses: str, references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
@@ -179,14 +179,3 @@ def table(result: RougeResult, per_document: bool) -> str:
         ]
         parts.append(aligned(titles, lines))
     return "\n\n".join([*parts, result.signature])
-
-
-def as_dict(result: RougeResult, per_document: bool) -> dict[str, Any]:
-    """`RougeResult.as_dict` and, if asked for, each document's scores."""
-    record = result.as_dict()
-    if per_document:
-        record["per_document"] = [
-            {kind: scores[place]._asdict() for kind, scores in result.per_document.items()}
-            for place in range(result.counts.documents)
-        ]
-    return record

@@ -87,11 +87,6 @@ class Facts(BaseModel):
         others = [one for one in self.scores if (one.data, one.split) != place]
         return self.model_copy(update={"scores": [*others, scores]})
 
-    def missing(self) -> list[str]:
-        """Options of ``laconic card`` that would say what this does not."""
-        wanted = {"--license": self.license, "--language": self.language, "--data": self.scores}
-        return [option for option, value in wanted.items() if not value]
-
 
 def write_card(folder: Path, facts: Facts | None = None, *, opened_as: str = ANYWHERE) -> None:
     """Write ``card.json``, where facts are given, and ``README.md`` of a model folder."""

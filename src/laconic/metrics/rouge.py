@@ -69,8 +69,8 @@ class RougeResult:
     counts: RougeCounts
     interval: dict[str, RougeInterval] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """A JSON-ready summary: means, intervals, counts and signature (documents left out)."""
+    def as_dict(self, per_document: bool = False) -> dict[str, Any]:
+        """A JSON-ready summary: means, intervals, counts and signature, documents only if asked for."""
         result: dict[str, Any] = {
             "scores": {kind: score._asdict() for kind, score in self.mean.items()},
             "signature": self.signature,
@@ -81,6 +81,11 @@ class RougeResult:
                 kind: {name: getattr(ends, name)._asdict() for name in RougeInterval.__slots__}
                 for kind, ends in self.interval.items()
             }
+        if per_document:
+            result["per_document"] = [
+                {kind: scores[place]._asdict() for kind, scores in self.per_document.items()}
+                for place in range(self.counts.documents)
+            ]
         return result
 
 
