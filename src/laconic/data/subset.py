@@ -55,9 +55,7 @@ def choose(lengths: Sequence[int], options: SubsetOptions) -> list[int]:
         DataError: nothing is left, or there are too few documents for what is asked.
     """
     array = np.asarray(lengths, dtype=np.int64)
-    kept = np.ones(len(array), dtype=bool)
-    if options.min_tokens is not None:
-        kept &= array >= options.min_tokens
+    kept = array >= (options.min_tokens or 0)
     if options.max_tokens is not None:
         kept &= array <= options.max_tokens
     places = np.flatnonzero(kept)
