@@ -141,7 +141,7 @@ def check(
     files: Mapping[str, Path | str],
     options: CheckOptions | None = None,
     reading: ReadOptions | None = None,
-    progress: Callable[[int], object] | None = None,
+    progress: Callable[[int], object] = lambda _: None,
 ) -> DataReport:
     """Read every file once and report on it.
 
@@ -178,8 +178,7 @@ def check(
                 if sketches is not None:
                     sketched.append(sketches)
                     homes += [(split, origin) for origin in origins]
-                if progress:
-                    progress(part.records)
+                progress(part.records)
         except NothingUsableError:
             if split.records or not split.skipped.total:
                 raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check

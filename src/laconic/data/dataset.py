@@ -228,7 +228,7 @@ class Encoder:
         self._frame = _Frame(tokenizer, config)
 
     def parts(
-        self, records: Iterable[Record], workers: int = 1, progress: Callable[[int], object] | None = None
+        self, records: Iterable[Record], workers: int = 1, progress: Callable[[int], object] = lambda _: None
     ) -> Iterator[Part]:
         """The parts in the order of the records; only some of them are in memory at a time.
 
@@ -241,8 +241,7 @@ class Encoder:
                 place, origin, problem = part
                 raise DataError(f"{origin or f'record {done + place + 1}'}: {problem}")
             done += part.counts["records"]
-            if progress:
-                progress(part.counts["records"])
+            progress(part.counts["records"])
             yield part
 
     def store(self, folder: Path, parts: Iterable[Part], facts: Callable[[], dict[str, Any]]) -> None:

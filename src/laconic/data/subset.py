@@ -105,15 +105,14 @@ def record_line(record: Record) -> str:
     return json.dumps(fields, ensure_ascii=False) + "\n"
 
 
-def write_records(path: Path, records: Iterable[Record], progress: Callable[[int], object] | None = None) -> int:
+def write_records(path: Path, records: Iterable[Record], progress: Callable[[int], object] = lambda _: None) -> int:
     """Write JSON lines beside ``path`` and rename when complete; returns how many."""
     count = 0
     with part_of(path) as file:
         for record in records:
             file.write(record_line(record).encode("utf-8"))
             count += 1
-            if progress:
-                progress(1)
+            progress(1)
     return count
 
 
