@@ -16,8 +16,7 @@ format          what it reads
 ==============  ==========================================================================================
 
 All but the last two may be compressed (``.gz``, ``.zst``), SQLite excepted. A folder of numbered files of one format
-(``train-00000.jsonl``, ``train-00001.jsonl``, ...) is read as one file. A bad record stops the reading with one
-sentence that names file and line, or is counted and left out with ``skip_bad``.
+(``train-00000.jsonl``, ``train-00001.jsonl``, ...) is read as one file.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """BLEU in three readings.
 
 * `corpus_bleu`: sacreBLEU on detokenized text, with its signature: the number to quote.
-* `bleu_paper`: the headline paper's metric: the mean over examples of sentence BLEU with uniform weights up to
-  4-grams and a count of 0.1 where an order has no match, the start and end markers counted as words on both sides.
+* `bleu_paper`: the headline paper's metric: `bleu_sentence` with start and end markers counted as words on both sides.
   Only for comparison with that paper: two texts of n tokens, markers counted, that share nothing but these score
   (2/n x 0.1/(n-1) x 0.1/(n-2) x 0.1/(n-3))^(1/4): 0.064 with three words each, 0.025 with eight, 0.010 with twenty.
-* `bleu_sentence`: the same without the markers.
+* `bleu_sentence`: the mean of `sentence_bleu` over documents.
 """
 
 from __future__ import annotations
