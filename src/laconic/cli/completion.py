@@ -5,6 +5,7 @@ The script is made once and holds the words itself, so that no key waits for Pyt
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from typer import Argument
@@ -47,19 +48,16 @@ def command(shell: Annotated[str, Argument(metavar="SHELL", help="bash, zsh or f
 
 def words() -> dict[str, list[str]]:
     """By command, and by command and sub-command, what may follow: sub-commands, recipes, options."""
-    found: dict[str, list[str]] = {}
-    for name in COMMANDS:
-        _add(found, name, load_command(name))
-    return found
+    return dict(entry for name in COMMANDS for entry in _following(name, load_command(name)))
 
 
-def _add(found: dict[str, list[str]], name: str, command: Any) -> None:
+def _following(name: str, command: Any) -> Iterator[tuple[str, list[str]]]:
     options = sorted({*(option for option in options_of(command) if option.startswith("--")), "--help"})
     subs = getattr(command, "commands", {})
     recipes = recipe_names() if name in TAKE_RECIPES else []
-    found[name] = [*subs, *recipes, *options]
+    yield name, [*subs, *recipes, *options]
     for sub, below in subs.items():
-        _add(found, f"{name} {sub}", below)
+        yield from _following(f"{name} {sub}", below)
 
 
 def bash(found: dict[str, list[str]], *, zsh: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Annotated, Any
 
 import yaml
@@ -62,16 +63,15 @@ def check(
     problems, checked = [], 0
     for name in [file] if file else recipe_names():
         recipe = load_recipe(name)
-        for row in recipe.rows:
-            for size in recipe.sizes:
-                checked += 1
-                try:
-                    if recipe.extractive:
-                        parse("extractive method", EXTRACTIVE, resolve_method(recipe, row, size))
-                    else:
-                        check_run(resolve_run(recipe, row, size))
-                except LaconicError as error:
-                    problems.append(f"{name}, row {row}, size {size}: {error}")
+        for row, size in product(recipe.rows, recipe.sizes):
+            checked += 1
+            try:
+                if recipe.extractive:
+                    parse("extractive method", EXTRACTIVE, resolve_method(recipe, row, size))
+                else:
+                    check_run(resolve_run(recipe, row, size))
+            except LaconicError as error:
+                problems.append(f"{name}, row {row}, size {size}: {error}")
     if problems:
         raise ConfigError("\n".join([f"{len(problems)} of {checked} combinations are wrong:", *problems]))
     print(f"{checked} combinations of recipe, row and size are sound.")

@@ -163,16 +163,12 @@ class TableOptions:
         Raises:
             DataError: a chosen column does not exist, none fits, or several fit equally well.
         """
-        folded = set(map(_fold, names))
         document = _given(self.document_column, names, where)
         document = document or _choose("document", names, where, taken=self.summary_column)
         assert document is not None
         summary, numbered = _given(self.summary_column, names, where), _numbered(names)
-        if (
-            summary is None
-            and numbered
-            and not any(name in folded for tier in NAMES["summary"][:2] for name in tier.split())
-        ):
+        known = " ".join(NAMES["summary"][:2]).split()
+        if summary is None and numbered and not set(known).intersection(map(_fold, names)):
             summary = numbered[0]
         elif summary is None:
             summary = _choose("summary", names, where, taken=document, required=self.need_summary)

@@ -204,15 +204,13 @@ def judged(found: RawRecords, options: ReadOptions) -> Iterator[Record | BadReco
         BadRecordError: a record cannot be used.
     """
     for raw in found:
-        record: Record | BadRecordError
         try:
-            record = _good_record(raw, options)
+            yield _good_record(raw, options)
         except BadRecordError as problem:
             if not options.skip_bad:
                 problem.option = problem.option or SKIP_BAD
                 raise
-            record = problem
-        yield record
+            yield problem
 
 
 class NothingUsableError(DataError):

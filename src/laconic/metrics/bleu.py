@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import zip_longest
 from operator import or_
 from typing import Any
 
@@ -43,8 +44,7 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str | Sequence[s
     _check(hypotheses, models)
     if empty := next((number for number, entry in enumerate(models, 1) if not entry), None):
         raise DataError(f"Document {empty} has no reference; BLEU needs one of each.")
-    most = max(len(entry) for entry in models)
-    streams: list[Any] = [[entry[place] if place < len(entry) else None for entry in models] for place in range(most)]
+    streams: list[Any] = [list(stream) for stream in zip_longest(*models)]
     metric = BLEU(tokenize="13a")
     score = metric.corpus_score(list(hypotheses), streams).score
     return BleuResult(float(score), str(metric.get_signature()))

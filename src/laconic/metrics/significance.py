@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -89,12 +90,9 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> TestResult
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     """Holm's adjusted p for a family of comparisons, by name: reject where it is below the level."""
-    ordered = sorted(p_values, key=lambda name: p_values[name])
-    adjusted: dict[str, float] = {}
-    highest = 0.0
-    for rank, name in enumerate(ordered):
-        highest = max(highest, min(1.0, (len(ordered) - rank) * p_values[name]))
-        adjusted[name] = highest
+    ordered = sorted(p_values, key=p_values.__getitem__)
+    scaled = (min(1.0, (len(ordered) - rank) * p_values[name]) for rank, name in enumerate(ordered))
+    adjusted = dict(zip(ordered, accumulate(scaled, max), strict=True))
     return {name: adjusted[name] for name in p_values}
 
 

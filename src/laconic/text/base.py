@@ -270,9 +270,9 @@ class Tokenizer(ABC):
                 sentence.append(token)
                 continue
             joined, own = self._join(sentence)
-            start = len(text) + 1 if text and joined else len(text)
-            text = f"{text}\n{joined}" if text and joined else text + joined
-            spans += [(start + first, start + last) for first, last in own]
+            text += "\n" if text and joined else ""
+            spans += [(len(text) + first, len(text) + last) for first, last in own]
+            text += joined
             spans.append((len(text), len(text)))
             sentence = []
         return text, spans[:-1]
