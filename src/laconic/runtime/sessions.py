@@ -108,7 +108,6 @@ def _options(onnxruntime: Any, threads: int) -> Any:
 # ------------------------------------------------------------------------------------------------------------- weights
 
 
-FILE = "model.safetensors"
 _MOST_HEADER = 100_000_000
 _PLAIN = {"F32": np.float32, "F64": np.float64, "F16": np.float16, "I8": np.int8, "U8": np.uint8, "I64": np.int64}
 

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -84,16 +85,11 @@ def select_spans(
         if finished is not None:
             return finished
         plan = _plan(out, settings, list(inputs), mark, tokenizer)
-        pool: Pool | None = None
-        if ray:
-            pool = RayCluster(workers, option=_OPTION, threads=1)
-        elif workers and workers > 1:
-            pool = Processes(workers, option=_OPTION, threads=1)
-        try:
-            return _Job(out, plan, partial(as_finished, pool) if pool else run_here, progress).finish()
-        finally:
-            if pool is not None:
-                pool.close()
+        if not ray and (workers or 1) == 1:
+            return _Job(out, plan, run_here, progress).finish()
+        start: Callable[..., Pool] = RayCluster if ray else Processes
+        with closing(start(workers, option=_OPTION, threads=1)) as pool:
+            return _Job(out, plan, partial(as_finished, pool), progress).finish()
 
 
 def run_here(work: Work, pieces: Sequence[int]) -> Iterator[tuple[int, LaconicError | None]]:
