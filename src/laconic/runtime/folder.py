@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict
-
 from laconic.config.base import ConfigBase, validate
 from laconic.config.names import refuse_code
 from laconic.config.schema import SearchConfig, TextConfig
@@ -35,10 +33,8 @@ ENCODER, STEP = "encoder.onnx", "step.onnx"
 FORMAT = 1
 
 
-class _Described(ConfigBase):
+class _Described(ConfigBase, extra="ignore"):
     """What is read of ``config.json``."""
-
-    model_config = ConfigDict(extra="ignore")
 
     name: str = ""
     text: TextConfig

@@ -4,8 +4,6 @@ The unit of work is a window: as many records as `Summarizer.stream` reads ahead
 at the same records whatever the number of processes and wherever an interrupted job goes on, so the same documents are
 decoded together and the lines come out the same, byte for byte (with equal numbers of threads; another number may
 change the last digit of a score).
-
-A worker opens the model once.
 """
 
 from __future__ import annotations
