@@ -198,13 +198,9 @@ def _colour_bar(
     bar = figure.colorbar(image, cax=axes)
     top = float(image.norm.vmax)
     ticks = (0.0, top / 16, top / 4, top) if box[3] >= _BAR_OF_FOUR else (0.0, top)
-    bar.set_ticks(ticks, labels=[_number(value) for value in ticks])
+    bar.set_ticks(ticks, labels=[f"{value:.2g}" for value in ticks])
     bar.ax.tick_params(labelsize=8, length=0, labelcolor=_QUIET)
     bar.outline.set_edgecolor(_LINE)
-
-
-def _number(value: float) -> str:
-    return f"{value:.2g}"
 
 
 def _plain(text: str) -> str:
@@ -265,7 +261,7 @@ def heat_page(maps: Sequence[HeatMap], *, title: str = "Attention", own_scale: b
     maps, notes = _cut(maps, 10 * MAX_ROWS, PAGE_COLUMNS)
     top = max(one.heaviest for one in maps)
     sections = [replace(one, scale=one.heaviest if own_scale else top, note=" ".join(notes)) for one in maps]
-    scale = "each map has its own colours" if own_scale else f"all maps share one scale, darkest at {_number(top)}"
+    scale = "each map has its own colours" if own_scale else f"all maps share one scale, darkest at {top:.2g}"
     subtitle = f"Summary words down, document words across; {scale} (square root). Point at a cell for its weight."
     return render_report(title, sections, subtitle=subtitle)  # type: ignore[arg-type]
 

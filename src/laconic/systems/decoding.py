@@ -23,6 +23,7 @@ from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.padding import ArrayCollator
 from laconic.errors import ConfigError, DataError
 from laconic.explain.provenance import build_summary
+from laconic.jobs import batches
 from laconic.metrics.confidence import Calibration, DocumentWords, Facts, facts_of
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
@@ -271,8 +272,7 @@ class DecodingSystem:
         lengths = data.source_lengths.tolist()
         order = sorted(range(len(data)), key=lambda index: -lengths[index])
         scores = [0.0] * len(data)
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
+        for chosen in batches(order, batch_size):
             sums = self._log_likelihoods(self._batch([data[index] for index in chosen]))
             for index, value in zip(chosen, sums, strict=True):
                 scores[index] = value

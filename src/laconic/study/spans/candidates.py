@@ -130,24 +130,16 @@ class CandidateFinder:
             tokens[: len(chunk.tokens), column] = chunk.tokens
         kinds = self.tokenizer.kinds(tokens)
         text = None if kinds is None or (kinds > 0).all() else kinds > 0
-        found = self._windows(chunks, tokens, lengths, text)
-        self.counts["blank_chunks"] += len(chunks) - len(np.unique(found.column))
-        return self._described(chunks, tokens, found, self._readable(tokens, kinds, found))
-
-    def _windows(
-        self,
-        chunks: list[_Chunk],
-        tokens: NDArray[np.int32],
-        lengths: NDArray[np.int64],
-        text: NDArray[np.bool_] | None,
-    ) -> Found:
         if self.settings.random:
             seed, shard = self.settings.seed, self.shard.name
             draws = [stable_hash(seed, f"{shard}\0draw", chunk.document, chunk.offset)[0] for chunk in chunks]
-            return self._scorer.given(tokens, lengths, np.array(draws, dtype=np.uint64), text)
-        if self.settings.floor is not None:
-            return self._scorer.above(tokens, lengths, text, self.settings.floor)
-        return self._scorer.best(tokens, lengths, text)
+            found = self._scorer.given(tokens, lengths, np.array(draws, dtype=np.uint64), text)
+        elif self.settings.floor is not None:
+            found = self._scorer.above(tokens, lengths, text, self.settings.floor)
+        else:
+            found = self._scorer.best(tokens, lengths, text)
+        self.counts["blank_chunks"] += len(chunks) - len(np.unique(found.column))
+        return self._described(chunks, tokens, found, self._readable(tokens, kinds, found))
 
     def _readable(self, tokens: NDArray[np.int32], kinds: NDArray[np.uint8] | None, found: Found) -> NDArray[np.int64]:
         """The places of those whose spans are text: pieces of characters may make up blanks together."""
