@@ -26,6 +26,7 @@ from laconic.files import digest_of, write_json
 from laconic.metrics.confidence import Calibration
 from laconic.runtime.manifest import MANIFEST
 from laconic.runtime.model import Exported, GraphModel
+from laconic.runtime.onnx_file import ELSEWHERE
 from laconic.runtime.sessions import Session, open_sessions
 from laconic.text.base import Tokenizer, read_json
 
@@ -99,7 +100,7 @@ def _manifest(folder: Path) -> Exported:
 
 
 def _check_sums(folder: Path, expected: dict[str, str]) -> None:
-    lacking = {ENCODER, STEP, "model.safetensors", "tokenizer.json", "config.json"} - set(expected)
+    lacking = {ENCODER, STEP, ELSEWHERE, "tokenizer.json", "config.json"} - set(expected)
     if lacking:
         raise ModelError(f"{folder / MANIFEST} has no digest of {min(lacking)}; export the model again.")
     for name, digest in expected.items():

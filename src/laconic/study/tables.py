@@ -79,8 +79,8 @@ def mark_of(p: float) -> str:
 def differences(
     baseline: Scores, systems: Mapping[str, Scores], test: str = "randomization"
 ) -> dict[str, dict[str, Difference]]:
-    """By system and kind the ``difference`` to ``baseline``, its ``p``, and ``p_holm`` after correction over the
-    systems. Each kind is a family of its own for that.
+    """By system and kind of ROUGE the ``difference`` to ``baseline``, its two-sided ``p``, and ``p_holm`` after
+    correction over the systems. Each kind is a family of its own for that.
 
     Raises:
         ConfigError: no such test.
@@ -283,10 +283,7 @@ def result_rows(results: Sequence[EvaluationResult]) -> list[Row]:
 
 
 def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
-    """JSON-ready scores; each system after the first also has its differences to the first.
-
-    ``p`` is two-sided, of paired approximate randomization over documents; ``p_holm`` after Holm's correction over
-    the systems, for each kind of ROUGE by itself.
+    """JSON-ready scores; each system after the first also has its `differences` to the first.
 
     Raises:
         DataError: the systems were scored on different numbers of records.

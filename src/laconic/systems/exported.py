@@ -80,11 +80,9 @@ class ExportedSystem(DecodingSystem):
         return about.family, about.copies, about.parameters
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Refused (`ConfigError`)."""
         raise ConfigError("An exported folder is complete as it is: copy it.")
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Refused (`ConfigError`)."""
         raise ConfigError("An exported folder is not uploaded from here: upload the model folder it was made from.")
 
     def to(self, device: Any) -> None:

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from laconic.errors import DISK_FULL, ConfigError, DataError, DiskFullError, LaconicError
 from laconic.files import LOCK, digest_of, only_here, part_of
 from laconic.jobs import Pool, Processes, RayCluster, as_finished, import_ray
-from laconic.study.spans.candidates import find_candidates, read_candidates
+from laconic.study.spans.candidates import best_candidates, find_candidates, read_candidates
 from laconic.study.spans.corpus import Shard, find_shards
-from laconic.study.spans.ranking import best_candidates
 from laconic.study.spans.records import MANIFEST, describe, write_chosen, write_shuffled
 from laconic.study.spans.settings import SpanSettings
 from laconic.study.spans.tokens import SpanTokenizer, find_tokenizer, fingerprint, one_thread, open_tokenizer
