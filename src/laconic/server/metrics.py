@@ -36,8 +36,8 @@ class Metrics:
 
     def watch(self, batcher: Batcher) -> None:
         """Show how many documents a worker has, at the time somebody asks."""
-        self.waiting.labels(batcher.name).set_function(lambda: batcher.waiting)
-        self.running.labels(batcher.name).set_function(lambda: batcher.running)
+        self.waiting.labels(batcher.name).set_function(lambda: len(batcher.waiting))
+        self.running.labels(batcher.name).set_function(lambda: len(batcher.running))
 
     def on_batch(self, jobs: Sequence[Job], seconds: float) -> None:
         model = jobs[0].payload[0].served.name

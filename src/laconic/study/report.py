@@ -296,18 +296,14 @@ def as_dict(table: ComparisonTable) -> dict[str, Any]:
 
 def page(table: ComparisonTable, outcomes: Sequence[Outcome], sampled: Sequence[Record], command: str = "") -> str:
     """The page. Curves are those of each row's first seed; documents sampled evenly over the data."""
-    header, rows = cells(table)
-    said = notes(table)
     quoted = signatures(table)
-    sections: list[Section] = [
-        Table("Scores", header, rows, note=" ".join(line for line in said if line not in quoted))
-    ]
+    note = " ".join(line for line in notes(table) if line not in quoted)
+    sections: list[Section] = [Table("Scores", *cells(table), note=note)]
     header, rows = tables.copy_table(table.rows)
     if rows:
         sections.append(Table(tables.COPYING_TITLE, header, rows, note=tables.COPYING_NOTE))
     for title, names in _curves(table).items():
-        series = _series(outcomes, names)
-        if series:
+        if series := _series(outcomes, names):
             unit = _loss_unit(table.plan)
             note = f"{title}, {unit}{_not_counted(table)}."
             sections.append(Curves(title, series, x_label="update", y_label=unit, note=note))
