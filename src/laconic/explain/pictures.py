@@ -194,8 +194,7 @@ def _draw(axes: Axes, one: HeatMap, scale: float, fonts: dict[str, Any], *, labe
 def _colour_bar(
     figure: Figure, image: Any, box: tuple[float, float, float, float], width: float, height: float
 ) -> None:
-    axes = figure.add_axes(_share(box, width, height))
-    bar = figure.colorbar(image, cax=axes)
+    bar = figure.colorbar(image, cax=figure.add_axes(_share(box, width, height)))
     top = float(image.norm.vmax)
     ticks = (0.0, top / 16, top / 4, top) if box[3] >= _BAR_OF_FOUR else (0.0, top)
     bar.set_ticks(ticks, labels=[f"{value:.2g}" for value in ticks])

@@ -135,5 +135,4 @@ def _check_layout(folder: Path, about: Exported, encoder: Session, step: Session
 def write_manifest(folder: Path, about: dict[str, Any], names: Iterable[str]) -> None:
     """Write ``export.json`` over the files ``names``, which are there."""
     sums = {name: digest_of(folder / name) for name in sorted(names)}
-    values = {"format": FORMAT, **about, "sha256": sums}
-    write_json(folder / MANIFEST, values, indent=1)
+    write_json(folder / MANIFEST, {"format": FORMAT, **about, "sha256": sums}, indent=1)

@@ -117,8 +117,8 @@ def forced_pairs(system: NeuralSystem, pairs: Sequence[WordPair]) -> list[Forced
     _, sources = encode_documents(records, system.tokenizer, system.text)
     texts, separator = [record.summary for record in records], system.tokenizer.separator
     gaps = None if separator is None else (sentence_gaps(text, separator, by_line=True) for text in texts)
-    stream = system.tokenizer.encode_stream(iter(texts), max_tokens=system.text.max_target_tokens, gaps=gaps)
-    targets = list(stream)
+    most = system.text.max_target_tokens
+    targets = list(system.tokenizer.encode_stream(iter(texts), max_tokens=most, gaps=gaps))
     prefix = [(0, 0)] * len(system.tokenizer.target_prefix_ids)
     return [
         _forced(system, pair, data[index], sources[index].offsets, [*prefix, *targets[index].offsets])
@@ -135,8 +135,8 @@ def decoded_pair(system: NeuralSystem, pair: WordPair, rule: str) -> ForcedPair:
     tokenizer = system.tokenizer
     examples, texts = encode_documents([pair.document], tokenizer, system.text, [pair.label])
     batch = Collator(tokenizer)(examples).to(system.device)
-    ids = {**tokenizer.ids, "bos_id": system.start_id}
-    best = decode(system.model, batch, system.search.model_copy(update={"replace_unk": False}), **ids)[0][0]
+    search, ids = system.search.model_copy(update={"replace_unk": False}), tokenizer.ids | {"bos_id": system.start_id}
+    best = decode(system.model, batch, search, **ids)[0][0]
     specials = tokenizer.special_ids - {tokenizer.unk_id}
     shown = [t for t, token in enumerate(best.ids) if token not in specials]
     tokens = [tokenizer.token(best.ids[t], examples[0].oov_words) for t in shown]

@@ -22,6 +22,7 @@ from laconic.study.tables import Column, Difference, Figure, Row, Scores, measur
 from laconic.types import Record, Summary, references_of
 
 PERPLEXITY = "val_ppl"
+_NOT_IN_ROWS = ("name", "signature", "bleu_signature")  # of JSON, which has the signatures once
 _SAID = (
     measure_column("repeating %", REPEATING),
     measure_column("repeated 2-grams %", "repetition"),
@@ -276,16 +277,7 @@ def as_dict(table: ComparisonTable) -> dict[str, Any]:
         "shown": table.scoring.shown,
         "signatures": signatures(table),
         "rows": [
-            {
-                "row": row.name,
-                "label": row.label,
-                "seeds": row.seeds,
-                "rouge": {kind: asdict(figure) for kind, figure in row.rouge.items()},
-                "measures": dict(row.measures),
-                "losses": dict(row.losses),
-                "published": dict(row.published),
-                "errors": list(row.errors),
-            }
+            {"row": row.name} | {key: value for key, value in asdict(row).items() if key not in _NOT_IN_ROWS}
             for row in table.rows
         ],
     }

@@ -27,7 +27,13 @@ from laconic.study.spans.candidates import best_candidates, find_candidates, rea
 from laconic.study.spans.corpus import Shard, find_shards
 from laconic.study.spans.records import MANIFEST, describe, write_chosen, write_shuffled
 from laconic.study.spans.settings import SpanSettings
-from laconic.study.spans.tokens import SpanTokenizer, find_tokenizer, fingerprint, one_thread, open_tokenizer
+from laconic.study.spans.tokens import (
+    SpanTokenizer,
+    VocabularySpanTokenizer,
+    WordSpanTokenizer,
+    find_tokenizer,
+    fingerprint,
+)
 
 Step = Callable[[Path, int], None]  # what is done with a shard or an output file, by its number, in the folder WORK
 Work = Callable[[int], LaconicError | None]  # writes files, so that it is all the same who does it
@@ -92,9 +98,10 @@ def select_spans(
 
 
 def run_here(work: Work, pieces: Sequence[int]) -> Iterator[tuple[int, LaconicError | None]]:
-    """One after the other, in this process."""
+    """One after the other, in this process. The number of workers says how many cores are used, here too: the tokenizer
+    takes no threads of its own."""
     before = os.environ.get("TOKENIZERS_PARALLELISM")
-    one_thread()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         for piece in pieces:
             yield piece, work(piece)
@@ -329,8 +336,8 @@ class SelectionPlan:
 
 @lru_cache(maxsize=1)
 def _opened(path: Path, written: int) -> tuple[SelectionPlan, SpanTokenizer]:
-    plan, tokenizer = SelectionPlan.read(path), path.with_name("tokenizer.json")
-    return plan, open_tokenizer(tokenizer if tokenizer.is_file() else None, plan.settings.lowercase)
+    plan, file = SelectionPlan.read(path), path.with_name("tokenizer.json")
+    return plan, VocabularySpanTokenizer(file) if file.is_file() else WordSpanTokenizer(plan.settings.lowercase)
 
 
 def _open(work: Path) -> tuple[SelectionPlan, SpanTokenizer]:
