@@ -180,7 +180,8 @@ class Samples:
 
     @property
     def groups(self) -> list[dict[str, Any]]:
-        """The summaries by document, neighbours with the same document and id together.
+        """The summaries by document, neighbours with the same document and id together; one without its document
+        stands alone.
 
         Raises:
             ValueError: not as many references as summaries.
@@ -189,7 +190,8 @@ class Samples:
         if len(given) != len(self.summaries):
             raise ValueError(f"{len(given)} references for {len(self.summaries)} summaries")
         pairs = zip(self.summaries, given, strict=True)
-        return [_group(list(members)) for _, members in groupby(pairs, lambda pair: _same(pair[0]))]
+        alike = groupby(pairs, lambda pair: (pair[0].document, pair[0].id) if pair[0].document else object())
+        return [_group(list(members)) for _, members in alike]
 
 
 Section = Table | Curves | Prose | Samples
@@ -226,11 +228,6 @@ def _record(summary: Summary) -> dict[str, Any]:
     if (report := support_of(summary)) is not None:
         record["support"] = support_to_dict(report)
     return record
-
-
-def _same(summary: Summary) -> Any:
-    """What is equal for summaries that share a group; one without its document stands alone."""
-    return (summary.document, summary.id) if summary.document else object()
 
 
 def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> dict[str, Any]:

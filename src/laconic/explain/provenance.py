@@ -282,7 +282,6 @@ def _word(group: list[int], spans: list[tuple[int, int]], text: str, steps: _Ste
         source.encoding.offsets,
         source.document,
         joined=source.joined,
-        limit=MAX_SOURCES,
         min_weight=MIN_WEIGHT * float(weights.max(initial=0.0)),
     )
     return SummaryWord(
@@ -352,7 +351,7 @@ def merge_spans(
     document: str,
     *,
     joined: Sequence[bool] | None = None,
-    limit: int = 5,
+    limit: int = MAX_SOURCES,
     min_weight: float = 0.0,
 ) -> tuple[SourceSpan, ...]:
     """Source positions as spans of ``document``, heaviest first, at most ``limit``.
