@@ -23,17 +23,11 @@ from numpy.typing import NDArray
 from laconic.errors import DISK_FULL, ConfigError, DataError, DiskFullError, LaconicError
 from laconic.files import LOCK, digest_of, only_here, part_of
 from laconic.jobs import Pool, Processes, RayCluster, as_finished, import_ray
+from laconic.study.spans import tokens
 from laconic.study.spans.candidates import best_candidates, find_candidates, read_candidates
 from laconic.study.spans.corpus import Shard, find_shards
 from laconic.study.spans.records import MANIFEST, describe, write_chosen, write_shuffled
 from laconic.study.spans.settings import SpanSettings
-from laconic.study.spans.tokens import (
-    SpanTokenizer,
-    VocabularySpanTokenizer,
-    WordSpanTokenizer,
-    find_tokenizer,
-    fingerprint,
-)
 
 Step = Callable[[Path, int], None]  # what is done with a shard or an output file, by its number, in the folder WORK
 Work = Callable[[int], LaconicError | None]  # writes files, so that it is all the same who does it
@@ -79,8 +73,8 @@ def select_spans(
         raise ConfigError(f"--workers is {workers}; it must be at least 1.")
     if ray:
         import_ray(_OPTION)
-    tokenizer = find_tokenizer(settings.tokenizer)
-    mark = fingerprint(tokenizer)
+    tokenizer = tokens.find_tokenizer(settings.tokenizer)
+    mark = tokens.fingerprint(tokenizer)
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out} is not a folder; choose another one.")
     with only_here(out):
@@ -335,12 +329,14 @@ class SelectionPlan:
 
 
 @lru_cache(maxsize=1)
-def _opened(path: Path, written: int) -> tuple[SelectionPlan, SpanTokenizer]:
+def _opened(path: Path, written: int) -> tuple[SelectionPlan, tokens.SpanTokenizer]:
     plan, file = SelectionPlan.read(path), path.with_name("tokenizer.json")
-    return plan, VocabularySpanTokenizer(file) if file.is_file() else WordSpanTokenizer(plan.settings.lowercase)
+    if file.is_file():
+        return plan, tokens.VocabularySpanTokenizer(file)
+    return plan, tokens.WordSpanTokenizer(plan.settings.lowercase)
 
 
-def _open(work: Path) -> tuple[SelectionPlan, SpanTokenizer]:
+def _open(work: Path) -> tuple[SelectionPlan, tokens.SpanTokenizer]:
     path = work / "plan.json"
     return _opened(path, path.stat().st_mtime_ns)
 
