@@ -176,15 +176,14 @@ def _draw(axes: Axes, one: HeatMap, scale: float, fonts: dict[str, Any], *, labe
         axes.axvspan(one.read, len(one.columns), facecolor=_UNREAD, edgecolor="none", zorder=image.get_zorder() + 0.1)
     axes.set_xlim(0, len(one.columns))
     axes.set_ylim(len(one.rows), 0)
-    axes.set_xticks(np.arange(len(one.columns)) + 0.5)
-    axes.set_yticks(np.arange(len(one.rows)) + 0.5)
     names = [_plain(_short(word)) for word in one.columns] if labels else []
     turned = 90 if any(len(name) > 2 for name in names) else 0  # a language of single characters reads upright
-    axes.set_xticklabels(names or [""] * len(one.columns), rotation=turned, fontsize=9, color=_INK, **fonts)
-    axes.set_yticklabels([_plain(_short(word)) for word in one.rows], fontsize=9, color=_INK, **fonts)
+    look = {"fontsize": 9, "color": _INK, **fonts}
+    places = np.arange(len(one.columns)) + 0.5
+    axes.set_xticks(places, names or [""] * len(one.columns), rotation=turned, **look)
+    axes.set_yticks(np.arange(len(one.rows)) + 0.5, [_plain(_short(word)) for word in one.rows], **look)
     axes.tick_params(length=0, pad=4)
-    for spine in axes.spines.values():
-        spine.set_color(_LINE)
+    axes.spines[:].set_color(_LINE)
     above = {"xy": (0, 1), "xycoords": "axes fraction", "textcoords": "offset points", **fonts}
     axes.annotate(_plain(one.title), xytext=(0, 20), fontsize=10.5, weight="bold", color=_INK, **above)
     axes.annotate(one.numbers, xytext=(0, 6), fontsize=8.5, color=_QUIET, **above)
