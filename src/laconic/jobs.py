@@ -3,11 +3,8 @@
 Work is a function of a module with one argument, so that it can travel; what it needs for long it keeps in its own
 process. Errors that are the user's travel as values. At most two pieces a worker are on their way::
 
-    pool = Processes(4, option="--jobs")
-    try:
+    with closing(Processes(4, option="--jobs")) as pool:
         for result in in_order(pool, work, items): ...
-    finally:
-        pool.close()
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import chain, islice
 from multiprocessing import connection
 from typing import Any, Generic, Protocol, TypeVar
@@ -92,11 +89,8 @@ def forked(work: Callable[[T], R], items: Iterable[T], workers: int, *, option: 
     if workers <= 1 or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(work, items)
         return
-    pool = Processes(workers, option=option, inherit=work)
-    try:
+    with closing(Processes(workers, option=option, inherit=work)) as pool:
         yield from in_order(pool, inherited, items)
-    finally:
-        pool.close()
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -11,9 +11,7 @@ nothing is compiled. For a report `bundle` puts the modules behind each other, i
 `bundle` checks: imports have the form ``import { a, b } from "./file.js";`` without renaming, exports stand before a
 declaration, and no two modules declare the same name at top level.
 
-The parts (`Table`, `Curves`, `Samples`, `Prose`) are rendered by the templates in
-``templates/components`` and may be combined freely by `render_report`. Curves are inline SVG that follows the page's
-colours, so that they read well in light and dark.
+The parts (`Table`, `Curves`, `Samples`, `Prose`) are rendered by the templates in ``templates/components``.
 """
 
 from __future__ import annotations
@@ -145,7 +143,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Lines drawn by us in the page's colours: ``series`` maps a name to (x, y) points."""
+    """Lines in the page's colours, which read well in light and dark: ``series`` maps a name to (x, y) points."""
 
     title: str
     series: Mapping[str, Points]
@@ -171,10 +169,8 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Summaries with their provenance; neighbours of the same document share one panel.
-
-    ``references[i]`` is the reference (or references) of ``summaries[i]``.
-    """
+    """Summaries with their provenance; neighbours of the same document (several systems, or several hypotheses) share
+    one panel. ``references[i]`` is the reference (or references) of ``summaries[i]``."""
 
     title: str
     summaries: Sequence[Summary]
@@ -184,7 +180,8 @@ class Samples:
 
     @property
     def groups(self) -> list[dict[str, Any]]:
-        """The summaries by document, neighbours with the same document and id together.
+        """The summaries by document, neighbours with the same document and id together; one without its document
+        stands alone.
 
         Raises:
             ValueError: not as many references as summaries.
@@ -193,7 +190,8 @@ class Samples:
         if len(given) != len(self.summaries):
             raise ValueError(f"{len(given)} references for {len(self.summaries)} summaries")
         pairs = zip(self.summaries, given, strict=True)
-        return [_group(list(members)) for _, members in groupby(pairs, lambda pair: _same(pair[0]))]
+        alike = groupby(pairs, lambda pair: (pair[0].document, pair[0].id) if pair[0].document else object())
+        return [_group(list(members)) for _, members in alike]
 
 
 Section = Table | Curves | Prose | Samples
@@ -232,11 +230,6 @@ def _record(summary: Summary) -> dict[str, Any]:
     return record
 
 
-def _same(summary: Summary) -> Any:
-    """What is equal for summaries that share a group; one without its document stands alone."""
-    return (summary.document, summary.id) if summary.document else object()
-
-
 def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> dict[str, Any]:
     """A document, and the summaries that were made of it; ``left_out`` characters of its unread end are not shown."""
     summaries = [summary for summary, _ in members]
@@ -262,11 +255,7 @@ def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> dic
 def render(
     summaries: Sequence[Summary], *, title: str = "Where the words came from", references: References | None = None
 ) -> str:
-    """One page for these summaries: hover or focus a word and its sources light up, and the reverse.
-
-    Summaries of the same document that follow each other (several systems, or several hypotheses) share one
-    panel. ``references[i]`` is shown beside ``summaries[i]``.
-    """
+    """One page of these `Samples`: hover or focus a word and its sources light up, and the reverse."""
     return render_report(title, [Samples("", summaries, references)])
 
 

@@ -176,15 +176,14 @@ def _draw(axes: Axes, one: HeatMap, scale: float, fonts: dict[str, Any], *, labe
         axes.axvspan(one.read, len(one.columns), facecolor=_UNREAD, edgecolor="none", zorder=image.get_zorder() + 0.1)
     axes.set_xlim(0, len(one.columns))
     axes.set_ylim(len(one.rows), 0)
-    axes.set_xticks(np.arange(len(one.columns)) + 0.5)
-    axes.set_yticks(np.arange(len(one.rows)) + 0.5)
     names = [_plain(_short(word)) for word in one.columns] if labels else []
     turned = 90 if any(len(name) > 2 for name in names) else 0  # a language of single characters reads upright
-    axes.set_xticklabels(names or [""] * len(one.columns), rotation=turned, fontsize=9, color=_INK, **fonts)
-    axes.set_yticklabels([_plain(_short(word)) for word in one.rows], fontsize=9, color=_INK, **fonts)
+    look = {"fontsize": 9, "color": _INK, **fonts}
+    places = np.arange(len(one.columns)) + 0.5
+    axes.set_xticks(places, names or [""] * len(one.columns), rotation=turned, **look)
+    axes.set_yticks(np.arange(len(one.rows)) + 0.5, [_plain(_short(word)) for word in one.rows], **look)
     axes.tick_params(length=0, pad=4)
-    for spine in axes.spines.values():
-        spine.set_color(_LINE)
+    axes.spines[:].set_color(_LINE)
     above = {"xy": (0, 1), "xycoords": "axes fraction", "textcoords": "offset points", **fonts}
     axes.annotate(_plain(one.title), xytext=(0, 20), fontsize=10.5, weight="bold", color=_INK, **above)
     axes.annotate(one.numbers, xytext=(0, 6), fontsize=8.5, color=_QUIET, **above)
@@ -194,17 +193,12 @@ def _draw(axes: Axes, one: HeatMap, scale: float, fonts: dict[str, Any], *, labe
 def _colour_bar(
     figure: Figure, image: Any, box: tuple[float, float, float, float], width: float, height: float
 ) -> None:
-    axes = figure.add_axes(_share(box, width, height))
-    bar = figure.colorbar(image, cax=axes)
+    bar = figure.colorbar(image, cax=figure.add_axes(_share(box, width, height)))
     top = float(image.norm.vmax)
     ticks = (0.0, top / 16, top / 4, top) if box[3] >= _BAR_OF_FOUR else (0.0, top)
-    bar.set_ticks(ticks, labels=[_number(value) for value in ticks])
+    bar.set_ticks(ticks, labels=[f"{value:.2g}" for value in ticks])
     bar.ax.tick_params(labelsize=8, length=0, labelcolor=_QUIET)
     bar.outline.set_edgecolor(_LINE)
-
-
-def _number(value: float) -> str:
-    return f"{value:.2g}"
 
 
 def _plain(text: str) -> str:
@@ -265,7 +259,7 @@ def heat_page(maps: Sequence[HeatMap], *, title: str = "Attention", own_scale: b
     maps, notes = _cut(maps, 10 * MAX_ROWS, PAGE_COLUMNS)
     top = max(one.heaviest for one in maps)
     sections = [replace(one, scale=one.heaviest if own_scale else top, note=" ".join(notes)) for one in maps]
-    scale = "each map has its own colours" if own_scale else f"all maps share one scale, darkest at {_number(top)}"
+    scale = "each map has its own colours" if own_scale else f"all maps share one scale, darkest at {top:.2g}"
     subtitle = f"Summary words down, document words across; {scale} (square root). Point at a cell for its weight."
     return render_report(title, sections, subtitle=subtitle)  # type: ignore[arg-type]
 

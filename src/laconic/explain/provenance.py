@@ -6,15 +6,9 @@ The copy share of the token is the second summand over the sum (``copy_probs`` o
 already). A word of several tokens has the product of their probabilities and the mean of their copy shares (our
 reading: the product of shares would call a long word generated only because it is long).
 
-Models that copy in several steps give gates and distributions beside their attention. What is read of a hypothesis's
-details (layers/copying and layers/opponent say how they come about):
-
-| detail | shown as |
-| --- | --- |
-| ``p_final`` (T, S), ``copy_correlational`` (T, S) | maps ``p_final`` and ``p_co`` (Li et al. 2021, equations 14, 11) |
-| ``copy_attention_gate``, ``copy_semantic_gate`` (T,) | figures g and u (equations 15, 13) |
-| ``opponent_attention``, ``conventional_attention`` (T, S) | maps alpha_o and alpha_c (Duan et al. 2019) |
-| ``opponent_log_prob`` (T,) | figure log P_o |
+Models that copy in several steps give maps (T, S) and figures (T,) beside their attention: `MAPS`, `GATES` and `SUMS`
+are what is read of a hypothesis's details (layers/copying and layers/opponent say how they come about), `SYMBOLS` how
+the papers write them.
 """
 
 from __future__ import annotations
@@ -40,12 +34,12 @@ COPIED = 0.5  # a word is called copied when more than this share of its probabi
 MIN_WEIGHT = 0.01  # spans that carry less attention are not worth showing
 MAX_SOURCES = 5
 MAPS = {
-    "copy_correlational": "p_co",
-    "p_final": "p_final",
-    "opponent_attention": "opponent_attention",
+    "copy_correlational": "p_co",  # Li et al. 2021, equation 11
+    "p_final": "p_final",  # equation 14
+    "opponent_attention": "opponent_attention",  # Duan et al. 2019
     "conventional_attention": "conventional_attention",
 }
-GATES = ("copy_attention_gate", "copy_semantic_gate")
+GATES = ("copy_attention_gate", "copy_semantic_gate")  # Li et al. 2021, equations 15 and 13
 SUMS = ("opponent_log_prob",)  # of a word of several tokens their sum; of the others the mean
 ON_SPECIALS = "copied_from_specials"  # the mass of P_final at tokens that are no text, such as BOS and EOS
 SYMBOLS = {  # of the maps and figures, as the papers write them
@@ -141,6 +135,9 @@ def build_summary(
         if word.end > word.start:
             words.append(word)
             groups.append([shown[t] for t in places])
+    # the document's own tokens, with the separators between its sentences, without special tokens
+    places_and_ids = zip(source_encoding.offsets, source_encoding.ids, strict=True)
+    read = sum(end > start or id == tokenizer.separator_id for (start, end), id in places_and_ids)
     return Summary(
         text=found.text,
         score=hypothesis.score,
@@ -150,7 +147,7 @@ def build_summary(
         document=record.document,
         words=tuple(words),
         source_offsets=source.encoding.offsets if explain else (),
-        tokens_read=_tokens_read(source_encoding, tokenizer.separator_id),
+        tokens_read=read,
         tokens_given=source_encoding.total,
         truncated=source_encoding.truncated,
         finished=hypothesis.finished,
@@ -204,13 +201,6 @@ def extractive_summary(
         source_offsets=tuple(spans),
         tokens_read=read,
         tokens_given=read,
-    )
-
-
-def _tokens_read(encoding: TokenizedText, separator_id: int | None) -> int:
-    """The document's own tokens, with the separators between its sentences, without special tokens."""
-    return sum(
-        end > start or id == separator_id for (start, end), id in zip(encoding.offsets, encoding.ids, strict=True)
     )
 
 
@@ -292,7 +282,6 @@ def _word(group: list[int], spans: list[tuple[int, int]], text: str, steps: _Ste
         source.encoding.offsets,
         source.document,
         joined=source.joined,
-        limit=MAX_SOURCES,
         min_weight=MIN_WEIGHT * float(weights.max(initial=0.0)),
     )
     return SummaryWord(
@@ -362,10 +351,10 @@ def merge_spans(
     document: str,
     *,
     joined: Sequence[bool] | None = None,
-    limit: int = 5,
+    limit: int = MAX_SOURCES,
     min_weight: float = 0.0,
 ) -> tuple[SourceSpan, ...]:
-    """ReadSource positions as spans of ``document``, heaviest first, at most ``limit``.
+    """Source positions as spans of ``document``, heaviest first, at most ``limit``.
 
     ``joined[i]`` says that position i goes on with the word of position i - 1 (subword tokens); such
     neighbours become one span, whose weight is their sum. Positions with an empty span (special tokens) and

@@ -175,9 +175,7 @@ def _absent(kind: Any) -> Any:
     return None if type(None) in get_args(kind) else (get_origin(kind) or kind)()
 
 
-@cache
-def _annotations(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+_annotations = cache(get_type_hints)
 
 
 @cache

@@ -6,7 +6,7 @@ in [brackets] and an unknown word in {braces}, so the view survives pipes and fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -146,12 +146,9 @@ def word_table(summary: Summary) -> Table:
 
     Of a word that was generated it is what the model attended to, which is not where the word is from.
     """
-    table = _table()
     with_gate = any(word.p_gen is not None for word in summary.words)
-    table.add_column("word", overflow="fold")
-    for heading in ("P", *["p_gen"] * with_gate, "copied"):
-        table.add_column(heading, justify="right")
-    table.add_column("from where: text @ its characters (weight)", overflow="fold")
+    headings = ("P", *["p_gen"] * with_gate, "copied")
+    table = _table("word", headings, ["from where: text @ its characters (weight)"])
     for word in summary.words:
         quotes = [_quote(span.text, span.start, span.end, span.weight) for span in word.sources]
         sources = Text("  ".join([*([] if word.copied or not quotes else ["attended to:"]), *quotes]))
@@ -165,15 +162,11 @@ def word_table(summary: Summary) -> Table:
 def token_table(summary: Summary) -> Table:
     """A row a token of a model that copies in several steps: gates, and the heaviest places of each distribution."""
     tokens = [token for word in summary.words for token in word.tokens]
-    table = _table()
     gates = [name for name in (*GATES, ON_SPECIALS, *SUMS) if any(name in token.figures for token in tokens)]
     maps = list(dict.fromkeys(name for token in tokens for name in token.sources))
     with_gate = any(token.p_gen is not None for token in tokens)
-    table.add_column("token", overflow="fold")
-    for heading in ("P", *["λ"] * with_gate, *(SYMBOLS[name] for name in gates)):
-        table.add_column(heading, justify="right")
-    for name in maps:
-        table.add_column(Text(SYMBOLS.get(name, name)), overflow="fold")
+    headings = ("P", *["λ"] * with_gate, *(SYMBOLS[name] for name in gates))
+    table = _table("token", headings, [Text(SYMBOLS.get(name, name)) for name in maps])
     for token in tokens:
         values = token.probability, *[token.p_gen] * with_gate, *map(token.figures.get, gates)
         places = [
@@ -185,8 +178,15 @@ def token_table(summary: Summary) -> Table:
     return table
 
 
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, header_style="heading", show_edge=False)
+def _table(first: str, figures: Iterable[str], texts: Iterable[str | Text]) -> Table:
+    """A table without rows: figures stand right, texts may take several lines."""
+    table = Table(box=None, pad_edge=False, header_style="heading", show_edge=False)
+    table.add_column(first, overflow="fold")
+    for heading in figures:
+        table.add_column(heading, justify="right")
+    for text in texts:
+        table.add_column(text, overflow="fold")
+    return table
 
 
 def _figure(value: float | None) -> str:

@@ -236,12 +236,11 @@ class WeightNames:
 
     def __init__(self, tensors: Mapping[str, Tensor], stored: Sequence[str], int8: bool = False) -> None:
         self.int8 = int8
-        self._places: dict[int, list[tuple[str, Tensor]]] = {}
         names = set(stored)
-        for name, tensor in tensors.items():
-            if name in names and tensor.numel():
-                self._places.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
-        self._all = {name: tensor for found in self._places.values() for name, tensor in found}
+        self._all = {name: tensor for name, tensor in tensors.items() if name in names and tensor.numel()}
+        self._places: dict[int, list[tuple[str, Tensor]]] = {}  # by where the numbers lie
+        for name, tensor in self._all.items():
+            self._places.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
 
     def of(self, tensor: Tensor) -> tuple[str, tuple[int, int] | None] | None:
         """The stored name and, where it is not the whole, the first and last row."""

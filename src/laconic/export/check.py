@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from laconic.jobs import batches
 from laconic.metrics.rouge import rouge
 from laconic.summarizer import Summarizer
 from laconic.systems.exported import ExportedSystem
@@ -53,9 +54,8 @@ def compare(
     graphs = Summarizer(ExportedSystem.from_pretrained(exported))
     found = Agreement(len(records))
     written: list[tuple[str, str, str]] = []  # torch's, the graphs', the reference
-    for start in range(0, len(records), batch_size):
-        chosen = records[start : start + batch_size]
-        options = {"explain": True, "always_write": True, "batch_size": batch_size}
+    options: dict[str, Any] = {"explain": True, "always_write": True, "batch_size": batch_size}
+    for chosen in batches(records, batch_size):
         pairs = zip(torch_model.summarize(chosen, **options), graphs.summarize(chosen, **options), strict=True)
         for record, (ours, theirs) in zip(chosen, pairs, strict=True):
             if record.summary:

@@ -129,8 +129,7 @@ def _documents(model: Any, sizes: dict[str, int], seed: int) -> tuple[Batch, Ten
     mask = torch.arange(width)[None] < lengths[:, None]
     extended = extended.masked_fill(~mask, model.pad_id)
     known = extended.masked_fill(extended >= model.vocab_size, model.unk_id)
-    batch = Batch(known, extended, mask, model.vocab_size + outside)
-    return batch, torch.zeros(outside)
+    return Batch(known, extended, mask, model.vocab_size + outside), torch.zeros(outside)
 
 
 # ------------------------------------------------------------------------------------------- states

@@ -101,6 +101,7 @@ lowers_in_a_line(
         "log_sigmoid": lambda b, op: b.node("Neg", b.node("Softplus", b.node("Neg", op.args[0]))),
         "addcmul": lambda b, op: b.node("Add", b.name(op.args[0]), b.node("Mul", *op.args[1:3])),
         "isfinite": lambda b, op: b.node("Less", b.node("Abs", op.args[0]), b.scalar(np.inf, b.type_of(op.args[0]))),
+        "isnan": lambda b, op: b.node("IsNaN", op.args[0]),
         "bitwise_not logical_not": lambda b, op: b.node("Not", b.operand(op.args[0], "bool")),
         "ne.Tensor ne.Scalar": lambda b, op: b.node("Not", _comparison("Equal", b, op)),
         "where.self where.ScalarOther where.ScalarSelf where.Scalar": lambda b, op: _chosen(b, op, *op.args[:3]),
@@ -112,6 +113,7 @@ lowers_in_a_line(
             lambda b, op: b.node("LogSoftmax", given(b, op), axis=axis_of(b, op))
         ),
         "cumsum": lambda b, op: b.node("CumSum", given(b, op), b.scalar(axis_of(b, op), "int64")),
+        "einsum": lambda b, op: b.node("Einsum", *op.args[1], equation=op.args[0].replace(" ", "")),
     }
 )
 
@@ -121,15 +123,8 @@ _SAME_NAME = (
     *("tanh", "sigmoid", "relu", "exp", "log", "neg", "sqrt", "abs", "reciprocal"),
     *("sin", "cos", "floor", "ceil", "round", "erf", "sign"),
 )
-_UNARY = {name: name.capitalize() for name in _SAME_NAME} | {"isnan": "IsNaN"}
-
-
-def _unary(operator: str, b: Builder, op: Operation) -> Names:
-    kind = kind_of(b, op) if operator != "IsNaN" else b.type_of(op.args[0])
-    return b.node(operator, b.operand(op.args[0], kind))
-
-
-_enter(_unary, _UNARY, ("", "_"))
+_UNARY = {name: name.capitalize() for name in _SAME_NAME}
+_enter(lambda operator, b, op: b.node(operator, given(b, op)), _UNARY, ("", "_"))
 
 
 @lowers("gelu")

@@ -65,11 +65,6 @@ def _baddbmm(b: Builder, op: Operation) -> Names:
     return b.node("Add", b.name(op.args[0]), b.node("MatMul", *op.args[1:3]))
 
 
-@lowers("einsum")
-def _einsum(b: Builder, op: Operation) -> Names:
-    return b.node("Einsum", *op.args[1], equation=op.args[0].replace(" ", ""))
-
-
 @lowers("scaled_dot_product_attention")
 def _attention(b: Builder, op: Operation) -> Names:
     queries, keys, values = map(b.name, op.args[:3])

@@ -144,19 +144,18 @@ def greedy_oracle(sentences: Sequence[list[int]], references: Sequence[list[int]
     useful = [index for index, sentence in enumerate(sentences) if sentence]
     picked: list[int] = []
     score = 0.0
+
+    def score_with(index: int) -> float:
+        words = [word for place in sorted([*picked, index]) for word in sentences[place]]
+        return max(_mean_f(words, model) for model in models)
+
     while len(picked) < limit:
-        best_index, best_score = -1, score + _GAIN
-        for index in useful:
-            if index in picked:
-                continue
-            words = [word for place in sorted([*picked, index]) for word in sentences[place]]
-            candidate = max(_mean_f(words, model) for model in models)
-            if candidate > best_score:
-                best_index, best_score = index, candidate
-        if best_index < 0:
+        scores = {index: score_with(index) for index in useful if index not in picked}
+        best = max(scores, key=scores.__getitem__, default=None)
+        if best is None or scores[best] <= score + _GAIN:
             break
-        picked.append(best_index)
-        score = best_score
+        picked.append(best)
+        score = scores[best]
     return sorted(picked)
 
 

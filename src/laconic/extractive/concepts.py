@@ -50,8 +50,7 @@ class ConceptIlp(Extractor):
         lengths = np.array([len(sentence.split()) for sentence in sentences], dtype=np.float64)
         if lengths.min() > self.config.max_words:
             return [int(lengths.argmin())]
-        terms = SentenceTerms(sentences, self.config)
-        weights, occurrence = self._concepts(terms)
+        weights, occurrence = self._concepts(SentenceTerms(sentences, self.config))
         chosen = solve_coverage(weights, occurrence, lengths, self.config.max_words, self.config.time_limit)
         if chosen is None:
             chosen = greedy_coverage(weights, occurrence, lengths, self.config.max_words)

@@ -23,8 +23,6 @@ class Luhn(Extractor):
     Significant are the stems of content words that occur at least twice. Within a sentence significant words with
     fewer than ``gap`` other words between them form a cluster, worth its significant words squared over its length
     (nothing if there is only one); a sentence is worth its best cluster.
-
-    ``gap``: how many insignificant words in a row end a cluster.
     """
 
     in_short = "Takes sentences in which frequent words stand close together."

@@ -23,7 +23,6 @@ from laconic.metrics.rouge_text import longest_suffix
 
 _DATA = Path(__file__).parent / "data"
 
-
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['-])*")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 

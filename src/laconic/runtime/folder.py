@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict
-
 from laconic.config.base import ConfigBase, validate
 from laconic.config.names import refuse_code
 from laconic.config.schema import SearchConfig, TextConfig
@@ -28,6 +26,7 @@ from laconic.files import digest_of, write_json
 from laconic.metrics.confidence import Calibration
 from laconic.runtime.manifest import MANIFEST
 from laconic.runtime.model import Exported, GraphModel
+from laconic.runtime.onnx_file import ELSEWHERE
 from laconic.runtime.sessions import Session, open_sessions
 from laconic.text.base import Tokenizer, read_json
 
@@ -35,10 +34,8 @@ ENCODER, STEP = "encoder.onnx", "step.onnx"
 FORMAT = 1
 
 
-class _Described(ConfigBase):
+class _Described(ConfigBase, extra="ignore"):
     """What is read of ``config.json``."""
-
-    model_config = ConfigDict(extra="ignore")
 
     name: str = ""
     text: TextConfig
@@ -103,7 +100,7 @@ def _manifest(folder: Path) -> Exported:
 
 
 def _check_sums(folder: Path, expected: dict[str, str]) -> None:
-    lacking = {ENCODER, STEP, "model.safetensors", "tokenizer.json", "config.json"} - set(expected)
+    lacking = {ENCODER, STEP, ELSEWHERE, "tokenizer.json", "config.json"} - set(expected)
     if lacking:
         raise ModelError(f"{folder / MANIFEST} has no digest of {min(lacking)}; export the model again.")
     for name, digest in expected.items():
@@ -138,5 +135,4 @@ def _check_layout(folder: Path, about: Exported, encoder: Session, step: Session
 def write_manifest(folder: Path, about: dict[str, Any], names: Iterable[str]) -> None:
     """Write ``export.json`` over the files ``names``, which are there."""
     sums = {name: digest_of(folder / name) for name in sorted(names)}
-    values = {"format": FORMAT, **about, "sha256": sums}
-    write_json(folder / MANIFEST, values, indent=1)
+    write_json(folder / MANIFEST, {"format": FORMAT, **about, "sha256": sums}, indent=1)

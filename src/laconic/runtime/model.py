@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, DataError
@@ -27,11 +27,9 @@ class Layout(ConfigBase):
     forced_id: int | None = None  # what every summary begins with
 
 
-class Exported(ConfigBase):
+class Exported(ConfigBase, extra="ignore"):
     """``export.json``. ``uncounted`` are the ids that a summary's likelihood leaves out, ``outside_counts`` whether it
     counts words outside the vocabulary."""
-
-    model_config = ConfigDict(extra="ignore")
 
     format: int
     laconic: str = ""

@@ -107,7 +107,7 @@ def _weight(port: Port) -> bytes:
 def _tensor(name: str, value: np.ndarray) -> bytes:
     sizes = b"".join(_number(1, size) for size in value.shape)
     data = np.ascontiguousarray(value).tobytes()
-    return sizes + _number(2, TYPES[value.dtype.name]) + (_text(8, name) if name else b"") + _bytes(9, data)
+    return sizes + _number(2, TYPES[value.dtype.name]) + (_text(8, name) if name else b"") + _message(9, data)
 
 
 def _port(port: Port) -> bytes:
@@ -134,15 +134,13 @@ def _number(number: int, value: int) -> bytes:
     return _key(number, 0) + _varint(value)
 
 
-def _bytes(number: int, value: bytes) -> bytes:
+def _message(number: int, value: bytes) -> bytes:
+    """A field of bytes: a message, a text or raw numbers."""
     return _key(number, 2) + _varint(len(value)) + value
 
 
-_message = _bytes
-
-
 def _text(number: int, value: str) -> bytes:
-    return _bytes(number, value.encode("utf-8"))
+    return _message(number, value.encode("utf-8"))
 
 
 # --------------------------------------------------------------------------------------------- looking through

@@ -47,14 +47,14 @@ class Session:
 
 
 def open_sessions(folder: Path, names: Sequence[str], threads: int | None = None) -> list[Session]:
-    """The graphs ``names`` of a folder.
+    """The graphs ``names`` of a folder, which has them and their weights.
 
     Raises:
-        ModelError: a file is missing or damaged, names numbers elsewhere, or onnxruntime cannot run the graph here.
+        ModelError: a file is damaged, names numbers elsewhere, or onnxruntime cannot run the graph here.
     """
     import onnxruntime
 
-    contents = {name: _there(folder / name).read_bytes() for name in names}
+    contents = {name: (folder / name).read_bytes() for name in names}
     ports = {name: onnx_file.check(content, folder / name) for name, content in contents.items()}
     values = _weights(onnxruntime, folder, {port.name: port for found in ports.values() for port in found})
     sessions = []
@@ -80,17 +80,11 @@ def _reason(error: Exception) -> str:
 
 def _weights(onnxruntime: Any, folder: Path, ports: Mapping[str, onnx_file.Port]) -> dict[str, Any]:
     """The weights that the graphs want, as onnxruntime takes them."""
-    arrays = read_weights(folder / "model.safetensors", ports)
+    arrays = read_weights(folder / onnx_file.ELSEWHERE, ports)
     for name, port in ports.items():
         if arrays[name].shape != port.shape or arrays[name].dtype.name != port.type:
             raise ModelError(f"The graphs in {folder} do not fit its weights ({name}); export the model again.")
     return {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
-
-
-def _there(path: Path) -> Path:
-    if not path.is_file():
-        raise ModelError(f"{path.parent} has no {path.name}; the folder is incomplete: copy it again.")
-    return path
 
 
 def _options(onnxruntime: Any, threads: int) -> Any:
@@ -108,7 +102,6 @@ def _options(onnxruntime: Any, threads: int) -> Any:
 # ------------------------------------------------------------------------------------------------------------- weights
 
 
-FILE = "model.safetensors"
 _MOST_HEADER = 100_000_000
 _PLAIN = {"F32": np.float32, "F64": np.float64, "F16": np.float16, "I8": np.int8, "U8": np.uint8, "I64": np.int64}
 
@@ -117,10 +110,10 @@ def read_weights(path: Path, wanted: Iterable[str]) -> dict[str, np.ndarray]:
     """The tensors ``wanted`` by name; those of float32 are views of the file, mapped into memory.
 
     Raises:
-        ModelError: the file is missing, damaged or truncated, or lacks one.
+        ModelError: the file is damaged or truncated, or lacks one.
     """
     try:
-        header, content = _opened(_there(path))
+        header, content = _opened(path)
         return {name: _tensor(header[name], content) for name in wanted}
     except KeyError as error:
         raise ModelError(f"{path} lacks the tensor {error.args[0]!r} of its graphs; export the model again.") from None

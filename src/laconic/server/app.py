@@ -18,24 +18,11 @@ from starlette.middleware.cors import CORSMiddleware
 from laconic import __version__
 from laconic.errors import LaconicError
 from laconic.files import sha256
-from laconic.server import page
+from laconic.server import page, schemas
 from laconic.server.catalogue import hub_options
 from laconic.server.metrics import CONTENT_TYPE
 from laconic.server.middleware import CLIENT_GONE, TRACE, Gate, Observed, Trace, problem_answer
-from laconic.server.schemas import (
-    CODES,
-    TAGS,
-    ErrorBody,
-    Health,
-    HubRequest,
-    HubSummary,
-    Limits,
-    ModelList,
-    ProblemError,
-    SummarizeRequest,
-    SummarizeResponse,
-    unknown_field,
-)
+from laconic.server.schemas import CODES, ErrorBody, Health, HubRequest, ProblemError, SummarizeRequest
 from laconic.server.service import ClientGoneError, Order, OrderResult, Service, rendered
 from laconic.server.settings import Settings
 from laconic.server.streaming import answer_of, events, told
@@ -102,7 +89,7 @@ def _add_summaries(app: FastAPI, service: Service) -> None:
     work = _errors(*{status for status, _ in CODES.values()} - {500})
     streams = work | {200: {"content": {EVENT_STREAM: {"schema": EVENT}}}}
     post = partial(app.post, tags=["summaries"], responses=streams)
-    whole: dict[str, Any] = {"response_model": SummarizeResponse, "response_model_exclude_none": True}
+    whole: dict[str, Any] = {"response_model": schemas.SummarizeResponse, "response_model_exclude_none": True}
 
     @post("/v1/summarize", summary="Summarize one text or several", **whole)
     async def summarize(body: SummarizeRequest, request: Request) -> Response:
@@ -119,7 +106,7 @@ def _add_summaries(app: FastAPI, service: Service) -> None:
 
     hub: dict[str, Any] = {
         "tags": ["hub"],
-        "response_model": list[HubSummary],
+        "response_model": list[schemas.HubSummary],
         "responses": work,
         "description": "The body and the answer of the summarization task of the Hugging Face hub's clients.",
     }
@@ -196,11 +183,11 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     get = partial(app.get, tags=["service"])
 
     @get("/v1/models", summary="What can be used, and the limits", responses=_errors(401))
-    async def models() -> ModelList:
-        return ModelList(
+    async def models() -> schemas.ModelList:
+        return schemas.ModelList(
             version=__version__,
             models=[served.info(served.name == service.catalogue.default) for served in service.catalogue],
-            limits=Limits.model_validate(service.settings, from_attributes=True),
+            limits=schemas.Limits.model_validate(service.settings, from_attributes=True),
         )
 
     @get("/health", summary="Is the process alive?", responses={503: {"model": Health}})
@@ -266,12 +253,12 @@ def _of_validation(error: RequestValidationError) -> ProblemError:
     if place[-1] == "bool":  # an option may be of several types, of which it is none
         finite = any(each["type"] == "finite_number" for each in error.errors())
         place, message = place[:-1], f"It should be {'finite' if finite else 'a number, a text, true or false'}"
-    where = ".".join(str(part)[:60] for part in place[1:] if part not in TAGS)
+    where = ".".join(str(part)[:60] for part in place[1:] if part not in schemas.TAGS)
     if first["type"] == "missing" and not where:
         return ProblemError("invalid_request", "The body is empty; send a JSON object.")
     if first["type"] == "extra_forbidden":
         unknown = [each["loc"][-1] for each in error.errors() if each["type"] == "extra_forbidden"]
-        return ProblemError("invalid_request", unknown_field(where, error.body, unknown))
+        return ProblemError("invalid_request", schemas.unknown_field(where, error.body, unknown))
     return ProblemError("invalid_request", f"{where or 'The body'}: {message[:1].lower()}{message[1:300]}.")
 
 

@@ -66,8 +66,8 @@ class Batcher:
     def __init__(self, name: str, work: Work, settings: Settings, on_batch: OnBatch) -> None:
         self.name, self.settings = name, settings
         self._work, self._on_batch = work, on_batch
-        self._waiting: list[Job] = []
-        self._running: list[Job] = []
+        self.waiting: list[Job] = []
+        self.running: list[Job] = []
         self._changed = threading.Condition()
         self._batches = 0
         self._seconds_each = 0.05  # running mean of the seconds a document
@@ -84,14 +84,6 @@ class Batcher:
     def alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def running(self) -> int:
-        return len(self._running)
-
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue the jobs of one request, all or none.
 
@@ -100,8 +92,8 @@ class Batcher:
         """
         now = time.monotonic()
         with self._changed:
-            self._waiting = [job for job in self._waiting if not job.future.cancelled()]
-            there = len(self._waiting)
+            self.waiting = [job for job in self.waiting if not job.future.cancelled()]
+            there = len(self.waiting)
             if self._stopping or there + len(jobs) > self.settings.max_queue:
                 seconds = min(60, max(1, math.ceil(self._seconds_each * max(1, there))))
                 reason = f"{there} documents wait already; try again in {seconds} s."
@@ -109,7 +101,7 @@ class Batcher:
             for place, job in enumerate(jobs):
                 job.due = self._batches + place // self.settings.max_batch
                 job.submitted = now
-            self._waiting.extend(jobs)
+            self.waiting.extend(jobs)
             self._changed.notify()
 
     def stop(self, timeout: float) -> bool:
@@ -124,14 +116,14 @@ class Batcher:
     def abandon(self) -> None:
         """Give up what waits and what runs; the latter ends at its next step."""
         with self._changed:
-            for job in (*self._waiting, *self._running):
+            for job in (*self.waiting, *self.running):
                 job.abandon()
 
     def _serve(self) -> None:
         while (batch := self._next()) is not None:
             if not batch:
                 continue
-            self._running = batch
+            self.running = batch
             started = time.monotonic()
             for job in batch:
                 job.started = started
@@ -142,15 +134,15 @@ class Batcher:
                 _fail(batch, RuntimeError("the worker failed"))
             seconds = time.monotonic() - started
             self._seconds_each += 0.2 * (seconds / len(batch) - self._seconds_each)
-            self._running = []
+            self.running = []
             self._on_batch(batch, seconds)
-            if not self._waiting:
+            if not self.waiting:
                 give_back()
 
     def _next(self) -> list[Job] | None:
         """Wait for work: a batch, empty if all of it was cancelled just now; ``None`` when there will be no more."""
         with self._changed:
-            was_idle = not self._waiting
+            was_idle = not self.waiting
             while True:
                 batch = self._choose()
                 if not batch:
@@ -165,15 +157,15 @@ class Batcher:
                     break
                 self._changed.wait(left)
             self._batches += 1
-            self._waiting = [job for job in self._waiting if job not in batch]
+            self.waiting = [job for job in self.waiting if job not in batch]
         return [job for job in batch if job.future.set_running_or_notify_cancel()]
 
     def _choose(self) -> list[Job]:
-        self._waiting = [job for job in self._waiting if not job.future.cancelled()]
-        if not self._waiting:
+        self.waiting = [job for job in self.waiting if not job.future.cancelled()]
+        if not self.waiting:
             return []
-        head = min(self._waiting, key=lambda job: job.due)  # the first of those that are due
-        others = [job for job in self._waiting if job.key == head.key and job is not head]
+        head = min(self.waiting, key=lambda job: job.due)  # the first of those that are due
+        others = [job for job in self.waiting if job.key == head.key and job is not head]
         others.sort(key=lambda job: (abs(job.size - head.size), job.due))
         batch, longest = [head], head.size
         for job in others[: self.settings.max_batch - 1]:

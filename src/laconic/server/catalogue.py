@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, create_model
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, create_model
 
 from laconic.config.base import ConfigBase, validate
 from laconic.config.generation import length_options
@@ -167,8 +167,8 @@ def _option(schema: Mapping[str, Any], value: Any, most: float | None) -> Option
     return OptionInfo(type=kind, default=value, minimum=low, maximum=high)
 
 
-class _Options(ConfigBase):
-    model_config = ConfigDict(validate_default=False)
+class _Options(ConfigBase, validate_default=False):
+    """Options of a request."""
 
 
 _TYPES: dict[str, Any] = {"integer": StrictInt, "number": StrictFloat, "boolean": StrictBool, "string": StrictStr}

@@ -16,8 +16,6 @@ _DOCUMENTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Metrics:
-    """Counters of one service."""
-
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry(auto_describe=True)
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
@@ -38,11 +36,10 @@ class Metrics:
 
     def watch(self, batcher: Batcher) -> None:
         """Show how many documents a worker has, at the time somebody asks."""
-        self.waiting.labels(batcher.name).set_function(lambda: batcher.waiting)
-        self.running.labels(batcher.name).set_function(lambda: batcher.running)
+        self.waiting.labels(batcher.name).set_function(lambda: len(batcher.waiting))
+        self.running.labels(batcher.name).set_function(lambda: len(batcher.running))
 
     def on_batch(self, jobs: Sequence[Job], seconds: float) -> None:
-        """A worker has ended a batch."""
         model = jobs[0].payload[0].served.name
         self.batch_documents.labels(model).observe(len(jobs))
         self.batch_seconds.labels(model).observe(seconds)
@@ -55,5 +52,4 @@ class Metrics:
         self.seconds.labels(path).observe(seconds)
 
     def text(self) -> bytes:
-        """The page for Prometheus."""
         return generate_latest(self.registry)

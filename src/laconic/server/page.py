@@ -1,8 +1,7 @@
 """The page's files, ready to be sent: those of ``static/`` and, as ``view/...``, the components shared with reports.
 
-This module knows no web framework. The application answers ``GET /`` with ``assets()["index.html"]`` and
-``GET /static/NAME`` with ``assets()[NAME]``; the page finds everything by addresses relative to its own, so it
-also works below a prefix.
+This module knows no web framework. The page finds everything by addresses relative to its own, so it also works below
+a prefix.
 """
 
 from __future__ import annotations

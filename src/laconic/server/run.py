@@ -193,7 +193,6 @@ def patient(settings: Settings) -> type[asyncio.Protocol]:
             super().resume_writing()
             if self._taking is not None:
                 self._taking.cancel()
-                self._taking = None
 
         def _is_idle(self) -> bool:
             return self.cycle is None or self.cycle.response_complete

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     GetPydanticSchema,
@@ -52,8 +51,7 @@ TEXT_NAMES = {"text", "texts", "content", "body", "article", "input", "inputs", 
 OFFSETS = "Places in texts count Unicode characters (code points), not bytes and not UTF-16 units."
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
+class _Body(BaseModel, extra="forbid", protected_namespaces=(), allow_inf_nan=False):
     _few_fields = model_validator(mode="before")(_few)
 
 
@@ -80,10 +78,8 @@ TextOrTexts = Annotated[
 TAGS = frozenset(("(text)", "(object)", "(list)"))
 
 
-class SummarizeRequest(_Body):
+class SummarizeRequest(_Body, json_schema_extra={"examples": [{"document": TEXT}, SEVERAL]}):
     """Give ``document`` or ``documents``."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"document": TEXT}, SEVERAL]})
 
     document: Text | None = Field(None, description="One text.")
     documents: Documents | None = Field(None, description="Several texts, with or without an id.")
@@ -101,10 +97,8 @@ class SummarizeRequest(_Body):
     stream: StrictBool = Field(False, description="Answer with server-sent events, as `POST /v1/summarize/stream`.")
 
 
-class HubParameters(_Body):
+class HubParameters(_Body, extra="allow"):
     """Names as in transformers. What is not named here is refused."""
-
-    model_config = ConfigDict(extra="allow")
 
     max_length: StrictInt | None = None
     min_length: StrictInt | None = None
@@ -121,10 +115,8 @@ class HubParameters(_Body):
     generate_parameters: Mixed | None = Field(None, description="More of the same.")
 
 
-class HubRequest(_Body):
+class HubRequest(_Body, json_schema_extra={"examples": [{"inputs": TEXT, "parameters": {"max_length": 20}}]}):
     """The body of a summarization task on the Hugging Face hub."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"inputs": TEXT, "parameters": {"max_length": 20}}]})
 
     inputs: TextOrTexts
     parameters: HubParameters | None = None
@@ -372,10 +364,8 @@ class ProblemError(Exception):
         return {"error": self.message, "code": self.code, "request_id": request_id}
 
 
-class ErrorBody(BaseModel):
+class ErrorBody(BaseModel, json_schema_extra={"examples": [{**PROBLEM, "request_id": "6f9c1e"}]}):
     """What every error looks like."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{**PROBLEM, "request_id": "6f9c1e"}]})
 
     error: str = Field(description="One sentence.")
     code: str = Field(description="For programs; it does not change.")

@@ -142,8 +142,7 @@ class Service:
         if stream and len(documents) > 1:
             raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
         records = tuple(self._record(given, number, served) for number, given in enumerate(documents, start=1))
-        parsed = served.parse(options or {}, stream=stream)
-        return Order(served, parsed, records, stream=stream, **shown)
+        return Order(served, served.parse(options or {}, stream=stream), records, stream=stream, **shown)
 
     def _record(self, given: str | Document, number: int, served: Served) -> Record:
         text, name = (given, "") if isinstance(given, str) else (given.document, given.id)

@@ -51,10 +51,9 @@ def _feeding(queue: asyncio.Queue[str | None]) -> Callable[[str], None]:
 async def events(service: Service, order: Order, trace: Trace) -> AsyncGenerator[bytes]:
     """The events of one order. Closing the iterator gives the work up.
 
-    The first item comes only when the document is queued, so that a refusal is an ordinary answer.
-
     Raises:
-        ProblemError: before the first event: the queue is full, or the service drains.
+        ProblemError: before the first event, which comes when the document is queued: the queue is full, or the
+            service drains.
     """
     request_id = trace.request_id
     deltas: asyncio.Queue[str | None] = asyncio.Queue()

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.decoding import decode
 from laconic.errors import ConfigError
+from laconic.jobs import batches
 from laconic.metrics.alignment import Links, WordPair, head_counts, head_error_rates, word_attention, word_spans
 from laconic.models.base import SummarizationModel
 from laconic.systems.extractive import Progress
@@ -115,8 +117,8 @@ def forced_pairs(system: NeuralSystem, pairs: Sequence[WordPair]) -> list[Forced
     _, sources = encode_documents(records, system.tokenizer, system.text)
     texts, separator = [record.summary for record in records], system.tokenizer.separator
     gaps = None if separator is None else (sentence_gaps(text, separator, by_line=True) for text in texts)
-    stream = system.tokenizer.encode_stream(iter(texts), max_tokens=system.text.max_target_tokens, gaps=gaps)
-    targets = list(stream)
+    most = system.text.max_target_tokens
+    targets = list(system.tokenizer.encode_stream(iter(texts), max_tokens=most, gaps=gaps))
     prefix = [(0, 0)] * len(system.tokenizer.target_prefix_ids)
     return [
         _forced(system, pair, data[index], sources[index].offsets, [*prefix, *targets[index].offsets])
@@ -133,8 +135,8 @@ def decoded_pair(system: NeuralSystem, pair: WordPair, rule: str) -> ForcedPair:
     tokenizer = system.tokenizer
     examples, texts = encode_documents([pair.document], tokenizer, system.text, [pair.label])
     batch = Collator(tokenizer)(examples).to(system.device)
-    ids = {**tokenizer.ids, "bos_id": system.start_id}
-    best = decode(system.model, batch, system.search.model_copy(update={"replace_unk": False}), **ids)[0][0]
+    search, ids = system.search.model_copy(update={"replace_unk": False}), tokenizer.ids | {"bos_id": system.start_id}
+    best = decode(system.model, batch, search, **ids)[0][0]
     specials = tokenizer.special_ids - {tokenizer.unk_id}
     shown = [t for t, token in enumerate(best.ids) if token not in specials]
     tokens = [tokenizer.token(best.ids[t], examples[0].oov_words) for t in shown]
@@ -196,8 +198,7 @@ def attention_maps(
     """
     order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index].columns))
     collate = Collator(system.tokenizer)
-    for start in range(0, len(order), batch_size):
-        chosen = order[start : start + batch_size]
+    for chosen in batches(order, batch_size):
         batch = collate.pairs([pairs[index].example for index in chosen]).to(system.device)
         maps = _maps(system.model, batch, choices).float().cpu().numpy()
         for row, index in enumerate(chosen):
@@ -247,15 +248,9 @@ class HeadTable:
 
 
 def head_table(
-    system: NeuralSystem,
-    pairs: Sequence[WordPair],
-    links: Sequence[Links],
-    *,
-    shift: bool = False,
-    batch_size: int = 8,
-    progress: Progress | None = None,
+    system: NeuralSystem, pairs: Sequence[WordPair], links: Sequence[Links], *, shift: bool = False, **how: Any
 ) -> HeadTable:
-    """The alignment error rate of every head over ``pairs`` with their ``links``.
+    """The alignment error rate of every head over ``pairs`` with their ``links``; ``how`` is of `attention_maps`.
 
     Raises:
         ConfigError: the model has no attention.
@@ -264,7 +259,7 @@ def head_table(
     forced = forced_pairs(system, pairs)
     counts = [
         head_counts(word_map(forced[index], weights, shift=shift), links[index].sure, links[index].possible)
-        for index, weights in attention_maps(system, forced, batch_size=batch_size, progress=progress)
+        for index, weights in attention_maps(system, forced, **how)
     ] or [np.zeros((2, 1, 1))]
     words = sum(len(one.targets) for one in links)
     return HeadTable(head_error_rates(np.sum(counts, axis=0)), len(pairs), words, shift)

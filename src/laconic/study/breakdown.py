@@ -12,7 +12,7 @@ from typing import Any
 
 from laconic.config.names import EXTRACTIVE, resolve
 from laconic.errors import ConfigError
-from laconic.evaluation.run import EvaluationOptions, EvaluationResult, score
+from laconic.evaluation.run import EvaluationResult, score
 from laconic.metrics.words import words
 from laconic.types import Record
 
@@ -70,23 +70,11 @@ def buckets(records: Sequence[Record], spec: str) -> list[Bucket]:
 
 
 def by_length(
-    name: str,
-    records: Sequence[Record],
-    predictions: Sequence[Mapping[str, Any]],
-    found: Sequence[Bucket],
-    *,
-    options: EvaluationOptions,
-    unk_text: str | None = None,
+    name: str, records: Sequence[Record], predictions: Sequence[Mapping[str, Any]], found: Sequence[Bucket], **how: Any
 ) -> list[EvaluationResult]:
-    """Score one system's predictions bucket by bucket."""
+    """Score one system's predictions bucket by bucket; ``how`` is of `laconic.evaluation.run.score`."""
     return [
-        score(
-            name,
-            [records[place] for place in bucket.places],
-            [predictions[place] for place in bucket.places],
-            options=options,
-            unk_text=unk_text,
-        )
+        score(name, [records[place] for place in bucket.places], [predictions[place] for place in bucket.places], **how)
         for bucket in found
     ]
 

@@ -97,6 +97,7 @@ class Comparison:
         step = max(1, len(self.records) // NUM_SAMPLES)
         self.sampled = self.records[::step][:NUM_SAMPLES]
         self._options = replace(options_of(plan.evaluation), kinds=KINDS)
+        self._ways = [asdict(replace(self._options, batch_size=0)), REVISION]  # of scoring, in keys
         self._state_file = out / "state.json"
         self._state = {"runs": {}, "scored": {}} | (_read_json(self._state_file) or {})
         self._digest_of = cache(digest_of)
@@ -163,8 +164,7 @@ class Comparison:
         if (surface := self._surface(run)) != "raw":  # as of all that tables/ keeps, whose keys do not say it
             asked.append(surface)
         asked += map(digest_of, sources_of(run.model_dump()))
-        options = [asdict(replace(self._options, batch_size=0)), REVISION, fingerprint("", self.records)]
-        return sha256(json.dumps([asked, options], sort_keys=True, default=str).encode())[:32]
+        return _digest([asked, [*self._ways, fingerprint("", self.records)]])[:32]
 
     def _surface(self, run: RunConfig) -> str:
         return self.plan.evaluation.surface or run.search.surface
@@ -284,9 +284,8 @@ class Comparison:
         return scored
 
     def _scores_file(self, system: Contender) -> Path:
-        ways = [asdict(replace(self._options, batch_size=0)), REVISION, __version__]
-        asked = json.dumps([fingerprint(system.identity, self.records), *ways], sort_keys=True, default=str)
-        return self.out / "scores" / f"{_slug(system.name)}-{sha256(asked.encode())[:16]}.json"
+        key = _digest([fingerprint(system.identity, self.records), *self._ways, __version__])[:16]
+        return self.out / "scores" / f"{_slug(system.name)}-{key}.json"
 
     def _samples(self, system: Contender, row: PlannedRow, seen: dict[int, Summary]) -> tuple[Summary, ...]:
         """The sampled documents' summaries; those that an earlier process wrote are written again."""
@@ -400,6 +399,10 @@ def _run_slug(row: PlannedRow, run: RunConfig) -> str:
 def _training_key(run: RunConfig) -> str:
     """Equal for runs whose trainings are the same, whatever the rows are called."""
     return json.dumps(settings_of(run) | {"row": ""}, sort_keys=True)
+
+
+def _digest(values: Any) -> str:
+    return sha256(json.dumps(values, sort_keys=True, default=str).encode())
 
 
 def _slug(name: str) -> str:

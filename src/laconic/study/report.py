@@ -22,6 +22,7 @@ from laconic.study.tables import Column, Difference, Figure, Row, Scores, measur
 from laconic.types import Record, Summary, references_of
 
 PERPLEXITY = "val_ppl"
+_NOT_IN_ROWS = ("name", "signature", "bleu_signature")  # of JSON, which has the signatures once
 _SAID = (
     measure_column("repeating %", REPEATING),
     measure_column("repeated 2-grams %", "repetition"),
@@ -276,16 +277,7 @@ def as_dict(table: ComparisonTable) -> dict[str, Any]:
         "shown": table.scoring.shown,
         "signatures": signatures(table),
         "rows": [
-            {
-                "row": row.name,
-                "label": row.label,
-                "seeds": row.seeds,
-                "rouge": {kind: asdict(figure) for kind, figure in row.rouge.items()},
-                "measures": dict(row.measures),
-                "losses": dict(row.losses),
-                "published": dict(row.published),
-                "errors": list(row.errors),
-            }
+            {"row": row.name} | {key: value for key, value in asdict(row).items() if key not in _NOT_IN_ROWS}
             for row in table.rows
         ],
     }
@@ -296,18 +288,14 @@ def as_dict(table: ComparisonTable) -> dict[str, Any]:
 
 def page(table: ComparisonTable, outcomes: Sequence[Outcome], sampled: Sequence[Record], command: str = "") -> str:
     """The page. Curves are those of each row's first seed; documents sampled evenly over the data."""
-    header, rows = cells(table)
-    said = notes(table)
     quoted = signatures(table)
-    sections: list[Section] = [
-        Table("Scores", header, rows, note=" ".join(line for line in said if line not in quoted))
-    ]
+    note = " ".join(line for line in notes(table) if line not in quoted)
+    sections: list[Section] = [Table("Scores", *cells(table), note=note)]
     header, rows = tables.copy_table(table.rows)
     if rows:
         sections.append(Table(tables.COPYING_TITLE, header, rows, note=tables.COPYING_NOTE))
     for title, names in _curves(table).items():
-        series = _series(outcomes, names)
-        if series:
+        if series := _series(outcomes, names):
             unit = _loss_unit(table.plan)
             note = f"{title}, {unit}{_not_counted(table)}."
             sections.append(Curves(title, series, x_label="update", y_label=unit, note=note))

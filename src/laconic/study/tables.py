@@ -11,16 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from laconic.errors import ConfigError, DataError, unknown_choice
-from laconic.evaluation.measures import (
-    CORRECT,
-    OVER_COPIED,
-    OVER_COPIED_CONTENT,
-    REPEATED,
-    REPEATING,
-    UNFAITHFUL,
-    UNSUPPORTED,
-    UNSUPPORTED_WORDS,
-)
+from laconic.evaluation import measures
 from laconic.evaluation.run import EvaluationResult
 from laconic.metrics.card import CardScores
 from laconic.metrics.significance import TestResult, approximate_randomization, holm, paired_bootstrap, paired_t_test
@@ -79,8 +70,8 @@ def mark_of(p: float) -> str:
 def differences(
     baseline: Scores, systems: Mapping[str, Scores], test: str = "randomization"
 ) -> dict[str, dict[str, Difference]]:
-    """By system and kind the ``difference`` to ``baseline``, its ``p``, and ``p_holm`` after correction over the
-    systems. Each kind is a family of its own for that.
+    """By system and kind of ROUGE the ``difference`` to ``baseline``, its two-sided ``p``, and ``p_holm`` after
+    correction over the systems. Each kind is a family of its own for that.
 
     Raises:
         ConfigError: no such test.
@@ -170,17 +161,17 @@ def measure_column(heading: str, *keys: str, digits: int = 1) -> Column:
 _COPIED, _NOVEL = measure_column("copied %", "copy_rate"), measure_column("novel 2-grams %", "novel_2")
 _UNK, _P_GEN = measure_column("unk %", "unk_rate"), measure_column("p_gen", "p_gen", digits=2)
 FAITHFUL = (
-    measure_column("unfaithful %", UNFAITHFUL),
-    measure_column("new names/numbers/dates %", *(UNSUPPORTED[kind] for kind in ("name", "number", "date"))),
-    measure_column("new words %", UNSUPPORTED_WORDS),
+    measure_column("unfaithful %", measures.UNFAITHFUL),
+    measure_column("new names/numbers/dates %", *(measures.UNSUPPORTED[kind] for kind in ("name", "number", "date"))),
+    measure_column("new words %", measures.UNSUPPORTED_WORDS),
 )
 MEASURES = (
     *FAITHFUL,
     _COPIED,
     measure_column("density", "density"),
     _NOVEL,
-    measure_column("repeating %", REPEATING),
-    measure_column("repeated 1/2/3/4-grams %", *REPEATED.values()),
+    measure_column("repeating %", measures.REPEATING),
+    measure_column("repeated 1/2/3/4-grams %", *measures.REPEATED.values()),
     _UNK,
     measure_column("words", "words"),
     _P_GEN,
@@ -199,9 +190,9 @@ COPYING = (
     _COPIED,
     measure_column("density", "density", digits=2),
     _NOVEL,
-    *(measure_column(f"correct {n}-grams %", key, digits=2) for n, key in CORRECT.items()),
-    measure_column("over-copied words", OVER_COPIED, digits=2),
-    measure_column("without stop words", OVER_COPIED_CONTENT, digits=2),
+    *(measure_column(f"correct {n}-grams %", key, digits=2) for n, key in measures.CORRECT.items()),
+    measure_column("over-copied words", measures.OVER_COPIED, digits=2),
+    measure_column("without stop words", measures.OVER_COPIED_CONTENT, digits=2),
     _P_GEN,
 )
 
@@ -283,10 +274,7 @@ def result_rows(results: Sequence[EvaluationResult]) -> list[Row]:
 
 
 def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
-    """JSON-ready scores; each system after the first also has its differences to the first.
-
-    ``p`` is two-sided, of paired approximate randomization over documents; ``p_holm`` after Holm's correction over
-    the systems, for each kind of ROUGE by itself.
+    """JSON-ready scores; each system after the first also has its `differences` to the first.
 
     Raises:
         DataError: the systems were scored on different numbers of records.

@@ -5,8 +5,8 @@
         result = tune(system, records, trials, metric="mean", options=options, log=log, progress=bar.advance)
     result.best.settings, result.best.scores
 
-What was decoded is kept, one line for each trial and batch, for an interrupted or longer search or another metric. The
-first trial is what the model does now, and the first n draws are the same whatever number is asked for.
+What was decoded is kept for an interrupted or longer search or another metric: the first n draws are the same whatever
+number is asked for.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from laconic.evaluation.predictions import Journal
 from laconic.evaluation.run import EvaluationOptions, refuse_unscorable, score
 from laconic.evaluation.systems import model_folder
 from laconic.files import sha256, write_json, write_text
+from laconic.jobs import batches
 from laconic.runtime.manifest import MANIFEST
 from laconic.summarizer import BATCH
 from laconic.systems.extractive import Progress
@@ -371,8 +372,7 @@ def tune(
 
 def batches_of(records: Sequence[Record], size: int) -> list[list[int]]:
     """Indices of records of similar length, the longest first."""
-    order = sorted(range(len(records)), key=lambda index: (-len(records[index].document), index))
-    return [order[start : start + size] for start in range(0, len(order), size)]
+    return list(batches(sorted(range(len(records)), key=lambda index: -len(records[index].document)), size))
 
 
 def refuse_fixed(model: str, option: str) -> None:

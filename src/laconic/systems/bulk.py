@@ -4,14 +4,13 @@ The unit of work is a window: as many records as `Summarizer.stream` reads ahead
 at the same records whatever the number of processes and wherever an interrupted job goes on, so the same documents are
 decoded together and the lines come out the same, byte for byte (with equal numbers of threads; another number may
 change the last digit of a score).
-
-A worker opens the model once.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -114,18 +113,16 @@ class SummaryJob:
 
     def line(self, record: Record, number: int, summary: Summary | None) -> str:
         """The JSON line of a result."""
-        name = record.id or str(number)
+        name, explain = record.id or str(number), self.request.explain
         if summary is None:
             return json.dumps({"id": name, "summary": None, "model": self.summarizer.name})
-        explain = self.request.explain
-        if not explain:
-            summary = replace(summary, words=())
-        values = to_dict(summary, document=explain, attention=explain) | {"id": name}
-        if explain and summary.words:
-            copied = sum(word.copied for word in summary.words)
-            report = support_of(summary)
+        shown = summary if explain else replace(summary, words=())
+        values = to_dict(shown, document=explain, attention=explain) | {"id": name}
+        if shown.words:
+            copied = sum(word.copied for word in shown.words)
+            report = support_of(shown)
             checked = {} if report is None else support_to_dict(report)
-            values["support"] = {"copied_words": copied, "words": len(summary.words), **checked}
+            values["support"] = {"copied_words": copied, "words": len(shown.words), **checked}
         if self.request.always_write:
             values["always_write"] = True
         values["decoding"] = self.decoding
@@ -167,8 +164,7 @@ def _pooled(
     request: Request, start: Callable[[], Pool], note: Note, windows: Iterable[Window], advance: Progress
 ) -> Iterator[str]:
     """Through a pool that is started for these windows and closed behind them."""
-    pool = start()
-    try:
+    with closing(start()) as pool:
         for done in in_order(pool, partial(_finish, request), windows):
             for problem in done.problems:
                 note(problem)
@@ -176,8 +172,6 @@ def _pooled(
             advance(len(done.lines))
             if done.error is not None:
                 raise done.error
-    finally:
-        pool.close()
 
 
 _opened: dict[str, SummaryJob] = {}  # of a worker process, which opens one model and keeps it

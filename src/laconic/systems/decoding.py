@@ -23,6 +23,7 @@ from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.padding import ArrayCollator
 from laconic.errors import ConfigError, DataError
 from laconic.explain.provenance import build_summary
+from laconic.jobs import batches
 from laconic.metrics.confidence import Calibration, DocumentWords, Facts, facts_of
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
@@ -94,15 +95,9 @@ class DecodingSystem:
         """A batch where the model is, with the summaries if all examples have one."""
         return self._collator(examples)
 
-    def _written(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> list[Example]:
-        """The examples with what was written as their summaries."""
-        return [
-            replace(example, target_extended_ids=np.array([*hypothesis.ids, self.tokenizer.eos_id], dtype=np.int32))
-            for example, hypothesis in zip(examples, best, strict=True)
-        ]
-
-    def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
-        """Say more of the hypotheses that are explained, where the model can."""
+    @abstractmethod
+    def _opponent_log_probs(self, batch: Any) -> np.ndarray | None:
+        """log P_o (B, T) of the summaries of a batch, where the model can say; asked only of models that have one."""
 
     # ----------------------------------------------------------------------------------- what is common
 
@@ -117,6 +112,20 @@ class DecodingSystem:
             "max_source_tokens": self.text.max_source_tokens,
             "max_summary_tokens": self.decoded_by.max_target_tokens,
         }
+
+    def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
+        """``opponent_log_prob`` (T,), log P_o of each token written: one teacher-forced pass, so that no step of the
+        search keeps a second (N, V) for it."""
+        if not all("opponent_attention" in hypothesis.details for hypothesis in best):
+            return
+        eos = self.tokenizer.eos_id
+        written = [
+            replace(example, target_extended_ids=np.array([*hypothesis.ids, eos], dtype=np.int32))
+            for example, hypothesis in zip(examples, best, strict=True)
+        ]
+        log_probs = self._opponent_log_probs(self._batch(written))
+        for row, hypothesis in zip(log_probs, best, strict=True) if log_probs is not None else ():
+            hypothesis.details["opponent_log_prob"] = row[: len(hypothesis.details["opponent_attention"])]
 
     def set_defaults(self, overrides: Mapping[str, Any]) -> None:
         """Change the decoding that is used when nothing else is asked for."""
@@ -263,8 +272,7 @@ class DecodingSystem:
         lengths = data.source_lengths.tolist()
         order = sorted(range(len(data)), key=lambda index: -lengths[index])
         scores = [0.0] * len(data)
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
+        for chosen in batches(order, batch_size):
             sums = self._log_likelihoods(self._batch([data[index] for index in chosen]))
             for index, value in zip(chosen, sums, strict=True):
                 scores[index] = value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,11 @@ import numpy as np
 
 from laconic.allocator import keep_pages
 from laconic.config.schema import SearchConfig
-from laconic.data.dataset import Example
 from laconic.errors import ConfigError
 from laconic.metrics.lower_precision import LOWER
 from laconic.runtime.folder import OpenedExport, open_export
 from laconic.systems.decoding import DecodingSystem
-from laconic.types import Hypothesis, StepOutput
+from laconic.types import StepOutput
 
 
 class ExportedSystem(DecodingSystem):
@@ -55,19 +54,18 @@ class ExportedSystem(DecodingSystem):
             output, state = self.model.step(np.ascontiguousarray(inputs), state)
             yield output, gold, real
 
-    def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
-        """``opponent_log_prob`` (T,), log P_o of each token written: what the score has beside log P_c, over lambda."""
+    def _opponent_log_probs(self, batch: Any) -> np.ndarray | None:
+        """What the score has beside log P_c, over lambda; nothing where lambda is 0."""
         switches = self.model.switches()
         weight = 1.0 if switches.get("decode_score") == "po" else switches.get("lambda_decode", 0.0)
-        if not weight or not all("opponent_attention" in hypothesis.details for hypothesis in best):
-            return
-        batch, rows, found = self._batch(self._written(examples, best)), np.arange(len(best)), []
+        if not weight:
+            return None
+        rows, found = np.arange(len(batch.target_ids)), []
         for output, gold, _ in self._forced(batch):
             scores = output.scores[rows, gold].astype(np.float64)
             own = 0.0 if switches.get("decode_score") == "po" else output.log_probs[rows, gold]
             found.append((scores - own) / weight)
-        for row, hypothesis in zip(np.stack(found, axis=1), best, strict=True):
-            hypothesis.details["opponent_log_prob"] = row[: len(hypothesis.details["opponent_attention"])]
+        return np.stack(found, axis=1)
 
     def _decoder(self, options: SearchConfig, batch: Any) -> Any:
         if options.precision in LOWER:
@@ -82,11 +80,9 @@ class ExportedSystem(DecodingSystem):
         return about.family, about.copies, about.parameters
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Refused (`ConfigError`)."""
         raise ConfigError("An exported folder is complete as it is: copy it.")
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Refused (`ConfigError`)."""
         raise ConfigError("An exported folder is not uploaded from here: upload the model folder it was made from.")
 
     def to(self, device: Any) -> None:

@@ -130,7 +130,7 @@ class ExtractiveSystem:
         """What kind of thing this is, for those who choose one."""
         return {
             "family": self._spec["type"],
-            "in_short": resolve("extractive method", EXTRACTIVE, self._spec["type"]).in_short,
+            "in_short": self._extractor.in_short,
             "copies": True,
             "parameters": None,
             "max_source_tokens": None,
@@ -138,11 +138,9 @@ class ExtractiveSystem:
         }
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Refused (`ConfigError`): a method is its name and its settings."""
         raise ConfigError(f"'{self.name}' has no weights, so there is nothing to save; its name opens it anywhere.")
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Refused, like `save_pretrained`."""
         raise ConfigError(f"'{self.name}' has no weights, so there is nothing to upload; its name opens it anywhere.")
 
     def _one(self, record: Record, extractor: Extractor, *, words: bool) -> Summary:
@@ -165,7 +163,6 @@ class ExtractiveSystem:
         return 16
 
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
-        """Refuse: there is no probability model."""
         raise ConfigError(f"'{self.name}' is extractive and gives summaries no probability; score with a model.")
 
     def to(self, device: Any) -> None:

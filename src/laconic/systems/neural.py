@@ -20,7 +20,7 @@ from laconic.kernels.packed import Packing, can_multiply
 from laconic.metrics.lower_precision import LOWER, fastest
 from laconic.models.folder import LoadedModel, load_model_folder, uploaded
 from laconic.systems.decoding import DecodingSystem
-from laconic.types import Batch, Hypothesis, Precision
+from laconic.types import Batch, Precision
 
 
 class NeuralSystem(DecodingSystem):
@@ -84,15 +84,9 @@ class NeuralSystem(DecodingSystem):
         return self._taken[size]
 
     @torch.inference_mode()
-    def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
-        """``opponent_log_prob`` (T,), log P_o of each token written: one teacher-forced pass, so that no step of the
-        search keeps a second (N, V) for it."""
-        if not all("opponent_attention" in hypothesis.details for hypothesis in best):
-            return
-        output = self.model(self._batch(self._written(examples, best)))
-        log_probs = output.details["opponent_log_probs"].float().cpu().numpy()
-        for row, hypothesis in zip(log_probs, best, strict=True):
-            hypothesis.details["opponent_log_prob"] = row[: len(hypothesis.details["opponent_attention"])]
+    def _opponent_log_probs(self, batch: Any) -> np.ndarray:
+        log_probs: np.ndarray = self.model(batch).details["opponent_log_probs"].float().cpu().numpy()
+        return log_probs
 
     def _batch(self, examples: Sequence[Example]) -> Batch:
         return self._collator(examples).to(self.device)

@@ -118,7 +118,7 @@ def test_every_truncated_file_is_refused() -> None:
 
 @pytest.mark.parametrize("field", [6, 11])  # a graph inside of a node, several
 def test_graphs_inside_of_nodes(field: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = onnx_file._text(1, "body") + onnx_file._bytes(field, b"") + onnx_file._number(20, 5)
+    inner = onnx_file._text(1, "body") + onnx_file._message(field, b"") + onnx_file._number(20, 5)
     monkeypatch.setattr(onnx_file, "_attribute", lambda name, value: inner)
     content = model_bytes(replace(GRAPH, nodes=[Node("Loop", ("x",), ("y",), {"body": 1})]), "l", "0")
     with pytest.raises(ModelError, match="parts that no exported model has"):
@@ -138,7 +138,7 @@ def test_fields_that_others_read_as_another(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("field", [14, 20, 25, 26])  # metadata, training, functions, and what later versions add
 def test_parts_beside_the_graph(field: int) -> None:
     with pytest.raises(ModelError, match="parts that no exported model has"):
-        check(model_bytes(GRAPH, "l", "0") + onnx_file._bytes(field, b""), "step.onnx")
+        check(model_bytes(GRAPH, "l", "0") + onnx_file._message(field, b""), "step.onnx")
 
 
 def test_numbers_in_the_place_of_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,7 +228,7 @@ def test_a_full_queue_refuses_the_whole_request(start: Callable[..., Batcher], w
         batcher.submit(refused)
     assert caught.value.code == "queue_full"
     assert int(caught.value.headers["Retry-After"]) > 0
-    assert batcher.waiting == 2
+    assert len(batcher.waiting) == 2
     work.gate.set()
     assert results([*first, *kept]) == ["first", "a", "b"]
     assert not any(job.future.done() for job in refused)

@@ -1,7 +1,7 @@
 """Python packages read where they lie in wheels and sdists: nothing is unpacked, installed or run.
 
 What a package says of itself is in its ``METADATA`` (sdists: ``PKG-INFO``): its name, its version and its licence, as
-an SPDX expression (PEP 639), as trove classifiers or in words. `permissive_licence` reads them in this order.
+an SPDX expression (PEP 639), as trove classifiers or in words. `licence_of` reads them in this order.
 """
 
 from __future__ import annotations
@@ -99,20 +99,14 @@ def _read(path: Path) -> ArchivedPackage:
     except DAMAGE as error:
         raise DataError(f"{path} cannot be read: {error}; download it again.") from error
     name = str(metadata["Name"] or path.name.split("-")[0]).lower().replace("_", "-").replace(".", "-")
-    return ArchivedPackage(path, name, str(metadata["Version"] or ""), *_licence(metadata), names)
+    return ArchivedPackage(path, name, str(metadata["Version"] or ""), *licence_of(metadata), names)
 
 
 # --------------------------------------------------------------------------------------- licences
 
 
-def permissive_licence(metadata: Message) -> str | None:
-    """The licence in a few words if all that the metadata says of it is permissive, else ``None``."""
-    stated, permissive = _licence(metadata)
-    return stated if permissive else None
-
-
-def _licence(metadata: Message) -> tuple[str, bool]:
-    """What the metadata says of the licence, and whether all of it is permissive."""
+def licence_of(metadata: Message) -> tuple[str, bool]:
+    """What the metadata says of the licence in a few words, and whether all of it is permissive."""
     if expression := str(metadata["License-Expression"] or ""):
         return expression, is_permissive_expression(expression)
     classifiers = [str(value) for value in metadata.get_all("Classifier") or []]

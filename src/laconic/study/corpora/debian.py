@@ -155,8 +155,7 @@ def _open(path: Path) -> IO[bytes]:
             return io.BytesIO(decompress(path.read_bytes()))
         if path.suffix not in {".lz4", ".zst", ".bz2", ".lzma"}:
             return path.open("rb")
-        done = subprocess.run([_APT_HELPER, "cat-file", path], capture_output=True, check=True)
-        return io.BytesIO(done.stdout)
+        return io.BytesIO(subprocess.run([_APT_HELPER, "cat-file", path], capture_output=True, check=True).stdout)
     except FileNotFoundError:
         raise DataError(f"{path} can only be read where apt is installed; decompress it first.") from None
     except subprocess.CalledProcessError as error:

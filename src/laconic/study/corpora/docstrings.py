@@ -31,15 +31,7 @@ from laconic.errors import DataError
 from laconic.files import write_json
 from laconic.study.corpora.archives import DAMAGE, ArchivedFile, ArchivedPackage, read_archives
 from laconic.study.corpora.docstring_text import Parts, clean_docstring
-from laconic.study.corpora.pairs import (
-    CorpusPair,
-    CorpusStats,
-    SeenPairs,
-    hold_out,
-    shuffled,
-    words_of,
-    write_splits,
-)
+from laconic.study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
 from laconic.text.base import read_json_if_there
 
 Readable = Path | ArchivedFile

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from laconic.errors import DataError
 from laconic.files import part_of
@@ -45,37 +44,32 @@ def build_haystacks(
             f"{len(records):,} documents, {len(needles):,} of them with {MIN_SENTENCES} sentences: too few for "
             f"haystacks of {documents:,}."
         )
+    generator = random.Random(seed)
+    order: list[int] = []
     words = 0
     with part_of(out) as handle:
-        for row in _rows(records, needles, documents, count, seed):
+        for number in range(count):
+            order = order or generator.sample(needles, len(needles))
+            needle = order.pop()
+            others = [other for other in generator.sample(range(len(records)), documents) if other != needle]
+            texts = [records[other].document for other in others[: documents - 1]]
+            question, rest = _parts(records[needle].document)
+            place = generator.randrange(documents)
+            texts.insert(place, rest)
+            start = len(BETWEEN.join([question, *texts[:place], ""]))
+            document = BETWEEN.join([question, *texts])
+            row = {
+                "id": f"{number}-{records[needle].id or needle}",
+                "document": document,
+                "summary": records[needle].summary,
+                "needle": records[needle].id or str(needle),
+                "place": [start, start + len(rest)],
+            }
             handle.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-            words += len(row["document"].split())
+            words += len(document.split())
             if progress:
                 progress()
     return round(words / count)
-
-
-def _rows(
-    records: Sequence[Record], needles: Sequence[int], documents: int, count: int, seed: int
-) -> Iterator[dict[str, Any]]:
-    generator = random.Random(seed)
-    order: list[int] = []
-    for number in range(count):
-        order = order or generator.sample(needles, len(needles))
-        needle = order.pop()
-        others = [other for other in generator.sample(range(len(records)), documents) if other != needle]
-        texts = [records[other].document for other in others[: documents - 1]]
-        question, rest = _parts(records[needle].document)
-        place = generator.randrange(documents)
-        texts.insert(place, rest)
-        start = len(BETWEEN.join([question, *texts[:place], ""]))
-        yield {
-            "id": f"{number}-{records[needle].id or needle}",
-            "document": BETWEEN.join([question, *texts]),
-            "summary": records[needle].summary,
-            "needle": records[needle].id or str(needle),
-            "place": [start, start + len(rest)],
-        }
 
 
 def _parts(document: str) -> list[str]:

@@ -101,11 +101,9 @@ class ScoreKey:
         return cls(one, two, longest, denominator)
 
     def value(self, m1: Ints, m2: Ints, ml: Ints) -> NDArray[np.int64]:
-        """The whole number by which windows are compared."""
         return m1.astype(np.int64) * self.one + m2.astype(np.int64) * self.two + ml.astype(np.int64) * self.longest
 
     def score(self, m1: int, m2: int, ml: int) -> Fraction:
-        """The exact score."""
         return Fraction(m1 * self.one + m2 * self.two + ml * self.longest, self.denominator)
 
 

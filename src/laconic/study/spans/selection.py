@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -22,12 +23,11 @@ from numpy.typing import NDArray
 from laconic.errors import DISK_FULL, ConfigError, DataError, DiskFullError, LaconicError
 from laconic.files import LOCK, digest_of, only_here, part_of
 from laconic.jobs import Pool, Processes, RayCluster, as_finished, import_ray
-from laconic.study.spans.candidates import find_candidates, read_candidates
+from laconic.study.spans import tokens
+from laconic.study.spans.candidates import best_candidates, find_candidates, read_candidates
 from laconic.study.spans.corpus import Shard, find_shards
-from laconic.study.spans.ranking import best_candidates
 from laconic.study.spans.records import MANIFEST, describe, write_chosen, write_shuffled
 from laconic.study.spans.settings import SpanSettings
-from laconic.study.spans.tokens import SpanTokenizer, find_tokenizer, fingerprint, one_thread, open_tokenizer
 
 Step = Callable[[Path, int], None]  # what is done with a shard or an output file, by its number, in the folder WORK
 Work = Callable[[int], LaconicError | None]  # writes files, so that it is all the same who does it
@@ -73,8 +73,8 @@ def select_spans(
         raise ConfigError(f"--workers is {workers}; it must be at least 1.")
     if ray:
         import_ray(_OPTION)
-    tokenizer = find_tokenizer(settings.tokenizer)
-    mark = fingerprint(tokenizer)
+    tokenizer = tokens.find_tokenizer(settings.tokenizer)
+    mark = tokens.fingerprint(tokenizer)
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out} is not a folder; choose another one.")
     with only_here(out):
@@ -84,22 +84,18 @@ def select_spans(
         if finished is not None:
             return finished
         plan = _plan(out, settings, list(inputs), mark, tokenizer)
-        pool: Pool | None = None
-        if ray:
-            pool = RayCluster(workers, option=_OPTION, threads=1)
-        elif workers and workers > 1:
-            pool = Processes(workers, option=_OPTION, threads=1)
-        try:
-            return _Job(out, plan, partial(as_finished, pool) if pool else run_here, progress).finish()
-        finally:
-            if pool is not None:
-                pool.close()
+        if not ray and (workers or 1) == 1:
+            return _Job(out, plan, run_here, progress).finish()
+        start: Callable[..., Pool] = RayCluster if ray else Processes
+        with closing(start(workers, option=_OPTION, threads=1)) as pool:
+            return _Job(out, plan, partial(as_finished, pool), progress).finish()
 
 
 def run_here(work: Work, pieces: Sequence[int]) -> Iterator[tuple[int, LaconicError | None]]:
-    """One after the other, in this process."""
+    """One after the other, in this process. The number of workers says how many cores are used, here too: the tokenizer
+    takes no threads of its own."""
     before = os.environ.get("TOKENIZERS_PARALLELISM")
-    one_thread()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         for piece in pieces:
             yield piece, work(piece)
@@ -333,12 +329,14 @@ class SelectionPlan:
 
 
 @lru_cache(maxsize=1)
-def _opened(path: Path, written: int) -> tuple[SelectionPlan, SpanTokenizer]:
-    plan, tokenizer = SelectionPlan.read(path), path.with_name("tokenizer.json")
-    return plan, open_tokenizer(tokenizer if tokenizer.is_file() else None, plan.settings.lowercase)
+def _opened(path: Path, written: int) -> tuple[SelectionPlan, tokens.SpanTokenizer]:
+    plan, file = SelectionPlan.read(path), path.with_name("tokenizer.json")
+    if file.is_file():
+        return plan, tokens.VocabularySpanTokenizer(file)
+    return plan, tokens.WordSpanTokenizer(plan.settings.lowercase)
 
 
-def _open(work: Path) -> tuple[SelectionPlan, SpanTokenizer]:
+def _open(work: Path) -> tuple[SelectionPlan, tokens.SpanTokenizer]:
     path = work / "plan.json"
     return _opened(path, path.stat().st_mtime_ns)
 

@@ -59,10 +59,9 @@ class SpanSettings:
         if not 0 <= self.seed < _MOST_SEED:
             raise ConfigError(f"--seed is {self.seed}; it must lie between 0 and 2^63.")
         self.shape.check(self.chunk)
-        weights = tuple(_decimal("--weights", weight) for weight in self.weights)
-        if not any(weights):
+        if not any([_decimal("--weights", weight) for weight in self.weights]):
             raise ConfigError("--weights are all 0, so that no span is better than another; for that use --random.")
-        ScoreKey.of(weights, self.shape)  # type: ignore[arg-type]
+        _ = self.key  # refuses weights of too many digits
         if self.over is not None:
             _decimal("--every-window-over", self.over)
         if self.over is not None and self.random:

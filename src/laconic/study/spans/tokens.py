@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -162,16 +161,6 @@ def _span(text: str, encoding: tokenizers.Encoding, token: int) -> Span:
     """Asked for some tokens only: lists of all offsets are long."""
     here, *rest = (encoding.token_to_chars(number) or (0, 0) for number in range(token, min(token + 2, len(encoding))))
     return here if text.isascii() or not rest else extend_over_marks(text, [here, *rest])[0]
-
-
-def open_tokenizer(tokenizer: Path | None, lowercase: bool) -> SpanTokenizer:
-    """Words where there is no tokenizer file."""
-    return WordSpanTokenizer(lowercase) if tokenizer is None else VocabularySpanTokenizer(tokenizer)
-
-
-def one_thread() -> None:
-    """The tokenizer uses no threads of its own: the number of workers says how many cores are used."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 # -------------------------------------------------------------------------------------- finding one
