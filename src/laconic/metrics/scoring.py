@@ -136,6 +136,15 @@ def sentence_lines(text: str) -> str:
     return "\n".join(lines if len(lines) > 1 else sentence_strings(" ".join(lines)))
 
 
+def score_as(
+    way: Scoring, hypotheses: Sequence[str], references: Sequence[Sequence[str]], kinds: Sequence[str], **options: Any
+) -> RougeResult:
+    """`score_texts` of these ``kinds`` as ``way`` says; ``options`` of ROUGE that it does not name are as given."""
+    asked = {name: value for name, value in {**options, **way.rouge}.items() if name != "kinds"}
+    asked |= {"by_sentence": way.by_sentence, "hash_digits": way.hash_digits}
+    return score_texts(hypotheses, references, kinds=kinds, **asked)
+
+
 def score_texts(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],

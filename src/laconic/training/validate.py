@@ -20,7 +20,7 @@ from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.data.dataset import EncodedDataset
 from laconic.decoding import decode
 from laconic.errors import ConfigError
-from laconic.metrics.scoring import score_texts, scoring, suited
+from laconic.metrics.scoring import score_as, scoring, suited
 from laconic.search.scorers import with_word_blocking
 from laconic.training.batches import free_running_mask
 from laconic.training.checkpoint import TrainState
@@ -118,9 +118,7 @@ class Validator:
         texts = [by_index[index] for index in range(count)]
         references = [self.dataset.references(index) for index in range(count)]
         way = suited(self.scoring, references)
-        options = {name: value for name, value in way.rouge.items() if name != "kinds"}
-        options |= {"by_sentence": way.by_sentence, "hash_digits": way.hash_digits}
-        found = score_texts(texts, references, kinds=("1", "2", "L"), **options)
+        found = score_as(way, texts, references, ("1", "2", "L"))
         self.signature = found.signature
         return {f"rouge{kind}": float(getattr(found.mean[kind], way.shown)) for kind in ("1", "2", "L")}
 
