@@ -32,6 +32,7 @@ class Scoring:
     hash_digits: bool = False
 
 
+_WHOLE = ("l", "rougel", "rouge-l", "rouge_l")
 _DIGIT = re.compile(r"\d")
 _LETTERS, _LATIN = re.compile(r"[^\W\d_]+"), re.compile("[A-Za-z]")
 _TOOL = {"profile": "rouge155", "stem": True, "multi": "average"}
@@ -162,7 +163,7 @@ def score_texts(
         references = [tuple(_DIGIT.sub("#", text) for text in texts) for texts in references]
     if not by_sentence:
         return rouge(hypotheses, references, kinds=kinds, **options)
-    asked = ["Lsum" if kind == "L" else kind for kind in kinds]
+    asked = ["Lsum" if kind.lower() in _WHOLE else kind for kind in kinds]
     found = rouge(
         [sentence_lines(text) for text in hypotheses],
         [tuple(map(sentence_lines, texts)) for texts in references],
@@ -175,5 +176,5 @@ def score_texts(
         mean={kind: found.mean[name] for kind, name in names.items()},
         per_document={kind: found.per_document[name] for kind, name in names.items()},
         interval={kind: found.interval[name] for kind, name in names.items() if name in found.interval},
-        signature=f"{found.signature}|L:sum" if "L" in kinds else found.signature,
+        signature=f"{found.signature}|L:sum" if asked != [*kinds] else found.signature,
     )
