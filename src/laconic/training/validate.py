@@ -20,7 +20,8 @@ from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.data.dataset import EncodedDataset
 from laconic.decoding import decode
 from laconic.errors import ConfigError
-from laconic.metrics.scoring import score_as, scoring, suited
+from laconic.metrics.rouge import RougeResult
+from laconic.metrics.scoring import Scoring, score_as, scoring, suited
 from laconic.search.scorers import with_word_blocking
 from laconic.training.batches import free_running_mask
 from laconic.training.checkpoint import TrainState
@@ -51,7 +52,6 @@ class Validator:
         self.batch_size = self.settings.batch_size or run.training.batch_size
         self.scoring = scoring(run.evaluation.profile, run.evaluation.rouge)
         self.step, self.dataset, self.tokenizer, self.collator = step, dataset, parts.tokenizer, parts.collator.pairs
-        self.signature = ""  # of ROUGE, once it was computed
 
     def __call__(self) -> dict[str, float]:
         """All values asked for, by name.
@@ -116,11 +116,19 @@ class Validator:
             mine |= dict(zip(indices, self._decode(indices), strict=True))
         by_index = {index: text for part in gather_object([mine]) for index, text in part.items()}
         texts = [by_index[index] for index in range(count)]
-        references = [self.dataset.references(index) for index in range(count)]
+        way, found = self._scored(texts)
+        return {f"rouge{kind}": float(getattr(score, way.shown)) for kind, score in found.mean.items()}
+
+    def _scored(self, texts: Sequence[str]) -> tuple[Scoring, RougeResult]:
+        references = [self.dataset.references(index) for index in range(len(texts))]
         way = suited(self.scoring, references)
-        found = score_as(way, texts, references, ("1", "2", "L"))
-        self.signature = found.signature
-        return {f"rouge{kind}": float(getattr(found.mean[kind], way.shown)) for kind in ("1", "2", "L")}
+        return way, score_as(way, texts, references, ("1", "2", "L"))
+
+    @property
+    def signature(self) -> str:
+        """Of ROUGE, whatever the summaries are; empty where none are decoded."""
+        count = min(self.settings.decode_records, len(self.dataset))
+        return self._scored([""] * count)[1].signature if count else ""
 
     def _decode(self, indices: Sequence[int]) -> list[str]:
         batch, model, tokenizer = self._batch(indices), self.step.model, self.tokenizer

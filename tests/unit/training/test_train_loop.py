@@ -312,7 +312,8 @@ def test_a_lost_model_folder_is_that_of_its_update(make_run: Any, tmp_path: Path
     again = load_model_folder(out)
     assert again.model.switches() == before.model.switches()
     assert not again.model.switches()["coverage"]
-    assert {again.metrics[name] == before.metrics[name] for name in ("update", "epoch", "validation")} == {True}
+    assert again.metrics == before.metrics
+    assert again.metrics["signature"].startswith("rouge:rouge155|n:10|")
 
 
 @pytest.mark.parametrize("reduction", ["token", "sentence", "sum"])
