@@ -9,6 +9,7 @@ processes in turn and the sums added up, so each record counts once.
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -146,9 +147,11 @@ class Validator:
 
     def _mine(self, count: int) -> Iterator[list[int]]:
         """This process's batches of the first ``count`` records: similar lengths together, always in the same order."""
-        size, accelerator = self.batch_size, self.step.accelerator
-        ordered = np.argsort(self.dataset.source_lengths[:count], kind="stable").tolist()
-        batches = [ordered[start : start + size] for start in range(0, count, size)]
+        size, accelerator, lengths = self.batch_size, self.step.accelerator, self.dataset.source_lengths[:count]
+        ordered = np.argsort(lengths, kind="stable").tolist()
+        most = self.step.model.attended_tokens or sys.maxsize  # longer ones apart: no document beside has attention
+        parts = [[i for i in ordered if (lengths[i] > most) == apart] for apart in (False, True)]
+        batches = [part[start : start + size] for part in parts for start in range(0, len(part), size)]
         yield from batches[accelerator.process_index :: accelerator.num_processes]
 
 
