@@ -293,9 +293,9 @@ def _saved(out: Path) -> bool:
 
 
 def _refuse_lost(run: RunConfig, out: Path) -> None:
-    """A model without checkpoints is what is left of a run, unless it was killed between its first validation, which
-    writes a model, and the checkpoint of that."""
-    if files.checkpoint_folders(out) or not (out / MODEL_FOLDER / "config.json").is_file():
+    """A model without checkpoints is what is left of a run, unless a stage before it is there, or it was killed between
+    its first validation, which writes a model, and the checkpoint of that."""
+    if run.pretraining.enabled or files.checkpoint_folders(out) or not (out / MODEL_FOLDER / "config.json").is_file():
         return
     validations = [entry["kind"] for entry in read_log(out / LOG)].count("validation") if (out / LOG).is_file() else 2
     if run.data.validation is None or validations > 1:
