@@ -163,7 +163,7 @@ def score_texts(
         references = [tuple(_DIGIT.sub("#", text) for text in texts) for texts in references]
     if not by_sentence:
         return rouge(hypotheses, references, kinds=kinds, **options)
-    asked = ["Lsum" if kind.lower() in _WHOLE else kind for kind in kinds]
+    asked = ["Lsum" if str(kind).lower() in _WHOLE else kind for kind in kinds]
     found = rouge(
         [sentence_lines(text) for text in hypotheses],
         [tuple(map(sentence_lines, texts)) for texts in references],
