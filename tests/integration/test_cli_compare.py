@@ -67,6 +67,21 @@ def test_extractive_rows_with_no_training(data: Path, tmp_path: Path, capsys: py
     assert "LexRank" in (out / "compare.html").read_text()
 
 
+def test_words_of_other_scripts_count_and_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "test.jsonl").write_text(json.dumps({"document": "лифт сломан. да.", "summary": "лифт сломан"}) + "\n")
+    said = run(capsys, "compare", "lead-1", "first", "--data", tmp_path / "test.jsonl", "--out", tmp_path / "out")
+    assert said.count("\nprofile unicode, because most references are of another script than Latin\n") == 1
+
+
+def test_a_comparison_of_systems_is_an_earlier_one(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare", "lead-1", "--data", data]
+    run(capsys, *command, "--out", data / "one")
+    run(capsys, *command, "--out", data / "two", "--earlier", data / "one")
+    (data / "empty").mkdir()
+    said = f"{data / 'empty'} is not the folder of a comparison"
+    refused(capsys, 2, said, *command, "--out", data / "three", "--earlier", data / "empty")
+
+
 def test_nothing_is_scored_twice(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--quiet", "compare", "extractive", "--data", str(data), "--out", str(tmp_path / "out")]
     arguments += ["--rows", "lead-1,kl", "--rows", "oracle"]

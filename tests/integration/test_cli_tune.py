@@ -60,6 +60,13 @@ def test_table_and_record(place: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert record["best_search"]["beam_size"] == record["best"]["settings"].get("beam_size", 2)
 
 
+def test_words_of_other_scripts_count_and_that_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [{"document": text, "summary": "лифт сломан"} for text in TEXTS]
+    (place / "data" / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert tune(place, "--grid", "beam_size=1") == 0
+    assert "\nHow ROUGE counts: profile unicode, because most references are of" in capsys.readouterr().out
+
+
 def test_progress_goes_to_stderr_and_json_to_stdout(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["tune", str(place / "run" / "model"), "--data", str(place / "data" / "validation.jsonl")]
     assert main([*command, "--grid", "beam_size=1", "--json", "--max-records", "3", "--batch-size", "2"]) == 0

@@ -120,6 +120,7 @@ def test_pairs_in_the_run_folder_that_no_run_wrote_stay(
     for given in (own, place) if linked else (own,):
         for more in ((), ("--force",)):
             refused(capsys, 2, f"{place} is there, and nothing says that a run wrote it", *arguments(given, out, *more))
+            refused(capsys, 2, f"move {place.parent} away, or remove it", *arguments(given, out, *more))
     assert (own.read_bytes(), place.read_bytes()) == before
     assert [path.name for path in out.iterdir()] == ["data"]
     place.unlink()

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+from commands import refused
 from laconic import Summarizer
 from laconic.cli.main import main
 from laconic.config.schema import SearchConfig, TextConfig
@@ -593,6 +594,14 @@ def test_stored_explanations_are_shown_without_the_model(
     for ignored in (["--with", "lead-1"], ["--beam-size", "3"]):
         assert main(["explain", "stored", str(out), *ignored]) == 2
     assert results(out), "as it was"
+    capsys.readouterr()
+    line, picture = results(out)[0], str(tmp_path / "map.png")
+    bare = [
+        {name: value for name, value in word.items() if name not in ("attention", "maps")} for word in line["words"]
+    ]
+    for words, said in (([], "no words, so there is nothing to draw; `laconic summarize"), (bare, "models without it")):
+        out.write_text(json.dumps(line | {"words": words, "source_offsets": []}) + "\n")
+        refused(capsys, 3, said, "explain", "stored", out, "--heatmap", picture)
     out.write_text('{"x": 1}\n')
     assert main(["explain", "stored", str(out)]) == 3
     (tmp_path / "bad.jsonl").write_text("{\n")

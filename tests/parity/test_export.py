@@ -297,6 +297,14 @@ def test_from_a_folder_with_python_files_into_the_home_folder_and_here(
     assert capsys.readouterr().out.startswith(f"Wrote {tmp_path}/out (")
 
 
+def test_a_model_of_few_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CASES, "transformer", CASES["transformer"] | {"max_positions": 30})
+    folder = save_case(tmp_path / "model", "transformer")
+    with pytest.raises(ModelError, match="cannot be exported: it has 30 positions, and graphs are made from"):
+        export_apart(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_model_that_no_graph_can_follow(tmp_path: Path) -> None:
     folder = Path(__file__).parents[1] / "old_folders/coarse_to_fine/model"
     with pytest.raises(ModelError, match="depends on the text that it reads"):

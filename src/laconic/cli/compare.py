@@ -77,8 +77,8 @@ def command(
     path = _data_path(data, plan, split, named=changes.get("data", {}).get(split) is not None)
     records = records_of(path, plan.data, max_records, some=True)
     for place in earlier or []:
-        if not (place / "state.json").is_file():
-            raise ConfigError(f"--earlier: {place} is not the folder of a comparison (there is no state.json in it).")
+        if not any((place / name).is_file() for name in ("state.json", "compare.json")):  # the first is of trained rows
+            raise ConfigError(f"--earlier: {place} is not the folder of a comparison (there is no compare.json in it).")
     folder = out or _folder(plan, what, size, path)
     around = Surroundings(_train, lambda title, total: progress(title, total=total), note, device)
     with only_here(folder):

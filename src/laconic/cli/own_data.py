@@ -37,7 +37,10 @@ def hold_out(run: RunConfig, folder: Path) -> RunConfig:
         raise ConfigError(f"{run.data.train} would be overwritten with the part of it that stays: give another --out.")
     for split in ("train", "validation", "test"):
         if (part := place / f"{split}.jsonl").exists() and part not in earlier:
-            raise ConfigError(f"{part} is there, and nothing says that a run wrote it: move it, or give another --out.")
+            raise ConfigError(
+                f"{part} is there, and nothing says that a run wrote it: move {place} away, or remove it if an older "
+                "version of laconic held these pairs out; or give another --out."
+            )
     records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
     found = split_pairs(records, run.training.seed, test=run.data.test is None)
     if "validation" not in found.splits:

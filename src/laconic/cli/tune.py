@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, BatchSize, Device, MaxRecords, ReadingOptions, Split, TrustCode, search_settings
-from laconic.cli.output import aligned, print_result, progress
+from laconic.cli.output import aligned, print_result, progress, say
 from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
 from laconic.data.places import split_of
@@ -75,7 +75,7 @@ def command(
     system.set_defaults(fixed)
     own = system.loaded.run.evaluation if system.loaded.run else EvaluationConfig()
     scoring = own.model_copy(update={"batch_size": batch_size} | ({"profile": profile, "rouge": {}} if profile else {}))
-    planned = tuning.trials_of(system, settings, None if "surface" in fixed else own.surface)
+    planned = tuning.trials_of(system, settings, None if "surface" in fixed else own.surface, say)
     identity = weights_identity(model)
     folder = output or default_folder(model)
     digest = fingerprint(json.dumps([identity, batch_size, own.surface]), records)

@@ -21,7 +21,7 @@ from laconic.evaluation.systems import Contender
 from laconic.files import write_text
 from laconic.jobs import forked
 from laconic.metrics.rouge import RougeResult
-from laconic.metrics.scoring import RunScoring, Scoring, Shown, score_texts, scoring, suited
+from laconic.metrics.scoring import RunScoring, Scoring, Shown, score_as, scoring, suited
 from laconic.summarizer import BATCH, WINDOW_BATCHES
 from laconic.systems.extractive import Progress
 from laconic.text.unknown import restore_numbers
@@ -96,6 +96,11 @@ class EvaluationResult:
     def value(self, kind: str) -> float:
         """The mean of the figure that is shown."""
         return float(getattr(self.rouge[kind], self.shown))
+
+    @property
+    def counting(self) -> str:
+        """``flags`` as a sentence, if there are any."""
+        return f"How ROUGE counts: {self.flags.rstrip('.')}." if self.flags else ""
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready summary, documents left out."""
@@ -192,9 +197,7 @@ def score(
         hypotheses = [restore_numbers(text, r.document) for text, r in zip(hypotheses, records, strict=True)]
     references = [tuple(references_of(record)) for record in records]
     way = suited(options.scoring, references)
-    asked = {"interval": True, "processes": options.processes, **way.rouge}
-    ways = {"by_sentence": way.by_sentence, "hash_digits": way.hash_digits}
-    found = score_texts(hypotheses, references, kinds=options.kinds, **ways, **asked)
+    found = score_as(way, hypotheses, references, options.kinds, interval=True, processes=options.processes)
     p_gens = [float(line["p_gen"]) for line in predictions if line.get("p_gen") is not None]
     documents = [record.document for record in records]
     measures = measure(documents, hypotheses, references, unk_text=unk_text, processes=options.processes)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from laconic.jobs import batches
-from laconic.metrics.rouge import rouge
+from laconic.metrics.scoring import score_as, suited
 from laconic.summarizer import Summarizer
 from laconic.systems.exported import ExportedSystem
 from laconic.systems.neural import NeuralSystem
@@ -50,7 +50,8 @@ def compare(
     progress: Callable[[int], object] | None = None,
 ) -> Agreement:
     """Decode ``records`` with the model ``source`` and with the folder ``exported``."""
-    torch_model = Summarizer(NeuralSystem.from_pretrained(source, "cpu"))
+    system = NeuralSystem.from_pretrained(source, "cpu")
+    torch_model = Summarizer(system)
     graphs = Summarizer(ExportedSystem.from_pretrained(exported))
     found = Agreement(len(records))
     written: list[tuple[str, str, str]] = []  # torch's, the graphs', the reference
@@ -71,7 +72,10 @@ def compare(
             progress(len(chosen))
     if written:
         *both, gold = zip(*written, strict=True)
-        found.rouge = [{kind: 100 * f.f for kind, f in rouge(texts, gold).mean.items()} for texts in both]
+        references = [[text] for text in gold]
+        way = suited(system.loaded.scoring, references)
+        scores = [score_as(way, texts, references, ("1", "2", "L")).mean for texts in both]
+        found.rouge = [{kind: 100 * score.f for kind, score in mean.items()} for mean in scores]
         found.scored = len(written)
     return found
 

@@ -55,6 +55,9 @@ def graphs_of(model: Any, weights: WeightNames) -> tuple[Graph, Graph, Layout]:
     Raises:
         ModelError: the model does something that no graph can.
     """
+    most, least = model.max_source_tokens, max(sizes["S"] for sizes in RUNS)
+    if most is not None and most < least:
+        raise ModelError(f"it has {most} positions, and graphs are made from texts of {least} tokens")
     with torch.inference_mode():
         runs = [_run(model, sizes, number) for number, sizes in enumerate(RUNS)]
     encoders, steps, layouts = zip(*runs, strict=True)

@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 
 from laconic.files import write_json
 from laconic.metrics.confidence import stored
-from laconic.metrics.rouge import rouge
+from laconic.metrics.scoring import Scoring, score_as, suited
 from laconic.types import Precision, Record, references_of
 
 FILE = "precision.json"
@@ -75,16 +75,21 @@ class Precisions:
 
 
 def measure(
-    summarize: Callable[[Precision], Sequence[str]], records: Sequence[Record], lower: Sequence[Precision] = LOWER
+    summarize: Callable[[Precision], Sequence[str]],
+    records: Sequence[Record],
+    lower: Sequence[Precision] = LOWER,
+    way: Scoring | None = None,
 ) -> Precisions:
     """Decode records with references in each precision and compare.
 
-    ``summarize`` gives the texts of all records in a precision, ``lower`` the precisions that this machine has.
+    ``summarize`` gives the texts of all records in a precision, ``lower`` the precisions that this machine has,
+    ``way`` how the model's run counts ROUGE.
     """
     references = [list(references_of(record)) for record in records]
+    way = suited(way or Scoring(), references)
 
     def scores(texts: Sequence[str]) -> dict[str, float]:
-        found = rouge(texts, references, kinds=KINDS)
+        found = score_as(way, texts, references, KINDS)
         return {kind: 100 * found.mean[kind].f for kind in KINDS}
 
     exact = summarize("fp32")

@@ -32,6 +32,7 @@ class Scoring:
     hash_digits: bool = False
 
 
+_WHOLE = ("l", "rougel", "rouge-l", "rouge_l")
 _DIGIT = re.compile(r"\d")
 _LETTERS, _LATIN = re.compile(r"[^\W\d_]+"), re.compile("[A-Za-z]")
 _TOOL = {"profile": "rouge155", "stem": True, "multi": "average"}
@@ -136,6 +137,15 @@ def sentence_lines(text: str) -> str:
     return "\n".join(lines if len(lines) > 1 else sentence_strings(" ".join(lines)))
 
 
+def score_as(
+    way: Scoring, hypotheses: Sequence[str], references: Sequence[Sequence[str]], kinds: Sequence[str], **options: Any
+) -> RougeResult:
+    """`score_texts` of these ``kinds`` as ``way`` says; ``options`` of ROUGE that it does not name are as given."""
+    asked = {name: value for name, value in {**options, **way.rouge}.items() if name != "kinds"}
+    asked |= {"by_sentence": way.by_sentence, "hash_digits": way.hash_digits}
+    return score_texts(hypotheses, references, kinds=kinds, **asked)
+
+
 def score_texts(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
@@ -153,7 +163,7 @@ def score_texts(
         references = [tuple(_DIGIT.sub("#", text) for text in texts) for texts in references]
     if not by_sentence:
         return rouge(hypotheses, references, kinds=kinds, **options)
-    asked = ["Lsum" if kind == "L" else kind for kind in kinds]
+    asked = ["Lsum" if str(kind).lower() in _WHOLE else kind for kind in kinds]
     found = rouge(
         [sentence_lines(text) for text in hypotheses],
         [tuple(map(sentence_lines, texts)) for texts in references],
@@ -166,5 +176,5 @@ def score_texts(
         mean={kind: found.mean[name] for kind, name in names.items()},
         per_document={kind: found.per_document[name] for kind, name in names.items()},
         interval={kind: found.interval[name] for kind, name in names.items() if name in found.interval},
-        signature=f"{found.signature}|L:sum" if "L" in kinds else found.signature,
+        signature=f"{found.signature}|L:sum" if asked != [*kinds] else found.signature,
     )

@@ -186,12 +186,12 @@ class SourceFacts:
         return capital and (not is_ordinary(word) or (within and not self.is_titled))
 
     def _places(self, word: str) -> Iterator[Span]:
-        """Where the lower-cased ``word`` stands by itself, a character that is a word anywhere."""
-        anywhere = is_character(word)
+        """Where the lower-cased ``word`` stands by itself, a character that is a word anywhere; "us" is "US" there."""
         start = self.lower.find(word)
         while start >= 0:
             end = start + len(word)
-            if anywhere or not (_goes_on(self.lower[start - 1 : start]) or _goes_on(self.lower[end : end + 1])):
+            within = _goes_on(self.lower[start - 1 : start]) or _goes_on(self.lower[end : end + 1])
+            if (is_character(word) or not within) and (word != "us" or self.text[start:end] == "US"):
                 yield start, end
             start = self.lower.find(word, start + 1)
 
@@ -259,7 +259,7 @@ class SourceFacts:
 
     def find(self, run: Sequence[str]) -> Span | None:
         """The first place where these lower-cased words stand in a row, else where the first of them stands."""
-        if not self.with_places:
+        if not self.with_places and run[0] != "us":
             return _SOMEWHERE
         first: Span | None = None
         for start, end in self._places(run[0]):
@@ -440,8 +440,8 @@ def _word_place(word: str, source: SourceFacts) -> Span | None:
 def _name_place(run: Sequence[str], source: SourceFacts) -> Span | None:
     """Where the name stands: all of its words must be there, or its initials, or its letters in one word."""
     forms = [form for word in run if (form := _form(word, source))]
-    if len(forms) == len(run):
-        return source.find(forms)
+    if len(forms) == len(run) and (found := source.find(forms)):
+        return found
     letters = "".join(map(_bare, run))
     if len(letters) >= _SQUEEZED and (found := source.find_squeezed(letters)):
         return found

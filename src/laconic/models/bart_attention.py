@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AttentionInterface
@@ -36,11 +37,13 @@ class Capture:
         self.state: Tensor | None = None  # (N, Q, D)
         self.projected: tuple[Tensor, Tensor, Tensor] | None = None
 
+    @torch.compiler.disable  # what is compiled for one layer runs for others too, without asking again which it is
     def enter(self, module: nn.Module, state: Tensor) -> None:
         """Called with what the queries of a layer are made of."""
         if module is self.module:
             self.state = state
 
+    @torch.compiler.disable
     def offer(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> None:
         """Called for every layer with (B, heads, ..., width) tensors, the queries not yet scaled."""
         if module is self.module:

@@ -46,6 +46,7 @@ from laconic.metrics.card import FILE as CARD
 from laconic.metrics.card import HUB_ID, Facts, write_card
 from laconic.metrics.confidence import Calibration
 from laconic.metrics.lower_precision import Precisions
+from laconic.metrics.scoring import Scoring, scoring
 from laconic.models.base import SummarizationModel
 from laconic.models.stored import (
     AGAIN,
@@ -124,6 +125,11 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
     def start_id(self) -> int:
         """The id decoding starts from."""
         return self.model.decoder_start_id
+
+    @property
+    def scoring(self) -> Scoring:
+        """How the run that made it counts ROUGE."""
+        return scoring(self.run.evaluation.profile, self.run.evaluation.rouge) if self.run else Scoring()
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
         """Write the folder as a whole (beside and renamed); with ``push_to_hub=True`` upload it too.

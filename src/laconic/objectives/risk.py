@@ -65,6 +65,7 @@ from laconic.search.state import select
 from laconic.text.base import Tokenizer
 from laconic.types import PLAIN_PASS, Batch, Hypothesis, Memory, ModelOutput, Term, TrainingBatch, UpdateContext
 
+_LONGEST = 100_000  # tokens, as of `SearchConfig.max_length`
 _SAMPLES = 11  # the key of this use of the examples' noise
 
 
@@ -289,12 +290,17 @@ class RewardObjective(Objective):
 
     def attach(self, model: Any, tokenizer: Tokenizer, run: RunConfig) -> None:
         """Raises:
-        ConfigError: the model cannot take up a memory again.
+        ConfigError: the model cannot take up a memory again, or summaries are longer than search writes.
         """
         if not model.shares_memory:
             raise ConfigError(
                 f"The objective '{self.name}' scores summaries that the model writes, which {run.model['type']} cannot "
                 "do in training: set model.type to seq2seq, transformer, bart or distraction, or leave it out."
+            )
+        if (most := longest(run, model)) > _LONGEST:
+            raise ConfigError(
+                f"The objective '{self.name}' lets the model write as many tokens as text.max_target_tokens, {most:,}, "
+                f"and search writes {_LONGEST:,} at most: set that lower."
             )
         self._parts, self._run = (model, tokenizer), run  # in a tuple: not a submodule
 

@@ -168,7 +168,11 @@ class ForbidTokens(Scorer):
         self._ids = np.array(sorted(id_ for id_ in forbidden if id_ >= 0 and id_ != specials.eos_id), dtype=np.int64)
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        scores[:, self._ids[: self._ids.searchsorted(scores.shape[1])]] = -np.inf
+        ids = self._ids[: self._ids.searchsorted(scores.shape[1])]
+        if view.length:
+            scores[:, ids] = -np.inf
+        else:  # the one word that a model begins with may be any
+            scores[np.ix_((scores > -np.inf).sum(axis=1) != 1, ids)] = -np.inf
         return scores
 
 

@@ -268,6 +268,9 @@ def _of_http(error: HTTPException) -> ProblemError:
         return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.", headers)
     if error.status_code == 405:
         return ProblemError("method_not_allowed", headers=headers)
+    cause = error.__cause__
+    if isinstance(cause, ValueError) and not isinstance(cause, UnicodeDecodeError):  # Python's limit for whole numbers
+        return ProblemError("invalid_request", "A number in the body has more digits than are read (4,300).", headers)
     return ProblemError("invalid_json", "The body is not JSON in UTF-8.", headers)
 
 

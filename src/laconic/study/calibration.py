@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from scipy.stats import mannwhitneyu
@@ -262,7 +263,8 @@ def try_precisions(
     summarizer: Summarizer, records: Sequence[Record], batch_size: int | None = None
 ) -> Precisions | None:
     """What decoding in bf16 and in int8 does to the summaries; none where model or CPU leave no choice."""
-    lower: Sequence[Precision] = getattr(summarizer.system, "lower_precisions", ())
+    system: Any = summarizer.system
+    lower: Sequence[Precision] = getattr(system, "lower_precisions", ())
     if not lower:
         return None
 
@@ -270,7 +272,7 @@ def try_precisions(
         made = summarizer.summarize(list(records), batch_size=batch_size, precision=precision, always_write=True)
         return [summary.text for summary in made]
 
-    return measure(texts, records, lower)
+    return measure(texts, records, lower, system.loaded.scoring)
 
 
 def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float) -> list[bool]:

@@ -89,6 +89,7 @@ def _row(outcome: Outcome, means: Scores, versus: Mapping[str, Difference], resa
         rouge=rouge,
         measures=measures,
         losses=_losses(outcome.trained),
+        flags=scored[0].result.flags,
         signature=scored[0].result.signature,
         bleu_signature=scored[0].bleu_signature,
     )
@@ -236,7 +237,8 @@ def notes(table: ComparisonTable) -> list[str]:
 
 def signatures(table: ComparisonTable) -> list[str]:
     """The signatures of the scorers, and before them the flags of the profile, where it has some."""
-    rouge = dict.fromkeys(line for row in table.rows if row.signature for line in (table.scoring.flags, row.signature))
+    usual, scored = table.scoring.flags, [row for row in table.rows if row.signature]
+    rouge = dict.fromkeys(line for row in scored for line in (row.flags or usual, row.signature))
     bleu = dict.fromkeys(f"BLEU {row.bleu_signature}" for row in table.rows if row.bleu_signature)
     return [*filter(None, rouge), *bleu]
 

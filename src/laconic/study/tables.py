@@ -117,6 +117,7 @@ class Row:
     losses: Mapping[str, float] = field(default_factory=dict)
     published: Mapping[str, Any] = field(default_factory=dict)
     errors: Sequence[str] = ()
+    flags: str = ""
     signature: str = ""
     bleu_signature: str = ""
 

@@ -16,7 +16,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -300,18 +300,33 @@ class TrialLog(Journal):
         self.add([line])
 
 
-def trials_of(system: NeuralSystem, settings: Sequence[Settings], surface: Surface | None = None) -> list[Trial]:
+def trials_of(
+    system: NeuralSystem,
+    settings: Sequence[Settings],
+    surface: Surface | None = None,
+    say: Callable[[str], object] = print,
+) -> list[Trial]:
     """The trials, each search checked against the model before anything is decoded; ``surface`` is what is scored of
-    those that do not say it themselves.
+    those that do not say it themselves. Values that fit only with others are tried with those, and ``say`` is told.
 
     Raises:
         ConfigError: a value that does not fit, or a switch that the model does not have.
     """
-    trials = []
+    trials, refused = [], []
     for values in settings:
-        search = system.options(merge({}, values))
+        try:
+            search = system.options(merge({}, values))
+        except ConfigError as error:
+            refused.append((values, error))
+            continue
         shown = {} if surface is None or "surface" in values else {"surface": surface}
         trials.append(Trial(values, search, search.model_copy(update=shown)))
+    tried = [setting for trial in trials for setting in trial.settings.items()]
+    for values, reason in refused:
+        if any(setting not in tried for setting in values.items()):
+            raise reason
+    if refused:
+        say(f"{len(refused)} of {len(settings)} settings do not fit together and are not tried: {refused[0][1]}")
     before = dict(system.model.switches())
     for trial in trials:
         try:
@@ -352,7 +367,7 @@ def tune(
                 made = own.summarize_batch([records[index] for index in indices], explain=False, options=trial.scored)
                 log.note(trial, number, [summary.text for summary in made], time.perf_counter() - started)
             progress(len(indices))
-    tried, signature = [], ""
+    tried, signature, counting = [], "", ""
     for trial in trials:
         texts: dict[int, str] = {}
         seconds = 0.0
@@ -366,8 +381,9 @@ def tune(
         scores["mean"] = sum(scores.values()) / len(KINDS)
         scores |= {name: float(found.measures[name]) for name in ("words", "repetition")}
         tried.append(replace(trial, scores=scores, seconds=seconds))
-        signature = found.signature
-    return TuningResult(metric, tried, signature, model.encodings, _notes(model, trials))
+        signature, counting = found.signature, found.counting
+    notes = (*_notes(model, trials), *filter(None, [counting]))
+    return TuningResult(metric, tried, signature, model.encodings, notes)
 
 
 def batches_of(records: Sequence[Record], size: int) -> list[list[int]]:

@@ -56,6 +56,4 @@ def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool, no_repeat:
         lines.append(f"{share:.0%} of its content words do not stand in the text; read before you trust it.")
     if share := model.measures.get("empty", 0.0):
         lines.append(f"{share:.0%} of its summaries are empty.")
-    if model.flags:
-        lines.append(f"How ROUGE counts: {model.flags.rstrip('.')}.")
-    return lines
+    return [*lines, model.counting] if model.flags else lines

@@ -337,8 +337,8 @@ class Trainer:
         if self.accelerator.is_main_process:
             facts: dict[str, Any] = {"update": state.update, "epoch": state.epoch, "validation": metrics}
             facts["data"] = self.parts.facts
-            if self.validator is not None and self.validator.signature:
-                facts["signature"] = self.validator.signature
+            if self.validator is not None and (signature := self.validator.signature):
+                facts["signature"] = signature
             save_model_folder(
                 self.out / MODEL_FOLDER,
                 model=self.model,

@@ -28,7 +28,7 @@ from laconic.text.base import read_json_if_there
 from laconic.training import checkpoint as files
 from laconic.training.checkpoint import STAGE_FOLDER
 from laconic.training.corpus import Corpus
-from laconic.training.logging import LOG, TIMING, Callbacks, ShowProgress, ignore
+from laconic.training.logging import LOG, TIMING, Callbacks, ShowProgress, ignore, read_log
 from laconic.training.loop import MODEL_FOLDER, Trainer, TrainResult
 from laconic.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
 from laconic.training.processes import join_processes, on_the_first
@@ -211,6 +211,7 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: 
         raise CheckpointError(f"{out} is not a run folder: it has no {RECIPE}.")
     with only_here(out):
         if resume:
+            _refuse_lost(run, out)
             if not accept:
                 _refuse_changes(run, out)
             _remove_leftovers(out)
@@ -289,6 +290,19 @@ def _saved(out: Path) -> bool:
 
 
 # ------------------------------------------------------------------------------------- the same run?
+
+
+def _refuse_lost(run: RunConfig, out: Path) -> None:
+    """A model without checkpoints is what is left of a run, unless a stage before it is there, or it was killed between
+    its first validation, which writes a model, and the checkpoint of that."""
+    if run.pretraining.enabled or files.checkpoint_folders(out) or not (out / MODEL_FOLDER / "config.json").is_file():
+        return
+    validations = [entry["kind"] for entry in read_log(out / LOG)].count("validation") if (out / LOG).is_file() else 2
+    if run.data.validation is None or validations > 1:
+        raise CheckpointError(
+            f"{out} holds a model and no checkpoint to go on from: train another run, from this model's weights with "
+            f"`laconic train RECIPE --from {quote(str(out))}`."
+        )
 
 
 def _refuse_changes(run: RunConfig, out: Path) -> None:

@@ -9,6 +9,7 @@ processes in turn and the sums added up, so each record counts once.
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +21,8 @@ from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.data.dataset import EncodedDataset
 from laconic.decoding import decode
 from laconic.errors import ConfigError
-from laconic.metrics.scoring import score_texts, scoring, suited
+from laconic.metrics.rouge import RougeResult
+from laconic.metrics.scoring import Scoring, score_as, scoring, suited
 from laconic.search.scorers import with_word_blocking
 from laconic.training.batches import free_running_mask
 from laconic.training.checkpoint import TrainState
@@ -51,7 +53,6 @@ class Validator:
         self.batch_size = self.settings.batch_size or run.training.batch_size
         self.scoring = scoring(run.evaluation.profile, run.evaluation.rouge)
         self.step, self.dataset, self.tokenizer, self.collator = step, dataset, parts.tokenizer, parts.collator.pairs
-        self.signature = ""  # of ROUGE, once it was computed
 
     def __call__(self) -> dict[str, float]:
         """All values asked for, by name.
@@ -116,13 +117,19 @@ class Validator:
             mine |= dict(zip(indices, self._decode(indices), strict=True))
         by_index = {index: text for part in gather_object([mine]) for index, text in part.items()}
         texts = [by_index[index] for index in range(count)]
-        references = [self.dataset.references(index) for index in range(count)]
+        way, found = self._scored(texts)
+        return {f"rouge{kind}": float(getattr(score, way.shown)) for kind, score in found.mean.items()}
+
+    def _scored(self, texts: Sequence[str]) -> tuple[Scoring, RougeResult]:
+        references = [self.dataset.references(index) for index in range(len(texts))]
         way = suited(self.scoring, references)
-        options = {name: value for name, value in way.rouge.items() if name != "kinds"}
-        options |= {"by_sentence": way.by_sentence, "hash_digits": way.hash_digits}
-        found = score_texts(texts, references, kinds=("1", "2", "L"), **options)
-        self.signature = found.signature
-        return {f"rouge{kind}": float(getattr(found.mean[kind], way.shown)) for kind in ("1", "2", "L")}
+        return way, score_as(way, texts, references, ("1", "2", "L"))
+
+    @property
+    def signature(self) -> str:
+        """Of ROUGE, whatever the summaries are; empty where none are decoded."""
+        count = min(self.settings.decode_records, len(self.dataset))
+        return self._scored([""] * count)[1].signature if count else ""
 
     def _decode(self, indices: Sequence[int]) -> list[str]:
         batch, model, tokenizer = self._batch(indices), self.step.model, self.tokenizer
@@ -140,9 +147,11 @@ class Validator:
 
     def _mine(self, count: int) -> Iterator[list[int]]:
         """This process's batches of the first ``count`` records: similar lengths together, always in the same order."""
-        size, accelerator = self.batch_size, self.step.accelerator
-        ordered = np.argsort(self.dataset.source_lengths[:count], kind="stable").tolist()
-        batches = [ordered[start : start + size] for start in range(0, count, size)]
+        size, accelerator, lengths = self.batch_size, self.step.accelerator, self.dataset.source_lengths[:count]
+        ordered = np.argsort(lengths, kind="stable").tolist()
+        most = self.step.model.attended_tokens or sys.maxsize  # longer ones apart: no document beside has attention
+        parts = [[i for i in ordered if (lengths[i] > most) == apart] for apart in (False, True)]
+        batches = [part[start : start + size] for part in parts for start in range(0, len(part), size)]
         yield from batches[accelerator.process_index :: accelerator.num_processes]
 
 

@@ -195,6 +195,9 @@ def test_summaries_are_scored_sentence_by_sentence(profile: str) -> None:
     assert found.per_document["2"] == whole.per_document["2"]
     assert found.per_document["L"][0].f > scores("rouge155", [hypothesis], [reference]).per_document["L"][0].f + 0.2
     assert found.signature.endswith("|L:sum")
+    named = score_texts([hypothesis], [[reference]], kinds=("rougeL",), by_sentence=way.by_sentence, **way.rouge)
+    assert named.per_document["rougeL"] == whole.per_document["Lsum"]
+    assert named.signature.endswith("|L:sum")
     # nobody, hurt; the driver left; car hit wall: 8 of the reference's 11 words
     assert found.per_document["L"][0].recall == pytest.approx(8 / 11, abs=1e-5)
 

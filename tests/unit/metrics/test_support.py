@@ -214,6 +214,19 @@ def test_an_abbreviation_with_full_stops_is_found_as_it_is_written(summary: str)
     assert not all(claim.source for claim in check_support(summary, elsewhere).claims)
 
 
+@pytest.mark.parametrize("summary", ["U.S. sends aid", "The U.S. Army sends aid", "In May the U.S. sends aid"])
+def test_the_pronoun_us_is_not_the_us(summary: str) -> None:
+    for source, supported in (
+        ("They told us the Army sends aid in May.", False),
+        ("They told us the US Army sends aid in May.", True),
+    ):
+        for facts in (SourceFacts(source), SourceFacts(source, places=False)):
+            found = [claim for claim in check_support(summary, facts).claims if claim.text.startswith("U.S.")]
+            assert [claim.supported for claim in found] == [supported]
+            if supported and facts.with_places:
+                assert source[slice(*found[0].source)].startswith("US")
+
+
 SIGNED = ["U.S.", "Ann's", "rock'n", "roll,", "e.g.", "'tis", "F-16", "May.", "met-Bo", "I.B.M."]
 PLAIN = ["Oslo", "us", "3", "the", "é", "x"]
 

@@ -292,6 +292,9 @@ def test_what_cannot_act_is_refused() -> None:
     model = build("model", MODELS, spec, vocab_size=WORDS)
     with pytest.raises(ConfigError, match=r"set model\.type to seq2seq"):
         objective_of("self_critical", model)
+    many = run_of(max_target_tokens=100_001)
+    with pytest.raises(ConfigError, match=r"text\.max_target_tokens, 100,001, and search writes 100,000 at most"):
+        build("objective", OBJECTIVES, {"type": "self_critical"}).attach(model_of("pointer"), Words(), many)
 
 
 @pytest.mark.parametrize("kind", ["minimum_risk", "self_critical"])

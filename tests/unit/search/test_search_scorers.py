@@ -166,6 +166,16 @@ def test_padding_is_not_covered() -> None:
     assert CoveragePenalty.Config().kind == "summary"
 
 
+def test_the_one_word_that_a_summary_may_begin_with_is_not_forbidden() -> None:
+    """As where a model's forced first token is the one that decoding starts from."""
+    scorer = ForbidTokens(ForbidTokens.Config(), specials=SPECIALS)
+    scores = np.full((2, 8), -np.inf)
+    scores[0, SPECIALS.bos_id] = scores[1] = 0.0
+    for length, possible in ((0, [1, 5]), (1, [0, 5])):
+        view = HypothesesView(np.zeros((2, length), dtype=np.int64))
+        assert np.isfinite(scorer.on_tokens(scores.copy(), view)).sum(axis=1).tolist() == possible
+
+
 def test_forbidden_tokens() -> None:
     scorer = ForbidTokens(ForbidTokens.Config(ids=(5,)), specials=SPECIALS)
     scores = scorer.on_tokens(np.zeros((1, 7)), HypothesesView(np.zeros((1, 0), dtype=int)))

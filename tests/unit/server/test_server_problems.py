@@ -39,12 +39,18 @@ def refused(response: Any, status: int, code: str) -> str:
 
 @pytest.mark.parametrize(
     "body",
-    [b"{", b"\xff\xfe\x00", b'{"document": "\xe9"}', b"\x80abc", DEEP, HUGE_NUMBER, b"nonsense", b'{"a": 1}}'],
-    ids=["open", "utf16", "latin1", "bytes", "deep", "huge", "word", "trailing"],
+    [b"{", b"\xff\xfe\x00", b'{"document": "\xe9"}', b"\x80abc", DEEP, b"nonsense", b'{"a": 1}}'],
+    ids=["open", "utf16", "latin1", "bytes", "deep", "word", "trailing"],
 )
 @pytest.mark.parametrize("path", ["/v1/summarize", "/", "/v1/summarize/stream", "/models/lead"])
 def test_what_is_not_json_in_utf8(client: TestClient, path: str, body: bytes) -> None:
     refused(client.post(path, content=body, headers=JSON), 400, "invalid_json")
+
+
+@pytest.mark.parametrize("path", ["/v1/summarize", "/", "/v1/summarize/stream", "/models/lead"])
+def test_a_number_of_too_many_digits(client: TestClient, path: str) -> None:
+    said = refused(client.post(path, content=HUGE_NUMBER, headers=JSON), 422, "invalid_request")
+    assert said == "A number in the body has more digits than are read (4,300)."
 
 
 @pytest.mark.parametrize(

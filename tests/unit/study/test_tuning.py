@@ -234,6 +234,17 @@ def test_settings_are_checked_before_anything_is_decoded(system: NeuralSystem) -
         trials_of(system, [{"distraction.variant": "code"}])
     with pytest.raises(ConfigError, match="'beam_size'"):
         trials_of(system, [{}, {"beam_size": 0}])
+
+
+def test_values_that_do_not_fit_together_are_not_tried(system: NeuralSystem) -> None:
+    grids, said = [parse_grid("coverage_penalty=none,wu"), parse_grid("coverage_beta=0,0.2")], []
+    trials = trials_of(system, plan(grids, [], 1, 1), say=said.append)
+    assert [tuple(trial.settings.values()) for trial in trials] == [(), ("none", 0), ("none", 0.2), ("wu", 0.2)]
+    assert len(said) == 1
+    assert said[0].startswith("1 of 5 settings do not fit together and are not tried: ")
+    assert "set coverage_beta above 0" in said[0]
+    with pytest.raises(ConfigError, match="set coverage_beta above 0"):
+        trials_of(system, plan([grids[0], parse_grid("coverage_beta=0")], [], 1, 1), say=said.append)
     assert system.model.switches()["coverage"] is True
 
 

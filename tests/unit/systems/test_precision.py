@@ -17,6 +17,7 @@ from laconic.errors import ConfigError, ModelError
 from laconic.kernels import dispatch, packed
 from laconic.kernels.packed import Packing
 from laconic.metrics.lower_precision import Lowered, Precisions, fastest, measure
+from laconic.metrics.scoring import scoring
 from laconic.search.decode import decode
 from laconic.study.calibration import try_precisions
 from laconic.systems.neural import NeuralSystem
@@ -43,6 +44,13 @@ def test_measured_against_fp32_on_the_same_records() -> None:
     assert found.of["int8"].rouge == {"1": -33.333, "2": -50.0, "L": -33.333}
     assert found.may_be == ("fp32", "bf16")
     assert "int8 50% equal" in found.say()
+
+
+def test_words_of_other_scripts_count_and_a_run_counts_its_own_way() -> None:
+    texts = {"fp32": ["лифт сломан"], "int8": ["лифт"]}
+    records = [Record("лифт сломан да", "лифт сломан")]
+    assert measure(texts.__getitem__, records, ["int8"]).of["int8"].rouge["1"] == -33.333
+    assert measure(texts.__getitem__, records, ["int8"], scoring("rouge155")).of["int8"].rouge == NO_CHANGE
 
 
 def test_a_file_without_one_of_the_scores_is_damaged(tmp_path: Path) -> None:

@@ -260,6 +260,38 @@ def test_a_run_of_which_only_the_model_was_kept_is_not_replaced(run: Any, tmp_pa
     assert go(run, out, force=True).updates == 6
 
 
+@pytest.mark.parametrize("log", [True, False])
+def test_a_run_without_checkpoints_does_not_begin_anew(run: Any, tmp_path: Path, log: bool) -> None:
+    out = tmp_path / "run"
+    go(run, out)
+    for folder in checkpoint_folders(out):
+        shutil.rmtree(folder)
+    if not log:
+        (out / "log.jsonl").unlink()
+    before = (out / "model" / "model.safetensors").stat()
+    for accept in (False, True):
+        with pytest.raises(CheckpointError, match="a model and no checkpoint to go on from: train another run, from"):
+            go(run, out, resume=True, accept_changes=accept)
+    assert (out / "model" / "model.safetensors").stat() == before
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_anew(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first validation has written a model by then."""
+    run, out = make_run(), tmp_path / "run"
+
+    def killed(*_: Any) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("laconic.training.loop.Trainer._checkpoint", killed)
+        with pytest.raises(InterruptedError):
+            go(run, out)
+    assert (out / "model" / "config.json").is_file()
+    assert go(load_run(out / "recipe.yaml"), out, resume=True).updates == 6
+
+
 def test_a_command_that_is_advised_runs_where_a_path_has_blanks(run: Any, tmp_path: Path) -> None:
     out = tmp_path / "my runs"
     advice = f"`laconic resume '{out}'"
