@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from laconic.kernels.dispatch import deferred_linear, gru, recurrence, torch_gru
-from laconic.layers.masking import lengths_of
 from laconic.papers import distraction
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
@@ -243,7 +242,7 @@ def gru_over_real_tokens(
     reads the real tokens in reverse order and then the padding, so that it starts at the last real token; its outputs
     are put back in their places.
     """
-    lengths, padded = lengths_of(mask), not bool(mask.all())
+    lengths, padded = mask.sum(dim=-1), not bool(mask.all())
     turned = _turned_positions(lengths, mask.shape[1]).t().unsqueeze(-1)  # (S, B, 1)
     last = (lengths - 1).clamp_min(0).view(1, -1, 1)
     in_time = inputs.transpose(0, 1).contiguous()
