@@ -29,7 +29,6 @@ from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.kernels.dispatch import linear_map
 from laconic.kernels.packed import Packing
-from laconic.layers.copying.base import CopyHead, build_copy_head
 from laconic.layers.opponent import DecoderShape
 from laconic.layers.vocabulary import BorrowedProjection
 from laconic.models.bart_attention import ATTENTION, Capture, Layers, filled_cache, offer_states, refuse_reentrant
@@ -133,18 +132,10 @@ class BartSummarizer(CapturedTransformer):
                 f" the decoder has {options.decoder_layers} layers."
             )
         self.attention_layer = config.attention_layer % options.decoder_layers
-        special = (self.pad_id, options.bos_token_id, self.eos_id, start)
-        self.head: CopyHead = build_copy_head(
-            config.head,
-            captured=True,
-            special_ids=[id_ for id_ in special if id_ is not None],
-            projection=BorrowedProjection(network),
-            gate_size=3 * options.d_model,
-            unk_id=self.unk_id,
-        )
         heads = options.decoder_attention_heads
         shape = DecoderShape(options.decoder_layers, heads, options.d_model // heads, options.dropout)
-        self._build_opponent(config.opponent, shape)
+        special = [id_ for id_ in (self.pad_id, options.bos_token_id, self.eos_id, start) if id_ is not None]
+        self._build_output(BorrowedProjection(network), shape, special)
         self._prepare(config, options)
 
     @classmethod

@@ -46,21 +46,9 @@ from laconic.metrics.card import FILE as CARD
 from laconic.metrics.card import HUB_ID, Facts, write_card
 from laconic.metrics.confidence import Calibration
 from laconic.metrics.lower_precision import Precisions
+from laconic.models import stored
 from laconic.models.base import SummarizationModel
-from laconic.models.stored import (
-    AGAIN,
-    FAMILY,
-    FolderDescription,
-    build_described,
-    built,
-    check_ids,
-    check_sums,
-    digests,
-    first_line,
-    load_weights,
-    save_weights,
-    stored_search,
-)
+from laconic.models.stored import AGAIN, FAMILY, first_line
 from laconic.text.base import read_json, read_json_if_there
 from laconic.text.tokenizer import Tokenizer
 
@@ -270,14 +258,14 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
     weights = folder / "model.safetensors"
     try:
         refuse_code(config, folder / "config.json")
-        described = validate(FolderDescription, config, where="")
+        described = validate(stored.FolderDescription, config, where="")
         tokenizer = _load_tokenizer(folder)
-        check_ids(described, tokenizer, folder)
-        search = stored_search(folder / "generation_config.json")
+        stored.check_ids(described, tokenizer, folder)
+        search = stored.stored_search(folder / "generation_config.json")
         run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
-        model = build_described(lambda: built(described), weights)
-        load_weights(model, weights)
-        check_sums(folder, described.laconic.sha256)  # last: damage that shows otherwise is named more exactly
+        model = stored.build_described(lambda: stored.built(described), weights)
+        stored.load_weights(model, weights)
+        stored.check_sums(folder, described.laconic.sha256)  # last: damage that shows otherwise is named more exactly
         model.switch(described.switches)
         before = model.switches()
         model.switch(search.model if search else {})  # decoding does so: the model has to have them
@@ -373,12 +361,12 @@ def uploaded(repo_id: str, send: Callable[[str], object], token: str | None = No
 
 def _write(folder: Path, loaded: LoadedModel) -> None:
     model, run = loaded.model, _without_places(loaded.run) if loaded.run else None
-    save_weights(model, folder / "model.safetensors")
+    stored.save_weights(model, folder / "model.safetensors")
     loaded.tokenizer.save(folder)
     config = {
         "architectures": [type(model).__name__],
         "model_type": "laconic",
-        "laconic": {"format": FORMAT, "version": _version("laconic"), "sha256": digests(folder)},
+        "laconic": {"format": FORMAT, "version": _version("laconic"), "sha256": stored.digests(folder)},
         "name": loaded.name,
         "vocab_size": model.vocab_size,
         "special_ids": loaded.tokenizer.ids,
