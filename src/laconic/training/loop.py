@@ -340,11 +340,7 @@ class Trainer:
             if self.validator is not None and self.validator.signature:
                 facts["signature"] = self.validator.signature
             save_model_folder(
-                self.out / MODEL_FOLDER,
-                model=self.model,
-                tokenizer=self.parts.tokenizer,
-                run=self.run,
-                metrics=facts,
+                self.out / MODEL_FOLDER, model=self.model, tokenizer=self.parts.tokenizer, run=self.run, metrics=facts
             )
         self.accelerator.wait_for_everyone()
 

@@ -19,7 +19,7 @@ from laconic.objectives.base import Objective
 from laconic.training.batches import forced_mask, noise_seed
 from laconic.training.checkpoint import last_good
 from laconic.training.optim import clip_gradients
-from laconic.training.processes import sum_gradients, sum_over_processes
+from laconic.training.processes import sum_gradients
 from laconic.types import Batch, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _NAMED_RECORDS = 20
@@ -209,7 +209,7 @@ class UpdateStep:
         return self._shared(torch.stack(counts).sum(0))
 
     def _shared(self, counts: Tensor) -> Tensor:
-        return self._divisors(sum_over_processes(counts, self.accelerator))
+        return self._divisors(self.accelerator.reduce(counts, reduction="sum"))
 
     def _divisors(self, counts: Tensor) -> Tensor:
         """What the update's sums are divided by; plain sums by 1, in however many parts they came."""

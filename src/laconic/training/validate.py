@@ -25,7 +25,6 @@ from laconic.search.scorers import with_word_blocking
 from laconic.training.batches import free_running_mask
 from laconic.training.checkpoint import TrainState
 from laconic.training.prepare import Prepared
-from laconic.training.processes import sum_over_processes
 from laconic.training.step import UpdateStep
 from laconic.types import PLAIN_PASS, TrainingBatch, UpdateContext
 
@@ -90,7 +89,7 @@ class Validator:
                 sums = torch.stack([term.sum.double(), term.count.double()])
                 rest = term.sum.new_tensor([term.weight, 1.0]).double()
                 table[names.index(term.name)] += torch.cat([sums, rest])
-        *rows, (tokens, *_) = sum_over_processes(table, self.step.accelerator).tolist()
+        *rows, (tokens, *_) = self.step.accelerator.reduce(table, reduction="sum").tolist()
         means = [total / count if count else 0.0 for total, count, _, _ in rows]
         loss = sum(weight / batches * mean for mean, (_, _, weight, batches) in zip(means, rows, strict=True))
         values = {name: loss}
