@@ -207,7 +207,6 @@ class Opponent(Switchable):
         return contrastive.joint_score(log_conventional, logits, self.lambda_decode, self.unk_id), details
 
     def switches(self) -> dict[str, Any]:
-        """What may change between trainings and searches without new weights."""
         return {"decode_score": self.decode_score, "lambda_decode": self.lambda_decode}
 
     def switch(self, options: Mapping[str, Any]) -> None:

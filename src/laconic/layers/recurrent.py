@@ -77,8 +77,7 @@ class Recurrence(nn.Module):
             flat: list[Any] = list(self.layer._flat_weights)
             weights = [flat[i : i + 4] for i in range(0, len(flat), 4)]
             with torch.autocast("cpu", enabled=False):
-                outputs, final = gru_over_real_tokens(torch_gru, inputs, mask, weights)
-            return outputs, (final,)
+                return gru_over_real_tokens(torch_gru, inputs, mask, weights)
         with torch.autocast(inputs.device.type, enabled=runs_in_bf16(inputs.device)):
             if not bool(mask.all()):
                 return self._padded(inputs, mask)
@@ -229,13 +228,12 @@ class PaperRecurrence(nn.Module):
         if recurrence is not None:
             return recurrence(inputs, mask, [part for cell in self.cells for part in cell.four_weights()], "paper_gru")
         weights = [(cell.weight_ih, cell.weight_hh, cell.bias_ih) for cell in self.cells]
-        outputs, final = gru_over_real_tokens(gru, inputs, mask, weights)
-        return outputs, (final,)
+        return gru_over_real_tokens(gru, inputs, mask, weights)
 
 
 def gru_over_real_tokens(
     run: Callable[..., Tensor], inputs: Tensor, mask: Tensor, weights: Sequence[Sequence[Any]]
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, tuple[Tensor]]:
     """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H).
 
     ``run`` takes inputs with time in front and one direction's ``weights``; there are one or two of these. The second
@@ -255,7 +253,7 @@ def gru_over_real_tokens(
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
     if padded:
         joined = joined * mask.t().unsqueeze(-1)
-    return joined.transpose(0, 1).contiguous(), torch.stack(finals)
+    return joined.transpose(0, 1).contiguous(), (torch.stack(finals),)
 
 
 def _turned_positions(lengths: Tensor, width: int) -> Tensor:

@@ -34,7 +34,7 @@ from laconic.layers.vocabulary import BorrowedProjection
 from laconic.models.bart_attention import ATTENTION, Capture, Layers, filled_cache, offer_states, refuse_reentrant
 from laconic.models.base import Spec
 from laconic.models.captured import CapturedTransformer, Decoded, EncodedSource
-from laconic.models.stored import FAMILY, at_most, first_line
+from laconic.models.stored import FAMILY, as_model_error, at_most, first_line
 from laconic.types import Batch, Memory, Shared, StepOutput, TrainingBatch
 
 LEARNED_POSITIONS = ("bart", "mbart")
@@ -47,7 +47,6 @@ class PackedWhereDecoding(nn.Linear):
     """A linear layer of transformers that is multiplied from packed weights where a `Packing` keeps them."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """``x W^T + b``."""
         if self.bias is None or Packing.current() is None:
             return super().forward(input)
         return linear_map(self.weight, self.bias, pack=True)(input)
@@ -358,7 +357,7 @@ def _refuse_foreign_ids(network: PreTrainedModel) -> None:
 
 
 def _open(name_or_path: str) -> PreTrainedModel:
-    try:
+    with as_model_error(lambda error: f"The checkpoint {name_or_path} could not be opened: {first_line(error)}."):
         options = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
         if options.model_type not in FAMILY:
             raise ModelError(
@@ -379,10 +378,6 @@ def _open(name_or_path: str) -> PreTrainedModel:
                 f"{' and more' if len(absent) > 3 else ''} would be left untrained."
             )
         return network
-    except LaconicError:
-        raise
-    except Exception as error:  # transformers, safetensors and the hub client raise their own kinds each
-        raise ModelError(f"The checkpoint {name_or_path} could not be opened: {first_line(error)}.") from error
 
 
 def first_id(value: Any) -> int:

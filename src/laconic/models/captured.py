@@ -178,7 +178,6 @@ class CapturedTransformer(AutoregressiveModel):
         return Decoded.over_steps(parts)
 
     def cross_attentions(self, batch: TrainingBatch) -> Tensor:
-        """Every head of every decoder layer: (L, H, B, T, S)."""
         captured = self._forced(batch, self.encode(batch), every_layer=True).captured
         weights = [
             head_attention(found.queries.transpose(1, 2), found.keys.transpose(1, 2), found.mask.unsqueeze(1))
@@ -187,7 +186,6 @@ class CapturedTransformer(AutoregressiveModel):
         return torch.stack(weights).transpose(1, 2)
 
     def opponent_attention(self, batch: TrainingBatch) -> Tensor:
-        """alpha_o at every step of a teacher-forced pass: (B, T, S)."""
         if self.opponent is None:
             return super().opponent_attention(batch)
         return self._opponent_output(self.opponent, self._forced(batch, self.encode(batch))).opponent

@@ -215,7 +215,12 @@ def _neighbour(folder: Path) -> str:
 
 def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # one sentence at the end, not one a retry
-    try:
+    with stored.as_model_error(
+        lambda error: (
+            f"There is no local folder {hub_id}, and it could not be fetched from the hub "
+            f"({first_line(error).split('. ')[0]}); check the name, the connection, and HF_HUB_OFFLINE."
+        )
+    ):
         config = hf_hub_download(hub_id, "config.json", **options)
         own = "laconic" in read_json(Path(config))
         patterns = [*FILES] if own else ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
@@ -223,14 +228,6 @@ def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
         if not own and not list(folder.glob("*.safetensors")):
             snapshot_download(hub_id, allow_patterns=["pytorch_model*.bin*"], **options)
         return folder
-    except LaconicError:
-        raise
-    except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
-        reason = first_line(error).split(". ")[0]
-        raise ModelError(
-            f"There is no local folder {hub_id}, and it could not be fetched from the hub ({reason}); check the name,"
-            " the connection, and HF_HUB_OFFLINE."
-        ) from error
 
 
 def _name(folder_or_hub_id: str | Path) -> str:
@@ -351,12 +348,8 @@ def uploaded(repo_id: str, send: Callable[[str], object], token: str | None = No
             f"{repo_id} was not uploaded: there is no token for the Hugging Face hub. Make one with write access"
             " at https://huggingface.co/settings/tokens, then run `hf auth login` or set HF_TOKEN."
         )
-    try:
+    with stored.as_model_error(lambda error: f"{repo_id} was not uploaded to the hub: {first_line(error)}."):
         return str(send(token))
-    except LaconicError:
-        raise
-    except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
-        raise ModelError(f"{repo_id} was not uploaded to the hub: {first_line(error)}.") from error
 
 
 def _write(folder: Path, loaded: LoadedModel) -> None:

@@ -85,7 +85,6 @@ class OpponentLikelihood(Objective):
     counts_words = True
 
     def wants(self, batch: TrainingBatch, context: UpdateContext) -> UpdateContext:
-        """Label smoothing of the opponent's words."""
         return replace(context, opponent_smoothing=self.config.label_smoothing)
 
     def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
@@ -201,5 +200,4 @@ class RDrop(Objective):
         return values
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
-        """The mean divergence."""
         return {"r_drop_divergence": masked_mean(self._divergence.detach(), output, batch)}

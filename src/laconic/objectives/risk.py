@@ -97,7 +97,6 @@ class Draw(Scorer):
 
 
 def specials_of(model: Any) -> SpecialIds:
-    """The model's special ids."""
     return SpecialIds(model.unk_id, model.decoder_start_id, model.eos_id, model.pad_id)
 
 
@@ -147,8 +146,7 @@ def widened(memory: Memory, count: int | Sequence[int]) -> Memory:
     device = memory.mask.device
     counts = torch.as_tensor(count, device=device).expand(memory.batch_size)
     rows = torch.arange(memory.batch_size, device=device).repeat_interleave(counts)
-    wide: Memory = select(memory, rows)
-    return wide
+    return select(memory, rows)
 
 
 def score_candidates(

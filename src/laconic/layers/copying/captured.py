@@ -232,7 +232,6 @@ class AttentionalHead(CapturedHead):
     Config = CapturedConfig
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
-        """alpha."""
         return weights, {}
 
 
@@ -348,10 +347,8 @@ class GuidedHead(CapturedHead):
         return indegree(attention, features.mask, int(order))
 
     def of_document(self, precomputed: Any) -> dict[str, Tensor]:
-        """``centrality`` (B, S)."""
         return {"centrality": precomputed.extra}
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
-        """alpha'."""
         mask = None if inputs.cross is None else inputs.cross.mask
         return guided_weights(weights, source.extra, self.guide, source.copy_mask, mask), {}

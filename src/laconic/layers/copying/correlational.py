@@ -147,7 +147,6 @@ class UnmovedHistory:
         return self if len(index) == len(self.rows) else UnmovedHistory(self.rows.index_select(0, index))
 
     def select_documents(self, document_index: Tensor, beams: int) -> UnmovedHistory:
-        """The documents ``document_index`` with all their rows."""
         rows = self.rows.unflatten(0, (-1, beams)).index_select(0, document_index)
         return UnmovedHistory(rows.flatten(0, 1))
 

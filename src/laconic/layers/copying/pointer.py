@@ -164,8 +164,7 @@ class PointerHead(MixtureHead):
     def gold_log_probs(
         self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """M target tokens: log P(gold) (M,), details p_gen (M,) and, where labels are smoothed,
-        ``smoothed_log_probs`` (M,)."""
+        """M target tokens: log P(gold) (M,) and details as of `gold_mixture`."""
         assert scores is not None
         gate = generation_gate(inputs.gate_features, self.gate.weight, self.gate.bias)
         scores, mask = scores.to(gate.dtype), source.mask[gold.rows]
