@@ -52,7 +52,7 @@ from torch import Tensor
 
 from laconic.config.base import ConfigBase
 from laconic.config.schema import RunConfig, SearchConfig
-from laconic.decoding import search_memory
+from laconic.decoding import evaluating, search_memory
 from laconic.errors import ConfigError
 from laconic.layers.noise import ExampleNoise, bits, mixed
 from laconic.metrics.rouge_engine import RougeEngine, make_options, parse_kind
@@ -194,13 +194,8 @@ def _targets(model: Any, hypotheses: Sequence[Hypothesis], batch: Batch, rows: T
 @contextmanager
 def _decoding(model: Any) -> Iterator[None]:
     """The model as it decodes, inside only: without dropout, in full precision."""
-    before = model.training
-    model.eval()
-    try:
-        with torch.autocast(next(model.parameters()).device.type, enabled=False):
-            yield
-    finally:
-        model.train(before)
+    with evaluating(model), torch.autocast(next(model.parameters()).device.type, enabled=False):
+        yield
 
 
 Candidates = list[list[Hypothesis]]

@@ -18,7 +18,7 @@ from accelerate.utils import gather_object
 
 from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.data.dataset import EncodedDataset
-from laconic.decoding import decode
+from laconic.decoding import decode, evaluating
 from laconic.errors import ConfigError
 from laconic.metrics.scoring import score_texts, scoring, suited
 from laconic.search.scorers import with_word_blocking
@@ -57,18 +57,13 @@ class Validator:
 
         The same on every process. Gradients are off and the model is in evaluation mode meanwhile.
         """
-        settings, model = self.settings, self.step.model
-        training = model.training
-        model.eval()
-        try:
-            with torch.no_grad():
-                values = self._losses("val_loss_tf", free=False)
-                if settings.free_running or settings.metric == "val_loss_free":
-                    values |= self._losses("val_loss_free", free=True)
-                if settings.decode_records:
-                    values |= self._rouge(settings.decode_records)
-        finally:
-            model.train(training)
+        settings = self.settings
+        with torch.no_grad(), evaluating(self.step.model):
+            values = self._losses("val_loss_tf", free=False)
+            if settings.free_running or settings.metric == "val_loss_free":
+                values |= self._losses("val_loss_free", free=True)
+            if settings.decode_records:
+                values |= self._rouge(settings.decode_records)
         return values
 
     def _losses(self, name: str, *, free: bool) -> dict[str, float]:
