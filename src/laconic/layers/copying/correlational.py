@@ -118,22 +118,18 @@ class CorrelationalConfig(CapturedConfig):
 class Correlations:
     """s and p of a document. ``matrix`` (B, n S, S) holds those of them that are dense, s first; ``band`` the other."""
 
-    matrix: Tensor | None
+    matrix: Any  # a tensor, unless p is all there is
     band: Band | None
     source_gate: Tensor | None  # (B, 1, S) u, where it belongs to the source position
 
     def transferred(self, history: Tensor, split: Tensor | None) -> Tensor:
         """(11) ``u (P s) + (1 - u) (P p)``: (B, Q, S), u as in `split_history` -> (B, Q, S)."""
         if split is None:
-            return self._dense(history) if self.band is None else self.band.transferred(history)
+            return transferred(history, self.matrix) if self.band is None else self.band.transferred(history)
         parts = coconet.split_history(history, split)
         if self.band is None:
-            return self._dense(parts.flatten(2))
-        return self._dense(parts[:, :, 0]) + self.band.transferred(parts[:, :, 1])
-
-    def _dense(self, history: Tensor) -> Tensor:
-        assert self.matrix is not None
-        return transferred(history, self.matrix)
+            return transferred(parts.flatten(2), self.matrix)
+        return transferred(parts[:, :, 0], self.matrix) + self.band.transferred(parts[:, :, 1])
 
 
 class UnmovedHistory:
