@@ -301,21 +301,18 @@ class RewardObjective(Objective):
 
     def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
         model, _ = self._parts
-        like, memory = output.gold_log_probs, output.memory
-        if not torch.is_grad_enabled() and model.training:  # only the count is asked for
+        like = output.gold_log_probs
+        memory: Any = output.memory  # which models with `shares_memory` leave
+        if torch.is_grad_enabled():
+            candidates = self._candidates(memory, batch, context)
+            rewards = self.rewards(batch, candidates)
+            losses = self._losses(candidates, rewards, like, partial(score_candidates, model, memory, batch, context))
+            self._seen = {f"{self.name}_reward": like.new_tensor([own[0] for own in rewards]).mean()}
+        elif model.training:  # only the count is asked for
             losses = torch.zeros_like(like)
         else:
-            assert memory is not None, "the model leaves its memory"
-            if torch.is_grad_enabled():
-                candidates = self._candidates(memory, batch, context)
-                rewards = self.rewards(batch, candidates)
-                losses = self._losses(
-                    candidates, rewards, like, partial(score_candidates, model, memory, batch, context)
-                )
-                self._seen = {f"{self.name}_reward": like.new_tensor([own[0] for own in rewards]).mean()}
-            else:
-                written = search_candidates(model, memory, beam_config(self._run, model, 1))
-                losses = 1 - like.new_tensor(self.rewards(batch, written))
+            written = search_candidates(model, memory, beam_config(self._run, model, 1))
+            losses = 1 - like.new_tensor(self.rewards(batch, written))
         count = output.counted(batch).any(dim=1).sum().to(like.dtype)
         return Term(self.name, losses.sum(), count, self.config.weight)
 

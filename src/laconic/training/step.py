@@ -68,11 +68,10 @@ class UpdateStep:
 
     def acting(self, weights: Mapping[str, float]) -> list[Objective]:
         """The objectives that are computed with these weights by name; raises as `set_weights` does."""
-        names = [objective.name for objective in self._objectives]
-        for name in weights:
-            if name not in names:
-                raise ConfigError(unknown_choice("objective in objective_weights", name, names))
         own = {objective.name: objective.config.weight for objective in self._objectives}
+        for name in weights:
+            if name not in own:
+                raise ConfigError(unknown_choice("objective in objective_weights", name, own))
         active = [o for o in self._objectives if (own | dict(weights))[o.name] != 0]
         if not active:
             raise ConfigError("All objectives have weight 0; there is nothing to train.")

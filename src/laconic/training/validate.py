@@ -28,9 +28,7 @@ from laconic.training.prepare import Prepared
 from laconic.training.step import UpdateStep
 from laconic.types import PLAIN_PASS, TrainingBatch, UpdateContext
 
-LOWER_IS_BETTER = dict.fromkeys(("val_loss_tf", "val_loss_tf_nll", "val_loss_free"), True) | dict.fromkeys(
-    ("rouge1", "rouge2", "rougeL"), False
-)
+LOWER_IS_BETTER = {"val_loss_tf", "val_loss_tf_nll", "val_loss_free"}  # the other metrics are ROUGE's
 
 
 class Validator:
@@ -42,7 +40,7 @@ class Validator:
 
     def __init__(self, run: RunConfig, parts: Prepared, dataset: EncodedDataset, step: UpdateStep) -> None:
         self.settings, self.search = run.training.validation, run.search
-        if not LOWER_IS_BETTER[self.settings.metric] and not self.settings.decode_records:
+        if self.settings.metric not in LOWER_IS_BETTER and not self.settings.decode_records:
             raise ConfigError(
                 f"training.validation.metric is {self.settings.metric}, so summaries must be decoded: "
                 "set training.validation.decode_records, for example to 200."
@@ -142,7 +140,7 @@ class Validator:
 
 def is_best(state: TrainState, metric: float, training: TrainingConfig) -> bool:
     """Is this the best validation so far? Early stopping and the schedules that watch validation count from here."""
-    sign = 1.0 if LOWER_IS_BETTER[training.validation.metric] else -1.0
+    sign = 1.0 if training.validation.metric in LOWER_IS_BETTER else -1.0
     before, state.previous_metric = state.previous_metric, metric
     state.decaying |= before is not None and sign * (metric - before) > 0
     if training.schedule.type == "sticky" and state.decaying:
