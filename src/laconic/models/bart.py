@@ -138,16 +138,14 @@ class BartSummarizer(CapturedTransformer):
         self._prepare(config, options)
 
     @classmethod
-    def from_checkpoint(
-        cls, name_or_path: str | Path, *, attention_layer: int = -1, head: Spec | None = None
-    ) -> BartSummarizer:
-        """Open a checkpoint of the hub or of a local folder, in 32-bit floats. A ``head`` it lacks starts untrained.
+    def from_checkpoint(cls, name_or_path: str | Path, **options: Any) -> BartSummarizer:
+        """Open a checkpoint of the hub or of a local folder, in 32-bit floats, with ``options`` of the `Config`: a
+        ``head`` that it lacks starts untrained.
 
         Raises:
             ModelError: it cannot be read, or is not of the BART family.
         """
-        options = {} if head is None else {"head": head}
-        return cls(cls.Config(pretrained=str(name_or_path), attention_layer=attention_layer, **options))
+        return cls(cls.Config(pretrained=str(name_or_path), **options))
 
     def _prepare(self, config: Config, options: Any) -> None:
         if config.gradient_checkpointing:
