@@ -18,14 +18,14 @@ From another device the step's scores come to the search, and 16-bit floats beco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from laconic.config.schema import SearchConfig
 from laconic.kernels.packed import Packing
@@ -46,6 +46,17 @@ def search_memory(
 ) -> list[list[Hypothesis]]:
     """`laconic.search.decode.search_memory` of a torch model and what it left."""
     return search.search_memory(TorchModel(model), TorchMemory.of(memory), config, specials, scorers)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, inside only."""
+    before = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(before)
 
 
 class TorchModel:

@@ -23,6 +23,7 @@ from laconic.config.shipped import default_model, place_of
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.explain.provenance import extractive_summary
 from laconic.files import put_back
+from laconic.jobs import batches
 from laconic.metrics.confidence import Calibration
 from laconic.metrics.words import is_stop_word, stem, words
 from laconic.runtime.manifest import is_exported
@@ -306,8 +307,7 @@ def _windows(
     texts: Iterable[Document], size: int, first: int, skipped: Callable[[Record, LaconicError], object]
 ) -> Iterator[list[Record | None]]:
     """The documents by so many, checked; ``None`` for one that was skipped."""
-    incoming = iter(texts)
-    while window := list(islice(incoming, size)):
+    for window in batches(texts, size):
         records: list[Record | None] = []
         for number, given in enumerate(window, first):
             try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -84,9 +84,8 @@ class Batch(Generic[Rows]):
 
     def changed(self, change: Callable[[Any], Any]) -> Self:
         """Return a copy of which every tensor or array is ``change`` of what it was."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
         tensors = (each.name for each in fields(self) if each.type == "Rows")
-        return type(self)(**values | {name: change(values[name]) for name in tensors})
+        return replace(self, **{name: change(getattr(self, name)) for name in tensors})
 
 
 @dataclass(slots=True, kw_only=True)

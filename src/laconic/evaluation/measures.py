@@ -14,14 +14,7 @@ from itertools import chain
 import numpy as np
 
 from laconic.jobs import forked
-from laconic.metrics.copying import (
-    correct_ngram_counts,
-    coverage_and_density,
-    novel_ngram_rate,
-    over_copied_words,
-    repeated_ngram_rate,
-    repeats,
-)
+from laconic.metrics import copying
 from laconic.metrics.support import CLAIMS, Kind, SourceFacts, verdicts
 from laconic.metrics.words import is_stop_word, words
 
@@ -96,15 +89,15 @@ def _figures(document: str, summary: str, group: Sequence[str], unk_text: str | 
     source = mine if facts.has_whole(plain) else facts.words  # for what is counted of words it need not be longer
     known = [word for model in models for word in (*model, _BETWEEN)]
     expected = _mean(map(len, models))
-    over = over_copied_words(mine, source, known)
+    over = copying.over_copied_words(mine, source, known)
     claims = verdicts(plain, facts)
     checked, missing = [kind for kind, *_ in claims], [kind for kind, _, _, place in claims if place is None]
-    correct = correct_ngram_counts(mine, source, known, len(CORRECT))
+    correct = copying.correct_ngram_counts(mine, source, known, len(CORRECT))
     figures = (
-        *(coverage_and_density(mine, source) or (None, None)),
-        novel_ngram_rate(mine, source, 2),
-        *[repeated_ngram_rate(mine, n) for n in REPEATED],
-        repeats(mine) if mine else None,
+        *(copying.coverage_and_density(mine, source) or (None, None)),
+        copying.novel_ngram_rate(mine, source, 2),
+        *[copying.repeated_ngram_rate(mine, n) for n in REPEATED],
+        copying.repeats(mine) if mine else None,
         marks / max(1, len(summary.split())),
         len(mine),
         len(mine) / expected if expected else None,

@@ -83,7 +83,6 @@ class Journal:
         self._alone.close()
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Append them."""
         new = [dict(line) for line in lines]
         self.lines += new
         if self._file is not None:
@@ -93,7 +92,6 @@ class Journal:
 
 
 def as_lines(values: Iterable[Mapping[str, Any]]) -> str:
-    """JSON lines."""
     return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
 
 

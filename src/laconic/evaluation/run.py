@@ -123,18 +123,17 @@ def evaluate(
     options: EvaluationOptions | None = None,
     out: Path | None = None,
     progress: Progress | None = None,
-    watch: Watch | None = None,
 ) -> EvaluationResult:
     """Summarize every record and compare with its references (all of them count).
 
     ``out`` is where the predictions go; they are written beside it, renamed when complete, and an interrupted
     call with the same system, settings and records goes on where it stopped. ``progress`` is called with the
-    number of records just done, ``watch`` with each record and its summary.
+    number of records just done.
 
     Raises:
         DataError: no records, or a record without a summary to compare with.
     """
-    lines, seconds = predict(system, records, options=options, out=out, progress=progress, watch=watch)
+    lines, seconds = predict(system, records, options=options, out=out, progress=progress)
     return score(system.name, records, lines, options=options, unk_text=system.unk_text, seconds=seconds)
 
 
@@ -147,7 +146,8 @@ def predict(
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> tuple[list[dict[str, Any]], float]:
-    """The first half of `evaluate`: the predictions, and the seconds it took; 0 where an earlier call had made some."""
+    """The first half of `evaluate`: the predictions, and the seconds it took; 0 where an earlier call had made some.
+    ``watch`` is called with each record and its summary."""
     refuse_unscorable(records, "evaluate")
     options = options or EvaluationOptions()
     start = time.perf_counter()

@@ -36,8 +36,7 @@ def attention_scores(
     queries, score_vector = queries.to(keys.dtype), score_vector.to(keys.dtype)
     if coverage is not None and coverage_vector is not None:
         coverage, coverage_vector = coverage.to(keys.dtype), coverage_vector.to(keys.dtype)
-    result: Tensor = _AdditiveScores.apply(keys, queries, score_vector, coverage, coverage_vector)
-    return result
+    return _AdditiveScores.apply(keys, queries, score_vector, coverage, coverage_vector)
 
 
 def distracted_scores(
@@ -172,8 +171,7 @@ def mean_attention(queries: Tensor, keys: Tensor, mask: Tensor, *, group: int | 
     if group is None:
         small = max(1, _WEIGHTS_AT_ONCE // max(1, mask.numel() * queries.shape[1]))
         group = 1 if queries.device.type == "cpu" else small
-    mean: Tensor = _MeanAttention.apply(queries, keys, mask, group)
-    return mean
+    return _MeanAttention.apply(queries, keys, mask, group)
 
 
 class _MeanAttention(torch.autograd.Function):

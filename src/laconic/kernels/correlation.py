@@ -25,8 +25,7 @@ from laconic.papers.pointer_generator import log_sum_exp
 
 def rescaled_rows(matrix: Tensor, allowed: Tensor) -> Tensor:
     """`laconic.papers.coconet.rescaled_rows`: (B, S, S) twice -> (B, S, S)."""
-    result: Tensor = _RescaledRows.apply(matrix, allowed)
-    return result
+    return _RescaledRows.apply(matrix, allowed)
 
 
 class _RescaledRows(torch.autograd.Function):

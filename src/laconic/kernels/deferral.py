@@ -106,14 +106,12 @@ class _Deferred(torch.autograd.Function):
 
 def context(weights: Tensor, states: Tensor) -> Tensor:
     """``h*_t = sum_i a^t_i h_i`` of `deferred` states: (B, Q, S), (B, S, D) -> (B, Q, D)."""
-    result: Tensor = _Product.apply(weights, states, False)
-    return result
+    return _Product.apply(weights, states, False)
 
 
 def dot_scores(query: Tensor, keys: Tensor) -> Tensor:
     """``q_t . k_i`` of `deferred` keys: (B, Q, H), (B, S, H) -> (B, Q, S)."""
-    result: Tensor = _Product.apply(query, keys, True)
-    return result
+    return _Product.apply(query, keys, True)
 
 
 class _Product(torch.autograd.Function):

@@ -85,7 +85,6 @@ class Packing:
             self._current.reset(token)
 
     def forget(self) -> None:
-        """Drop all that is packed."""
         self._kept.clear()
 
     def packed(self, weight: Tensor, bias: Tensor, columns: int, *, relu: bool) -> Map:

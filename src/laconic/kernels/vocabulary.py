@@ -41,8 +41,7 @@ def gold_log_probs(
     if not torch.is_grad_enabled():
         return _chunk_by_chunk((features, weight, bias, gold))[0]
     derivative = derivative or (lambda log_probs, _: torch.ones_like(log_probs))
-    result: Tensor = _GoldLogProbs.apply(features, weight, bias, gold, derivative)
-    return result
+    return _GoldLogProbs.apply(features, weight, bias, gold, derivative)
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:

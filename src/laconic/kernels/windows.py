@@ -18,8 +18,7 @@ def max_over_windows(ids: Tensor, words: Tensor, table: Tensor, filters: Tensor)
     window is a sum of looked-up rows: the products grow with the vocabulary of the batch, not with its length. What is
     kept for the gradient is the position of each maximum.
     """
-    result: Tensor = _MaxOverWindows.apply(table, filters, ids, words)
-    return result
+    return _MaxOverWindows.apply(table, filters, ids, words)
 
 
 class _MaxOverWindows(torch.autograd.Function):

@@ -21,11 +21,6 @@ def log_weights(weights: Tensor) -> Tensor:
     return weights.clamp_min(1e8 * torch.finfo(weights.dtype).tiny).log()
 
 
-def lengths_of(mask: Tensor) -> Tensor:
-    """Number of real tokens of each row of a (B, S) mask whose real tokens come first."""
-    return mask.sum(dim=-1)
-
-
 def scatter_real(values: Tensor, mask: Tensor) -> Tensor:
     """Put the M values of the real positions of a (B, T) mask back in their places; zero elsewhere."""
     return values.new_zeros(mask.shape).masked_scatter(mask, values)

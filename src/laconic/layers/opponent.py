@@ -22,21 +22,7 @@ from laconic.layers.attention.base import Switchable
 from laconic.layers.copying.base import GoldTokens, generated
 from laconic.layers.transformer import head_attention, initialise
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.papers.contrastive import (
-    Normalizer,
-    Rule,
-    Ties,
-    feed_forward,
-    first_norm,
-    inverse,
-    joint_score,
-    last_norm,
-    one_minus,
-    opponent_context,
-    opponent_weights,
-    without_largest,
-    without_run,
-)
+from laconic.papers import contrastive
 from laconic.types import Batch, TrainingBatch
 
 DecodeScore = Literal["joint", "pc", "po"]
@@ -53,7 +39,7 @@ class OpponentConfig(ConfigBase):
     layer: int = Field(2, ge=0, le=1000)
     head: int | Literal["average"] = 4
     averaged_values: Literal["concat", "mean"] = "concat"  # (17)
-    normalizer: Normalizer = "softmax"  # (10)
+    normalizer: contrastive.Normalizer = "softmax"  # (10)
     empty: Literal["zero", "alpha"] = "zero"  # (16)
     padding_by_zero: bool = False  # (15)
     detach_alpha: bool = False  # (18)
@@ -155,14 +141,14 @@ class Opponent(Switchable):
         scores, allowed = self.scored(weights, mask.unsqueeze(1))
         if c.padding_by_zero:
             allowed = allowed & (weights > 0)
-        opponent = opponent_weights(scores, allowed, c.normalizer)
+        opponent = contrastive.opponent_weights(scores, allowed, c.normalizer)
         if c.empty == "alpha":
             opponent = torch.where(allowed.any(dim=-1, keepdim=True), opponent, weights)
         values = values[:, :, self.heads]  # (B, S, h, d)
         values = values.mean(dim=2) if c.averaged_values == "mean" else values.flatten(2)
         values = values.detach() if c.detach_values else values
         with torch.autocast(values.device.type, enabled=False):
-            return OpponentOutput(weights, allowed, opponent, opponent_context(opponent, values))
+            return OpponentOutput(weights, allowed, opponent, contrastive.opponent_context(opponent, values))
 
     def features(self, context: Tensor, noise_seed: int | None = None) -> Tensor:
         """Equations (4) to (6), and the minus of (7): (..., F) -> -z3 (z3 for ``output: softmax``).
@@ -180,10 +166,10 @@ class Opponent(Switchable):
 
         projected = context if self.out_proj is None else self.out_proj(context)
         first, second = self.first_norm, self.second_norm
-        z1 = first_norm(drop(projected.to(first.weight.dtype)), (first.weight, first.bias))
+        z1 = contrastive.first_norm(drop(projected.to(first.weight.dtype)), (first.weight, first.bias))
         expand, contract = (self.expand.weight, self.expand.bias), (self.contract.weight, self.contract.bias)
-        z2 = drop(feed_forward(z1, expand, contract))
-        return self.sign * last_norm(z1, z2, (second.weight, second.bias))
+        z2 = drop(contrastive.feed_forward(z1, expand, contract))
+        return self.sign * contrastive.last_norm(z1, z2, (second.weight, second.bias))
 
     def gold_log_probs(self, context: Tensor, gold: GoldTokens, noise_seed: int | None = None) -> dict[str, Tensor]:
         """log P_o of M gold words from their contexts (M, F): ``opponent_log_probs`` (M,) and, with label smoothing,
@@ -217,11 +203,10 @@ class Opponent(Switchable):
         if self.decode_score == "po":
             nothing = torch.zeros_like(log_conventional)
             nothing = nothing.masked_fill(log_conventional == -torch.inf, -torch.inf)  # words of other documents
-            return joint_score(nothing, logits, 1.0, self.unk_id), details
-        return joint_score(log_conventional, logits, self.lambda_decode, self.unk_id), details
+            return contrastive.joint_score(nothing, logits, 1.0, self.unk_id), details
+        return contrastive.joint_score(log_conventional, logits, self.lambda_decode, self.unk_id), details
 
     def switches(self) -> dict[str, Any]:
-        """What may change between trainings and searches without new weights."""
         return {"decode_score": self.decode_score, "lambda_decode": self.lambda_decode}
 
     def switch(self, options: Mapping[str, Any]) -> None:
@@ -287,10 +272,10 @@ class MaskMaximum(Opponent):
     """The position of the largest weight goes; the rest keep their weights. The paper's choice."""
 
     class Config(OpponentConfig):
-        ties: Ties = "all"  # (11)
+        ties: contrastive.Ties = "all"  # (11)
 
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return weights, without_largest(weights, mask, 1, self.config.ties)
+        return weights, contrastive.without_largest(weights, mask, 1, self.config.ties)
 
 
 class MaskTopK(Opponent):
@@ -298,10 +283,10 @@ class MaskTopK(Opponent):
 
     class Config(OpponentConfig):
         k: int = Field(2, ge=1, le=65_536)
-        ties: Ties = "all"  # (12)
+        ties: contrastive.Ties = "all"  # (12)
 
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return weights, without_largest(weights, mask, self.config.k, self.config.ties)
+        return weights, contrastive.without_largest(weights, mask, self.config.k, self.config.ties)
 
 
 class MaskDynamic(Opponent):
@@ -309,17 +294,17 @@ class MaskDynamic(Opponent):
 
     class Config(OpponentConfig):
         ratio: float = Field(1.02, ge=1)
-        rule: Rule = "until_over"
+        rule: contrastive.Rule = "until_over"
 
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return weights, without_run(weights, mask, self.config.ratio, self.config.rule)
+        return weights, contrastive.without_run(weights, mask, self.config.ratio, self.config.rule)
 
 
 class OneMinus(Opponent):
     """``softmax(1 - alpha_c)``: no position goes; the largest weight becomes the smallest."""
 
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return one_minus(weights), mask.expand_as(weights)
+        return contrastive.one_minus(weights), mask.expand_as(weights)
 
 
 class Inverse(Opponent):
@@ -330,7 +315,7 @@ class Inverse(Opponent):
         eps: float = Field(1e-6, gt=0)
 
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return inverse(weights, mask, self.config.eps), mask.expand_as(weights)
+        return contrastive.inverse(weights, mask, self.config.eps), mask.expand_as(weights)
 
 
 class Unmasked(Opponent):

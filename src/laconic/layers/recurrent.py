@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from laconic.kernels.dispatch import deferred_linear, gru, recurrence, torch_gru
-from laconic.layers.masking import lengths_of
 from laconic.papers import distraction
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
@@ -78,8 +77,7 @@ class Recurrence(nn.Module):
             flat: list[Any] = list(self.layer._flat_weights)
             weights = [flat[i : i + 4] for i in range(0, len(flat), 4)]
             with torch.autocast("cpu", enabled=False):
-                outputs, final = gru_over_real_tokens(torch_gru, inputs, mask, weights)
-            return outputs, (final,)
+                return gru_over_real_tokens(torch_gru, inputs, mask, weights)
         with torch.autocast(inputs.device.type, enabled=runs_in_bf16(inputs.device)):
             if not bool(mask.all()):
                 return self._padded(inputs, mask)
@@ -230,20 +228,19 @@ class PaperRecurrence(nn.Module):
         if recurrence is not None:
             return recurrence(inputs, mask, [part for cell in self.cells for part in cell.four_weights()], "paper_gru")
         weights = [(cell.weight_ih, cell.weight_hh, cell.bias_ih) for cell in self.cells]
-        outputs, final = gru_over_real_tokens(gru, inputs, mask, weights)
-        return outputs, (final,)
+        return gru_over_real_tokens(gru, inputs, mask, weights)
 
 
 def gru_over_real_tokens(
     run: Callable[..., Tensor], inputs: Tensor, mask: Tensor, weights: Sequence[Sequence[Any]]
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, tuple[Tensor]]:
     """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H).
 
     ``run`` takes inputs with time in front and one direction's ``weights``; there are one or two of these. The second
     reads the real tokens in reverse order and then the padding, so that it starts at the last real token; its outputs
     are put back in their places.
     """
-    lengths, padded = lengths_of(mask), not bool(mask.all())
+    lengths, padded = mask.sum(dim=-1), not bool(mask.all())
     turned = _turned_positions(lengths, mask.shape[1]).t().unsqueeze(-1)  # (S, B, 1)
     last = (lengths - 1).clamp_min(0).view(1, -1, 1)
     in_time = inputs.transpose(0, 1).contiguous()
@@ -256,7 +253,7 @@ def gru_over_real_tokens(
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
     if padded:
         joined = joined * mask.t().unsqueeze(-1)
-    return joined.transpose(0, 1).contiguous(), torch.stack(finals)
+    return joined.transpose(0, 1).contiguous(), (torch.stack(finals),)
 
 
 def _turned_positions(lengths: Tensor, width: int) -> Tensor:

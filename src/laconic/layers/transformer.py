@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -294,13 +294,13 @@ class TransformerEncoder(nn.Module):
 
     def __init__(self, num_layers: int, sizes: BlockSizes) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(num_layers))
+        self.layers: Any = nn.ModuleList(EncoderLayer(sizes) for _ in range(num_layers))
         self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of the last layer's self-attention."""
         pack, tap = mask.numel() >= _ROWS_WORTH_PACKING, None
-        for layer in cast("list[EncoderLayer]", self.layers):
+        for layer in self.layers:
             x, tap = layer(x, mask, layer.maps(pack=pack))
         assert tap is not None, "an encoder has a layer at least"
         return self.norm(x), tap
@@ -311,21 +311,17 @@ class TransformerDecoder(nn.Module):
 
     def __init__(self, num_layers: int, sizes: BlockSizes) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(sizes) for _ in range(num_layers))
+        self.layers: Any = nn.ModuleList(DecoderLayer(sizes) for _ in range(num_layers))
         self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
-
-    @property
-    def _stack(self) -> list[DecoderLayer]:
-        return cast("list[DecoderLayer]", self.layers)
 
     def read(self, memory: Tensor) -> list[KeysValues]:
         """Each layer's keys and values of the memory (B, S, D), projected once a document."""
         pack = memory.shape[:2].numel() >= _ROWS_WORTH_PACKING
-        return [layer.cross_attention.read(memory, pack=pack) for layer in self._stack]
+        return [layer.cross_attention.read(memory, pack=pack) for layer in self.layers]
 
     def packed(self) -> list[LayerMaps]:
         """The layers' linear maps for the steps of one search."""
-        return [layer.maps(pack=True) for layer in self._stack]
+        return [layer.maps(pack=True) for layer in self.layers]
 
     def forward(
         self,
@@ -338,7 +334,7 @@ class TransformerDecoder(nn.Module):
     ) -> tuple[Tensor, list[CapturedAttention]]:
         """(B, Q, D) -> (B, Q, D) and each layer's `CapturedAttention`. ``attend`` (none: causal) gets its number."""
         captured = []
-        for number, layer in enumerate(self._stack):
+        for number, layer in enumerate(self.layers):
             own = None if attend is None else partial(attend, number)
             x, tap = layer(x, own, memories[number], mask, None if maps is None else maps[number])
             captured.append(tap)

@@ -29,13 +29,12 @@ from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.kernels.dispatch import linear_map
 from laconic.kernels.packed import Packing
-from laconic.layers.copying.base import CopyHead, build_copy_head
 from laconic.layers.opponent import DecoderShape
 from laconic.layers.vocabulary import BorrowedProjection
 from laconic.models.bart_attention import ATTENTION, Capture, Layers, filled_cache, offer_states, refuse_reentrant
 from laconic.models.base import Spec
 from laconic.models.captured import CapturedTransformer, Decoded, EncodedSource
-from laconic.models.stored import FAMILY, at_most, first_line
+from laconic.models.stored import FAMILY, as_model_error, at_most, first_line
 from laconic.types import Batch, Memory, Shared, StepOutput, TrainingBatch
 
 LEARNED_POSITIONS = ("bart", "mbart")
@@ -48,7 +47,6 @@ class PackedWhereDecoding(nn.Linear):
     """A linear layer of transformers that is multiplied from packed weights where a `Packing` keeps them."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """``x W^T + b``."""
         if self.bias is None or Packing.current() is None:
             return super().forward(input)
         return linear_map(self.weight, self.bias, pack=True)(input)
@@ -133,31 +131,21 @@ class BartSummarizer(CapturedTransformer):
                 f" the decoder has {options.decoder_layers} layers."
             )
         self.attention_layer = config.attention_layer % options.decoder_layers
-        special = (self.pad_id, options.bos_token_id, self.eos_id, start)
-        self.head: CopyHead = build_copy_head(
-            config.head,
-            captured=True,
-            special_ids=[id_ for id_ in special if id_ is not None],
-            projection=BorrowedProjection(network),
-            gate_size=3 * options.d_model,
-            unk_id=self.unk_id,
-        )
         heads = options.decoder_attention_heads
         shape = DecoderShape(options.decoder_layers, heads, options.d_model // heads, options.dropout)
-        self._build_opponent(config.opponent, shape)
+        special = [id_ for id_ in (self.pad_id, options.bos_token_id, self.eos_id, start) if id_ is not None]
+        self._build_output(BorrowedProjection(network), shape, special)
         self._prepare(config, options)
 
     @classmethod
-    def from_checkpoint(
-        cls, name_or_path: str | Path, *, attention_layer: int = -1, head: Spec | None = None
-    ) -> BartSummarizer:
-        """Open a checkpoint of the hub or of a local folder, in 32-bit floats. A ``head`` it lacks starts untrained.
+    def from_checkpoint(cls, name_or_path: str | Path, **options: Any) -> BartSummarizer:
+        """Open a checkpoint of the hub or of a local folder, in 32-bit floats, with ``options`` of the `Config`: a
+        ``head`` that it lacks starts untrained.
 
         Raises:
             ModelError: it cannot be read, or is not of the BART family.
         """
-        options = {} if head is None else {"head": head}
-        return cls(cls.Config(pretrained=str(name_or_path), attention_layer=attention_layer, **options))
+        return cls(cls.Config(pretrained=str(name_or_path), **options))
 
     def _prepare(self, config: Config, options: Any) -> None:
         if config.gradient_checkpointing:
@@ -367,7 +355,7 @@ def _refuse_foreign_ids(network: PreTrainedModel) -> None:
 
 
 def _open(name_or_path: str) -> PreTrainedModel:
-    try:
+    with as_model_error(lambda error: f"The checkpoint {name_or_path} could not be opened: {first_line(error)}."):
         options = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
         if options.model_type not in FAMILY:
             raise ModelError(
@@ -388,10 +376,6 @@ def _open(name_or_path: str) -> PreTrainedModel:
                 f"{' and more' if len(absent) > 3 else ''} would be left untrained."
             )
         return network
-    except LaconicError:
-        raise
-    except Exception as error:  # transformers, safetensors and the hub client raise their own kinds each
-        raise ModelError(f"The checkpoint {name_or_path} could not be opened: {first_line(error)}.") from error
 
 
 def first_id(value: Any) -> int:

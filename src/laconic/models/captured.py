@@ -18,11 +18,12 @@ from torch import Tensor
 
 from laconic.config.names import OPPONENTS, build
 from laconic.layers.attention.base import Switchable
-from laconic.layers.copying.base import EncoderFeatures, HeadInput
+from laconic.layers.copying.base import EncoderFeatures, HeadInput, build_copy_head
 from laconic.layers.masking import log_weights
 from laconic.layers.opponent import DecoderShape, Opponent, OpponentOutput, own_seed
 from laconic.layers.transformer import CapturedAttention, head_attention, mean_attention
-from laconic.models.base import AutoregressiveModel, Spec
+from laconic.layers.vocabulary import VocabularyProjection
+from laconic.models.base import AutoregressiveModel
 from laconic.types import PLAIN_PASS, AttentionOutput, Memory, ModelOutput, StepOutput, TrainingBatch, UpdateContext
 
 
@@ -63,12 +64,22 @@ class CapturedTransformer(AutoregressiveModel):
     attention_head: int | None = None  # none: the mean over its heads
     opponent: Opponent | None
 
-    def _build_opponent(self, spec: Spec | None, shape: DecoderShape) -> None:
-        """Last of all: it leaves the generator as it finds it, so that equal seeds give equal bases."""
+    def _build_output(self, projection: VocabularyProjection, shape: DecoderShape, special_ids: Sequence[int]) -> None:
+        """The head and the opponent of the options. Last of all: an opponent leaves the generator as it finds it, so
+        that equal seeds give equal bases."""
+        options: Any = self.config
+        self.head = build_copy_head(
+            options.head,
+            captured=True,
+            special_ids=special_ids,
+            projection=projection,
+            gate_size=3 * shape.num_heads * shape.head_width,
+            unk_id=self.unk_id,
+        )
         self.opponent = None
-        if spec is not None:
+        if options.opponent is not None:
             context = {"shape": shape, "vocab_size": self.vocab_size, "unk_id": self.unk_id}
-            self.opponent = build("opponent", OPPONENTS, spec, **context)
+            self.opponent = build("opponent", OPPONENTS, options.opponent, **context)
 
     # ------------------------------------------------------------------------- start and step
 
@@ -167,7 +178,6 @@ class CapturedTransformer(AutoregressiveModel):
         return Decoded.over_steps(parts)
 
     def cross_attentions(self, batch: TrainingBatch) -> Tensor:
-        """Every head of every decoder layer: (L, H, B, T, S)."""
         captured = self._forced(batch, self.encode(batch), every_layer=True).captured
         weights = [
             head_attention(found.queries.transpose(1, 2), found.keys.transpose(1, 2), found.mask.unsqueeze(1))
@@ -176,7 +186,6 @@ class CapturedTransformer(AutoregressiveModel):
         return torch.stack(weights).transpose(1, 2)
 
     def opponent_attention(self, batch: TrainingBatch) -> Tensor:
-        """alpha_o at every step of a teacher-forced pass: (B, T, S)."""
         if self.opponent is None:
             return super().opponent_attention(batch)
         return self._opponent_output(self.opponent, self._forced(batch, self.encode(batch))).opponent

@@ -128,8 +128,7 @@ class Distraction(RecurrentModel):
         memory_size = size * (1 + config.bidirectional)
         self.embedding = nn.Embedding(self.vocab_size, words, padding_idx=self.pad_id)
         self.dropout = nn.Dropout(config.dropout)
-        encoder = PaperRecurrence if config.gru == "paper" else partial(Recurrence, "gru")
-        self.encoder: PaperRecurrence | Recurrence
+        encoder: Any = PaperRecurrence if config.gru == "paper" else partial(Recurrence, "gru")
         self.encoder = encoder(words, size, bidirectional=config.bidirectional, bias=bias)
         self.initial = nn.Linear(memory_size, size, bias=bias)
         attention, options_of_attention = parse("attention", ATTENTIONS, config.attention)
@@ -224,8 +223,8 @@ def first_state(states: Tensor, mask: Tensor, weight: Tensor, bias: Tensor | Non
     return torch.tanh(nn.functional.linear(mean, weight, bias))
 
 
-def gaussian_start(model: nn.Module, scale: float = 0.01) -> None:
-    """Recurrent matrices orthogonal gate by gate, biases zero, everything else ``scale`` times N(0, 1).
+def gaussian_start(model: nn.Module) -> None:
+    """Recurrent matrices orthogonal gate by gate, biases zero, everything else 0.01 times N(0, 1).
 
     Orthogonal for each (H, H) block: an orthogonal (3H, H) matrix would have blocks that are not. Vectors of the
     distraction mechanisms keep the start that ``m1_init`` gave them.
@@ -239,7 +238,7 @@ def gaussian_start(model: nn.Module, scale: float = 0.01) -> None:
             elif leaf.startswith("bias"):
                 nn.init.zeros_(parameter)
             elif leaf not in _OWN_START:
-                nn.init.normal_(parameter, std=scale)
+                nn.init.normal_(parameter, std=0.01)
         for module in model.modules():
             if isinstance(module, nn.Embedding) and module.padding_idx is not None:
                 module.weight[module.padding_idx] = 0

@@ -47,21 +47,9 @@ from laconic.metrics.card import HUB_ID, Facts, write_card
 from laconic.metrics.confidence import Calibration
 from laconic.metrics.lower_precision import Precisions
 from laconic.metrics.scoring import Scoring, scoring
+from laconic.models import stored
 from laconic.models.base import SummarizationModel
-from laconic.models.stored import (
-    AGAIN,
-    FAMILY,
-    FolderDescription,
-    build_described,
-    built,
-    check_ids,
-    check_sums,
-    digests,
-    first_line,
-    load_weights,
-    save_weights,
-    stored_search,
-)
+from laconic.models.stored import AGAIN, FAMILY, first_line
 from laconic.text.base import read_json, read_json_if_there
 from laconic.text.tokenizer import Tokenizer
 
@@ -233,7 +221,12 @@ def _neighbour(folder: Path) -> str:
 
 def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # one sentence at the end, not one a retry
-    try:
+    with stored.as_model_error(
+        lambda error: (
+            f"There is no local folder {hub_id}, and it could not be fetched from the hub "
+            f"({first_line(error).split('. ')[0]}); check the name, the connection, and HF_HUB_OFFLINE."
+        )
+    ):
         config = hf_hub_download(hub_id, "config.json", **options)
         own = "laconic" in read_json(Path(config))
         patterns = [*FILES] if own else ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
@@ -241,14 +234,6 @@ def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
         if not own and not list(folder.glob("*.safetensors")):
             snapshot_download(hub_id, allow_patterns=["pytorch_model*.bin*"], **options)
         return folder
-    except LaconicError:
-        raise
-    except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
-        reason = first_line(error).split(". ")[0]
-        raise ModelError(
-            f"There is no local folder {hub_id}, and it could not be fetched from the hub ({reason}); check the name,"
-            " the connection, and HF_HUB_OFFLINE."
-        ) from error
 
 
 def _name(folder_or_hub_id: str | Path) -> str:
@@ -276,14 +261,14 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
     weights = folder / "model.safetensors"
     try:
         refuse_code(config, folder / "config.json")
-        described = validate(FolderDescription, config, where="")
+        described = validate(stored.FolderDescription, config, where="")
         tokenizer = _load_tokenizer(folder)
-        check_ids(described, tokenizer, folder)
-        search = stored_search(folder / "generation_config.json")
+        stored.check_ids(described, tokenizer, folder)
+        search = stored.stored_search(folder / "generation_config.json")
         run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
-        model = build_described(lambda: built(described), weights)
-        load_weights(model, weights)
-        check_sums(folder, described.laconic.sha256)  # last: damage that shows otherwise is named more exactly
+        model = stored.build_described(lambda: stored.built(described), weights)
+        stored.load_weights(model, weights)
+        stored.check_sums(folder, described.laconic.sha256)  # last: damage that shows otherwise is named more exactly
         model.switch(described.switches)
         before = model.switches()
         model.switch(search.model if search else {})  # decoding does so: the model has to have them
@@ -369,22 +354,18 @@ def uploaded(repo_id: str, send: Callable[[str], object], token: str | None = No
             f"{repo_id} was not uploaded: there is no token for the Hugging Face hub. Make one with write access"
             " at https://huggingface.co/settings/tokens, then run `hf auth login` or set HF_TOKEN."
         )
-    try:
+    with stored.as_model_error(lambda error: f"{repo_id} was not uploaded to the hub: {first_line(error)}."):
         return str(send(token))
-    except LaconicError:
-        raise
-    except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
-        raise ModelError(f"{repo_id} was not uploaded to the hub: {first_line(error)}.") from error
 
 
 def _write(folder: Path, loaded: LoadedModel) -> None:
     model, run = loaded.model, _without_places(loaded.run) if loaded.run else None
-    save_weights(model, folder / "model.safetensors")
+    stored.save_weights(model, folder / "model.safetensors")
     loaded.tokenizer.save(folder)
     config = {
         "architectures": [type(model).__name__],
         "model_type": "laconic",
-        "laconic": {"format": FORMAT, "version": _version("laconic"), "sha256": digests(folder)},
+        "laconic": {"format": FORMAT, "version": _version("laconic"), "sha256": stored.digests(folder)},
         "name": loaded.name,
         "vocab_size": model.vocab_size,
         "special_ids": loaded.tokenizer.ids,

@@ -141,10 +141,7 @@ class Seq2Seq(RecurrentModel):
         """The state before the first step. With ``see_decode_parity`` the initial state attends once, which
         makes the first context and stays in the coverage, as See et al.'s released decoder does (21)."""
         state = super().start(memory)
-        if self.config.see_decode_parity:
-            output, attention = self._attend(state)
-            state |= {"attention": attention, "context": output.context.flatten(0, 1)}
-        return state
+        return self._attend(state)[1] if self.config.see_decode_parity else state
 
     # ---------------------------------------------------------------------------- training
 
@@ -200,8 +197,7 @@ class Seq2Seq(RecurrentModel):
     def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: Applied) -> dict[str, Any]:
         c, (cell, merge), output = self.config, run, None
         if self.attention is not None and c.attention_timing == "before":
-            output, attention = self._attend(state)
-            state = state | {"attention": attention, "context": output.context.flatten(0, 1)}
+            output, state = self._attend(state)
         inputs = embedded
         if self._feeds_fixed_context or c.input_feeding != "none":
             inputs = torch.cat([embedded, state["context"]], dim=-1)
@@ -210,8 +206,7 @@ class Seq2Seq(RecurrentModel):
             inputs = merged = merge(inputs)
         state = state | {"recurrent": cell(inputs, state["recurrent"])}
         if self.attention is not None and c.attention_timing == "after":
-            output, attention = self._attend(state)
-            state = state | {"attention": attention, "context": output.context.flatten(0, 1)}
+            output, state = self._attend(state)
         trace.embedded.append(embedded.unsqueeze(1))
         trace.outputs.append(state["recurrent"][0].unsqueeze(1))
         trace.states.append(self._query(state).unsqueeze(1))
@@ -222,10 +217,12 @@ class Seq2Seq(RecurrentModel):
             trace.contexts.append(state["context"].unsqueeze(1))
         return state
 
-    def _attend(self, state: dict[str, Any]) -> tuple[AttentionOutput, Any]:
+    def _attend(self, state: dict[str, Any]) -> tuple[AttentionOutput, dict[str, Any]]:
+        """What attention reads now, and the state with what it remembers and the context."""
         assert self.attention is not None
-        query = self._query(state)
-        return self.attention(query.unflatten(0, (len(state["mask"].tree), -1)), state["attention"])
+        query = self._query(state).unflatten(0, (len(state["mask"].tree), -1))
+        output, attention = self.attention(query, state["attention"])
+        return output, state | {"attention": attention, "context": output.context.flatten(0, 1)}
 
     def _query(self, state: dict[str, Any]) -> Tensor:
         """s_t, or See et al.'s [c_t; h_t] in this order."""
@@ -238,8 +235,7 @@ class Seq2Seq(RecurrentModel):
             return state | ({"context": memory.final[0]} if self._feeds_fixed_context else {})
         state["attention"] = self.attention.init_state(memory)
         if self.config.first_context == "initial":
-            output, _ = self._attend(state)
-            return state | {"context": output.context.flatten(0, 1)}
+            return state | {"context": self._attend(state)[1]["context"]}
         return state | {"context": memory.states.new_zeros(memory.batch_size, memory.states.shape[-1])}
 
     # ------------------------------------------------------------------------------ parts

@@ -57,7 +57,6 @@ class FolderDescription(ConfigBase, extra="ignore"):
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """The SHA-256 digests of the files `SUMMED`."""
     return {name: digest_of(folder / name) for name in SUMMED}
 
 
@@ -134,20 +133,30 @@ def build_described(make: Callable[[], nn.Module], path: Path) -> Any:
         ModelError: nothing can be built from these settings, or only something much larger than the weights.
     """
     sizes = _sizes(path)
-    try:
+    with as_model_error(  # settings of the right types can still be impossible in any way
+        lambda error: (
+            f"{path.parent / 'config.json'} describes a model that cannot be built ({type(error).__name__}: "
+            f"{first_line(error)}); the folder is damaged: {AGAIN}."
+        )
+    ):
         with at_most(2 * len(sizes) + SPARE_TENSORS, path.parent), torch.device("meta"), _NothingDrawn():
             planned = make()
         tensors = {id(tensor): tensor.numel() for tensor in (*planned.parameters(), *planned.buffers())}
         if sum(tensors.values()) > 2 * sum(sizes.values()) + SPARE_NUMBERS:
             raise _too_large(path.parent)
         return make()
+
+
+@contextmanager
+def as_model_error(sentence: Callable[[Exception], str]) -> Iterator[None]:
+    """Errors in the block that are not ours as a `ModelError` with this ``sentence``: those of transformers, of
+    safetensors and of the hub's client have no common base."""
+    try:
+        yield
     except LaconicError:
         raise
-    except Exception as error:  # settings of the right types can still be impossible in any way
-        raise ModelError(
-            f"{path.parent / 'config.json'} describes a model that cannot be built ({type(error).__name__}: "
-            f"{first_line(error)}); the folder is damaged: {AGAIN}."
-        ) from error
+    except Exception as error:
+        raise ModelError(sentence(error)) from error
 
 
 @contextmanager

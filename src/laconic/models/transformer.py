@@ -23,7 +23,6 @@ from torch.nn import functional as F
 
 from laconic.config.base import ConfigBase
 from laconic.layers.beam_cache import BeamCache
-from laconic.layers.copying.base import CopyHead, build_copy_head
 from laconic.layers.opponent import DecoderShape
 from laconic.layers.transformer import BlockSizes, TransformerDecoder, TransformerEncoder, masked_sinusoids, sinusoids
 from laconic.layers.vocabulary import VocabularyProjection
@@ -91,16 +90,9 @@ class Transformer(CapturedTransformer):
         )
         self.encoder = TransformerEncoder(config.encoder_layers, sizes)
         self.decoder = TransformerDecoder(config.decoder_layers, sizes)
-        self.head: CopyHead = build_copy_head(
-            config.head,
-            captured=True,
-            special_ids=(self.pad_id, self.bos_id, self.eos_id),
-            projection=VocabularyProjection(size, self.vocab_size, tied=output.weight, bias=False),
-            gate_size=3 * size,
-            unk_id=self.unk_id,
-        )
+        projection = VocabularyProjection(size, self.vocab_size, tied=output.weight, bias=False)
         shape = DecoderShape(config.decoder_layers, config.num_heads, size // config.num_heads, config.dropout)
-        self._build_opponent(config.opponent, shape)
+        self._build_output(projection, shape, (self.pad_id, self.bos_id, self.eos_id))
 
     def _embedding_matrix(self) -> nn.Embedding:
         """N(0, 1 / D), the row of padding zero."""

@@ -14,7 +14,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from laconic.errors import ConfigError
 from laconic.objectives.base import Objective, count_of
 from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
 
@@ -66,14 +65,8 @@ class Guidance(Objective):
     name = "guidance"
 
     def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        """The term of one micro-batch.
-
-        Raises:
-            ConfigError: the model has no centrality.
-        """
-        if "centrality" not in output.details or output.attention is None:
-            raise ConfigError(f"The objective 'guidance' needs {self.config.remedy}, or leave the objective out.")
-        mask, centrality = output.counted(batch), output.details["centrality"]
+        mask, centrality = output.counted(batch), self.needed(output, "centrality")
+        assert output.attention is not None, "heads with a centrality copy by attention"
         divergence = guidance_divergence(output.attention, centrality, mask, batch.source_mask, self.config.over)
         count = count_of(mask, self.config.reduction).to(divergence.dtype)
         return Term(self.name, divergence.sum(), count, self.config.weight)
@@ -94,4 +87,4 @@ class CoarseEntropy(Objective):
     name = "coarse_entropy"
 
     def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
-        return output.details["coarse_entropy"]
+        return self.needed(output, "coarse_entropy")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from laconic.config.base import ConfigBase
 from laconic.config.schema import RunConfig
+from laconic.errors import ConfigError
 from laconic.text.base import Tokenizer
 from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
 
@@ -58,6 +59,16 @@ class Objective(nn.Module):
     def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
         """What each target token adds to the sum, (B, T); of objectives that do not write a `forward` of their own."""
         raise NotImplementedError
+
+    def needed(self, output: ModelOutput, name: str) -> Tensor:
+        """What the pass left of this ``name`` in its details.
+
+        Raises:
+            ConfigError: the model has none.
+        """
+        if name not in output.details:
+            raise ConfigError(f"The objective '{self.name}' needs {self.config.remedy}, or leave the objective out.")
+        return output.details[name]
 
     def attach(self, model: Any, tokenizer: Tokenizer, run: RunConfig) -> None:
         """Called once, before training, for objectives that need more than the teacher-forced pass.

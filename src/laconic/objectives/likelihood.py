@@ -70,17 +70,6 @@ class NegativeLogLikelihood(Objective):
         return replace(context, token_weights=weights, label_smoothing=self.config.label_smoothing)
 
 
-def opponent_log_probs(name: str, output: ModelOutput) -> Tensor:
-    """log P_o of the gold words, (B, T).
-
-    Raises:
-        ConfigError: the model has no opponent.
-    """
-    if "opponent_log_probs" not in output.details:
-        raise ConfigError(f"The objective '{name}' needs {_REMEDY}, or leave the objective out.")
-    return output.details["opponent_log_probs"]
-
-
 class OpponentLikelihood(Objective):
     """``- log P_o(y_t)`` over real target tokens; needs a model with an opponent (``model.opponent``)."""
 
@@ -96,18 +85,18 @@ class OpponentLikelihood(Objective):
     counts_words = True
 
     def wants(self, batch: TrainingBatch, context: UpdateContext) -> UpdateContext:
-        """Label smoothing of the opponent's words."""
         return replace(context, opponent_smoothing=self.config.label_smoothing)
 
     def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
-        plain, smoothing = opponent_log_probs(self.name, output), context.opponent_smoothing
+        plain, smoothing = self.needed(output, "opponent_log_probs"), context.opponent_smoothing
         return -(smoothed_or_plain(self.name, smoothing, output, "opponent_smoothed") if smoothing else plain)
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """Where labels are smoothed: the mean of the plain ``- log P_o(y_t)``."""
         if not self.config.label_smoothing:
             return {}
-        return {"opponent_plain": masked_mean(-opponent_log_probs(self.name, output).detach(), output, batch)}
+        plain = self.needed(output, "opponent_log_probs").detach()
+        return {"opponent_plain": masked_mean(-plain, output, batch)}
 
 
 class MinusSoftmax(Objective):
@@ -129,7 +118,7 @@ class MinusSoftmax(Objective):
     counts_words = True
 
     def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
-        return opponent_log_probs(self.name, output)
+        return self.needed(output, "opponent_log_probs")
 
     def check(self, value: float, update: int) -> None:
         """``value`` is the update's mean log P_o of the gold words.
@@ -211,5 +200,4 @@ class RDrop(Objective):
         return values
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
-        """The mean divergence."""
         return {"r_drop_divergence": masked_mean(self._divergence.detach(), output, batch)}

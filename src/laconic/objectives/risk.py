@@ -52,7 +52,7 @@ from torch import Tensor
 
 from laconic.config.base import ConfigBase
 from laconic.config.schema import RunConfig, SearchConfig
-from laconic.decoding import search_memory
+from laconic.decoding import evaluating, search_memory
 from laconic.errors import ConfigError
 from laconic.layers.noise import ExampleNoise, bits, mixed
 from laconic.metrics.rouge_engine import RougeEngine, make_options, parse_kind
@@ -98,7 +98,6 @@ class Draw(Scorer):
 
 
 def specials_of(model: Any) -> SpecialIds:
-    """The model's special ids."""
     return SpecialIds(model.unk_id, model.decoder_start_id, model.eos_id, model.pad_id)
 
 
@@ -148,8 +147,7 @@ def widened(memory: Memory, count: int | Sequence[int]) -> Memory:
     device = memory.mask.device
     counts = torch.as_tensor(count, device=device).expand(memory.batch_size)
     rows = torch.arange(memory.batch_size, device=device).repeat_interleave(counts)
-    wide: Memory = select(memory, rows)
-    return wide
+    return select(memory, rows)
 
 
 def score_candidates(
@@ -197,13 +195,8 @@ def _targets(model: Any, hypotheses: Sequence[Hypothesis], batch: Batch, rows: T
 @contextmanager
 def _decoding(model: Any) -> Iterator[None]:
     """The model as it decodes, inside only: without dropout, in full precision."""
-    before = model.training
-    model.eval()
-    try:
-        with torch.autocast(next(model.parameters()).device.type, enabled=False):
-            yield
-    finally:
-        model.train(before)
+    with evaluating(model), torch.autocast(next(model.parameters()).device.type, enabled=False):
+        yield
 
 
 Candidates = list[list[Hypothesis]]
@@ -314,21 +307,18 @@ class RewardObjective(Objective):
 
     def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
         model, _ = self._parts
-        like, memory = output.gold_log_probs, output.memory
-        if not torch.is_grad_enabled() and model.training:  # only the count is asked for
+        like = output.gold_log_probs
+        memory: Any = output.memory  # which models with `shares_memory` leave
+        if torch.is_grad_enabled():
+            candidates = self._candidates(memory, batch, context)
+            rewards = self.rewards(batch, candidates)
+            losses = self._losses(candidates, rewards, like, partial(score_candidates, model, memory, batch, context))
+            self._seen = {f"{self.name}_reward": like.new_tensor([own[0] for own in rewards]).mean()}
+        elif model.training:  # only the count is asked for
             losses = torch.zeros_like(like)
         else:
-            assert memory is not None, "the model leaves its memory"
-            if torch.is_grad_enabled():
-                candidates = self._candidates(memory, batch, context)
-                rewards = self.rewards(batch, candidates)
-                losses = self._losses(
-                    candidates, rewards, like, partial(score_candidates, model, memory, batch, context)
-                )
-                self._seen = {f"{self.name}_reward": like.new_tensor([own[0] for own in rewards]).mean()}
-            else:
-                written = search_candidates(model, memory, beam_config(self._run, model, 1))
-                losses = 1 - like.new_tensor(self.rewards(batch, written))
+            written = search_candidates(model, memory, beam_config(self._run, model, 1))
+            losses = 1 - like.new_tensor(self.rewards(batch, written))
         count = output.counted(batch).any(dim=1).sum().to(like.dtype)
         return Term(self.name, losses.sum(), count, self.config.weight)
 

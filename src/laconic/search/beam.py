@@ -31,7 +31,7 @@ import numpy as np
 from laconic.config.schema import SearchConfig
 from laconic.errors import ModelError
 from laconic.search.hypotheses import FinishedTable, History, Ranked, collect, rank
-from laconic.search.scorers import HypothesesView, Scorer, SpecialIds, build_scorers
+from laconic.search.scorers import HypothesesView, Scorer, SpecialIds
 from laconic.search.state import rows_of_documents, select, select_documents
 from laconic.search.topk import stable_topk, top_candidates
 from laconic.types import Hypothesis, Memory, StepOutput
@@ -48,7 +48,7 @@ def beam_search(
     memory: Memory,
     config: SearchConfig,
     specials: SpecialIds,
-    scorers: Sequence[Scorer] | None = None,
+    scorers: list[Scorer],
 ) -> list[list[Hypothesis]]:
     """The best ``config.num_return`` hypotheses of each document, best first.
 
@@ -58,12 +58,11 @@ def beam_search(
         state: the state before the first step, with one row a document: see `laconic.search.state`.
         memory: what the encoder left; search and its scorers read its size and mask only.
         config: beam, lengths and the rules that are named above.
-        scorers: by default those that ``config`` asks for.
+        scorers: what forbids tokens, changes scores and ranks, in this order (`laconic.search.scorers.build_scorers`).
 
     Raises:
         ModelError: the model gave a score that is not a number.
     """
-    scorers = build_scorers(config, specials) if scorers is None else list(scorers)
     search = _ShrinkingSearch if config.shrink_beam else _Search
     return search(step, state, memory, config, specials, scorers).run()
 

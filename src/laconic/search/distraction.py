@@ -1,26 +1,15 @@
 """Distraction in search (M3): hypotheses that go on reading and saying other things than before are preferred.
 
 Chen et al., "Distraction-Based Neural Networks for Document Summarization" (IJCAI 2016), section 3.3:
+equations (15) to (18) of `laconic.papers.distraction`, with its readings, over the steps of a hypothesis.
 
-    d_alpha,t = min_i KL(alpha_t || alpha_i)     (15)    over the steps i < t of the same hypothesis
-    d_c,t     = max_i cos(c_t, c_i)              (16)
-    d_s,t     = max_i cos(s_t, s_i)              (17)
-    score     = sum_t [ log p(y_t) + lambda_1 d_alpha,t + lambda_2 d_c,t + lambda_3 d_s,t ]     (18)
+| paper | here |
+| --- | --- |
+| alpha_t, c_t, s_t, as the output layer read them | ``output.attention`` (N, S), ``context`` (N, D), ``state`` (N, H) |
+| lambda_1, lambda_2, lambda_3 | ``config.attention``, ``config.context``, ``config.state`` |
 
-==========  ===========================================  =========================
-paper       meaning                                      here
-==========  ===========================================  =========================
-alpha_t     attention over the source                    ``output.attention`` (N, S)
-c_t         content vector, as the output layer read it  ``output.context`` (N, D)
-s_t         decoder state, as the output layer read it   ``output.state`` (N, H)
-lambda_1    weight of the attention's divergence         ``config.attention``
-lambda_2    weight of the contexts' similarity           ``config.context``
-lambda_3    weight of the states' similarity             ``config.state``
-==========  ===========================================  =========================
-
-Readings taken. At t = 1 there is no past and all terms are 0. The three terms depend on y_1 .. y_{t-1} only, so they
-are one number a live hypothesis: they decide between hypotheses, never between the words of one, and do nothing with
-one beam. Equation (18) adds the similarities, so **negative** lambda_2 and lambda_3 punish repetition.
+The three terms depend on y_1 .. y_{t-1} only, so they are one number a live hypothesis: they decide between hypotheses,
+never between the words of one, and do nothing with one beam.
 
 ``variant: released`` is the formula of the authors' code instead: KL(alpha_i || alpha_t), and of the cosine
 *distances* the largest is subtracted, ``- lambda max_i (1 - cos)``. ``accumulate: false`` is the code's bookkeeping:

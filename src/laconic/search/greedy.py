@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError, ModelError
 from laconic.search.beam import StepFunction, TokenScores
 from laconic.search.hypotheses import FinishedTable, History, collect, rank
-from laconic.search.scorers import HypothesesView, Scorer, SpecialIds, build_scorers
+from laconic.search.scorers import HypothesesView, Scorer, SpecialIds
 from laconic.search.topk import top_candidates
 from laconic.types import Hypothesis, Memory, StepOutput
 
@@ -24,7 +23,7 @@ def greedy_search(
     memory: Memory,
     config: SearchConfig,
     specials: SpecialIds,
-    scorers: Sequence[Scorer] | None = None,
+    scorers: list[Scorer],
 ) -> list[list[Hypothesis]]:
     """One hypothesis a document: the best token at each step.
 
@@ -35,7 +34,6 @@ def greedy_search(
     """
     if config.num_return != 1:
         raise ConfigError(f"Greedy decoding gives one hypothesis, not search.num_return {config.num_return}.")
-    scorers = build_scorers(config, specials) if scorers is None else list(scorers)
     run = _GreedyRun(memory, scorers, config, specials)
     for _ in range(config.num_steps):
         output, state = step(run.last_ids, state)

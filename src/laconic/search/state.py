@@ -19,13 +19,30 @@ import numpy as np
 from laconic.types import Shared
 
 
-def select(tree: Any, index: Any) -> Any:
-    """Return ``tree`` with row ``index[i]`` of every array or tensor at row i; `Shared` parts are the same objects.
+def select(tree: Any, index: Any, documents: tuple[Any, int] | None = None) -> Any:
+    """Return ``tree`` with row ``index[i]`` of every array or tensor at row i; `Shared` parts are the same objects, or
+    those of the ``documents``, where these are chosen, with their beams.
 
     ``index`` (M,) may repeat and omit rows, so this also widens one row a document to K beams.
     Scalars (zero-dimensional tensors, numbers, strings, ``None``) are left as they are.
     """
-    return _walk(tree, index)
+    if isinstance(tree, dict):
+        return type(tree)((key, select(value, index, documents)) for key, value in tree.items())
+    if isinstance(tree, Shared):
+        return Shared(select(tree.tree, documents[0])) if documents else tree
+    if isinstance(tree, np.ndarray):
+        return tree.take(index, axis=0) if tree.ndim else tree
+    if hasattr(tree, "index_select"):
+        return tree.index_select(0, index) if tree.ndim else tree
+    if hasattr(tree, "select") and hasattr(tree, "select_documents") and not isinstance(tree, type):
+        return tree.select_documents(*documents) if documents else tree.select(index)
+    if isinstance(tree, list | tuple):
+        values = [select(value, index, documents) for value in tree]
+        return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        names = [field.name for field in dataclasses.fields(tree)]
+        return dataclasses.replace(tree, **{name: select(getattr(tree, name), index, documents) for name in names})
+    return tree
 
 
 def select_documents(tree: Any, document_index: Any, beams: int) -> Any:
@@ -33,7 +50,7 @@ def select_documents(tree: Any, document_index: Any, beams: int) -> Any:
 
     `Shared` parts are cut along B, everything else along N = B * ``beams``.
     """
-    return _walk(tree, rows_of_documents(document_index, beams), (document_index, beams))
+    return select(tree, rows_of_documents(document_index, beams), (document_index, beams))
 
 
 def rows_of_documents(document_index: Any, beams: int) -> Any:
@@ -42,24 +59,3 @@ def rows_of_documents(document_index: Any, beams: int) -> Any:
     if not isinstance(document_index, np.ndarray):
         offsets = document_index.new_tensor(offsets)
     return (document_index[:, None] * beams + offsets).reshape(-1)
-
-
-def _walk(node: Any, rows: Any, documents: tuple[Any, int] | None = None) -> Any:
-    """``rows`` of every array and tensor; ``documents``, where these are chosen, and their beams."""
-    if isinstance(node, dict):
-        return type(node)((key, _walk(value, rows, documents)) for key, value in node.items())
-    if isinstance(node, Shared):
-        return Shared(select(node.tree, documents[0])) if documents else node
-    if isinstance(node, np.ndarray):
-        return node.take(rows, axis=0) if node.ndim else node
-    if hasattr(node, "index_select"):
-        return node.index_select(0, rows) if node.ndim else node
-    if hasattr(node, "select") and hasattr(node, "select_documents") and not isinstance(node, type):
-        return node.select_documents(*documents) if documents else node.select(rows)
-    if isinstance(node, list | tuple):
-        values = [_walk(value, rows, documents) for value in node]
-        return type(node)(*values) if hasattr(node, "_fields") else type(node)(values)
-    if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        names = [field.name for field in dataclasses.fields(node)]
-        return dataclasses.replace(node, **{name: _walk(getattr(node, name), rows, documents) for name in names})
-    return node

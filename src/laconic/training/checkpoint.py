@@ -17,7 +17,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from shlex import quote
@@ -370,12 +370,10 @@ def read_newest(run_folder: Path, notify: Callable[[str], None]) -> tuple[Path, 
 def newest_values(run_folder: Path) -> dict[str, Any] | None:
     """What the newest checkpoint whose ``state.json`` can be read says beside its tensors; it is not verified."""
     for folder in checkpoint_folders(run_folder):
-        try:
+        with suppress(OSError, ValueError, AttributeError):
             values = json.loads((folder / STATE).read_text(encoding="utf-8"))
             if {"identity", "train_state"} <= values.keys():
                 return values
-        except (OSError, ValueError, AttributeError):
-            continue
     return None
 
 

@@ -164,7 +164,6 @@ class WrittenPairs:
         self.pairs = self.characters = self._size = 0
 
     def add(self, pairs: int, characters: int, data: bytes) -> None:
-        """Write a piece."""
         left = memoryview(data)
         with suppress(OSError):
             while left and not self._kept:
@@ -186,8 +185,7 @@ class WrittenPairs:
         else:
             self._file.seek(place)
             data = self._file.read(size)
-        found: list[tuple[Any, ...]] = marshal.loads(data)
-        return found
+        return marshal.loads(data)
 
 
 def encoded(

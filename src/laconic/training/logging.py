@@ -157,7 +157,6 @@ class RunLog:
         self._window_at, self._read_tokens = now, 0.0
 
     def validation(self, values: dict[str, float], place: dict[str, Any], *, best: bool) -> None:
-        """Write a validation's line."""
         self._write({"kind": "validation", **place, **values, "best": best})
 
     def resume_clock(self) -> None:

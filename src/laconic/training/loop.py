@@ -223,7 +223,7 @@ class Trainer:
         if phase.limits != before.limits and state.position:
             state.next_epoch()  # other lengths make other batches: the pass over the data is cut short
         changed = phase.model != before.model or phase.objective_weights != before.objective_weights
-        if changed and not first and LOWER_IS_BETTER[self.run.training.validation.metric]:
+        if changed and not first and self.run.training.validation.metric in LOWER_IS_BETTER:
             # Losses of different objectives cannot be compared: best model and patience start again.
             state.best_metric, state.best_update, state.bad_validations = None, None, 0
             state.previous_metric = None
@@ -340,11 +340,7 @@ class Trainer:
             if self.validator is not None and (signature := self.validator.signature):
                 facts["signature"] = signature
             save_model_folder(
-                self.out / MODEL_FOLDER,
-                model=self.model,
-                tokenizer=self.parts.tokenizer,
-                run=self.run,
-                metrics=facts,
+                self.out / MODEL_FOLDER, model=self.model, tokenizer=self.parts.tokenizer, run=self.run, metrics=facts
             )
         self.accelerator.wait_for_everyone()
 

@@ -78,10 +78,8 @@ class Phases:
 
     def at(self, update: int) -> PhaseSettings:
         """The settings for the update after ``update`` completed ones."""
-        for index, end in enumerate(self._ends):
-            if end is None or update < end:
-                return self._settings[index]
-        return self._settings[-1]
+        phases = zip(self._settings, self._ends, strict=False)
+        return next((phase for phase, end in phases if end is None or update < end), self._settings[-1])
 
     def __getitem__(self, index: int) -> PhaseSettings:
         return self._settings[min(index, len(self._settings) - 1)]  # of a recipe that was changed, perhaps

@@ -71,13 +71,6 @@ def close_processes() -> None:
         torch.distributed.destroy_process_group()
 
 
-def sum_over_processes(values: Tensor, accelerator: Accelerator) -> Tensor:
-    """The sum of ``values`` over all processes, on every process."""
-    if accelerator.num_processes == 1:
-        return values
-    return accelerator.reduce(values, reduction="sum")
-
-
 def sum_gradients(parameters: Sequence[nn.Parameter], figures: Tensor, accelerator: Accelerator) -> Tensor:
     """Replace every gradient by its sum over the processes; return ``figures`` (F,) summed likewise.
 

@@ -130,20 +130,15 @@ def stage_of(run: RunConfig) -> RunConfig:
     values |= {"data": DataConfig().model_dump(mode="json"), "pretraining": {}, "published": {}}
     values["description"] = f"The pre-training stage of: {run.description or run.row or run.name}"
     values = merge(values, stage.set, revive=True)
-    values["data"] |= _splits(stage.data)
+    places = splits_in(stage.data) or {"train": stage.data}  # no folder of splits: no validation
+    if "train" not in places:
+        raise DataError(f"pretraining.data: {stage.data} has no training file (only {', '.join(places)}).")
+    values["data"] |= {"train": places["train"], "validation": places.get("validation"), "test": None}
     found = validate(RunConfig, values, where="")
     for key in KEPT_TEXT:
         if getattr(found.text, key) != getattr(run.text, key):
             raise ConfigError(f"pretraining.set changes text.{key}; both stages read with one tokenizer: remove it.")
     return found
-
-
-def _splits(place: str) -> dict[str, str | None]:
-    """The files of the stage: those of a folder of splits, else ``place`` itself, without validation."""
-    found = splits_in(place) or {"train": place}
-    if "train" not in found:
-        raise DataError(f"pretraining.data: {place} has no training file (only {', '.join(found)}).")
-    return {"train": found["train"], "validation": found.get("validation"), "test": None}
 
 
 def _pretrain(

@@ -19,7 +19,7 @@ from laconic.objectives.base import Objective
 from laconic.training.batches import forced_mask, noise_seed
 from laconic.training.checkpoint import last_good
 from laconic.training.optim import clip_gradients
-from laconic.training.processes import sum_gradients, sum_over_processes
+from laconic.training.processes import sum_gradients
 from laconic.types import Batch, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _NAMED_RECORDS = 20
@@ -68,11 +68,10 @@ class UpdateStep:
 
     def acting(self, weights: Mapping[str, float]) -> list[Objective]:
         """The objectives that are computed with these weights by name; raises as `set_weights` does."""
-        names = [objective.name for objective in self._objectives]
-        for name in weights:
-            if name not in names:
-                raise ConfigError(unknown_choice("objective in objective_weights", name, names))
         own = {objective.name: objective.config.weight for objective in self._objectives}
+        for name in weights:
+            if name not in own:
+                raise ConfigError(unknown_choice("objective in objective_weights", name, own))
         active = [o for o in self._objectives if (own | dict(weights))[o.name] != 0]
         if not active:
             raise ConfigError("All objectives have weight 0; there is nothing to train.")
@@ -209,7 +208,7 @@ class UpdateStep:
         return self._shared(torch.stack(counts).sum(0))
 
     def _shared(self, counts: Tensor) -> Tensor:
-        return self._divisors(sum_over_processes(counts, self.accelerator))
+        return self._divisors(self.accelerator.reduce(counts, reduction="sum"))
 
     def _divisors(self, counts: Tensor) -> Tensor:
         """What the update's sums are divided by; plain sums by 1, in however many parts they came."""

@@ -19,7 +19,7 @@ from accelerate.utils import gather_object
 
 from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.data.dataset import EncodedDataset
-from laconic.decoding import decode
+from laconic.decoding import decode, evaluating
 from laconic.errors import ConfigError
 from laconic.metrics.rouge import RougeResult
 from laconic.metrics.scoring import Scoring, score_as, scoring, suited
@@ -27,13 +27,10 @@ from laconic.search.scorers import with_word_blocking
 from laconic.training.batches import free_running_mask
 from laconic.training.checkpoint import TrainState
 from laconic.training.prepare import Prepared
-from laconic.training.processes import sum_over_processes
 from laconic.training.step import UpdateStep
 from laconic.types import PLAIN_PASS, TrainingBatch, UpdateContext
 
-LOWER_IS_BETTER = dict.fromkeys(("val_loss_tf", "val_loss_tf_nll", "val_loss_free"), True) | dict.fromkeys(
-    ("rouge1", "rouge2", "rougeL"), False
-)
+LOWER_IS_BETTER = {"val_loss_tf", "val_loss_tf_nll", "val_loss_free"}  # the other metrics are ROUGE's
 
 
 class Validator:
@@ -45,7 +42,7 @@ class Validator:
 
     def __init__(self, run: RunConfig, parts: Prepared, dataset: EncodedDataset, step: UpdateStep) -> None:
         self.settings, self.search = run.training.validation, run.search
-        if not LOWER_IS_BETTER[self.settings.metric] and not self.settings.decode_records:
+        if self.settings.metric not in LOWER_IS_BETTER and not self.settings.decode_records:
             raise ConfigError(
                 f"training.validation.metric is {self.settings.metric}, so summaries must be decoded: "
                 "set training.validation.decode_records, for example to 200."
@@ -59,18 +56,13 @@ class Validator:
 
         The same on every process. Gradients are off and the model is in evaluation mode meanwhile.
         """
-        settings, model = self.settings, self.step.model
-        training = model.training
-        model.eval()
-        try:
-            with torch.no_grad():
-                values = self._losses("val_loss_tf", free=False)
-                if settings.free_running or settings.metric == "val_loss_free":
-                    values |= self._losses("val_loss_free", free=True)
-                if settings.decode_records:
-                    values |= self._rouge(settings.decode_records)
-        finally:
-            model.train(training)
+        settings = self.settings
+        with torch.no_grad(), evaluating(self.step.model):
+            values = self._losses("val_loss_tf", free=False)
+            if settings.free_running or settings.metric == "val_loss_free":
+                values |= self._losses("val_loss_free", free=True)
+            if settings.decode_records:
+                values |= self._rouge(settings.decode_records)
         return values
 
     def _losses(self, name: str, *, free: bool) -> dict[str, float]:
@@ -91,7 +83,7 @@ class Validator:
                 sums = torch.stack([term.sum.double(), term.count.double()])
                 rest = term.sum.new_tensor([term.weight, 1.0]).double()
                 table[names.index(term.name)] += torch.cat([sums, rest])
-        *rows, (tokens, *_) = sum_over_processes(table, self.step.accelerator).tolist()
+        *rows, (tokens, *_) = self.step.accelerator.reduce(table, reduction="sum").tolist()
         means = [total / count if count else 0.0 for total, count, _, _ in rows]
         loss = sum(weight / batches * mean for mean, (_, _, weight, batches) in zip(means, rows, strict=True))
         values = {name: loss}
@@ -157,7 +149,7 @@ class Validator:
 
 def is_best(state: TrainState, metric: float, training: TrainingConfig) -> bool:
     """Is this the best validation so far? Early stopping and the schedules that watch validation count from here."""
-    sign = 1.0 if LOWER_IS_BETTER[training.validation.metric] else -1.0
+    sign = 1.0 if training.validation.metric in LOWER_IS_BETTER else -1.0
     before, state.previous_metric = state.previous_metric, metric
     state.decaying |= before is not None and sign * (metric - before) > 0
     if training.schedule.type == "sticky" and state.decaying:

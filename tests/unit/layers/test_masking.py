@@ -7,17 +7,13 @@ import math
 import pytest
 import torch
 
-from laconic.layers.masking import lengths_of, log_weights, mask_scores, scatter_real
+from laconic.layers.masking import log_weights, mask_scores, scatter_real
 
 MASK = torch.tensor([[True, True, True, False], [True, False, False, False], [False, False, False, False]])
 
 
 def test_masked_scores() -> None:
     assert mask_scores(torch.tensor([[1.0, -2.0, 3.0, 9.0]]), MASK[:1])[0].tolist() == [1, -2, 3, -math.inf]
-
-
-def test_lengths() -> None:
-    assert lengths_of(MASK).tolist() == [3, 1, 0]
 
 
 def test_logarithms_of_weights_are_finite() -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from laconic.config.schema import SearchConfig
 from laconic.decoding import TorchMemory, TorchModel, TorchState
 from laconic.search.beam import beam_search
-from laconic.search.scorers import Scorer, SpecialIds
+from laconic.search.scorers import Scorer, SpecialIds, build_scorers
 from laconic.types import Hypothesis, Memory, Shared, StepOutput
 
 SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0)
@@ -106,6 +106,7 @@ def search(
     """What beam search (or greedy search) finds, with the model's own step or another."""
     seen, memory = TorchModel(SimpleNamespace(step=step or model.step)), TorchMemory.of(model.memory)
     state = TorchState(model.start(), model.mask.device)
+    scorers = build_scorers(config, SPECIALS) if scorers is None else scorers
     return by(seen.step, state, memory=memory, config=config, specials=SPECIALS, scorers=scorers)
 
 

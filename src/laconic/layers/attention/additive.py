@@ -28,11 +28,29 @@ from laconic.papers.pointer_generator import attention_weights, next_coverage
 from laconic.types import AttentionOutput, Memory, Shared
 
 
-class AdditiveAttention(Attention):
+class AdditiveEnergies(Attention):
+    """What every ``v . tanh(W_h h + W_s s + b ...)`` has. ``config.size`` is A (none: the memory's width)."""
+
+    def __init__(self, config: Any, *, memory_size: int, query_size: int, bias: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        size = config.size or memory_size
+        self.memory_projection = nn.Linear(memory_size, size, bias=False)
+        self.query_projection = nn.Linear(query_size, size, bias=bias)
+        self.score_vector = nn.Parameter(torch.empty(size).uniform_(-1, 1) * size**-0.5)
+
+    def init_state(self, memory: Memory) -> dict[str, Any]:
+        """Keys are projected once a batch."""
+        keys, states = deferred(self.memory_projection(memory.states)), deferred(memory.states)
+        project = deferred_linear(self.query_projection.weight, self.query_projection.bias)
+        return {"memory": Shared((keys, states, memory.mask)), "query_projection": project}
+
+
+class AdditiveAttention(AdditiveEnergies):
     """``e = v . tanh(W_h h + W_s s + b [+ w_c c])``; see the file's table of symbols."""
 
     class Config(ConfigBase):
-        """``size`` is A (none: the memory's width). ``coverage`` builds w_c; it takes part when switched on."""
+        """``coverage`` builds w_c; it takes part when switched on."""
 
         size: int | None = Field(None, ge=1, le=65_536)
         coverage: bool = False
@@ -48,15 +66,10 @@ class AdditiveAttention(Attention):
     config: Config
 
     def __init__(self, config: Config, *, memory_size: int, query_size: int) -> None:
-        super().__init__()
-        self.config = config
-        size = config.size or memory_size
-        self.memory_projection = nn.Linear(memory_size, size, bias=False)
-        self.query_projection = nn.Linear(query_size, size)
-        self.score_vector = nn.Parameter(torch.empty(size).uniform_(-1, 1) * size**-0.5)
+        super().__init__(config, memory_size=memory_size, query_size=query_size)
         self.coverage_vector: nn.Parameter | None = None
         if config.coverage:
-            self.coverage_vector = nn.Parameter(torch.zeros(size))
+            self.coverage_vector = nn.Parameter(torch.zeros(len(self.score_vector)))
             if config.coverage_init == "default":
                 nn.init.uniform_(self.coverage_vector, -1, 1)
         self.coverage_on = config.coverage and config.coverage_from_start
@@ -73,10 +86,8 @@ class AdditiveAttention(Attention):
         self.coverage_on = flag(options, "coverage", self.coverage_on)
 
     def init_state(self, memory: Memory) -> dict[str, Any]:
-        """Keys are projected once a batch; c^0 = 0 (equation 6), kept in float32 at least."""
-        keys, states = deferred(self.memory_projection(memory.states)), deferred(memory.states)
-        project = deferred_linear(self.query_projection.weight, self.query_projection.bias)
-        state: dict[str, Any] = {"memory": Shared((keys, states, memory.mask)), "query_projection": project}
+        """With coverage c^0 = 0 (equation 6), kept in float32 at least."""
+        state = super().init_state(memory)
         if self.coverage_on:
             dtype = torch.promote_types(memory.states.dtype, torch.float32)
             state["coverage"] = torch.zeros(memory.mask.shape, dtype=dtype, device=memory.mask.device)

@@ -29,15 +29,7 @@ from laconic.kernels.dispatch import chunk_scores, context, deferred
 from laconic.layers import noise
 from laconic.layers.attention.base import Switchable, flag
 from laconic.layers.chunks import ChunkStates, Grid
-from laconic.papers.coarse_to_fine import (
-    attention_weights,
-    best_chunks,
-    hierarchical_weights,
-    log_coarse_weights,
-    sample_chunks,
-    shared_context,
-    sparsemax,
-)
+from laconic.papers import coarse_to_fine
 from laconic.types import AttentionOutput, Shared
 
 
@@ -115,7 +107,7 @@ class StandardAttention(ChunkAttention):
 
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         states, mask = state["memory"].tree
-        weights = attention_weights(chunk_scores(self.fine_query(query), states), mask.unsqueeze(1))
+        weights = coarse_to_fine.attention_weights(chunk_scores(self.fine_query(query), states), mask.unsqueeze(1))
         coarse = weights.unflatten(2, state["shape"]).sum(dim=-1)
         return AttentionOutput(context(weights, states), weights, aux={"coarse": coarse})
 
@@ -133,8 +125,8 @@ class HierarchicalAttention(ChunkAttention):
         coarse, log_coarse = self.coarse_weights(query, state)
         states, mask = state["memory"].tree
         scores = chunk_scores(self.fine_query(query), states).unflatten(2, state["shape"])
-        fine = attention_weights(scores, mask.view(len(query), 1, *state["shape"]))
-        weights = hierarchical_weights(coarse, fine).flatten(2)
+        fine = coarse_to_fine.attention_weights(scores, mask.view(len(query), 1, *state["shape"]))
+        weights = coarse_to_fine.hierarchical_weights(coarse, fine).flatten(2)
         aux = {"coarse": coarse, "log_coarse": log_coarse}
         return AttentionOutput(context(weights, states), weights, aux=aux)
 
@@ -148,9 +140,9 @@ class HierarchicalAttention(ChunkAttention):
         vectors, mask = state["coarse"].tree
         scores, mask = chunk_scores(self.coarse_query(query), vectors), mask.unsqueeze(1)
         if getattr(self.config, "normalizer", "softmax") == "sparsemax":
-            weights = sparsemax(scores.to(torch.promote_types(scores.dtype, torch.float32)), mask)
+            weights = coarse_to_fine.sparsemax(scores.to(torch.promote_types(scores.dtype, torch.float32)), mask)
             return weights, log_of(weights)
-        log_weights = log_coarse_weights(scores, mask)
+        log_weights = coarse_to_fine.log_coarse_weights(scores, mask)
         return log_weights.exp(), log_weights
 
 
@@ -213,9 +205,9 @@ class CoarseToFineAttention(HierarchicalAttention):
         sampled = sampling.sampled
         if sampled is None and sampling.keys is not None:
             shape = self.config.draws, log_coarse.shape[-1]
-            sampled = sample_chunks(log_coarse, noise.gumbel(sampling.keys.unsqueeze(1), *shape))
+            sampled = coarse_to_fine.sample_chunks(log_coarse, noise.gumbel(sampling.keys.unsqueeze(1), *shape))
         if sampled is None:
-            sampled, shares = best_chunks(coarse, self.read, uniform=self.config.shares == "uniform")
+            sampled, shares = coarse_to_fine.best_chunks(coarse, self.read, uniform=self.config.shares == "uniform")
         else:
             shares = torch.full_like(sampled, 1.0 / sampled.shape[-1], dtype=coarse.dtype)
         context, fine = self._read(query, sampled, shares, state["words"].tree, sampling.alive)
@@ -234,12 +226,13 @@ class CoarseToFineAttention(HierarchicalAttention):
             rows = alive.view(-1, 1, 1).expand_as(sampled).flatten().nonzero().squeeze(1)
             owner, chosen, wanted = owner[rows], chosen[rows], wanted[rows]
         states = features.states.read(owner, chosen)  # (P, W, H)
-        fine = attention_weights(torch.bmm(states, wanted.unsqueeze(2)).squeeze(2), features.attendable[owner, chosen])
+        scores = torch.bmm(states, wanted.unsqueeze(2)).squeeze(2)
+        fine = coarse_to_fine.attention_weights(scores, features.attendable[owner, chosen])
         contexts = torch.bmm(fine.unsqueeze(1).to(states.dtype), states).squeeze(1)
         if rows is not None:
             contexts = contexts.new_zeros(sampled.numel(), contexts.shape[1]).index_copy(0, rows, contexts)
             fine = fine.new_zeros(sampled.numel(), fine.shape[1]).index_copy(0, rows, fine)
-        return shared_context(shares, contexts.view(*sampled.shape, -1)), fine.view(*sampled.shape, -1)
+        return coarse_to_fine.shared_context(shares, contexts.view(*sampled.shape, -1)), fine.view(*sampled.shape, -1)
 
 
 def laid_out(output: AttentionOutput, grid: Grid) -> Tensor:

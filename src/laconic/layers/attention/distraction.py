@@ -25,20 +25,20 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from laconic.config.base import ConfigBase
-from laconic.kernels.dispatch import context, deferred, deferred_linear, distracted_scores
-from laconic.layers.attention.base import Attention
+from laconic.kernels.dispatch import context, distracted_scores
+from laconic.layers.attention.additive import AdditiveEnergies
 from laconic.layers.masking import mask_scores
 from laconic.papers.distraction import attention_weights, content_distraction
-from laconic.types import AttentionOutput, Memory, Shared
+from laconic.types import AttentionOutput, Memory
 
 SMALL = 0.01  # the standard deviation of what starts small
 
 
-class DistractionAttention(Attention):
+class DistractionAttention(AdditiveEnergies):
     """Additive attention with M1 and M2; see the file's table of symbols."""
 
     class Config(ConfigBase):
-        """``size`` is A (none: the memory's width); ``content`` is M1, ``history`` M2.
+        """``content`` is M1, ``history`` M2.
 
         ``m1_init``: ``identity`` starts M1 as tanh(c'), w_c = 1 and u_c small; ``released`` is the authors' code,
         both small. b_a starts small either way. ``detach_history`` stops gradients at A_t and C_t.
@@ -54,17 +54,12 @@ class DistractionAttention(Attention):
     config: Config
 
     def __init__(self, config: Config, *, memory_size: int, query_size: int) -> None:
-        super().__init__()
-        self.config = config
-        size = config.size or memory_size
-        self.memory_projection = nn.Linear(memory_size, size, bias=False)
-        self.query_projection = nn.Linear(query_size, size, bias=config.bias)
-        self.score_vector = nn.Parameter(torch.empty(size).uniform_(-1, 1) * size**-0.5)
+        super().__init__(config, memory_size=memory_size, query_size=query_size, bias=config.bias)
         self.history_vector: nn.Parameter | None = None
         self.content_vector: nn.Parameter | None = None
         self.content_history_vector: nn.Parameter | None = None
         if config.history:
-            self.history_vector = nn.Parameter(SMALL * torch.randn(size))
+            self.history_vector = nn.Parameter(SMALL * torch.randn(len(self.score_vector)))
         if config.content:
             starts_open = config.m1_init == "identity"
             self.content_vector = nn.Parameter(
@@ -74,10 +69,8 @@ class DistractionAttention(Attention):
         self.recurrent = config.content or config.history
 
     def init_state(self, memory: Memory) -> dict[str, Any]:
-        """Keys are projected once a batch; the histories are empty: A_1 = 0, C_1 = 0."""
-        keys, states = deferred(self.memory_projection(memory.states)), deferred(memory.states)
-        project = deferred_linear(self.query_projection.weight, self.query_projection.bias)
-        state: dict[str, Any] = {"memory": Shared((keys, states, memory.mask)), "query_projection": project}
+        """The histories are empty: A_1 = 0, C_1 = 0."""
+        state = super().init_state(memory)
         options: dict[str, Any] = {
             "dtype": torch.promote_types(memory.states.dtype, torch.float32),
             "device": memory.mask.device,

@@ -189,5 +189,4 @@ def build_copy_head(
         )
     if getattr(config, "special_ids", ()) is None:
         config = config.model_copy(update={"special_ids": tuple(sorted(set(special_ids)))})
-    head: CopyHead = cls(config, **context)
-    return head
+    return cls(config, **context)

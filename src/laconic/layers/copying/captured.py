@@ -132,12 +132,9 @@ class CapturedHead(MixtureHead):
                     parts = weight.unflatten(-1, features.values.shape[2:])  # (n, H, d)
                     gate_values = torch.einsum("bshd,nhd->bshn", precise(features.values).to(weight.dtype), parts)
                 else:
-                    gate_values = linear(self.values_of(features).to(weight.dtype), weight)
+                    values = features.values.flatten(2) if self.config.values == "v_proj" else features.states
+                    gate_values = linear(precise(values).to(weight.dtype), weight)  # V (B, S, D)
             return Precomputed(copy_mask, gate_values, self.precompute_extra(features, copy_mask))
-
-    def values_of(self, features: EncoderFeatures) -> Tensor:
-        """V (B, S, D)."""
-        return precise(features.values.flatten(2) if self.config.values == "v_proj" else features.states)
 
     def forward(
         self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
@@ -151,7 +148,7 @@ class CapturedHead(MixtureHead):
         logits = (inputs.project or self.projection)(inputs.hidden).to(gates.dtype)
         log_probs = step_distribution(logits, gates, final, source)
         if self.config.prob_floor is not None:
-            log_probs = torch.where(log_probs.isfinite(), self._floored(log_probs), log_probs)
+            log_probs = torch.where(log_probs.isfinite(), floored(log_probs, self.config.prob_floor), log_probs)
         copied = torch.sigmoid(-gates).unsqueeze(-1) * final
         return log_probs, {"p_gen": torch.sigmoid(gates), "copy_probs": copied, "p_final": final, **details}, state
 
@@ -206,10 +203,6 @@ class CapturedHead(MixtureHead):
         logits = self.gate_context(inputs, weights, precomputed, slice(0, 1)).squeeze(-1) + self.generation.bias
         return logits if at is None else logits[at]
 
-    def _floored(self, log_probs: Tensor) -> Tensor:
-        floor = self.config.prob_floor
-        return log_probs.clamp(math.log(floor), math.log1p(-floor))
-
     def gold_mixture(
         self,
         inputs: HeadInput,
@@ -224,7 +217,7 @@ class CapturedHead(MixtureHead):
         if floor is None:
             return super().gold_mixture(inputs, source, gold, gates, copied, places)
         log_probs, details = super().gold_mixture(inputs, source, gold, gates, copied, None)
-        log_probs = self._floored(log_probs)
+        log_probs = floored(log_probs, floor)
         if gold.smoothing:
             assert places is not None
             own, size = source.extended_ids[gold.rows], source.extended_vocab_size
@@ -239,8 +232,12 @@ class AttentionalHead(CapturedHead):
     Config = CapturedConfig
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
-        """alpha."""
         return weights, {}
+
+
+def floored(log_probs: Tensor, floor: float) -> Tensor:
+    """Probabilities kept within [floor, 1 - floor]."""
+    return log_probs.clamp(math.log(floor), math.log1p(-floor))
 
 
 def floored_mean(
@@ -254,7 +251,7 @@ def floored_mean(
 
     def of_rows(inputs: Tensor, gate: Tensor, copied: Tensor, ids: Tensor) -> Tensor:
         log_probs = final_distribution(projection(inputs).to(gate.dtype), gate, copied, ids, size)
-        return log_probs[:, : projection.vocab_size].clamp(math.log(floor), math.log1p(-floor)).mean(dim=-1)
+        return floored(log_probs[:, : projection.vocab_size], floor).mean(dim=-1)
 
     rows = max(1, _NUMBERS_AT_ONCE // size)
     parts = zip(inputs.split(rows), gate.split(rows), copied.split(rows), ids.split(rows), strict=True)
@@ -350,10 +347,8 @@ class GuidedHead(CapturedHead):
         return indegree(attention, features.mask, int(order))
 
     def of_document(self, precomputed: Any) -> dict[str, Tensor]:
-        """``centrality`` (B, S)."""
         return {"centrality": precomputed.extra}
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
-        """alpha'."""
         mask = None if inputs.cross is None else inputs.cross.mask
         return guided_weights(weights, source.extra, self.guide, source.copy_mask, mask), {}

@@ -30,18 +30,7 @@ from laconic.layers.copying.captured import (
     gate_of,
     precise,
 )
-from laconic.papers.coconet import (
-    Clip,
-    Norm,
-    SelfTransfer,
-    context_gate,
-    log_width,
-    mixed,
-    normalised,
-    positional_correlation,
-    split_history,
-    transfers,
-)
+from laconic.papers import coconet
 
 _BAND_PAYS_FROM = 512  # source tokens: from here on the banded step is the faster one, in training and in decoding
 
@@ -81,10 +70,10 @@ class CorrelationalConfig(CapturedConfig):
 
     preset: Literal["paper", "release", "release_bugs", "literal"] = "paper"
     detach_history: bool = False  # 2
-    co_norm: Norm = "none"  # 3
+    co_norm: coconet.Norm = "none"  # 3
     normalise: Literal["row", "none"] = "row"  # 5
-    self_transfer: SelfTransfer = "zero_renorm"  # 6, 7
-    clip_mode: Clip = "clamp"  # 8
+    self_transfer: coconet.SelfTransfer = "zero_renorm"  # 6, 7
+    clip_mode: coconet.Clip = "clamp"  # 8
     clip_distance: int = Field(16, ge=1, le=65_536)
     release_bugs: bool = False  # 9, 10, 24
     u_input: Literal["decoder_query", "source_state"] = "decoder_query"  # 11
@@ -129,22 +118,18 @@ class CorrelationalConfig(CapturedConfig):
 class Correlations:
     """s and p of a document. ``matrix`` (B, n S, S) holds those of them that are dense, s first; ``band`` the other."""
 
-    matrix: Tensor | None
+    matrix: Any  # a tensor, unless p is all there is
     band: Band | None
     source_gate: Tensor | None  # (B, 1, S) u, where it belongs to the source position
 
     def transferred(self, history: Tensor, split: Tensor | None) -> Tensor:
         """(11) ``u (P s) + (1 - u) (P p)``: (B, Q, S), u as in `split_history` -> (B, Q, S)."""
         if split is None:
-            return self._dense(history) if self.band is None else self.band.transferred(history)
-        parts = split_history(history, split)
+            return transferred(history, self.matrix) if self.band is None else self.band.transferred(history)
+        parts = coconet.split_history(history, split)
         if self.band is None:
-            return self._dense(parts.flatten(2))
-        return self._dense(parts[:, :, 0]) + self.band.transferred(parts[:, :, 1])
-
-    def _dense(self, history: Tensor) -> Tensor:
-        assert self.matrix is not None
-        return transferred(history, self.matrix)
+            return transferred(parts.flatten(2), self.matrix)
+        return transferred(parts[:, :, 0], self.matrix) + self.band.transferred(parts[:, :, 1])
 
 
 class UnmovedHistory:
@@ -158,7 +143,6 @@ class UnmovedHistory:
         return self if len(index) == len(self.rows) else UnmovedHistory(self.rows.index_select(0, index))
 
     def select_documents(self, document_index: Tensor, beams: int) -> UnmovedHistory:
-        """The documents ``document_index`` with all their rows."""
         rows = self.rows.unflatten(0, (-1, beams)).index_select(0, document_index)
         return UnmovedHistory(rows.flatten(0, 1))
 
@@ -195,7 +179,7 @@ class CorrelationalHead(CapturedHead):
         if c.use_positional:
             assert self.spread is not None
             given = features.queries.flatten(2) if c.sigma_input == "encoder_query" else features.states
-            widths = log_width(gate_of(precise(given), self.spread), features.mask.sum(dim=-1))  # log sigma (B, S)
+            widths = coconet.log_width(gate_of(precise(given), self.spread), features.mask.sum(dim=-1))  # (B, S)
             options: dict[str, Any] = {
                 "self_transfer": c.self_transfer,
                 "clip": c.clip_mode,
@@ -205,7 +189,7 @@ class CorrelationalHead(CapturedHead):
             if self._banded(features):
                 band = positional_band(widths, copy_mask, **options)
             else:
-                parts.append(positional_correlation(widths, copy_mask, features.ids, **options))
+                parts.append(coconet.positional_correlation(widths, copy_mask, features.ids, **options))
         matrix = deferred(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)) if parts else None
         source_gate = None
         if c.u_input == "source_state" and self.semantic_gate is not None:
@@ -224,13 +208,13 @@ class CorrelationalHead(CapturedHead):
         """(19) made a transition matrix, s (B, S, S). ``self_transfer`` ``zero`` takes the diagonal away and leaves the
         rows short; ``keep`` leaves it."""
         ids, self_transfer = features.ids, self.config.self_transfer
-        allowed = transfers(copy_mask, ids, self_transfer)
+        allowed = coconet.transfers(copy_mask, ids, self_transfer)
         if self.config.release_bugs:  # point 10: rows of real tokens are zero; those of padding, which read as any, not
             return encoder_attention(features, ~features.mask).masked_fill(~allowed, 0.0)
         attention = encoder_attention(features, features.mask)
         if self_transfer != "zero":
             return rescaled_rows(attention, allowed)
-        return rescaled_rows(attention, transfers(copy_mask, ids, "keep")).masked_fill(~allowed, 0.0)
+        return rescaled_rows(attention, coconet.transfers(copy_mask, ids, "keep")).masked_fill(~allowed, 0.0)
 
     def first_state(self, features: EncoderFeatures) -> Any:
         """Nothing has been copied: (B, S) zeros."""
@@ -295,14 +279,14 @@ class CorrelationalHead(CapturedHead):
         """Equations (11)-(15) once: P_final, P_co (B, Q, S) and g (B, Q)."""
         c = self.config
         raw = source.extra.transferred(history, split)
-        correlational = normalised(raw, c.co_norm, source.copy_mask)
+        correlational = coconet.normalised(raw, c.co_norm, source.copy_mask)
         has_mass = raw.sum(dim=-1) > 0
         if c.co_norm == "softmax":
             correlational = correlational * has_mass.unsqueeze(-1)
-        attention_gate = torch.sigmoid(attended + context_gate(correlational, gate_values))
+        attention_gate = torch.sigmoid(attended + coconet.context_gate(correlational, gate_values))
         if c.first_step == "attention":
             attention_gate = torch.where(has_mass, attention_gate, 1.0)
-        return mixed(weights, correlational, attention_gate), correlational, attention_gate
+        return coconet.mixed(weights, correlational, attention_gate), correlational, attention_gate
 
     def _gates(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> tuple[Tensor | None, Tensor, Tensor]:
         """What the recurrence reads at Q beams of one step, or at all T: u, (B, Q, 1) or (B, 1, S), none where only one

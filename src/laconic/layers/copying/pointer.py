@@ -27,12 +27,7 @@ from laconic.kernels.dispatch import final_distribution, first_positions
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, known_ids
 from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.papers.pointer_generator import (
-    attention_weights,
-    generation_gate,
-    gold_copy_log_prob,
-    gold_log_prob,
-)
+from laconic.papers.pointer_generator import attention_weights, generation_gate, gold_copy_log_prob, gold_log_prob
 from laconic.types import AttentionOutput
 
 SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
@@ -169,8 +164,7 @@ class PointerHead(MixtureHead):
     def gold_log_probs(
         self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """M target tokens: log P(gold) (M,), details p_gen (M,) and, where labels are smoothed,
-        ``smoothed_log_probs`` (M,)."""
+        """M target tokens: log P(gold) (M,) and details as of `gold_mixture`."""
         assert scores is not None
         gate = generation_gate(inputs.gate_features, self.gate.weight, self.gate.bias)
         scores, mask = scores.to(gate.dtype), source.mask[gold.rows]
