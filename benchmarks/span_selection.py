@@ -29,7 +29,7 @@ from laconic.study.spans.corpus import documents
 from laconic.study.spans.scoring import BlockScorer
 from laconic.study.spans.selection import select_spans
 from laconic.study.spans.settings import SpanSettings
-from laconic.study.spans.tokens import VocabularySpanTokenizer, one_thread
+from laconic.study.spans.tokens import VocabularySpanTokenizer
 
 FILES = 8
 
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="4 MB")
     arguments = parser.parse_args()
     megabytes = 4.0 if arguments.short else arguments.megabytes
-    one_thread()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the number of workers says how many cores are used
     with tempfile.TemporaryDirectory() as name:
         folder, corpus = Path(name), Path(name) / "corpus"
         corpus.mkdir()

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from laconic.data.readers import read_records
-from laconic.study.corpora.archives import permissive_licence
+from laconic.study.corpora.archives import licence_of as licence_in
 from laconic.study.corpora.docstring_text import clean_docstring
 from laconic.study.corpora.docstrings import MIN_BODY_WORDS, MIN_OVERLAP, overlap
 from laconic.study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
@@ -78,7 +78,8 @@ def licence_of(metadata: dict[str, Any]) -> str | None:
     message["License"] = (metadata["license"] or "").replace("\n", " ")
     for classifier in metadata["classifiers"]:
         message["Classifier"] = classifier
-    return permissive_licence(message)
+    stated, permissive = licence_in(message)
+    return stated if permissive else None
 
 
 def prose(readme: str) -> str:
