@@ -37,7 +37,7 @@ _LONG_FORM = 6  # words after a capital within which the bracket with its abbrev
 RUN = 0.5  # what going on with the next word of the source is worth, in shares of a word's copying
 _DIGIT = re.compile(r"\d")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
-_VOWEL = re.compile(r"(?!eu|ew|one(?![a-z])|once)[aeio]", re.IGNORECASE)  # u is as often a consonant
+_VOWEL = re.compile(r"(?!eu|ew|one(?![a-z])|once)[aeio]|(?-i:[FHLMNRSX][B-DF-HJ-NP-TV-XZ]*(?![A-Za-z]))", re.IGNORECASE)
 _SUBJECTS = frozenset(("that", "which", "it", "who"))
 _BEFORE_OBJECT = frozenset(("a", "an", "the", "its", "their", "your", "this", "these", "all", "any", "some", "other"))
 _VERBS = {"is": "be", "has": "have", "does": "do", "caches": "cache", "aliases": "alias", "focuses": "focus"}
@@ -347,8 +347,8 @@ def _binds(words: Sequence[_Word], index: int) -> bool:
 
 
 def _agree(words: Sequence[_Word], source: SourceText) -> None:
-    """An article agrees with the sound behind it, a capital within a sentence being a letter ("plan A is"); a verb with
-    its object is an infinitive behind "to", where the source has it in the third person."""
+    """An article agrees with the sound behind it (LLM is read by its letters; u is as often a consonant), a capital A
+    within a sentence being a letter; a verb with its object is an infinitive behind "to", if the source has an s."""
     for index, (word, after) in enumerate(pairwise(words)):
         opens = index == 0 or words[index - 1].text in ENDS | {":"}
         if (word.text == "a" or (opens and word.text == "A")) and after.gap and _VOWEL.match(after.text):

@@ -112,6 +112,9 @@ ARTICLES = [
     ("luar : a old framework", "LUAR is the framework of the old council.", "LUAR: An old framework"),
     ("a is-a tool of a old council", "This is the old is-a tool and the council.", "An is-a tool of an old council"),
     ("a one and a eu tool", "This is the one, and it is the EU tool.", "A one and a EU tool"),
+    ("a llm method of a rl tool", "We look at the LLM method, and at the RL tool.", "An LLM method of an RL tool"),
+    ("a x tool and a xml tree", "This is the X tool, and the XML tree of it.", "An X tool and an XML tree"),
+    ("a ram tool and a mcpython", "This is the RAM tool, and it is McPython.", "A RAM tool and a McPython"),
     ("a understanding of a new tool", "This is the understanding of the new tool.", "A understanding of a new tool"),
     # what the source says itself, a letter, another language
     ("a old tool", "This is a old tool of the council.", "A old tool"),
