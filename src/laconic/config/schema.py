@@ -18,6 +18,7 @@ Surface = Literal["tokens", "raw", "cased", "clean"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 # those that accelerate knows
 Tracker = Literal["aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"]
+LONGEST = 100_000  # tokens that search writes
 
 
 class DataConfig(ConfigBase):
@@ -258,7 +259,7 @@ class SearchConfig(ConfigBase):
     num_return: int = Field(1, ge=1, le=1000)
     min_length: int = Field(0, ge=0, le=100_000)
     min_length_share: float | None = Field(0.33, gt=0, le=100_000)
-    max_length: int = Field(50, ge=1, le=100_000)
+    max_length: int = Field(50, ge=1, le=LONGEST)
     length_normalisation: Literal["none", "average", "predicted", "gnmt"] = "average"
     length_alpha: float = Field(1.0, ge=-10, le=10)
     no_repeat_ngram: int = Field(0, ge=0, le=100_000)

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, unknown_choice
 from laconic.metrics.rouge import RougeResult, rouge
-from laconic.metrics.rouge_engine import make_options, parse_kind
+from laconic.metrics.rouge_engine import RougeOptions, make_options, parse_kind
 from laconic.metrics.rouge_text import TEXTS
 from laconic.text.sentences import sentence_strings
 
@@ -32,7 +32,6 @@ class Scoring:
     hash_digits: bool = False
 
 
-_WHOLE = ("l", "rougel", "rouge-l", "rouge_l")
 _DIGIT = re.compile(r"\d")
 _LETTERS, _LATIN = re.compile(r"[^\W\d_]+"), re.compile("[A-Za-z]")
 _TOOL = {"profile": "rouge155", "stem": True, "multi": "average"}
@@ -163,7 +162,7 @@ def score_texts(
         references = [tuple(_DIGIT.sub("#", text) for text in texts) for texts in references]
     if not by_sentence:
         return rouge(hypotheses, references, kinds=kinds, **options)
-    asked = ["Lsum" if str(kind).lower() in _WHOLE else kind for kind in kinds]
+    asked = ["Lsum" if parse_kind(kind, RougeOptions()).name == "L" else kind for kind in kinds]
     found = rouge(
         [sentence_lines(text) for text in hypotheses],
         [tuple(map(sentence_lines, texts)) for texts in references],

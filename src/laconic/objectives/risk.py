@@ -51,7 +51,7 @@ from pydantic import Field
 from torch import Tensor
 
 from laconic.config.base import ConfigBase
-from laconic.config.schema import RunConfig, SearchConfig
+from laconic.config.schema import LONGEST, RunConfig, SearchConfig
 from laconic.decoding import evaluating, search_memory
 from laconic.errors import ConfigError
 from laconic.layers.noise import ExampleNoise, bits, mixed
@@ -65,7 +65,6 @@ from laconic.search.state import select
 from laconic.text.base import Tokenizer
 from laconic.types import PLAIN_PASS, Batch, Hypothesis, Memory, ModelOutput, Term, TrainingBatch, UpdateContext
 
-_LONGEST = 100_000  # tokens, as of `SearchConfig.max_length`
 _SAMPLES = 11  # the key of this use of the examples' noise
 
 
@@ -290,10 +289,10 @@ class RewardObjective(Objective):
                 f"The objective '{self.name}' scores summaries that the model writes, which {run.model['type']} cannot "
                 "do in training: set model.type to seq2seq, transformer, bart or distraction, or leave it out."
             )
-        if (most := longest(run, model)) > _LONGEST:
+        if (most := longest(run, model)) > LONGEST:
             raise ConfigError(
                 f"The objective '{self.name}' lets the model write as many tokens as text.max_target_tokens, {most:,}, "
-                f"and search writes {_LONGEST:,} at most: set that lower."
+                f"and search writes {LONGEST:,} at most: set that lower."
             )
         self._parts, self._run = (model, tokenizer), run  # in a tuple: not a submodule
 

@@ -22,7 +22,7 @@ from laconic.study.tables import Column, Difference, Figure, Row, Scores, measur
 from laconic.types import Record, Summary, references_of
 
 PERPLEXITY = "val_ppl"
-_NOT_IN_ROWS = ("name", "signature", "bleu_signature")  # of JSON, which has the signatures once
+_NOT_IN_ROWS = ("name", "flags", "signature", "bleu_signature")  # of JSON, which has flags and signatures once
 _SAID = (
     measure_column("repeating %", REPEATING),
     measure_column("repeated 2-grams %", "repetition"),
