@@ -97,7 +97,10 @@ class Comparison:
         step = max(1, len(self.records) // NUM_SAMPLES)
         self.sampled = self.records[::step][:NUM_SAMPLES]
         self._options = replace(options_of(plan.evaluation), kinds=KINDS)
-        self._ways = [asdict(replace(self._options, batch_size=0)), REVISION]  # of scoring, in keys
+        way = asdict(replace(self._options, batch_size=0))
+        if not way["scoring"]["hash_digits"]:  # as of all that tables/ keeps, whose keys do not say it
+            del way["scoring"]["hash_digits"]
+        self._ways = [way, REVISION]  # of scoring, in keys
         self._state_file = out / "state.json"
         self._state = {"runs": {}, "scored": {}} | (_read_json(self._state_file) or {})
         self._digest_of = cache(digest_of)

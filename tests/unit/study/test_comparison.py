@@ -331,6 +331,15 @@ def test_scores_outlive_the_weights(machine: Machine, tmp_path: Path) -> None:
     assert [o.trained[0]["metrics"] for o in again[1:]] == [o.trained[0]["metrics"] for o in first[1:]]
 
 
+def test_the_keys_of_what_is_kept_stay(machine: Machine, tmp_path: Path) -> None:
+    """`tables/` is found by keys like this one: whatever is new among options and settings must not change it."""
+    (tmp_path / "train.jsonl").write_text("{}\n")
+    data = {"data": {name: str(tmp_path / "train.jsonl") for name in ("train", "validation")}}
+    plan = plan_recipe(load_recipe("headline_writer"), Choice(["lstm"], "study", overrides=data))
+    made = Comparison(plan, RECORDS, tmp_path / "out", machine.surroundings())
+    assert made._scored_key(plan.rows[0].runs[0]) == "4017d8b9f92c96ee1698c9cf4d80523a"
+
+
 def test_an_earlier_comparison_lends_its_scores_where_pairs_settings_and_records_are_the_same(
     machine: Machine, tmp_path: Path
 ) -> None:
