@@ -7,6 +7,8 @@ fast it is beside transformers, and how near to what the device can do.
 * checks: one tiny model of every row of every recipe, the same weights and batch on both devices in fp32: the largest
   difference of the losses and, in units of each tensor's largest entry, of the gradients; are the searches equal?
 * waits: how often one update of each makes the host wait (torch.cuda.set_sync_debug_mode); one at its end has to be.
+  In these two, a row that fails is named, and the others go on.
+  A row that fails in either is named, and the others go on.
 * training: the base Transformer beside Marian, BART-base with CoCoNet's copying beside BART-base without, in turns in
   one process; target tokens a second, share of the ceiling (arithmetic counted by torch), memory at its peak.
 * decoding: the base Transformer, beam 5, beside ``generate``.
@@ -20,6 +22,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -138,7 +141,11 @@ def gradients_and_search(run: RunConfig, device: str) -> tuple[float, dict[str, 
 def checks(device: str, short: bool) -> None:
     losses, gradients, unequal, count = 0.0, 0.0, [], 0
     for name, run in list(tiny_runs())[:: 12 if short else 1]:
-        (loss, mine, found), (other, theirs, expected) = (gradients_and_search(run, d) for d in (device, "cpu"))
+        try:
+            (loss, mine, found), (other, theirs, expected) = (gradients_and_search(run, d) for d in (device, "cpu"))
+        except Exception as error:  # whatever it is: the other models are checked all the same
+            failed(name, error)
+            continue
         losses = max(losses, abs(loss - other))
         for key, tensor in theirs.items():
             gradients = max(gradients, float((mine[key] - tensor).abs().max() / tensor.abs().max().clamp_min(1e-6)))
@@ -159,14 +166,25 @@ def waits(device: str, short: bool) -> None:
         model, update = tiny_step(run, device)
         model.train()
         batch = tiny_batch().pin_memory()
-        update([batch], 0, [], None)  # type: ignore[arg-type]
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
-            update([batch], 1, [], None)  # type: ignore[arg-type]
+        try:
+            update([batch], 0, [], None)  # type: ignore[arg-type]
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                torch.cuda.set_sync_debug_mode("warn")
+                update([batch], 1, [], None)  # type: ignore[arg-type]
+        except Exception as error:  # as above
+            failed(name, error)
+            continue
+        finally:
             torch.cuda.set_sync_debug_mode("default")
         where = [f"{each.filename.rpartition('laconic/')[2]}:{each.lineno}" for each in caught]
         print(f"  {name}: {len(where)} ({', '.join(where)})")
+
+
+def failed(name: str, error: Exception) -> None:
+    """Say what failed and where."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    print(f"  {name} FAILS at {place.filename.rpartition('laconic/')[2]}:{place.lineno}: {error!r}", flush=True)
 
 
 # --------------------------------------------------------------------------------------------------- training
@@ -281,13 +299,16 @@ def main() -> None:
         if time.perf_counter() - began > 60 * options.minutes:
             print(f"{part}: left out, {options.minutes:g} minutes are over")
             continue
-        print(part)
-        if part == "ceiling":
-            limits = ceiling(device, short)
-        elif part == "training":
-            training(device, short, limits)
-        else:
-            {"checks": checks, "waits": waits, "decoding": decoding}[part](device, short)
+        print(part, flush=True)
+        try:
+            if part == "ceiling":
+                limits = ceiling(device, short)
+            elif part == "training":
+                training(device, short, limits)
+            else:
+                {"checks": checks, "waits": waits, "decoding": decoding}[part](device, short)
+        except Exception as error:  # the other parts are measured all the same
+            failed(part, error)
     print(f"{time.perf_counter() - began:.0f} s")
 
 
