@@ -98,6 +98,7 @@ def tiny_runs() -> Iterator[tuple[str, RunConfig]]:
             continue
         for row in recipe.rows:
             run = resolve_run(recipe, row, "tiny", {})
+            run.model.update({key: 0.0 for key in run.model if "dropout" in key})  # the devices draw differently
             if run.model["type"] != "bart":  # needs a checkpoint
                 yield f"{name} {row}", run
 
@@ -124,7 +125,7 @@ def tiny_step(run: RunConfig, device: str) -> tuple[Any, UpdateStep]:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.uniform_(-0.3, 0.3)
-    model.to(device).eval()  # without dropout: the devices draw differently
+    model.to(device).train()
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     return model, UpdateStep(run.training, model, objectives, accelerator_on(device))
 
@@ -134,12 +135,12 @@ def gradients_and_search(run: RunConfig, device: str) -> tuple[float, dict[str, 
     figures = update([tiny_batch()], 0, [], None)  # type: ignore[arg-type]
     gradients = {n: p.grad.cpu() for n, p in model.named_parameters() if p.grad is not None}
     config = SearchConfig(beam_size=3, max_length=8)
-    found = decode(model, tiny_batch().to(device), config, **IDS)
+    found = decode(model.eval(), tiny_batch().to(device), config, **IDS)
     return figures.loss, gradients, [[hypothesis.ids for hypothesis in each] for each in found]
 
 
 def checks(device: str, short: bool) -> None:
-    losses, gradients, unequal, count = 0.0, 0.0, [], 0
+    losses, gradients, unequal, count = 0.0, (0.0, ""), [], 0
     for name, run in list(tiny_runs())[:: 12 if short else 1]:
         try:
             (loss, mine, found), (other, theirs, expected) = (gradients_and_search(run, d) for d in (device, "cpu"))
@@ -148,13 +149,14 @@ def checks(device: str, short: bool) -> None:
             continue
         losses = max(losses, abs(loss - other))
         for key, tensor in theirs.items():
-            gradients = max(gradients, float((mine[key] - tensor).abs().max() / tensor.abs().max().clamp_min(1e-6)))
+            difference = float((mine[key] - tensor).abs().max() / tensor.abs().max().clamp_min(1e-6))
+            gradients = max(gradients, (difference, f"{name}, {key}"))
         if found != expected:
             unequal.append(name)
         count += 1
-    print(
-        f"  {count} models: losses differ by at most {losses:.1e}, gradients by {gradients:.1e} of their largest entry"
-    )
+    most, where = gradients
+    print(f"  {count} models: losses differ by at most {losses:.1e}, gradients by {most:.1e} of their largest entry")
+    print(f"  the largest: {where}")
     print(f"  searches: {count - len(unequal)} equal" + (f", others: {', '.join(unequal)}" if unequal else ""))
 
 
@@ -164,7 +166,6 @@ def waits(device: str, short: bool) -> None:
         return
     for name, run in list(tiny_runs())[:: 12 if short else 1]:
         model, update = tiny_step(run, device)
-        model.train()
         batch = tiny_batch().pin_memory()
         try:
             update([batch], 0, [], None)  # type: ignore[arg-type]
@@ -292,7 +293,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="small networks, to see that it runs")
     options = parser.parse_args()
     device, short = options.device, options.short
-    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     began, limits = time.perf_counter(), {}
     print(f"{torch.cuda.get_device_name() if device == 'cuda' else 'CPU'}, torch {torch.__version__}")
     for part in options.parts:

@@ -13,7 +13,7 @@ A model that `laconic.search.decode.decode` can drive, of whatever it is made, o
 * ``switches()`` and ``switch(options)``: only where `SearchConfig.model` names switches.
 
 `TorchModel` is that of a `SummarizationModel`. On the CPU nothing is copied: arrays and tensors are the same memory.
-From another device the step's scores come to the search, and 16-bit floats become 32-bit ones.
+On another device the scores of all words stay there (`DeviceScores`): what the search asks of them is answered there.
 """
 
 from __future__ import annotations
@@ -132,10 +132,59 @@ def _array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().cpu().numpy()
 
 
-def _arrays(output: StepOutput[Tensor]) -> StepOutput[np.ndarray]:
-    """The output in arrays; what is one tensor stays one array."""
-    scores = _array(output.scores)
-    log_probs = scores if output.log_probs is output.scores else _array(output.log_probs)
+class DeviceScores:
+    """A step's scores (N, X) on an accelerator, as search and its scorers use an array: rows and single scores are
+    read, single scores are written, the best of each row are found there; `copy` is the whole array, here.
+
+    Of equal scores the lower id comes first, but where the last of the best is one of several, any of them may be it.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        low = values.dtype in (torch.bfloat16, torch.float16)
+        self._values = values.float() if low else values
+        self.shape, self.dtype = tuple(values.shape), np.dtype(str(self._values.dtype).removeprefix("torch."))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.copy().astype(dtype or self.dtype, copy=False)
+
+    @torch.inference_mode()
+    def copy(self) -> np.ndarray:
+        return _array(self._values).copy()
+
+    @torch.inference_mode()
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return _array(self._values[self._there(index)])
+
+    @torch.inference_mode()
+    def __setitem__(self, index: Any, value: Any) -> None:
+        given = torch.from_numpy(value).to(self._values) if isinstance(value, np.ndarray) else value
+        self._values[self._there(index)] = given
+
+    @torch.inference_mode()
+    def fill(self, value: float) -> None:
+        self._values.fill_(value)
+
+    @torch.inference_mode()
+    def top(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """`laconic.search.topk.top_candidates`."""
+        values, ids = (_array(part) for part in self._values.topk(min(count, self.shape[1]), dim=1))
+        order = np.lexsort((ids, -values))
+        return np.take_along_axis(values, order, axis=1), np.take_along_axis(ids, order, axis=1)
+
+    def _there(self, index: Any) -> Any:
+        if isinstance(index, tuple):
+            return tuple(map(self._there, index))
+        return _tensor(np.ascontiguousarray(index), self._values.device) if isinstance(index, np.ndarray) else index
+
+
+def _scores(values: Tensor) -> Any:
+    return _array(values) if values.device.type == "cpu" else DeviceScores(values)
+
+
+def _arrays(output: StepOutput[Tensor]) -> StepOutput[Any]:
+    """The output in arrays; what is one tensor stays one array. Scores on another device stay there."""
+    scores = _scores(output.scores)
+    log_probs = scores if output.log_probs is output.scores else _scores(output.log_probs)
     details = {name: _array(value) for name, value in output.details.items()}
     names = ("attention", "context", "state", "attention_scores")
     given = {name: _array(value) for name in names if (value := getattr(output, name)) is not None}

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from laconic import decoding
 from laconic.config.schema import SearchConfig
-from laconic.decoding import TorchMemory, TorchModel, TorchState, decode, search_memory
+from laconic.decoding import DeviceScores, TorchMemory, TorchModel, TorchState, decode, search_memory
 from laconic.search import decode as search
 from laconic.search.scorers import SpecialIds
+from laconic.search.topk import top_candidates
 from laconic.types import Batch, Memory, Shared, StepOutput
 
 IDS = {"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": 0}
@@ -120,3 +122,53 @@ def test_what_search_sees_of_a_memory() -> None:
     assert isinstance(seen.mask, np.ndarray)
     assert isinstance(seen.extended_ids, np.ndarray)
     assert (seen.batch_size, seen.extended_vocab_size, seen.own) == (2, 9, memory)
+
+
+WAYS: list[dict[str, Any]] = [
+    {"beam_size": 1, "min_length": 3, "no_repeat_ngram": 2},
+    {"beam_size": 3, "min_length": 3, "no_repeat_ngram": 2, "length_normalisation": "average"},
+    {"beam_size": 3, "unfinished": "force_end", "forbid_specials": False, "finish": "see", "early_stopping": "never"},
+    {"beam_size": 4, "diverse_groups": 2, "coverage_penalty": "summary", "coverage_beta": 0.5},
+    {"beam_size": 3, "shrink_beam": True, "scorers": [{"type": "repetition_penalty", "penalty": 1.2}]},
+    {"beam_size": 3, "scorers": [{"type": "renormalise"}, {"type": "word_blocking", "free": [5, 6]}]},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(list(way)[1:]))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scores_that_stay_on_their_device_give_the_same_summaries(
+    monkeypatch: pytest.MonkeyPatch, way: dict[str, Any], dtype: torch.dtype
+) -> None:
+    model = TorchTable()
+    model.log_probs = model.log_probs.astype(str(dtype).removeprefix("torch."))
+    config = SearchConfig(max_length=8, num_return=min(2, way["beam_size"]), **way)
+    here = decode(model, batch_of(True), config, **IDS)
+    monkeypatch.setattr(decoding, "_scores", DeviceScores)
+    there = decode(model, batch_of(True), config, **IDS)
+    for mine, expected in zip(there, here, strict=True):
+        assert [h.ids for h in mine] == [h.ids for h in expected]
+        np.testing.assert_allclose([h.score for h in mine], [h.score for h in expected], rtol=1e-12)
+        for one, other in zip(mine, expected, strict=True):
+            assert one.terms == pytest.approx(other.terms)
+
+
+def test_scores_on_a_device_are_asked_like_an_array() -> None:
+    plain = np.random.default_rng(0).integers(0, 4, (5, 40)).astype(np.float32)
+    plain[0, 3:] = plain[1, :] = -np.inf
+    held = DeviceScores(torch.from_numpy(plain.copy()))
+    rows, ids = np.array([0, 2, 4]), np.array([1, 1, 39])
+    for scores in (plain, held):
+        scores[rows, ids] = np.array([9.0, 8.0, 7.0], np.float32)
+        scores[np.ix_(np.array([False, False, True, True, False]), np.array([5, 6]))] = -np.inf
+        scores[:, 7] = 2.5
+    np.testing.assert_array_equal(np.asarray(held), plain)
+    np.testing.assert_array_equal(held[np.array([[1, 2]])], plain[np.array([[1, 2]])])
+    assert held.shape == plain.shape and held.dtype == plain.dtype
+    values, found = held.top(6)
+    expected, places = top_candidates(plain, 6)
+    np.testing.assert_array_equal(values, expected)
+    sure = (expected > expected[:, -1:]) & (expected > -np.inf)  # of what equals the last one, any may be there
+    np.testing.assert_array_equal(found[sure], places[sure])
+    held.fill(1.0)
+    assert (held.copy() == 1).all()
+    assert DeviceScores(torch.ones(2, 3, dtype=torch.bfloat16)).dtype == np.float32

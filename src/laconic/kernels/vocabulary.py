@@ -71,17 +71,35 @@ class _Workspace:
 
         They take the place of the logits, and are overwritten by the next call.
         """
+        logits = self._logits(features)
+        return torch.softmax(logits, dim=-1, out=logits)
+
+    def _logits(self, features: Tensor) -> Tensor:
         m = features.shape[0]
-        probs = self.probs[:m]
+        logits = self.probs[:m]
         if self.product is self.probs:
-            torch.addmm(self.bias, features, self.weight.t(), out=probs)
+            torch.addmm(self.bias, features, self.weight.t(), out=logits)
         else:
             torch.mm(features, self.weight.t(), out=self.product[:m])
-            torch.add(self.product[:m], self.bias, out=probs)
-        return torch.softmax(probs, dim=-1, out=probs)
+            torch.add(self.product[:m], self.bias, out=logits)
+        return logits
 
-    def gold_of(self, features: Tensor, probs: Tensor, gold: Tensor) -> Tensor:
-        """``log_softmax(logits)[gold]``: the logarithm of the softmax; where that underflows, from logits made anew."""
+    def softmax_and_gold(self, features: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+        """`softmax`, and ``log_softmax(logits)[gold]`` (m,).
+
+        On a CPU that is the logarithm of the softmax; where it underflows, from logits made anew. Elsewhere the host
+        would have to wait to see whether it does: there it is the logit less the largest one, whose probability is one
+        over the sum of the exponentials.
+        """
+        if features.device.type == "cpu":
+            probs = self.softmax(features)
+            return probs, self._gold_of(features, probs, gold)
+        logits, index = self._logits(features), gold.unsqueeze(-1)
+        above = (logits.gather(-1, index) - logits.amax(dim=-1, keepdim=True)).squeeze(-1)
+        probs = torch.softmax(logits, dim=-1, out=logits)
+        return probs, above + probs.amax(dim=-1).log()
+
+    def _gold_of(self, features: Tensor, probs: Tensor, gold: Tensor) -> Tensor:
         index = gold.unsqueeze(-1)
         value = probs.gather(-1, index).squeeze(-1)
         tiny = value < torch.finfo(value.dtype).tiny * 1e8
@@ -110,8 +128,7 @@ def _chunk_by_chunk(
     expected = torch.empty_like(result)
     work = _Workspace(features, weight, bias)
     for rows in _chunks(len(features), len(weight)):
-        probs = work.softmax(features[rows])
-        result[rows] = work.gold_of(features[rows], probs, gold[rows])
+        probs, result[rows] = work.softmax_and_gold(features[rows], gold[rows])
         if derivative is not None:
             expected[rows] = derivative(result[rows], rows)
             _add_gradient(rows, probs, expected[rows], saved, gradients)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ class ExampleNoise:
         seed = int(torch.randint(2**31, ())) if seed is None else (seed ^ (seed >> 32)) & _LOW
         size, device = len(batch.source_ids), batch.source_ids.device
         known = len(batch.indices) == size
-        examples = torch.tensor(batch.indices, device=device) if known else torch.arange(size, device=device)
+        examples = sent(torch.tensor(batch.indices), device) if known else torch.arange(size, device=device)
         return cls(seed, mixed(seed, examples))
 
     def coin(self, number: int) -> float:
@@ -44,11 +45,11 @@ class ExampleNoise:
 
 def mixed(seed: int | Tensor, *keys: int | Tensor) -> Tensor:
     """One 32-bit key (int64 tensor) out of a seed and further keys, which may be tensors of one shape."""
-    key = _hash(torch.as_tensor(seed))
+    key = _hash(seed)
     for more in keys:
-        more = torch.as_tensor(more)
-        key = _hash(key.to(more.device) * _GOLDEN + more + 1)
-    return key
+        spread = key * _GOLDEN if isinstance(key, Tensor) else key * _GOLDEN & _LOW  # only these bits count
+        key = _hash(spread + more + 1)
+    return torch.as_tensor(key)
 
 
 def bits(keys: Tensor, *shape: int) -> Tensor:
@@ -68,8 +69,14 @@ def gumbel(keys: Tensor, *shape: int) -> Tensor:
     return -(-uniform.log()).log().float()
 
 
-def _hash(x: Tensor) -> Tensor:
-    x = x.long() & _LOW
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """What the host has, on the device; the host does not wait until the device has done what it was given before."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
+
+
+def _hash(x: Any) -> Any:
+    """Of an integer, or of each of a tensor: numbers that the host knows stay there."""
+    x = (x.long() if isinstance(x, Tensor) else x) & _LOW
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & _LOW
     x = ((x ^ (x >> 15)) * 0x846CA68B) & _LOW
     return x ^ (x >> 16)

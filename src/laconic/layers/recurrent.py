@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from laconic.kernels.dispatch import deferred_linear, gru, recurrence, torch_gru
+from laconic.layers.noise import sent
 from laconic.papers import distraction
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
@@ -79,7 +80,7 @@ class Recurrence(nn.Module):
             with torch.autocast("cpu", enabled=False):
                 return gru_over_real_tokens(torch_gru, inputs, mask, weights)
         with torch.autocast(inputs.device.type, enabled=runs_in_bf16(inputs.device)):
-            if not bool(mask.all()):
+            if inputs.device.type != "cpu" or not bool(mask.all()):  # elsewhere the host would wait for the answer
                 return self._padded(inputs, mask)
             outputs, last = self.layer(inputs)
             return outputs, last if isinstance(last, tuple) else (last,)
@@ -91,7 +92,8 @@ class Recurrence(nn.Module):
         # fill up to a multiple of eight: inputs of an odd width take oneDNN's recurrence in bf16 twice as long.
         padding = (~mask).unsqueeze(-1).to(inputs.dtype).expand(-1, -1, 8 - inputs.shape[-1] % 8)
         weights: list[Any] = list(self.layer._flat_weights)
-        column = weights[0].new_tensor(_CLOSING[self.cell]).repeat_interleave(self.hidden_size).unsqueeze(1)
+        column = torch.tensor(_CLOSING[self.cell], dtype=weights[0].dtype).repeat_interleave(self.hidden_size)
+        column = sent(column.unsqueeze(1), inputs.device)
         for index in range(0, len(weights), 4):
             weights[index] = torch.cat([weights[index], nn.functional.pad(column, (0, padding.shape[-1] - 1))], dim=1)
         directions = 2 if self.layer.bidirectional else 1
@@ -240,7 +242,7 @@ def gru_over_real_tokens(
     reads the real tokens in reverse order and then the padding, so that it starts at the last real token; its outputs
     are put back in their places.
     """
-    lengths, padded = mask.sum(dim=-1), not bool(mask.all())
+    lengths, padded = mask.sum(dim=-1), mask.device.type != "cpu" or not bool(mask.all())
     turned = _turned_positions(lengths, mask.shape[1]).t().unsqueeze(-1)  # (S, B, 1)
     last = (lengths - 1).clamp_min(0).view(1, -1, 1)
     in_time = inputs.transpose(0, 1).contiguous()

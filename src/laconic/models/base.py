@@ -353,6 +353,7 @@ class RecurrentModel(AutoregressiveModel):
         self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
     ) -> ModelOutput:
         """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
+        gold = self._gold(batch, context)  # first: how many count is asked of the device, which has nothing to do yet
         memory = self.encode(batch) if memory is None else memory
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # small products, which casts would cost
             state, trace = self._first_state(memory), Steps()
@@ -366,7 +367,7 @@ class RecurrentModel(AutoregressiveModel):
 
                 words = self._input_words(batch.target_input_ids, batch, context.forced_mask, log_probs)
                 self._loop(map(self._embed, words), state, trace)
-        return self._project(trace, batch, memory, context)
+        return self._project(trace, batch, memory, gold)
 
     @abstractmethod
     def _embed(self, ids: Tensor) -> Tensor:
@@ -402,9 +403,8 @@ class RecurrentModel(AutoregressiveModel):
     def _head_inputs(self, trace: Steps, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
         """What the output layer and the gate read of the steps that ``pick`` takes."""
 
-    def _project(self, trace: Steps, batch: TrainingBatch, memory: Memory, context: UpdateContext) -> ModelOutput:
+    def _project(self, trace: Steps, batch: TrainingBatch, memory: Memory, gold: GoldTokens) -> ModelOutput:
         """The vocabulary, once, on the tokens that count; the attention of all steps, and the coverage losses."""
-        gold = self._gold(batch, context)
         inputs = self._head_inputs(trace, lambda part: gold.at(torch.cat(part, dim=1)))
         inputs.hidden = self.dropout(inputs.hidden)
         scores = gold.at(torch.cat(trace.scores, dim=1)) if trace.scores and self.head.copies else None

@@ -128,14 +128,16 @@ class CapturedTransformer(AutoregressiveModel):
         Where ``forced_mask`` is false the model reads its own word, which takes one step after the other.
         ``attention`` (B, T, S) is given where the head needs it, and outside of training.
         """
+        # first what the host asks of the device, which has nothing to do yet
+        gold, forced = self._gold(batch, context), context.forced_mask
+        in_one = forced is None or bool(forced.all())
         memory = self.encode(batch) if memory is None else memory
-        forced = context.forced_mask
-        if forced is None or bool(forced.all()):
+        if forced is None or in_one:
             decoded = self._forced(batch, memory)
         else:
             decoded = self._free_running(batch, memory, forced)
         attention = self._attention_output(decoded, memory.states) if self.head.copies or not self.training else None
-        gold, precomputed, scores = self._gold(batch, context), None, None
+        precomputed, scores = None, None
         if self.head.reads_captured:
             precomputed = self.head.precompute(self._encoder_features(memory, self._captured(decoded).values))
         elif attention is not None and attention.scores is not None:

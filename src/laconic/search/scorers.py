@@ -17,6 +17,7 @@ from laconic.config.base import ConfigBase
 from laconic.config.names import SCORERS, build
 from laconic.config.schema import SearchConfig, Spec
 from laconic.errors import ConfigError
+from laconic.search.topk import top_candidates
 from laconic.text.base import Tokenizer
 from laconic.text.mending import is_content
 from laconic.types import Memory, StepOutput
@@ -172,7 +173,9 @@ class ForbidTokens(Scorer):
         if view.length:
             scores[:, ids] = -np.inf
         else:  # the one word that a model begins with may be any
-            scores[np.ix_((scores > -np.inf).sum(axis=1) != 1, ids)] = -np.inf
+            best = top_candidates(scores, 2)[0]
+            only = (best[:, :1] > -np.inf).all(axis=1) & (best[:, 1:] == -np.inf).all(axis=1)
+            scores[np.ix_(~only, ids)] = -np.inf
         return scores
 
 

@@ -8,18 +8,25 @@ neighbouring blocks are then taken side by side, which is what processors do fas
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 BLOCK = 64  # columns; rows that are shorter than its square have smaller blocks
 SHORT = 512  # columns that are looked at one by one
 
 
-def top_candidates(scores: np.ndarray, count: int, block: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def top_candidates(scores: Any, count: int, block: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The ``count`` largest entries of each row of ``scores`` (N, X): values and ids (N, min(count, X)).
 
     Descending; of equal values the lower id comes first, also across the cut. Which ids stand for values of minus
     infinity is not defined. A row that holds NaN gives nothing but NaN.
+
+    Scores that are no array but stay on another device (`laconic.decoding.DeviceScores`) are asked for theirs.
     """
+    if not isinstance(scores, np.ndarray):
+        found: tuple[np.ndarray, np.ndarray] = scores.top(count)
+        return found
     rows, width = scores.shape
     count = min(count, width)
     if block is None:

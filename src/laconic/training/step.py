@@ -14,6 +14,7 @@ from torch import Tensor
 
 from laconic.config.schema import TrainingConfig
 from laconic.errors import ConfigError, TrainingError, unknown_choice
+from laconic.layers.noise import sent
 from laconic.models.base import SummarizationModel
 from laconic.objectives.base import Objective
 from laconic.training.batches import forced_mask, noise_seed
@@ -50,7 +51,7 @@ class UpdateStep:
         accelerator: Accelerator,
     ) -> None:
         self.settings, self.model, self.accelerator = settings, model, accelerator
-        self._objectives = list(objectives)
+        self._objectives = [objective.to(accelerator.device) for objective in objectives]
         names = [objective.name for objective in objectives]
         if len(set(names)) != len(names):
             raise ConfigError(f"objectives: each may be named once (given: {', '.join(names)}).")
@@ -135,7 +136,7 @@ class UpdateStep:
             sums += torch.stack([term.sum.detach().float() for term in terms])
             seen += own
         del output, terms
-        figures = torch.cat([sums, seen, torch.tensor([float(tokens), *flags], device=device)])
+        figures = torch.cat([sums, seen, sent(torch.tensor([float(tokens), *flags]), device)])
         figures = sum_gradients(self._parameters, figures, self.accelerator)
         size = len(self.active)
         if counts is None:
@@ -212,8 +213,8 @@ class UpdateStep:
 
     def _divisors(self, counts: Tensor) -> Tensor:
         """What the update's sums are divided by; plain sums by 1, in however many parts they came."""
-        plain = torch.tensor([o.config.reduction == "sum" for o in self.active], device=counts.device)
-        return counts.masked_fill(plain, 1.0).clamp_min(1e-8)
+        plain = torch.tensor([o.config.reduction == "sum" for o in self.active])
+        return counts.masked_fill(sent(plain, counts.device), 1.0).clamp_min(1e-8)
 
     def _refuse(
         self, loss: float, norm: float, batches: Sequence[Batch], losses: Sequence[Tensor], update: int, out: Path

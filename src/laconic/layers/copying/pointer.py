@@ -69,13 +69,12 @@ def source_words(
     ``hidden`` (M, F) is what the projection reads, in float32 at least, ``ids`` (M,) are the gold words', UNK in the
     place of words outside V, ``mixed`` the argument (M,) of lambda's sigmoid, and P_copy over positions (M, S).
     """
-    assert gold.steps is not None, "smoothing needs to know the step of each target token"
+    assert gold.steps is not None and gold.mask is not None, "smoothing needs to know the step of each target token"
     gates, copies = mixed
     features = hidden if projection.hidden is None else projection.hidden(hidden)
-    steps = int(gold.steps.max()) + 1 if gold.steps.numel() else 1
     of_source = source.extended_ids.masked_fill(source.extended_ids >= projection.vocab_size, 0)
     words, bias = F.embedding(of_source, projection.weight).to(features.dtype), projection.bias[of_source]
-    grid = features.new_zeros(len(words), steps, features.shape[-1]).index_put((gold.rows, gold.steps), features)
+    grid = features.new_zeros(*gold.mask.shape, features.shape[-1]).index_put((gold.rows, gold.steps), features)
     logits = gold.at(torch.bmm(grid, words.transpose(1, 2))) + bias[gold.rows]  # words outside V: those of word 0
     own = (features * F.embedding(ids, projection.weight)).sum(dim=-1) + projection.bias[ids]
     first, counted = distinct(source, projection.vocab_size)
