@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import safetensors.torch
@@ -213,8 +214,24 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 def save_weights(model: nn.Module, path: Path) -> None:
     """The weights of ``model``; the header says which names of shared tensors were left out."""
-    _save(path, lambda: safetensors.torch.save_model(model, str(path), metadata={"format": "pt"}))
+    source: Any = _here(model) if any(p.device.type != "cpu" for p in model.parameters()) else model
+    _save(path, lambda: safetensors.torch.save_model(source, str(path), metadata={"format": "pt"}))
     _sort_metadata(path)
+
+
+def _here(model: nn.Module) -> Any:
+    """The weights of a model on another device, on the CPU, as the library asks for them. On a GPU those of a recurrent
+    layer lie in one piece of memory, which it would take for shared tensors; what is one tensor is one here too."""
+    moved: dict[tuple[Any, ...], Tensor] = {}
+    held = model.state_dict()
+    for tensor in held.values():
+        moved.setdefault(_place_of(tensor), tensor.detach().to("cpu", copy=True))
+    weights = {name: moved[_place_of(tensor)] for name, tensor in held.items()}
+    return SimpleNamespace(state_dict=lambda: weights)
+
+
+def _place_of(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:

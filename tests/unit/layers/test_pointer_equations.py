@@ -123,7 +123,7 @@ def test_label_smoothing_is_over_all_words_of_the_mixture(hidden_size: int | Non
     hidden, features, scores = (rand(B, Q, width, seed=width).requires_grad_() for width in (4, 2, S))
     rows, steps = torch.ones(B, Q).bool().nonzero(as_tuple=True)
     ids = torch.tensor([6, 2, 4, 8, 5, 6])  # copied, both, generated; outside V, generated, outside V
-    gold = GoldTokens(ids, rows, None, 0.3, steps)
+    gold = GoldTokens(ids, rows, None, 0.3, steps, torch.ones(B, Q).bool())
     inputs = HeadInput(hidden[rows, steps], features[rows, steps])
     values, details = head.gold_log_probs(inputs, scores[rows, steps], CopySource(IDS, MASK, X), gold)
     copies = attention_weights(scores, MASK.unsqueeze(1).expand(B, Q, S))
