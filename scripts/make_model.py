@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import readmes
-import torch
 
 from laconic.cli.calibrate import ACCEPT
 from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
@@ -225,14 +224,13 @@ def trained(mix: Path, options: Options, say: Callable[[str], object]) -> Path:
 
 
 def export(run: Path, into: Path, mix: Path, say: Callable[[str], object]) -> None:
-    """The run's best model with half the bits: they are computed with in float32 again. Where the run is of a version
+    """The run's best model, its matrices in eight bits: they are computed with in float32 again. Where the run is of a version
     that did not learn how words are written, that is made good."""
     loaded: LoadedModel = load_model_folder(run)
     if loaded.tokenizer.lowercases and loaded.tokenizer.casing == Casing():
         pairs = list(read_records(mix / "train.jsonl"))
         loaded.tokenizer.casing = learn_casing([p.document for p in pairs], [p.summary for p in pairs])
-    loaded.model.to(torch.bfloat16)
-    loaded.name = DEFAULT
+    loaded.name, loaded.in_eight_bits = DEFAULT, True
     loaded.save_pretrained(into)
     say(f"Exported {run} into {into}")
 

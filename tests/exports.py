@@ -70,6 +70,7 @@ CASES: dict[str, dict[str, Any]] = {
         "two_biases": False,
         "unk_loss": "ignore",
     },
+    "writer-wide": WRITER | {"embedding_size": 64, "encoder_hidden": 64, "hidden_size": 64},  # rows of whole blocks
     "writer-before": WRITER | {"attention_timing": "before", "input_feeding": "concat", "first_context": "initial"},
     # distraction
     "distraction": DISTRACTION,

@@ -44,6 +44,7 @@ SAME_LAYER = {
     ("jobs", "errors"),
     ("types", "errors"),
     ("models", "objectives"),
+    ("models", "runtime"),  # how weights of eight bits are read
     ("summarizer", "systems"),
     ("systems", "summarizer"),  # bulk jobs; an extractive method knows nothing of it
 }

@@ -19,7 +19,7 @@ from exports import CASES, save_case
 from laconic.cli.main import main
 from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.export.folder import export_apart
-from laconic.models.folder import load_model_folder
+from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.runtime import sessions
 from laconic.runtime.folder import digest_of
 from laconic.runtime.manifest import is_exported
@@ -173,12 +173,37 @@ def test_eight_bits_are_near(eight_bits: tuple[Path, Path, str]) -> None:
 
 
 @pytest.mark.slow
-def test_eight_bits_are_not_torchs(eight_bits: tuple[Path, Path, str], tmp_path: Path) -> None:
-    folder = eight_bits[1]
-    with pytest.raises(ModelError, match="eight bits, which onnxruntime runs and torch does not"):
-        load_model_folder(folder)
-    with pytest.raises(ModelError, match="eight bits"):
-        export_apart(folder, tmp_path / "again")
+def test_torch_reads_eight_bits_as_rounded_weights(eight_bits: tuple[Path, Path, str], tmp_path: Path) -> None:
+    source, folder, _ = eight_bits
+    assert_rounded(load_model_folder(folder), load_model_folder(source))
+    export_apart(folder, tmp_path / "again", int8=True)
+    again, before = (opened((source, place))[1] for place in (tmp_path / "again", folder))
+    gold = [text[:30] for text in TEXTS]
+    assert again.score(TEXTS, gold) == pytest.approx(before.score(TEXTS, gold), abs=NEAR)
+
+
+def assert_rounded(model: LoadedModel, original: LoadedModel) -> None:
+    for (name, one), other in zip(model.model.named_parameters(), original.model.parameters(), strict=True):
+        one, other = one.detach(), other.detach()
+        limit = float(other.abs().max()) / 127  # no block has a coarser scale
+        assert float((one - other).abs().max()) <= 0.51 * limit, name
+
+
+@pytest.mark.parametrize("name", ["writer-see", "writer-wide"])
+def test_weights_stored_in_eight_bits_are_computed_with_in_float32(name: str, tmp_path: Path) -> None:
+    """A third of the size; torch and the graphs read the same rounded numbers, and so does a copy of them."""
+    source = save_case(tmp_path / "source", name, spread=0.12)
+    original, loaded = load_model_folder(source), load_model_folder(source)
+    loaded.in_eight_bits = True
+    loaded.save_pretrained(tmp_path / "stored")
+    header = (tmp_path / "stored" / "model.safetensors").read_bytes()[:20_000].decode("latin-1")
+    stored = load_model_folder(tmp_path / "stored")
+    assert_rounded(stored, original)
+    export_apart(tmp_path / "stored", tmp_path / "graphs")
+    assert ("weight.int8" in header) == (name == "writer-wide"), "the other has no matrix of whole blocks"
+    ours, theirs = opened((tmp_path / "stored", tmp_path / "graphs"))
+    gold = [text[:30] for text in TEXTS]
+    np.testing.assert_allclose(ours.score(TEXTS, gold), theirs.score(TEXTS, gold), atol=NEAR)
 
 
 # ----------------------------------------------------------------------------------------- damage

@@ -24,7 +24,8 @@ from laconic.files import refuse_other, replacing_folder, write_json
 from laconic.kernels.dispatch import IN_GRAPHS
 from laconic.metrics.lower_precision import LOWER
 from laconic.models.folder import FILES, LoadedModel, find_folder, load_model_folder
-from laconic.models.stored import save_tensors
+from laconic.models.stored import digests, save_tensors
+from laconic.runtime.eight_bits import names_of
 from laconic.runtime.folder import ENCODER, STEP, write_manifest
 from laconic.runtime.manifest import MANIFEST
 from laconic.runtime.model import Layout
@@ -60,7 +61,7 @@ def export_apart(source: str | Path, target: Path, *, int8: bool = False, trust_
 
 def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> None:
     """Write ``target`` with the graphs of the model folder ``source``; what is there is replaced. With ``int8`` its
-    weights have eight bits (`laconic.export.eight_bits`).
+    weights have eight bits (`laconic.runtime.eight_bits`).
 
     Raises:
         ConfigError: this process does not use the equations of graphs (`laconic.kernels.dispatch`).
@@ -98,7 +99,7 @@ def _made(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> tuple[Gra
     model.switch(loaded.search.model)
     tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
     with safe_open(path, "pt") as file:
-        weights = WeightNames(tensors, file.keys(), int8)
+        weights = WeightNames(tensors, names_of(file.keys()), int8)
     try:
         encoder, step, layout = graphs_of(model, weights)
     except ModelError as error:
@@ -108,7 +109,11 @@ def _made(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> tuple[Gra
         used, made = {port.name for graph in (encoder, step) for port in graph.weights}, weights.eight_bits()
         with safe_open(path, "pt") as file:
             kept = {name: file.get_tensor(name).clone() for name in sorted(used.intersection(file.keys()))}
-        save_tensors(kept | {name: made[name] for name in sorted(used.difference(kept))}, path)
+        rest = sorted(used.difference(kept))
+        save_tensors(kept | {name: made[name] if name in made else tensors[name].clone() for name in rest}, path)
+        config = read_json(folder / "config.json")
+        config["laconic"]["sha256"] = digests(folder)
+        write_json(folder / "config.json", config)
     return encoder, step, layout
 
 

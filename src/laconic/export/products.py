@@ -9,7 +9,7 @@ import numpy as np
 
 from laconic.errors import ModelError
 from laconic.export.builder import Builder, Input
-from laconic.export.eight_bits import BLOCK
+from laconic.runtime.eight_bits import BLOCK
 from laconic.export.lowering import Names, argument, lowers
 from laconic.export.tracing import Operation, Ref, Size
 from laconic.runtime.onnx_file import MICROSOFT

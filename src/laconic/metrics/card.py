@@ -168,7 +168,7 @@ def _what_it_is(folder: Path, kind: str, config: Mapping[str, Any], search: Mapp
     if not isinstance(size, int):
         with (folder / "model.safetensors").open("rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        size = sum(prod(one["shape"]) for name, one in header.items() if name != "__metadata__")
+        size = sum(prod(one["shape"]) for name, one in header.items() if not name.endswith(("__metadata__", ".scales")))
     lines = [
         f"A `{kind}` summarizer with {size:,} parameters, made with laconic {config['laconic'].get('version', '')}.",
         f"It reads up to {config['text']['max_source_tokens']} tokens of a document and writes up to "

@@ -105,6 +105,7 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
         self.metrics = dict(metrics or {})
         self.calibration = calibration
         self.precisions: Precisions | None = None
+        self.in_eight_bits = False  # are the matrices to be stored so?
         self.card = Facts()
         parts = (run.name, run.row, run.size) if run else ()
         self.name = name or "-".join(part for part in parts if part)
@@ -361,6 +362,8 @@ def uploaded(repo_id: str, send: Callable[[str], object], token: str | None = No
 def _write(folder: Path, loaded: LoadedModel) -> None:
     model, run = loaded.model, _without_places(loaded.run) if loaded.run else None
     stored.save_weights(model, folder / "model.safetensors")
+    if loaded.in_eight_bits:
+        stored.in_eight_bits(folder / "model.safetensors")
     loaded.tokenizer.save(folder)
     config = {
         "architectures": [type(model).__name__],

@@ -28,6 +28,7 @@ from laconic.config.schema import SearchConfig, TextConfig
 from laconic.errors import LaconicError, ModelError
 from laconic.files import digest_of
 from laconic.models.base import SummarizationModel
+from laconic.runtime.eight_bits import NUMBERS, SCALES, can_be_stored, quantized, restored
 from laconic.text.base import read_json
 from laconic.text.tokenizer import Tokenizer
 
@@ -189,18 +190,13 @@ def load_weights(model: nn.Module, path: Path) -> None:
         ModelError: the file is damaged, or has not exactly the model's tensors.
     """
     try:
-        missing, unexpected = safetensors.torch.load_model(model, path, strict=False)
+        missing, unexpected = _filled(model, path)
     except SafetensorError as error:
         raise _damaged(path, error) from error
     except (RuntimeError, ValueError) as error:
         shapes = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
         detail = shapes[0].rstrip(".") if shapes else first_line(error)
         raise ModelError(f"The weights in {path} do not fit config.json: {detail}.") from error
-    if any(name.endswith(".int8") for name in unexpected):
-        raise ModelError(
-            f"{path} holds weights of eight bits, which onnxruntime runs and torch does not: open the exported folder "
-            "without a device, or the model that it was made from."
-        )
     if missing or unexpected:
         kind, names = ("lacks", sorted(missing)) if missing else ("has unknown weights", sorted(unexpected))
         raise ModelError(
@@ -210,6 +206,32 @@ def load_weights(model: nn.Module, path: Path) -> None:
     for name, tensor in model.named_parameters():
         if not torch.isfinite(tensor).all():
             raise ModelError(f"The weights in {path} are no numbers: '{name}' holds NaN or infinity; {AGAIN}.")
+
+
+def _filled(model: nn.Module, path: Path) -> tuple[set[str], list[str]]:
+    """What the file lacks and what it has too many, as `safetensors.torch.load_model` says it; matrices that it has in
+    eight bits are restored."""
+    found = safetensors.torch.load_file(path)
+    matrices = [name.removesuffix(NUMBERS) for name in found if name.endswith(NUMBERS)]
+    if not matrices:
+        return safetensors.torch.load_model(model, path, strict=False)
+    held = model.state_dict()
+    for name in matrices:
+        matrix = torch.from_numpy(restored(found.pop(name + NUMBERS).numpy(), found.pop(name + SCALES).numpy()))
+        found[name] = matrix[:, : held[name].shape[1]] if name in held else matrix  # the last block may be filled up
+    missing, unexpected = model.load_state_dict(found, strict=False)
+    there = {held[name].data_ptr() for name in found if name in held}
+    return {name for name in missing if held[name].data_ptr() not in there}, unexpected
+
+
+def in_eight_bits(path: Path) -> None:
+    """Store the matrices of a file in eight bits: it has half the size of one in 16 bits, and the numbers are rounded.
+    What is no matrix, or has rows of no whole blocks, stays."""
+    found = safetensors.torch.load_file(path)
+    for name in [name for name, tensor in found.items() if can_be_stored(tuple(tensor.shape))]:
+        numbers, scales = quantized(found.pop(name).float().numpy())
+        found |= {name + NUMBERS: torch.from_numpy(numbers), name + SCALES: torch.from_numpy(scales)}
+    save_tensors(found, path)
 
 
 def save_weights(model: nn.Module, path: Path) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from laconic.allocator import give_back
 from laconic.errors import ModelError
 from laconic.runtime import onnx_file
+from laconic.runtime.eight_bits import NUMBERS, SCALES, restored
 
 THREADS = 1  # of a graph; `laconic serve --threads` sets another number
 
@@ -107,18 +108,25 @@ _PLAIN = {"F32": np.float32, "F64": np.float64, "F16": np.float16, "I8": np.int8
 
 
 def read_weights(path: Path, wanted: Iterable[str]) -> dict[str, np.ndarray]:
-    """The tensors ``wanted`` by name; those of float32 are views of the file, mapped into memory.
+    """The tensors ``wanted`` by name; those of float32 are views of the file, mapped into memory. A matrix that is
+    stored in eight bits and wanted as a whole is float32 again.
 
     Raises:
         ModelError: the file is damaged or truncated, or lacks one.
     """
     try:
         header, content = _opened(path)
-        return {name: _tensor(header[name], content) for name in wanted}
+        return {name: _named(name, header, content) for name in wanted}
     except KeyError as error:
         raise ModelError(f"{path} lacks the tensor {error.args[0]!r} of its graphs; export the model again.") from None
     except (ValueError, TypeError, OSError, AttributeError, RecursionError) as error:
         raise ModelError(f"{path} is damaged or truncated; copy it again.") from error
+
+
+def _named(name: str, header: dict[str, Any], content: np.ndarray) -> np.ndarray:
+    if name not in header and name + NUMBERS in header:
+        return restored(*(_tensor(header[name + part], content) for part in (NUMBERS, SCALES)))
+    return _tensor(header[name], content)
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], np.ndarray]:

@@ -1,7 +1,8 @@
-"""Weights of eight bits: products with a model's matrices, and look-ups in them, by operators of onnxruntime.
+"""Weights of eight bits: a quarter of a file's size, and products with them by operators of onnxruntime.
 
 A row of a matrix (an output channel) is cut into blocks of `BLOCK` numbers; each has a scale, its largest magnitude
-over 127. What is multiplied is made eight bits wide while the graph runs, row by row and block by block: nothing is
+over 127. A folder whose matrices are stored so is computed with in 32 bits, here as with torch (`restored`), unless its
+graphs were made for eight (``laconic export --int8``). There what is multiplied is made eight bits wide while the graph runs, row by row and block by block: nothing is
 calibrated, and a summary does not depend on what else is in its batch. (`DynamicQuantizeMatMul` has one scale for all
 rows together. It is the faster one where there are many, as in an encoder; a step of search has few.)
 
@@ -9,6 +10,8 @@ Recurrent layers of the encoder, norms, biases and small matrices stay as they a
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -32,6 +35,24 @@ def quantized(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     scales = np.abs(padded).max(axis=-1) / np.float32(127)
     steps = np.divide(padded, scales[..., None], out=np.zeros_like(padded), where=scales[..., None] > 0)
     return (np.rint(steps) + MIDDLE).astype(np.uint8), scales
+
+
+def restored(numbers: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """The matrix (N, K) of float32, K rounded up to whole blocks."""
+    found = numbers.astype(np.float32)
+    found -= MIDDLE
+    found *= scales[..., None]
+    return found.reshape(len(numbers), -1)
+
+
+def can_be_stored(shape: tuple[int, ...]) -> bool:
+    """Is this a matrix of whole blocks, and large enough?"""
+    return is_worth_it(shape) and shape[1] % BLOCK == 0
+
+
+def names_of(stored: Iterable[str]) -> list[str]:
+    """The names of the tensors of which a file has these."""
+    return [name.removesuffix(NUMBERS) for name in stored if not name.endswith(SCALES)]
 
 
 def ports(name: str, shape: tuple[int, ...]) -> tuple[Port, Port]:
