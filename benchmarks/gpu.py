@@ -165,7 +165,7 @@ def waits(device: str, short: bool) -> None:
         print("  only a GPU is waited for")
         return
     for name, run in list(tiny_runs())[:: 12 if short else 1]:
-        model, update = tiny_step(run, device)
+        _, update = tiny_step(run, device)
         batch = tiny_batch().pin_memory()
         try:
             update([batch], 0, [], None)  # type: ignore[arg-type]

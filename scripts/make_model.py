@@ -224,8 +224,8 @@ def trained(mix: Path, options: Options, say: Callable[[str], object]) -> Path:
 
 
 def export(run: Path, into: Path, mix: Path, say: Callable[[str], object]) -> None:
-    """The run's best model, its matrices in eight bits: they are computed with in float32 again. Where the run is of a version
-    that did not learn how words are written, that is made good."""
+    """The run's best model, its matrices in eight bits, which are float32 again when it is opened. Where the run is of
+    a version that did not learn how words are written, that is made good."""
     loaded: LoadedModel = load_model_folder(run)
     if loaded.tokenizer.lowercases and loaded.tokenizer.casing == Casing():
         pairs = list(read_records(mix / "train.jsonl"))

@@ -163,7 +163,8 @@ def test_scores_on_a_device_are_asked_like_an_array() -> None:
         scores[:, 7] = 2.5
     np.testing.assert_array_equal(np.asarray(held), plain)
     np.testing.assert_array_equal(held[np.array([[1, 2]])], plain[np.array([[1, 2]])])
-    assert held.shape == plain.shape and held.dtype == plain.dtype
+    assert held.shape == plain.shape
+    assert held.dtype == plain.dtype
     values, found = held.top(6)
     expected, places = top_candidates(plain, 6)
     np.testing.assert_array_equal(values, expected)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from laconic.errors import ModelError
-from laconic.runtime.eight_bits import is_worth_it, ports, quantized
 from laconic.export.tracing import Operation, OperationTrace, Ref, Size
+from laconic.runtime.eight_bits import is_worth_it, ports, quantized
 from laconic.runtime.onnx_file import TYPES, Graph, Node, Port
 
 ROWS = ("B", "K")  # a decoder's rows: so many documents times so many beams

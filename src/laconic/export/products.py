@@ -9,9 +9,9 @@ import numpy as np
 
 from laconic.errors import ModelError
 from laconic.export.builder import Builder, Input
-from laconic.runtime.eight_bits import BLOCK
 from laconic.export.lowering import Names, argument, lowers
 from laconic.export.tracing import Operation, Ref, Size
+from laconic.runtime.eight_bits import BLOCK
 from laconic.runtime.onnx_file import MICROSOFT
 
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "paper_gru": (1, 0, 2)}  # ONNX's order of torch's blocks

@@ -8,9 +8,9 @@ import numpy as np
 
 from laconic.errors import ModelError
 from laconic.export.builder import Builder
-from laconic.runtime.eight_bits import BLOCK, MIDDLE
 from laconic.export.lowering import Names, argument, axis_of, given, kind_of, lowers, lowers_in_a_line
 from laconic.export.tracing import Operation, Ref, Size
+from laconic.runtime.eight_bits import BLOCK, MIDDLE
 
 END = 2**62  # "to the end" of a slice
 

@@ -132,10 +132,7 @@ class CapturedTransformer(AutoregressiveModel):
         gold, forced = self._gold(batch, context), context.forced_mask
         in_one = forced is None or bool(forced.all())
         memory = self.encode(batch) if memory is None else memory
-        if forced is None or in_one:
-            decoded = self._forced(batch, memory)
-        else:
-            decoded = self._free_running(batch, memory, forced)
+        decoded = self._forced(batch, memory) if forced is None or in_one else self._free_running(batch, memory, forced)
         attention = self._attention_output(decoded, memory.states) if self.head.copies or not self.training else None
         precomputed, scores = None, None
         if self.head.reads_captured:

@@ -8,7 +8,7 @@ here too: equal content makes equal bytes, and the file has the rights of its ne
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -208,7 +208,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
             raise ModelError(f"The weights in {path} are no numbers: '{name}' holds NaN or infinity; {AGAIN}.")
 
 
-def _filled(model: nn.Module, path: Path) -> tuple[set[str], list[str]]:
+def _filled(model: nn.Module, path: Path) -> tuple[Collection[str], list[str]]:
     """What the file lacks and what it has too many, as `safetensors.torch.load_model` says it; matrices that it has in
     eight bits are restored."""
     found = safetensors.torch.load_file(path)

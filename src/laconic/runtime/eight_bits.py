@@ -2,11 +2,11 @@
 
 A row of a matrix (an output channel) is cut into blocks of `BLOCK` numbers; each has a scale, its largest magnitude
 over 127. A folder whose matrices are stored so is computed with in 32 bits, here as with torch (`restored`), unless its
-graphs were made for eight (``laconic export --int8``). There what is multiplied is made eight bits wide while the graph runs, row by row and block by block: nothing is
-calibrated, and a summary does not depend on what else is in its batch. (`DynamicQuantizeMatMul` has one scale for all
-rows together. It is the faster one where there are many, as in an encoder; a step of search has few.)
-
-Recurrent layers of the encoder, norms, biases and small matrices stay as they are.
+graphs were made for eight (``laconic export --int8``). There what is multiplied is made eight bits wide while the graph
+runs, row by row and block by block: nothing is calibrated, and a summary does not depend on what else is in its batch.
+(`DynamicQuantizeMatMul` has one scale for all rows together. It is the faster one where there are many, as in an
+encoder; a step of search has few.) There recurrent layers of the encoder stay as they are; norms, biases and small
+matrices do everywhere.
 """
 
 from __future__ import annotations

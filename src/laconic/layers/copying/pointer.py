@@ -69,7 +69,8 @@ def source_words(
     ``hidden`` (M, F) is what the projection reads, in float32 at least, ``ids`` (M,) are the gold words', UNK in the
     place of words outside V, ``mixed`` the argument (M,) of lambda's sigmoid, and P_copy over positions (M, S).
     """
-    assert gold.steps is not None and gold.mask is not None, "smoothing needs to know the step of each target token"
+    assert gold.steps is not None, "smoothing needs to know the step of each target token"
+    assert gold.mask is not None, "and how many there are"
     gates, copies = mixed
     features = hidden if projection.hidden is None else projection.hidden(hidden)
     of_source = source.extended_ids.masked_fill(source.extended_ids >= projection.vocab_size, 0)
