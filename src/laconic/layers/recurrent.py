@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from laconic.kernels.dispatch import deferred_linear, gru, recurrence, torch_gru
-from laconic.layers.noise import sent
 from laconic.papers import distraction
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
@@ -92,8 +91,7 @@ class Recurrence(nn.Module):
         # fill up to a multiple of eight: inputs of an odd width take oneDNN's recurrence in bf16 twice as long.
         padding = (~mask).unsqueeze(-1).to(inputs.dtype).expand(-1, -1, 8 - inputs.shape[-1] % 8)
         weights: list[Any] = list(self.layer._flat_weights)
-        column = torch.tensor(_CLOSING[self.cell], dtype=weights[0].dtype).repeat_interleave(self.hidden_size)
-        column = sent(column.unsqueeze(1), inputs.device)
+        column = torch.cat([weights[0].new_full((self.hidden_size, 1), value) for value in _CLOSING[self.cell]])
         for index in range(0, len(weights), 4):
             weights[index] = torch.cat([weights[index], nn.functional.pad(column, (0, padding.shape[-1] - 1))], dim=1)
         directions = 2 if self.layer.bidirectional else 1
