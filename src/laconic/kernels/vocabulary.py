@@ -25,6 +25,7 @@ from laconic.papers import pointer_generator
 
 Derivative = Callable[[Tensor, slice], Tensor]  # log P_vocab(gold) of some rows -> expected dL/d of it
 _CHUNK_ELEMENTS = 2**24  # logits made at a time: 64 MiB in float32
+_ASKED_ON = "cpu"  # where a question about numbers does not make the host wait
 
 
 def gold_log_probs(
@@ -66,36 +67,25 @@ class _Workspace:
         wide = at_least_float32(bias.dtype)
         self.probs = self.product if features.dtype == wide else bias.new_empty(self.product.shape, dtype=wide)
 
-    def softmax(self, features: Tensor) -> Tensor:
-        """Probabilities of a chunk (m, F), in float32 at least whatever the product was computed in.
+    def softmax_and_gold(self, features: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+        """Probabilities of a chunk (m, F), in float32 at least whatever the product was computed in, and
+        ``log_softmax(logits)[gold]`` (m,). The probabilities take the place of the logits, and are overwritten by the
+        next call.
 
-        They take the place of the logits, and are overwritten by the next call.
+        On a CPU the second is the logarithm of the first; where that underflows, from logits made anew. Elsewhere the
+        host would have to wait to see whether it does: there it is the logit less the largest one, whose probability
+        is one over the sum of the exponentials.
         """
-        logits = self._logits(features)
-        return torch.softmax(logits, dim=-1, out=logits)
-
-    def _logits(self, features: Tensor) -> Tensor:
-        m = features.shape[0]
-        logits = self.probs[:m]
+        logits = self.probs[: len(features)]
         if self.product is self.probs:
             torch.addmm(self.bias, features, self.weight.t(), out=logits)
         else:
-            torch.mm(features, self.weight.t(), out=self.product[:m])
-            torch.add(self.product[:m], self.bias, out=logits)
-        return logits
-
-    def softmax_and_gold(self, features: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
-        """`softmax`, and ``log_softmax(logits)[gold]`` (m,).
-
-        On a CPU that is the logarithm of the softmax; where it underflows, from logits made anew. Elsewhere the host
-        would have to wait to see whether it does: there it is the logit less the largest one, whose probability is one
-        over the sum of the exponentials.
-        """
-        if features.device.type == "cpu":
-            probs = self.softmax(features)
+            product = torch.mm(features, self.weight.t(), out=self.product[: len(features)])
+            torch.add(product, self.bias, out=logits)
+        if features.device.type == _ASKED_ON:
+            probs = torch.softmax(logits, dim=-1, out=logits)
             return probs, self._gold_of(features, probs, gold)
-        logits, index = self._logits(features), gold.unsqueeze(-1)
-        above = (logits.gather(-1, index) - logits.amax(dim=-1, keepdim=True)).squeeze(-1)
+        above = (logits.gather(-1, gold.unsqueeze(-1)) - logits.amax(dim=-1, keepdim=True)).squeeze(-1)
         probs = torch.softmax(logits, dim=-1, out=logits)
         return probs, above + probs.amax(dim=-1).log()
 

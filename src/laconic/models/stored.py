@@ -193,7 +193,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
         missing, unexpected = _filled(model, path)
     except SafetensorError as error:
         raise _damaged(path, error) from error
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, LookupError) as error:
         shapes = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
         detail = shapes[0].rstrip(".") if shapes else first_line(error)
         raise ModelError(f"The weights in {path} do not fit config.json: {detail}.") from error
@@ -211,11 +211,11 @@ def load_weights(model: nn.Module, path: Path) -> None:
 def _filled(model: nn.Module, path: Path) -> tuple[Collection[str], list[str]]:
     """What the file lacks and what it has too many, as `safetensors.torch.load_model` says it; matrices that it has in
     eight bits are restored."""
-    found = safetensors.torch.load_file(path)
-    matrices = [name.removesuffix(NUMBERS) for name in found if name.endswith(NUMBERS)]
+    with safe_open(path, "pt") as file:
+        matrices = [name.removesuffix(NUMBERS) for name in file.keys() if name.endswith(NUMBERS)]  # noqa: SIM118
     if not matrices:
         return safetensors.torch.load_model(model, path, strict=False)
-    held = model.state_dict()
+    found, held = safetensors.torch.load_file(path), model.state_dict()
     for name in matrices:
         matrix = torch.from_numpy(restored(found.pop(name + NUMBERS).numpy(), found.pop(name + SCALES).numpy()))
         found[name] = matrix[:, : held[name].shape[1]] if name in held else matrix  # the last block may be filled up

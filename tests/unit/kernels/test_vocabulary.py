@@ -159,9 +159,14 @@ def test_frozen_parts(frozen: str, foreseen: bool) -> None:
         torch.testing.assert_close(gradient, reference, atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("device", ["cpu", "another"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gold_words_whose_probability_underflows(dtype: torch.dtype) -> None:
-    """log softmax stays finite and exact where softmax is 0; the gradient is that of log softmax."""
+def test_gold_words_whose_probability_underflows(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, device: str
+) -> None:
+    """log softmax stays finite and exact where softmax is 0; the gradient is that of log softmax. On another device it
+    is computed without asking."""
+    monkeypatch.setattr(vocabulary, "_ASKED_ON", "cpu" if device == "cpu" else "nowhere")
     layer = VocabularyProjection(1, 3).to(dtype)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[0.0], [2000.0], [-2000.0]]))

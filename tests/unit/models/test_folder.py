@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import huggingface_hub
 import pytest
+import safetensors.torch
 import torch
 from transformers import AutoModelForSeq2SeqLM
 
@@ -19,6 +21,7 @@ from laconic.config.schema import DataConfig, RunConfig, SearchConfig, TextConfi
 from laconic.decoding import decode
 from laconic.errors import ModelError
 from laconic.models import folder as folder_module
+from laconic.models import stored
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import FORMAT, LoadedModel, load_model_folder, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
@@ -113,6 +116,34 @@ def test_tied_weights_are_stored_once_and_tied_again(tmp_path: Path) -> None:
         assert torch.equal(loaded.state_dict()[name], value), name
     pointers = {p.data_ptr() for p in loaded.parameters()}
     assert len(pointers) == len({p.data_ptr() for p in tied.parameters()})
+
+
+def test_weights_of_a_gpu_make_the_same_file(tmp_path: Path) -> None:
+    """There those of a recurrent layer are parts of one piece of memory, which safetensors refuses."""
+    tied = model(tie_output=True)
+    stored.save_weights(tied, tmp_path / "here")
+    parts = list(tied.encoder.layer.parameters())
+    whole = torch.cat([part.detach().flatten() for part in parts])
+    for part, numbers in zip(parts, whole.split([part.numel() for part in parts]), strict=True):
+        part.data = numbers.view(part.shape)
+    with pytest.raises(RuntimeError, match="None is covering the entire storage"):
+        stored.save_weights(tied, tmp_path / "there")
+    safetensors.torch.save_model(stored._here(tied), str(tmp_path / "there"), metadata={"format": "pt"})
+    stored._sort_metadata(tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+def test_eight_bits_without_their_scales(tmp_path: Path) -> None:
+    """One sentence, as of any other damage."""
+    made = LoadedModel(model(embedding_size=64, encoder_hidden=64), tokenizer(), run=run())
+    made.in_eight_bits = True
+    made.save_pretrained(tmp_path / "m")
+    weights = safetensors.torch.load_file(tmp_path / "m" / "model.safetensors")
+    name = next(name for name in weights if name.endswith(".scales"))
+    del weights[name]
+    safetensors.torch.save_file(weights, tmp_path / "m" / "model.safetensors")
+    with pytest.raises(ModelError, match=re.escape(name)):
+        load_model_folder(tmp_path / "m")
 
 
 @pytest.mark.parametrize("init", ["torch", "see"])

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from runs import collate, gradients
+from torch import nn
 
+from laconic.config.names import OBJECTIVES, build
+from laconic.config.schema import TrainingConfig
 from laconic.errors import ConfigError, TrainingError
+from laconic.training.step import UpdateStep
 from laconic.types import Term
 
 TOKEN, EXAMPLE = {"type": "nll", "reduction": "token"}, {"type": "coverage", "reduction": "example", "weight": 0.7}
@@ -182,3 +187,11 @@ def test_bf16_is_close_to_fp32(make_trainer: Any) -> None:
     assert b.loss == pytest.approx(a.loss, rel=0.02)
     assert b.loss != a.loss
     assert all(p.grad.dtype == torch.float32 for p in low.model.parameters())
+
+
+def test_what_an_objective_remembers_is_where_the_model_is() -> None:
+    """The baseline of REINFORCE meets rewards of the device."""
+    objective = build("objective", OBJECTIVES, {"type": "reinforce"})
+    device = SimpleNamespace(device=torch.device("meta"))
+    UpdateStep(TrainingConfig(max_updates=1), nn.Linear(1, 1), [objective], device)  # type: ignore[arg-type]
+    assert {buffer.device.type for buffer in objective.buffers()} == {"meta"}
