@@ -39,8 +39,7 @@ def quantized(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def restored(numbers: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """The matrix (N, K) of float32, K rounded up to whole blocks."""
-    found = numbers.astype(np.float32)
-    found -= MIDDLE
+    found = np.subtract(numbers, MIDDLE, dtype=np.float32)
     found *= scales[..., None]
     return found.reshape(len(numbers), -1)
 

@@ -174,8 +174,7 @@ class ForbidTokens(Scorer):
             scores[:, ids] = -np.inf
         else:  # the one word that a model begins with may be any
             best = top_candidates(scores, 2)[0]
-            only = (best[:, :1] > -np.inf).all(axis=1) & (best[:, 1:] == -np.inf).all(axis=1)
-            scores[np.ix_(~only, ids)] = -np.inf
+            scores[np.ix_((best[:, 0] == -np.inf) | (best[:, -1] > -np.inf), ids)] = -np.inf
         return scores
 
 

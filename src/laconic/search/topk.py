@@ -25,8 +25,7 @@ def top_candidates(scores: Any, count: int, block: int | None = None) -> tuple[n
     Scores that are no array but stay on another device (`laconic.decoding.DeviceScores`) are asked for theirs.
     """
     if not isinstance(scores, np.ndarray):
-        found: tuple[np.ndarray, np.ndarray] = scores.top(count)
-        return found
+        return scores.top(count)
     rows, width = scores.shape
     count = min(count, width)
     if block is None:

@@ -36,7 +36,7 @@ from laconic.data.pieces import read_in_pieces
 from laconic.data.readers import ReadOptions, SkipCounter, files_of
 from laconic.data.subset import supported_share
 from laconic.errors import ConfigError, DataError
-from laconic.files import digest_of, replacing_folder, sha256
+from laconic.files import digest_of, replacing_folder, sha256, write_json
 from laconic.jobs import Pieces, unasked_workers
 from laconic.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
 from laconic.text.casing import Casing, casing_of_pieces, sampling_step
@@ -46,6 +46,7 @@ from laconic.types import Record
 CACHE = "LACONIC_CACHE"
 OFF = "off"
 UNUSED_DAYS = 30
+WORTH_KNOWING, SETTLED_SECONDS = 2**26, 5.0  # bytes whose digest takes a while; file systems count time coarsely
 MANY_UNKNOWN = 0.25  # of the tokens of the documents: worth a note
 
 
@@ -137,7 +138,7 @@ class Corpus:
         for file in files:
             if not file.is_file():
                 raise DataError(f"{file} is a pipe or device; training reads its data more than once: name a file.")
-            parts.append([str(file), digest_of(file)])
+            parts.append([str(file), known_digest(file)])
         if not files:  # a data set of the hub
             _ = self._written
             parts.append(self.digest)
@@ -244,6 +245,21 @@ def cache_folder() -> Path | None:
     if given == OFF:
         return None
     return Path(given or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "laconic"))
+
+
+def known_digest(file: Path) -> str:
+    """The SHA-256 digest of a file. Of a large one it is remembered, and taken for right as long as the file has the
+    same size, place on the disk and times of change, of which the last is some seconds ago, as git and make do."""
+    state = file.stat()
+    if state.st_size < WORTH_KNOWING or time.time() - max(state.st_mtime, state.st_ctime) < SETTLED_SECONDS:
+        return digest_of(file)
+    same = [state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
+    try:
+        key = _digest(str(file), same)
+        place = kept("digest", key, lambda draft: write_json(draft / FACTS, {"sha256": digest_of(file)}))
+        return str(json.loads((place / FACTS).read_text(encoding="utf-8"))["sha256"])
+    except (OSError, ValueError, LookupError):
+        return digest_of(file)
 
 
 def _nameless(folder: Path | None) -> FileIO:

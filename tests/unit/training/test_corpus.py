@@ -19,8 +19,10 @@ from laconic.config.schema import DataConfig, TextConfig
 from laconic.data.dataset import COLUMNS, FACTS, EncodedDataset, Encoder
 from laconic.data.pieces import read_in_pieces
 from laconic.errors import DataError
+from laconic.files import digest_of
 from laconic.text.tokenizer import WordTokenizer
-from laconic.training.corpus import CACHE, OFF, UNUSED_DAYS, Corpus, WrittenPairs, kept
+from laconic.training import corpus as corpus_module
+from laconic.training.corpus import CACHE, OFF, UNUSED_DAYS, Corpus, WrittenPairs, kept, known_digest
 from laconic.types import Record
 
 
@@ -193,3 +195,26 @@ def test_pairs_are_read_once(make_trainer: Any, monkeypatch: pytest.MonkeyPatch)
     assert len(read) == 2  # training and validation
     make_trainer()
     assert len(read) == 2
+
+
+def test_a_large_file_is_digested_once_as_long_as_it_stays_as_it_is(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, read = tmp_path / "pairs.jsonl", list[Path]()
+    file.write_text("one\n")
+    monkeypatch.setattr(corpus_module, "WORTH_KNOWING", 1)
+    monkeypatch.setattr(corpus_module, "digest_of", lambda path: (read.append(path), digest_of(path))[1])
+    assert known_digest(file) == known_digest(file) == digest_of(file)
+    assert len(read) == 2, "just written: it may be written again within what the file system takes for the same moment"
+    monkeypatch.setattr(corpus_module, "SETTLED_SECONDS", -1.0)
+    assert known_digest(file) == known_digest(file) == digest_of(file)
+    assert len(read) == 3
+    file.write_text("two\n")
+    assert known_digest(file) == digest_of(file)
+    os.utime(file, (1e9, 1e9))  # an older time is another one
+    assert known_digest(file) == digest_of(file)
+    assert len(read) == 5
+    next(cache.glob("digest-*/*")).write_text("{")
+    assert known_digest(file) == digest_of(file), "what is damaged is not believed"
+    monkeypatch.setenv(CACHE, OFF)
+    assert known_digest(file) == digest_of(file)
