@@ -81,7 +81,7 @@ class Scorer:
         return totals
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        """Change the scores (N, X) of the next tokens; return them. May write into ``scores``."""
+        """Change the scores (N, X) of the next tokens, by index (they may lie on a GPU), and return them."""
         return scores
 
     def on_group(self, scores: np.ndarray, chosen: np.ndarray, alive: np.ndarray) -> np.ndarray:
