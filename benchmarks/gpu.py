@@ -7,7 +7,6 @@ fast it is beside transformers, and how near to what the device can do.
 * checks: one tiny model of every row of every recipe, the same weights and batch on both devices in fp32: the largest
   difference of the losses and, in units of each tensor's largest entry, of the gradients; are the searches equal?
 * waits: how often one update of each makes the host wait (torch.cuda.set_sync_debug_mode); one at its end has to be.
-  In these two, a row that fails is named, and the others go on.
   A row that fails in either is named, and the others go on.
 * training: the base Transformer beside Marian, BART-base with CoCoNet's copying beside BART-base without, in turns in
   one process; target tokens a second, share of the ceiling (arithmetic counted by torch), memory at its peak.
