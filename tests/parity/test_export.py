@@ -191,7 +191,7 @@ def assert_rounded(model: LoadedModel, original: LoadedModel) -> None:
 
 @pytest.mark.parametrize("name", ["writer-see", "writer-wide"])
 def test_weights_stored_in_eight_bits_are_computed_with_in_float32(name: str, tmp_path: Path) -> None:
-    """A third of the size; torch and the graphs read the same rounded numbers, and so does a copy of them."""
+    """Torch and the graphs read the same rounded numbers."""
     source = save_case(tmp_path / "source", name, spread=0.12)
     original, loaded = load_model_folder(source), load_model_folder(source)
     loaded.in_eight_bits = True
