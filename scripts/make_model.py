@@ -20,20 +20,23 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import readmes
 
 from laconic.cli.calibrate import ACCEPT
 from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
 from laconic.config.shipped import DEFAULT, ROOT
+from laconic.data.lines import text_lines
 from laconic.data.readers import find_splits, read_records
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.run import EvaluationResult, evaluate
 from laconic.evaluation.systems import Contender
 from laconic.export.folder import export_apart
 from laconic.metrics.card import Facts, write_card
+from laconic.metrics.words import words
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.runtime.folder import ENCODER, STEP
 from laconic.runtime.manifest import MANIFEST
@@ -80,6 +83,7 @@ class Options:
     arxiv_pairs: int = 100_000
     most_scored: int = 1000
     ratings: Path | None = None
+    sentence_ratings: Path | None = None
 
 
 def make(options: Options, say: Callable[[str], object] = print) -> Path:
@@ -98,6 +102,8 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
     ]
     say(f"Calibrating on {len(every):,} records, those that are not scored where there are such")
     ratings = None if options.ratings is None else Ratings.read(options.ratings)
+    if ratings and options.sentence_ratings:
+        ratings = replace(ratings, means=ratings.means | of_sentences(options.sentence_ratings, every))
     threshold = LEAST_CONFIDENCE if ratings is None else LEAST_RATED
     calibration, _ = calibrate(
         Summarizer.from_pretrained(options.into), every, accept=ACCEPT, threshold=threshold, ratings=ratings
@@ -114,6 +120,17 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
         raise ConfigError(f"{options.into} has {size:,} bytes, more than the {MOST_BYTES:,} that a wheel may carry.")
     say(f"{options.into}: {size / 1e6:.1f} MB")
     return options.into
+
+
+def of_sentences(path: Path, records: Sequence[Record]) -> dict[tuple[str, tuple[str, ...]], float]:
+    """What readers said of pieces of these records' documents, of which a file says where they stand."""
+    documents = {record.id: record.document for record in records}
+    given: dict[tuple[str, tuple[str, ...]], list[float]] = {}
+    for _, line in text_lines(path):
+        said = json.loads(line)
+        if document := documents.get(said["id"]):
+            given.setdefault((said["id"], tuple(words(document[said["from"] : said["to"]]))), []).append(said["rating"])
+    return {place: fmean(ratings) for place, ratings in given.items()}
 
 
 # ---------------------------------------------------------------------------------------- corpora
@@ -348,6 +365,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--arxiv-pairs", type=int, default=100_000, help="of a file with more")
     parser.add_argument("--ratings", type=Path, help="what readers said of this model's lines: JSON lines")
+    parser.add_argument(
+        "--sentence-ratings", type=Path, help="and of sentences: JSON lines with id, from, to and rating"
+    )
     parser.add_argument("--most-scored", type=int, default=1000, help="validation records of each corpus")
     given = vars(parser.parse_args(arguments))
     places = {name: given.pop(name) for name in SOURCES}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -24,19 +23,17 @@ from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.explain.provenance import extractive_summary
 from laconic.files import put_back
 from laconic.jobs import batches
-from laconic.metrics.confidence import Calibration
-from laconic.metrics.words import is_stop_word, stem, words
+from laconic.metrics.confidence import Calibration, nearest_sentence, sentence_facts
+from laconic.metrics.words import words
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
-from laconic.text.sentences import split_sentences
 from laconic.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened
     "exported": "laconic.systems.exported:ExportedSystem",
     "neural": "laconic.systems.neural:NeuralSystem",
 }
-EARLIER = 0.05  # what a sentence's place costs it, for each of the first five before it
-FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
+OWN = 0.1  # the model's line stays unless a sentence is likelier to do by so much
 LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of which
 FIRST_WORDS = 50  # are given, and of one without blanks
 FIRST_CHARACTERS = 1000
@@ -151,8 +148,9 @@ class Summarizer:
         A long document is cut at the model's limit; ``tokens_read``, ``tokens_given`` and ``truncated`` say so.
 
         A calibrated model that is not sure of its words (``Summary.confidence``), or that is given a text unlike those
-        it knows, answers with the sentence of the document that is nearest to what it wrote (with the first words of a
-        text without sentences); ``declined`` says why, and what it wrote is in ``alternatives``.
+        it knows, or of which a sentence is likelier to do, answers with the sentence of the document that is nearest to
+        what it wrote (with the first words of a text without sentences); ``declined`` says why, and what it wrote is in
+        ``alternatives``.
 
         Raises:
             DataError: a document is empty or not a text (the message says which).
@@ -343,46 +341,41 @@ def _by_length(
 
 
 def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
-    """``summary``, or where the model had better not answer the sentence of its document that is nearest to it (the
-    first words of a text without sentences, such as a list)."""
+    """``summary``, or where the model had better not answer the sentence of its document that is nearest to it, made a
+    line (the first words of a text without sentences, such as a list)."""
     if calibration is None or summary.confidence is None:
         return summary
+    document, confidence = summary.document, summary.confidence
     if summary.unlike:
         reason = f"the text is unlike those the model knows: {', '.join(summary.unlike)}"
-    elif summary.confidence < calibration.threshold:
-        reason = f"the model is not sure of its words (confidence {summary.confidence:.2f})"
-    else:
+    elif confidence < calibration.threshold:
+        reason = f"the model is not sure of its words (confidence {confidence:.2f})"
+    elif not calibration.sentence:
         return summary
-    document = summary.document
-    start, end = _nearest(document, summary.text)
+    else:
+        reason = ""
+    start, end, place = nearest_sentence(document, summary.text)
+    if not reason:
+        sentence = document[start:end]
+        chance = calibration.sentence_confidence(sentence_facts(sentence, place, summary.text, confidence))
+        if chance <= confidence + OWN or words(sentence) == words(summary.text):
+            return summary
+        reason = f"a sentence of the text is likelier to do ({chance:.2f} against {confidence:.2f})"
     if end - start > FIRST_CHARACTERS or len(document[start:end].split()) > LONGEST_SENTENCE:
         start = len(document) - len(document.lstrip())
         text = document[start : start + FIRST_CHARACTERS]
         end = start + [word.end() for word in islice(re.finditer(r"\S+", text), FIRST_WORDS)][-1]
+    found = extractive_summary(document, [(start, end)], model_name=summary.model, record_id=summary.id)
+    if document[:start].rstrip()[-1:].isalnum() and found.words[0].text.isalpha():  # its subject was left out
+        first = replace(found.words[0], text=found.text[0].upper() + found.words[0].text[1:])
+        found = replace(found, text=first.text + found.text[len(first.text) :], words=(first, *found.words[1:]))
     return replace(
-        extractive_summary(document, [(start, end)], model_name=summary.model, record_id=summary.id),
-        confidence=summary.confidence,
+        found,
+        confidence=confidence,
         unlike=summary.unlike,
         declined=reason,
         alternatives=(replace(summary, alternatives=()), *summary.alternatives),
     )
-
-
-def _nearest(document: str, line: str) -> tuple[int, int]:
-    """The sentence of ``document`` that has most in common with ``line``: F1 of the stems of their content words, less
-    what its place costs."""
-    spans = split_sentences(document)
-    telling = [span for span in spans if len(words(document[slice(*span)])) >= FEWEST_WORDS] or spans
-    wanted = _stems(line)
-    worth = []
-    for place, span in enumerate(telling):
-        said = _stems(document[slice(*span)])
-        worth.append(2 * (said & wanted).total() / (said.total() + wanted.total() or 1) - EARLIER * min(place, 5))
-    return telling[worth.index(max(worth))]
-
-
-def _stems(text: str) -> Counter[str]:
-    return Counter(stem(word) for word in words(text) if not is_stop_word(word))
 
 
 def as_record(given: Any, number: int) -> Record:

@@ -16,6 +16,7 @@ from huggingface_hub import ModelCard
 from boxed import write_pairs
 from laconic.models.folder import load_model_folder
 from laconic.summarizer import Summarizer
+from laconic.types import Record
 
 SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "make_model.py"
 
@@ -119,3 +120,14 @@ def test_arxiv_has_to_be_given(
 ) -> None:
     assert script.main(command(corpora, tmp_path)) == 2
     assert "arXiv's metadata dump" in capsys.readouterr().err
+
+
+def test_ratings_of_sentences_say_where_these_stand(script: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "ratings.jsonl"
+    lines = [
+        {"id": "a", "from": 0, "to": 9, "rating": 3},
+        {"id": "a", "from": 0, "to": 9, "rating": 2},
+        {"id": "b", "from": 0, "to": 9, "rating": 1},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    assert script.of_sentences(path, [Record("It rains. No, it snows.", id="a")]) == {("a", ("it", "rains")): 2.5}

@@ -1,7 +1,7 @@
 """Knowing which and when not to: the best of several summaries of a text, how likely a reader is to accept it, and
 whether the text is of a kind that the model knows.
 
-Three questions, answered from what decoding leaves anyway and the text (no second pass, no tensor library):
+Four questions, answered from what decoding leaves anyway and the text (no second pass, no tensor library):
 
 1. Is the document like those that the model was trained on? Four plain figures of it are held against the range they
    had there (`Ranges`): how many tokens it has, how many of its words the vocabulary lacks, how many are among the
@@ -21,6 +21,8 @@ Three questions, answered from what decoding leaves anyway and the text (no seco
    often another one. A linear regression predicts by how much a hypothesis's ROUGE differs from the mean over those of
    its document, from facts of `FEATURES` and from how much it agrees with the others (`laconic.metrics.consensus`),
    and the highest is taken (``search.choose: rerank``; reranking of N-best lists: Och et al. 2004).
+4. Would a sentence of the document do better? The nearest one to the summary has a chance of being accepted of its
+   own, by the same regression over `SENTENCE`, fitted on sentences that readers have rated.
 
 A `Calibration` lies in the model folder as ``calibration.json``. A model without one has neither answer.
 """
@@ -29,6 +31,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -42,7 +45,7 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 from laconic.errors import ModelError
 from laconic.files import write_json
 from laconic.metrics.words import is_stop_word, stem, words
-from laconic.text.sentences import sentence_strings
+from laconic.text.sentences import sentence_strings, shortened, split_sentences
 from laconic.types import Hypothesis, TokenizedText
 
 T = TypeVar("T")
@@ -69,6 +72,20 @@ CHOOSING = (
     *("agreement", "mean_log_prob", "least_log_prob", "last_log_prob", "tokens", "new_words", "said_often"),
     *("joins", "opening", "longest_run"),
 )
+SENTENCE = (
+    "says",  # the share of the summary's content words that a sentence of the document holds
+    "long",  # how many words it has beyond ``LINE``
+    "hangs",  # does its first word lean on what was said before?
+    "place",  # how many sentences stand before it, five at most
+    "confidence",  # in the summary
+)
+LINE = 25  # words
+_LEANING = (
+    " it its they them their these those that such however also then but and so thus therefore moreover furthermore "
+    "additionally besides instead to in note see by when if for you as "
+)
+EARLIER = 0.05  # what a sentence's place costs it, for each of the first five before it
+FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +131,7 @@ class Calibration:
     records: int = 0
     choosing: tuple[FiniteFloat, ...] = ()  # ROUGE points a unit of each fact of `CHOOSING`; none: not fitted
     word_ratios: Annotated[str, Field(pattern=_BASE64)] = ""  # `packed` log ratios, one an id of the vocabulary
+    sentence: tuple[FiniteFloat, ...] = ()  # the weights of `SENTENCE`, as they are, and the bias; none: not fitted
 
     @classmethod
     def blank(cls) -> Calibration:
@@ -125,8 +143,15 @@ class Calibration:
     def confidence(self, facts: Mapping[str, float]) -> float:
         """The probability, between 0 and 1, that a reader accepts a summary with these facts."""
         terms = zip(FEATURES, self.weight, self.mean, self.deviation, strict=True)
-        value = self.bias + sum(weight * (facts[name] - mean) / deviation for name, weight, mean, deviation in terms)
-        return 1 / (1 + math.exp(-max(-30.0, min(30.0, value))))
+        return _sigmoid(self.bias + sum(weight * (facts[name] - mean) / by for name, weight, mean, by in terms))
+
+    def sentence_confidence(self, facts: Mapping[str, float]) -> float:
+        """The probability that a reader accepts a sentence with these facts (`SENTENCE`) as the summary; 0 where that
+        was not learnt."""
+        if not self.sentence:
+            return 0.0
+        *weights, bias = self.sentence
+        return _sigmoid(bias + sum(weight * facts[name] for name, weight in zip(SENTENCE, weights, strict=True)))
 
     def order(self, found: Sequence[Mapping[str, float]]) -> list[int]:
         """The places of a document's hypotheses, whose facts these are, the one expected to score best first."""
@@ -156,7 +181,7 @@ class Calibration:
         choosing = found.choosing and found.choosing + (0.0,) * (len(CHOOSING) - len(found.choosing))
         found = replace(found, mean=mean, deviation=deviation, weight=weight, choosing=choosing)
         whole = len(mean) == len(deviation) == len(weight) == len(FEATURES)
-        whole = whole and len(choosing) in (0, len(CHOOSING))
+        whole = whole and len(choosing) in (0, len(CHOOSING)) and len(found.sentence) in (0, len(SENTENCE) + 1)
         if not whole or min(deviation) <= 0 or not 0 <= found.threshold <= 1:
             raise ModelError(f"{folder / FILE} does not fit this version of laconic; run `laconic calibrate` again.")
         return found
@@ -270,6 +295,42 @@ class DocumentWords:
         return longest
 
 
+def telling_sentences(document: str) -> list[tuple[int, int, int]]:
+    """The sentences that may answer in place of a summary: where each begins, and where its `shortened` form begins and
+    ends."""
+    spans = split_sentences(document)
+    telling = [span for span in spans if len(words(document[slice(*span)])) >= FEWEST_WORDS] or spans
+    return [(start, *shortened(document, start, end)) for start, end in telling]
+
+
+def nearest_sentence(document: str, summary: str) -> tuple[int, int, int]:
+    """The sentence that has most in common with ``summary``, where it begins and ends, `shortened`, and how many stand
+    before it: F1 of the stems of their content words, less what its place costs."""
+    spans, wanted = telling_sentences(document), Counter(_content(words(summary)))
+    worth = []
+    for place, (_, start, end) in enumerate(spans):
+        said = Counter(_content(words(document[start:end])))
+        worth.append(2 * (said & wanted).total() / (said.total() + wanted.total() or 1) - EARLIER * min(place, 5))
+    place = worth.index(max(worth))
+    return *spans[place][1:], place
+
+
+def sentence_facts(sentence: str, place: int, summary: str, confidence: float) -> Facts:
+    """`SENTENCE` of a sentence that ``place`` others stand before."""
+    said, wanted = words(sentence), Counter(_content(words(summary)))
+    return {
+        "says": (Counter(_content(said)) & wanted).total() / (wanted.total() or 1),
+        "long": float(max(0, len(said) - LINE)),
+        "hangs": float(bool(said) and f" {said[0]} " in _LEANING),
+        "place": float(min(place, 5)),
+        "confidence": confidence,
+    }
+
+
 def _content(said: Sequence[str]) -> list[str]:
     """The stems of words that are no stop words."""
     return [stem(word) for word in said if not is_stop_word(word)]
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, value))))

@@ -22,7 +22,19 @@ from scipy.stats import mannwhitneyu
 
 from laconic.data.dataset import encode_documents
 from laconic.errors import ConfigError, DataError
-from laconic.metrics.confidence import CHOOSING, FEATURES, Calibration, Facts, Ranges, mean_ratio, packed, word_ids
+from laconic.metrics.confidence import (
+    CHOOSING,
+    FEATURES,
+    SENTENCE,
+    Calibration,
+    Facts,
+    Ranges,
+    mean_ratio,
+    packed,
+    sentence_facts,
+    telling_sentences,
+    word_ids,
+)
 from laconic.metrics.consensus import expected_utilities
 from laconic.metrics.lower_precision import Precisions, measure
 from laconic.metrics.rouge import rouge
@@ -34,7 +46,7 @@ from laconic.summarizer import Summarizer
 from laconic.systems.decoding import DecodingSystem
 from laconic.systems.extractive import Progress
 from laconic.text.base import Tokenizer
-from laconic.types import Precision, Record, references_of
+from laconic.types import Precision, Record, Summary, references_of
 
 FOLDS, BINS = 5, 10
 LEAST_RECORDS = 100
@@ -65,7 +77,8 @@ class Reliability:
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """What readers said of lines that the model wrote: the mean rating of each, by its record's id and its words.
+    """What readers said of lines that the model wrote, and of sentences of the texts: the mean rating of each, by its
+    record's id and its words.
 
     ``accept`` is the rating from which a line counts as accepted.
     """
@@ -92,15 +105,22 @@ class Ratings:
         means = {place: fmean(ratings) for place, ratings in given.items()}
         return cls(means, max(means.values()) if accept is None else accept)
 
-    def compared(self) -> set[str]:
-        """The texts of which several lines are rated, if they are enough to learn from which lines are better."""
-        lines = Counter(name for name, _ in self.means)
+    def compared(self, records: Sequence[Record]) -> set[str]:
+        """The texts of which several lines are rated, their own sentences not counted, if they are enough to learn from
+        which lines are better."""
+        sentences = {
+            (one.id, tuple(words(one.document[first:end])))
+            for one in records
+            for begins, start, end in telling_sentences(one.document)
+            for first in (begins, start)
+        }
+        lines = Counter(name for name, said in self.means if (name, said) not in sentences)
         several = {name for name, count in lines.items() if count > 1}
         return several if len(several) >= LEAST_RECORDS else set()
 
-    def of(self, record: Record, line: str) -> float:
-        """Not a number where nobody rated it."""
-        return self.means.get((record.id, tuple(words(line))), math.nan)
+    def of(self, name: str, line: str) -> float:
+        """Of a line about the record ``name``; not a number where nobody rated it."""
+        return self.means.get((name, tuple(words(line))), math.nan)
 
 
 def calibrate(
@@ -126,7 +146,7 @@ def calibrate(
     system = summarizer.system
     if not isinstance(system, DecodingSystem):
         raise ConfigError(f"'{summarizer.name}' is extractive and needs no calibration; name a trained model.")
-    choosing = _kept_choosing(system.calibration, ratings)
+    choosing = _kept_choosing(system.calibration, records, ratings)
     system.calibration = Calibration.blank()
     if system.search.choose == "rerank":
         some = _some(records, ratings)
@@ -140,30 +160,31 @@ def calibrate(
         rule = f"ROUGE-1{f' ({how})' * bool(how)} of {accept:g} or more, no content word twice, no number or name that "
         rule += "the document lacks"
     else:
-        said = [ratings.of(record, text) for record, text in zip(records, texts, strict=True)]
+        said = [ratings.of(record.id, text) for record, text in zip(records, texts, strict=True)]
         judged = [one for one, rating in zip(facts, said, strict=True) if not math.isnan(rating)]
         good = [rating >= ratings.accept for rating in said if not math.isnan(rating)]
         _check_enough(len(judged), " of which readers rated the line that the model writes")
         rule = f"rated {ratings.accept:g} or more by readers"
     calibration, found = fit(judged, good, threshold, rule)
+    sentence = () if ratings is None else fit_sentence(calibration, made, ratings)
     _, sources = encode_documents(records, system.tokenizer, system.text)
     ratios, most = word_ratios(system.tokenizer, [word_ids(source) for source in sources])
     ranges, learnt = replace(ranges_of(facts), most_ratio=most), system.calibration.choosing
-    return replace(calibration, ranges=ranges, word_ratios=packed(ratios), choosing=learnt), found
+    return replace(calibration, ranges=ranges, word_ratios=packed(ratios), choosing=learnt, sentence=sentence), found
 
 
 def decoded_by_calibration(summarizer: Summarizer, records: Sequence[Record], ratings: Ratings | None = None) -> int:
     """How many summaries `calibrate` makes."""
     system = summarizer.system
     learns = isinstance(system, DecodingSystem) and system.search.choose == "rerank"
-    chosen = _some(records, ratings) if learns and not _kept_choosing(system.calibration, ratings) else ()
+    chosen = _some(records, ratings) if learns and not _kept_choosing(system.calibration, records, ratings) else ()
     return len(records) + len(chosen)
 
 
-def _kept_choosing(before: Calibration | None, ratings: Ratings | None) -> tuple[float, ...]:
+def _kept_choosing(before: Calibration | None, records: Sequence[Record], ratings: Ratings | None) -> tuple[float, ...]:
     """The weights by which the rated lines were chosen, unless the ratings say of several lines of a text which is
     better."""
-    return before.choosing if before and ratings and not ratings.compared() else ()
+    return before.choosing if before and ratings and not ratings.compared(records) else ()
 
 
 def _check_enough(count: int, kind: str = "") -> None:
@@ -173,7 +194,7 @@ def _check_enough(count: int, kind: str = "") -> None:
 
 def _some(records: Sequence[Record], ratings: Ratings | None) -> Sequence[Record]:
     """Enough to fit a few weights, from the whole length; where readers compared lines, all of which they did."""
-    compared = ratings.compared() if ratings else set()
+    compared = ratings.compared(records) if ratings else set()
     chosen = [record for record in records if record.id in compared]
     return chosen if len(chosen) >= LEAST_RECORDS else records[:: math.ceil(len(records) / MOST_RERANKED) or 1]
 
@@ -212,7 +233,7 @@ def fit_choosing(
         design.append(values - values.mean(0))
         points.append(scores - scores.mean())
         if ratings is not None:
-            said = np.array([ratings.of(record, text) for text in texts])
+            said = np.array([ratings.of(record.id, text) for text in texts])
             known = ~np.isnan(said)
             good = (said[known] >= ratings.accept).astype(float)
             if len(good) > 1:
@@ -225,6 +246,25 @@ def fit_choosing(
     x = x / deviation
     weight = np.linalg.solve(x.T @ x + CHOOSING_RIDGE * np.eye(len(CHOOSING)), x.T @ y)
     return tuple((weight / deviation).tolist())
+
+
+def fit_sentence(calibration: Calibration, made: Sequence[Summary], ratings: Ratings) -> tuple[float, ...]:
+    """`Calibration.sentence`, a regression as that of confidence, from what readers said of sentences (shortened, or
+    whole) of the texts that ``made`` are the summaries of; none where they rated fewer than ``LEAST_RECORDS``, or all
+    of one kind."""
+    facts, good = [], []
+    for summary in made:
+        confidence = calibration.confidence(summary.facts)
+        for place, (begins, start, end) in enumerate(telling_sentences(summary.document)):
+            said = [ratings.of(summary.id, summary.document[first:end]) for first in (start, begins)]
+            for rating in [one for one in said if not math.isnan(one)][:1]:
+                known = sentence_facts(summary.document[start:end], place, summary.text, confidence)
+                facts.append([known[name] for name in SENTENCE])
+                good.append(rating >= ratings.accept)
+    if len(facts) < LEAST_RECORDS or len(set(good)) < 2:
+        return ()
+    mean, deviation, weight, bias = _regression(np.array(facts), np.array(good, dtype=np.float64))
+    return *(weight / deviation).tolist(), bias - float(weight @ (mean / deviation))
 
 
 def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]]) -> tuple[np.ndarray, float]:
@@ -347,7 +387,7 @@ def _regression(facts: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, np
     mean, deviation = facts.mean(0), facts.std(0)
     deviation[deviation < 1e-12] = 1.0
     design = np.column_stack([(facts - mean) / deviation, np.ones(len(facts))])
-    ridge = np.diag([RIDGE] * len(FEATURES) + [0.0])
+    ridge = np.diag([RIDGE] * facts.shape[1] + [0.0])
     weight = np.zeros(design.shape[1])
     for _ in range(50):
         probability = _sigmoid(design @ weight)
@@ -372,5 +412,6 @@ def describe(calibration: Calibration, found: Reliability) -> list[str]:
         f"{calibration.records:,} records, {found.base_rate:.1%} accepted ({calibration.accepted}).",
         f"Held out: calibration error {found.error:.3f}, Brier {found.brier:.3f}, AUC {found.auc:.3f}.",
         f"About {kept / total:.0%} of the summaries reach the threshold {calibration.threshold:g}.",
+        *(["Where a sentence of the text is likelier to do, it is given."] if calibration.sentence else []),
         "Weights: " + ", ".join(f"{name} {weight:+.2f}" for name, weight in heavy) + ".",
     ]

@@ -27,6 +27,28 @@ _OPENING_WORDS = (
 )
 _OPENERS = FUNCTION_WORDS | frozenset(_OPENING_WORDS.split())
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
+_NOUN = (  # the article of a noun that says what something is
+    r"(?:an?\s+(?!(?:few|lot|number|part|bit|must|kind|result)\b)|the\s+(?!(?:same|following|only|first|most|result|one)\b))"
+)
+_NO_NOUN = r"(?!(?:an?|the|th[ie]s|these|that|it|all|no|some|several|many|following)\b)"
+# "Foo is a tool for ...", "This package provides ...", "Foo allows you to ...", "In this paper, we propose a ..."
+_LEAD = re.compile(
+    rf"""(?:
+        (?!(?:there|one|what|which|here|if|when|while|as|how|because|since|note|and|but|or|s?he|each|every|some|all)\b)
+        [^\s,;()]*[^\s,;:()]
+        (?:\s+(?!(?:which|that|who|should|can|could|will|would|must|may|to|not|only|does|do|did)\b)[^\s,;()]+){{0,3}}?\s+
+        (?:(?:is|are)\s+{_NOUN}
+        |(?:provide|contain|implement|offer)s?\s+(?:{_NOUN})?{_NO_NOUN}
+        |(?:allow|enable|let|help)s?\s+(?:you|one|users?|developers?|programmers?)\s+(?:to\s+)?
+        |(?:is|are|can\s+be)\s+(?:used|designed|intended|meant)\s+to\s+)
+      |(?:[^,;]{{0,80}},\s+)?(?:we|this\s+(?:paper|work|article|study|report|letter)|the\s+authors)\s+
+        (?:(?:also|then|first)\s+)?
+        (?:stud(?:y|ies)|(?:present|propose|introduce|describe|develop|investigate|consider|analy[sz]e|explore|address
+        |examine)(?:e?s)?)
+        \s+(?!(?:whether|that|if|how|when|what|this|these|it)\b)(?:{_NOUN})?)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_MARK = re.compile(r"(?:[>*•–—#-]+\s+)+")
 
 
 def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
@@ -48,6 +70,16 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
         found = (bounds(text, *part) for part in pairwise(cuts))
         spans.extend((start, end) for start, end in found if start < end)
     return spans
+
+
+def shortened(text: str, start: int, end: int) -> Span:
+    """The part of an English sentence that could stand above the text: where it says what its subject is or does, what
+    stands behind that; the whole of any other."""
+    if (mark := _MARK.match(text, start, end)) and mark.end() < end:
+        start = mark.end()
+    if (lead := _LEAD.match(text, start, end)) and len(text[lead.end() : end].split()) > 2:
+        start = lead.end()
+    return start, start + (len(text[start:end].rstrip(" \n:,;")) or end - start)
 
 
 def _in_name(text: str, end: int) -> bool:

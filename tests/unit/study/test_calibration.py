@@ -14,16 +14,18 @@ from laconic.errors import DataError, ModelError
 from laconic.metrics.confidence import (
     CHOOSING,
     FEATURES,
+    SENTENCE,
     Calibration,
     DocumentWords,
     Ranges,
     facts_of,
     mean_ratio,
     packed,
+    sentence_facts,
     unpacked,
     word_ids,
 )
-from laconic.study.calibration import accepted, fit, fit_choosing, reliability, word_ratios
+from laconic.study.calibration import Ratings, accepted, fit, fit_choosing, fit_sentence, reliability, word_ratios
 from laconic.summarizer import or_decline
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
@@ -217,6 +219,63 @@ def test_a_place_costs_what_five_sentences_cost_and_no_more() -> None:
     assert "river" not in or_decline(Summary("a river", document=document, confidence=0.1), calibration()).text
 
 
+def test_facts_of_a_sentence_counted_by_hand() -> None:
+    found = sentence_facts("It says that rivers rose", 7, "The river rises, lakes and a river", 0.3)
+    assert found == {"says": 2 / 4, "long": 0, "hangs": 1, "place": 5, "confidence": 0.3}  # "river" is there once
+    found = sentence_facts("This " + "word " * 27, 2, "", 0.0)
+    assert found == {"says": 0, "long": 3, "hangs": 0, "place": 2, "confidence": 0}
+
+
+def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
+    """Of 0.73 for one that says all of the line, of 0.5 for half of it, of 0.12 with a sentence before it."""
+    weights = dict.fromkeys(SENTENCE, 0.0) | {"says": 2.0, "place": -3.0}
+    one = replace(calibration(threshold=0.2), sentence=(*weights.values(), -1.0))
+    written = Summary("Bridge closed", document="The bridge was closed. A port was shut.", confidence=0.6)
+    found = or_decline(written, one)
+    assert (found.text, found.confidence) == ("The bridge was closed.", 0.6)
+    assert "0.73 against 0.60" in found.declined
+    assert found.alternatives[0] == written
+    for kept in (
+        replace(written, confidence=0.64),  # nearly as likely to do: its own words stay
+        replace(written, text="The bridge was closed"),  # the sentence itself
+        replace(written, text="Bridge jammed"),
+        replace(written, text="Port shut"),
+    ):
+        assert or_decline(kept, one) == kept
+    assert or_decline(written, replace(one, sentence=())) == written
+    assert "another kind" in or_decline(replace(written, unlike=("it is of another kind",)), one).declined
+    assert "not sure" in or_decline(replace(written, confidence=0.1), one).declined
+
+
+def test_ratings_of_sentences_teach_when_one_is_likelier_to_do(tmp_path: Path) -> None:
+    """Readers accept a sentence that says what the line says, and want none that leans on another."""
+    documents = [f"The river {word} rose. It closed port {word} early." for word in map(str, range(120))]
+    records = [Record(document, id=str(number)) for number, document in enumerate(documents)]
+    made = [Summary(f"River {one.id} rose", document=one.document, id=one.id, facts=facts_with()) for one in records]
+    lines = [
+        {"id": one.id, "summary": sentence, "rating": rating}
+        for one in records
+        for sentence, rating in ((f"The river {one.id} rose", 3), (f"It closed port {one.id} early.", 0), ("a line", 3))
+    ]
+
+    def read(count: int) -> Ratings:
+        (tmp_path / "ratings.jsonl").write_text("\n".join(map(json.dumps, lines[:count])))
+        return Ratings.read(tmp_path / "ratings.jsonl")
+
+    one = replace(calibration(), sentence=fit_sentence(calibration(), made, read(360)))
+    chances = [
+        one.sentence_confidence(sentence_facts(sentence, place, "River 7 rose", 0.5))
+        for place, sentence in enumerate(("The river 7 rose.", "It closed port 7 early."))
+    ]
+    assert chances[0] > 0.95
+    assert chances[1] < 0.05
+    assert fit_sentence(calibration(), made, read(148)) == ()  # 99 sentences, 49 lines
+    assert len(fit_sentence(calibration(), made, read(149))) == len(SENTENCE) + 1
+    assert read(360).compared(records) == set()  # one line a text, the sentences aside
+    lines.extend([line | {"summary": "another line"} for line in lines[2::3]])
+    assert len(read(480).compared(records)) == 120
+
+
 @pytest.mark.parametrize("document", ["QUJD" * 2000, "\n" * 2000 + "苹果香蕉橙子葡萄" * 1000])
 def test_of_a_text_without_blanks_so_many_characters_are_given(document: str) -> None:
     found = or_decline(Summary("river", document=document, confidence=0.1), calibration())
@@ -264,6 +323,7 @@ def test_a_calibration_from_before_the_last_facts_were_added_says_what_it_said(t
         {"bias": float("nan")},
         {"deviation": [0.0] * len(FEATURES)},
         {"choosing": [1.0] * (len(CHOOSING) + 1)},
+        {"sentence": [1.0] * len(SENTENCE)},
         {"ranges": {"least_tokens": "x", "most_unknown": 1, "least_common": 0}},
         {"ranges": 5},
         {"threshold": 7},

@@ -335,8 +335,8 @@ def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path
     rated = Ratings.read(out, accept=4)
     first = items[lines[0]["id"]]
     record = Record("", id=first["id"])
-    assert rated.of(record, lines[0]["summary"].upper() + ".") == pytest.approx(lines[0]["rating"])
-    assert math.isnan(rated.of(record, "another line"))
+    assert rated.of(record.id, lines[0]["summary"].upper() + ".") == pytest.approx(lines[0]["rating"])
+    assert math.isnan(rated.of(record.id, "another line"))
 
 
 @pytest.mark.parametrize("name", ["sheets/annotator-1.csv", "sheets/README.txt", "key.json"])

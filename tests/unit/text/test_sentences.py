@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from laconic.config.schema import TextConfig
 from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
 from laconic.errors import ConfigError, DataError
-from laconic.text.sentences import sentence_gaps, sentence_strings, split_sentences, without_gaps
+from laconic.text.sentences import sentence_gaps, sentence_strings, shortened, split_sentences, without_gaps
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Record
 
@@ -95,6 +95,41 @@ def test_sentences_cover_everything_but_white_space(text: str) -> None:
         last = end
         left[start:end] = " " * (end - start)
     assert not "".join(left).strip()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "line"),
+    [
+        ("Foo::Bar is a library for parsing rivers.", "library for parsing rivers."),
+        ("This package provides the headers of libfoo:", "headers of libfoo"),
+        ("> The foo module lets you measure long rivers.", "measure long rivers."),
+        ("Foo is designed to measure long rivers.", "measure long rivers."),
+        ("In this paper, we propose a model of rivers.", "model of rivers."),
+        ("This work studies rivers that rise.", "rivers that rise."),
+        # what begins alike and does not say what something is
+        *[
+            (kept, kept)
+            for kept in (
+                "There is a library for parsing rivers.",
+                "Foo is the same library for rivers.",
+                "Foo is a few libraries.",
+                "The river that foo measures is a long one.",
+                "The user should provide the name of a river.",
+                "We propose that rivers rise.",
+                "A river which rises provides no harbour.",
+                "Foo is a river.",  # too little would be left
+                "Der Fluss ist ein Strom.",
+            )
+        ],
+        ("- Rivers rise (slowly)", "Rivers rise (slowly)"),
+        (":", ":"),
+    ],
+)
+def test_a_sentence_is_made_a_line(sentence: str, line: str) -> None:
+    text = f"Before. {sentence} Behind, which is a thing."
+    start, end = shortened(text, 8, 8 + len(sentence))
+    assert text[start:end] == line
+    assert shortened(sentence, 0, len(sentence)) == (start - 8, end - 8)
 
 
 def test_gaps_lie_between_sentences() -> None:
