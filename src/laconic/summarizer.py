@@ -346,21 +346,21 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     if calibration is None or summary.confidence is None:
         return summary
     document, confidence = summary.document, summary.confidence
+    if not (calibration.sentence or summary.unlike or confidence < calibration.threshold):
+        return summary
+    start, end, place = nearest_sentence(document, summary.text)
+    sentence = document[start:end]
+    chance = calibration.sentence_confidence(sentence_facts(sentence, place, summary.text, confidence))
+    if words(sentence) == words(summary.text):
+        confidence = max(confidence, chance)
     if summary.unlike:
         reason = f"the text is unlike those the model knows: {', '.join(summary.unlike)}"
     elif confidence < calibration.threshold:
         reason = f"the model is not sure of its words (confidence {confidence:.2f})"
-    elif not calibration.sentence:
-        return summary
-    else:
-        reason = ""
-    start, end, place = nearest_sentence(document, summary.text)
-    if not reason:
-        sentence = document[start:end]
-        chance = calibration.sentence_confidence(sentence_facts(sentence, place, summary.text, confidence))
-        if chance <= confidence + OWN or words(sentence) == words(summary.text):
-            return summary
+    elif chance > confidence + OWN:
         reason = f"a sentence of the text is likelier to do ({chance:.2f} against {confidence:.2f})"
+    else:
+        return replace(summary, confidence=confidence)
     if end - start > FIRST_CHARACTERS or len(document[start:end].split()) > LONGEST_SENTENCE:
         start = len(document) - len(document.lstrip())
         text = document[start : start + FIRST_CHARACTERS]

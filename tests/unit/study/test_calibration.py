@@ -237,11 +237,13 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
     assert found.alternatives[0] == written
     for kept in (
         replace(written, confidence=0.64),  # nearly as likely to do: its own words stay
-        replace(written, text="The bridge was closed"),  # the sentence itself
         replace(written, text="Bridge jammed"),
         replace(written, text="Port shut"),
     ):
         assert or_decline(kept, one) == kept
+    same = replace(written, text="The bridge was closed", confidence=0.1)  # the sentence itself, which is likely to do
+    assert or_decline(same, one) == replace(same, confidence=pytest.approx(1 / (1 + math.exp(-1))))
+    assert "not sure" in or_decline(same, replace(one, sentence=())).declined
     assert or_decline(written, replace(one, sentence=())) == written
     assert "another kind" in or_decline(replace(written, unlike=("it is of another kind",)), one).declined
     assert "not sure" in or_decline(replace(written, confidence=0.1), one).declined
