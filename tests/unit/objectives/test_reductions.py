@@ -11,7 +11,7 @@ from torch import Tensor
 
 from laconic.config.names import OBJECTIVES, build
 from laconic.objectives.attention import guidance_divergence
-from laconic.objectives.base import masked_mean, token_weights
+from laconic.objectives.base import Objective, masked_mean, token_weights
 from laconic.papers.pointer_generator import coverage_loss
 from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch
 
@@ -66,6 +66,11 @@ def test_the_hint_of_token_weights_is_the_derivative(reduction: str) -> None:
     (gradient,) = torch.autograd.grad(-term.sum, values)
     torch.testing.assert_close(gradient, layer.wants(batch(), PLAIN_PASS).token_weights.double(), atol=1e-7, rtol=0)
     torch.testing.assert_close(token_weights(MASK, reduction).bool(), MASK)
+
+
+def test_an_objective_that_says_nothing_of_its_tokens_is_none() -> None:
+    with pytest.raises(NotImplementedError):
+        Objective(Objective.Config())(ModelOutput(gold_log_probs=VALUES), batch())
 
 
 def test_no_tokens_at_all_is_no_division_by_zero() -> None:

@@ -145,6 +145,13 @@ def test_scores_are_those_of_search(name: str) -> None:
     torch.testing.assert_close(got[known], wanted[known], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["pointer", "distraction"])
+def test_what_was_cut_before_its_first_word_is_certain(name: str) -> None:
+    model, batch = model_of(name), tiny_batch()
+    nothing = [[Hypothesis([], 0.0, 0.0, [], finished=False)]] * 2
+    assert score_candidates(model, model(batch).memory, batch, NOISE, nothing, ()).tolist() == [0.0, 0.0]
+
+
 @pytest.mark.parametrize("name", ["pointer", "attentional"])
 def test_minimum_risk_over_everything_is_the_expected_reward(name: str) -> None:
     model, batch = model_of(name), tiny_batch()

@@ -187,9 +187,9 @@ def test_forbidden_tokens() -> None:
 
 def test_a_penalty_makes_every_token_that_is_held_worth_less() -> None:
     scorer = build("scorer", SCORERS, {"type": "repetition_penalty", "penalty": 2.0}, specials=SPECIALS)
-    scores = np.array([[1.0, -1.0, -3.0, 2.0, -1.0, 2.0], [-2.0, 0.0, 4.0, -4.0, 1.0, -8.0]])
+    scores = np.array([[1.0, -1.0, -3.0, 2.0, -1.0, 0.5], [-2.0, 0.0, 4.0, -4.0, 1.0, -8.0]])
     found = scorer.on_tokens(scores, HypothesesView(np.array([[4, 5], [0, 0]])))
-    assert found.tolist() == [[1.0, -1.0, -6.0, 2.0, -2.0, 1.0], [-4.0, 0.0, 2.0, -4.0, 1.0, -8.0]]
+    assert found.tolist() == [[1.0, -1.0, -6.0, 2.0, -2.0, 0.25], [-4.0, 0.0, 2.0, -4.0, 1.0, -8.0]]
 
 
 def test_what_is_left_sums_to_one_again() -> None:
