@@ -72,6 +72,8 @@ def test_figures_of_the_log() -> None:
     nll = objective("nll", label_smoothing=0.1).figures(output, batch_of())
     assert float(nll["nll_plain"]) == 9.5
     assert float(nll["perplexity"]) == pytest.approx(torch.tensor(9.5).exp().item())
+    for reduction in ("sentence", "sum"):
+        assert objective("nll", reduction=reduction).figures(output, batch_of()) == nll
     assert float(objective("opponent", label_smoothing=0.1).figures(output, batch_of())["opponent_plain"]) == 2.5
     assert objective("nll").figures(output, batch_of()) == objective("opponent").figures(output, batch_of()) == {}
 

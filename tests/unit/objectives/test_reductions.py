@@ -11,7 +11,7 @@ from torch import Tensor
 
 from laconic.config.names import OBJECTIVES, build
 from laconic.objectives.attention import guidance_divergence
-from laconic.objectives.base import token_weights
+from laconic.objectives.base import Objective, masked_mean, token_weights
 from laconic.papers.pointer_generator import coverage_loss
 from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch
 
@@ -68,9 +68,15 @@ def test_the_hint_of_token_weights_is_the_derivative(reduction: str) -> None:
     torch.testing.assert_close(token_weights(MASK, reduction).bool(), MASK)
 
 
+def test_an_objective_that_says_nothing_of_its_tokens_is_none() -> None:
+    with pytest.raises(NotImplementedError):
+        Objective(Objective.Config())(ModelOutput(gold_log_probs=VALUES), batch())
+
+
 def test_no_tokens_at_all_is_no_division_by_zero() -> None:
-    weights = token_weights(torch.zeros(2, 3, dtype=torch.bool), "example")
-    assert weights.tolist() == [[0.0] * 3] * 2
+    nothing = torch.zeros(3, 3, dtype=torch.bool)
+    assert token_weights(nothing, "example").tolist() == [[0.0] * 3] * 3
+    assert float(masked_mean(VALUES, ModelOutput(VALUES), batch(nothing))) == 0.0
 
 
 def test_coverage_loss() -> None:
@@ -102,6 +108,17 @@ def kl(weights: list[float]) -> float:
 def test_only_real_steps_and_positions_count(over: str, second: list[float]) -> None:
     found = guidance_divergence(ATTENTION, CENTRALITY, REAL_STEPS, SOURCE, over)
     assert found.tolist() == pytest.approx([kl([0.5, 0.25, 0.25]), kl(second)], abs=1e-6)
+
+
+def test_what_nobody_attends_to_and_what_is_not_central_is_finite() -> None:
+    attention = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]]], requires_grad=True)
+    steps, source = torch.tensor([[True], [False]]), torch.ones(2, 2, dtype=torch.bool)
+    for over in ("mean", "max"):
+        found = guidance_divergence(attention, torch.tensor([[0.0, 1.0]] * 2), steps, source, over)
+        assert found.tolist() == [pytest.approx(9 * math.log(10)), 0.0]
+        found.sum().backward()
+        assert attention.grad is not None
+        assert bool(attention.grad.isfinite().all())
 
 
 @pytest.mark.parametrize(("reduction", "count"), [("token", 3), ("example", 2), ("sentence", 2), ("sum", 1)])

@@ -80,6 +80,16 @@ def test_ended_targets_count_as_zero_or_not_at_all() -> None:
     assert cut.baseline[:2].tolist() == [-3.0, -3.0]
 
 
+def test_the_longest_micro_batch_says_how_many_entries_move() -> None:
+    objective = reinforce(baseline_rate=1.0)
+    for width in (1, 3):
+        mask, ids = torch.ones(2, width, dtype=torch.bool), torch.zeros(2, width, dtype=torch.int64)
+        batch = TrainingBatch(ids, ids, mask, 5, target_input_ids=ids, target_ids=ids, target_mask=mask)
+        objective.see(ModelOutput(torch.full((2, width), -float(width))), batch)
+    objective.seen()
+    assert objective.baseline[:4].tolist() == [-2.0, -3.0, -3.0, 0.0]
+
+
 def test_a_baseline_of_returns() -> None:
     """G_1 = r_1 + r_2 / 2: -2, -4, -3, -9."""
     objective = reinforce(baseline_rate=1.0, baseline_of="return", discount=0.5, scale=2.0)
@@ -125,6 +135,16 @@ def test_what_several_draws_are_divided_by(norm: str, divisor: int) -> None:
 def test_soft_minibatches_have_no_policy() -> None:
     term = reinforce()(*passed(hard=False))
     assert (float(term.sum), float(term.count)) == (0.0, 4.0)
+    assert reinforce().figures(*passed(hard=False)) == {"baseline_1": 0.0}
+
+
+def test_figures_of_the_log() -> None:
+    """The advantages of the seven draws are 2, 2; 1, 0; 0; -3, -2."""
+    objective = reinforce(discount=0.0, scale=1.0, baseline_rate=1.0)
+    learnt(objective)
+    figures = {name: float(value) for name, value in objective.figures(*passed()).items()}
+    expected = {"baseline_1": -3.0, "advantage_mean": 0.0, "advantage_std": (22 / 7) ** 0.5}
+    assert figures == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_entropy_of_the_coarse_attention_is_a_term_as_it_is() -> None:

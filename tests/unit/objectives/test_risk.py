@@ -145,6 +145,13 @@ def test_scores_are_those_of_search(name: str) -> None:
     torch.testing.assert_close(got[known], wanted[known], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["pointer", "distraction"])
+def test_what_was_cut_before_its_first_word_is_certain(name: str) -> None:
+    model, batch = model_of(name), tiny_batch()
+    nothing = [[Hypothesis([], 0.0, 0.0, [], finished=False)]] * 2
+    assert score_candidates(model, model(batch).memory, batch, NOISE, nothing, ()).tolist() == [0.0, 0.0]
+
+
 @pytest.mark.parametrize("name", ["pointer", "attentional"])
 def test_minimum_risk_over_everything_is_the_expected_reward(name: str) -> None:
     model, batch = model_of(name), tiny_batch()
@@ -213,6 +220,8 @@ def test_samples_do_not_depend_on_the_batch_or_on_any_generator() -> None:
     assert texts(replace(batch, **turned, indices=[8, 3])) == both[::-1]
     assert all(UNK not in ids for own in both for ids in own)
     assert texts(batch, UpdateContext(noise_seed=8)) != both
+    greedy = search_candidates(model, model(batch).memory, SearchConfig(max_length=6))
+    assert [own[0] for own in both] == [hypothesis.ids for (hypothesis,) in greedy]
 
 
 @pytest.mark.parametrize("alpha", [0.05, 1.0])
@@ -259,6 +268,17 @@ def test_validation_reports_what_the_greedy_summary_lacks() -> None:
     assert values[0] == values[1]
 
 
+@pytest.mark.parametrize("kind", ["minimum_risk", "self_critical"])
+def test_the_log_says_what_the_first_candidates_are_worth(kind: str) -> None:
+    model, batch = model_of("pointer"), tiny_batch()
+    objective, output = objective_of(kind, model), model(batch)
+    objective(output, batch, NOISE)
+    found = objective.rewards(batch, objective._candidates(output.memory, batch, NOISE))
+    assert any(own[0] != own[1] for own in found)
+    figures = objective.figures(output, batch)
+    assert float(figures[f"{kind}_reward"]) == pytest.approx(sum(own[0] for own in found) / len(found))
+
+
 def test_candidates_are_found_in_full_precision() -> None:
     """And as long as the model has positions, by a search without groups."""
     spec = {
@@ -281,10 +301,11 @@ def test_candidates_are_found_in_full_precision() -> None:
     assert beam_config(run_of(), model, 2).max_length == LONGEST - 1
     search = {
         "scorers": [{"type": "diverse_groups", "groups": 8}, {"type": "ngram_blocking", "size": 3}],
-        "beam_size": 8,
+        **{"beam_size": 8, "diverse_groups": 4, "min_length": 5, "no_repeat_ngram": 3},
     }
-    grouped = run_of().model_copy(update={"search": SearchConfig(**search)})
-    assert [scorer["type"] for scorer in beam_config(grouped, model, 2).scorers] == ["ngram_blocking"]
+    config = beam_config(run_of().model_copy(update={"search": SearchConfig(**search)}), model, 2)
+    assert [scorer["type"] for scorer in config.scorers] == ["ngram_blocking"]
+    assert (config.num_return, config.diverse_groups, config.min_length, config.no_repeat_ngram) == (2, 1, 1, 0)
 
 
 def test_what_cannot_act_is_refused() -> None:
@@ -292,6 +313,9 @@ def test_what_cannot_act_is_refused() -> None:
     model = build("model", MODELS, spec, vocab_size=WORDS)
     with pytest.raises(ConfigError, match=r"set model\.type to seq2seq"):
         objective_of("self_critical", model)
+    build("objective", OBJECTIVES, {"type": "self_critical"}).attach(
+        model_of("pointer"), Words(), run_of(max_target_tokens=100_000)
+    )
     many = run_of(max_target_tokens=100_001)
     with pytest.raises(ConfigError, match=r"text\.max_target_tokens, 100,001, and search writes 100,000 at most"):
         build("objective", OBJECTIVES, {"type": "self_critical"}).attach(model_of("pointer"), Words(), many)

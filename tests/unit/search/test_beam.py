@@ -6,6 +6,7 @@ import gc
 import itertools
 import math
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -220,6 +221,18 @@ def test_everything_lies_on_the_winning_path(early_stopping: bool, unfinished: s
             )
 
 
+def test_details_that_are_not_of_rows_are_left_out() -> None:
+    model = TableModel(1, vocab=7)
+
+    def more(last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
+        output, state = model.step(last_ids, state)
+        output.details |= {"one": torch.tensor(2.0), "table": torch.zeros(7)}
+        return output, state
+
+    (found,) = search(model, SearchConfig(beam_size=2, max_length=3), step=more)
+    assert set(found[0].details) == {"path", "seen"}
+
+
 def test_n_best_are_distinct_and_in_order() -> None:
     for groups in (1, 2, 4):
         config = SearchConfig(
@@ -277,6 +290,14 @@ def test_which_ends_finish() -> None:
     options = {**beams(2), "length_normalisation": "none", "max_length": 4}
     assert [h.ids for h in search(model, SearchConfig(**options, finish="see"))[0]] == [[A], [B]]
     assert [h.ids for h in search(model, SearchConfig(**options, finish="within_beam"))[0]] == [[A, A], [A]]
+
+
+@pytest.mark.parametrize(("early_stopping", "best"), [(True, []), (False, []), ("never", [A])])
+def test_the_tie_of_what_has_finished_and_what_is_under_way(early_stopping: bool | str, best: list[int]) -> None:
+    """The empty summary and A are worth the same as they stand; with its end, A becomes better."""
+    model = hand_model({BOS: {A: 0.5, EOS: 0.5}, A: {EOS: 1.0}})
+    config = SearchConfig(early_stopping=early_stopping, length_normalisation="predicted", max_length=3)
+    assert search(model, config)[0][0].ids == best
 
 
 # --------------------------------------------------------------- a document's companions do not matter
@@ -364,9 +385,9 @@ def test_nothing_allowed_at_all() -> None:
     model = TableModel(2, vocab=7)
     model.log_probs[:] = -torch.inf
     for decode in (beam_search, greedy_search):
-        config = SearchConfig(beam_size=1, max_length=5)
+        config = SearchConfig(beam_size=1, max_length=5, length_normalisation="predicted")
         results = search(model, config, by=decode)
-        assert [h.ids for hypotheses in results for h in hypotheses] == [[], []]
+        assert [(h.ids, h.score) for hypotheses in results for h in hypotheses] == [([], 0.0), ([], 0.0)]
 
 
 @pytest.mark.parametrize("options", [{}, {"finish": "within_beam"}, {"early_stopping": "never"}, {"shrink_beam": True}])
@@ -411,6 +432,19 @@ def test_scores_that_are_not_numbers_are_refused() -> None:
             search(model, SearchConfig(beam_size=1), by=decode)
 
 
+@pytest.mark.parametrize("decode", [beam_search, greedy_search])
+def test_nobody_asks_what_comes_after_the_end(decode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beam, "COMPACT_BELOW", 0.0)  # the ended document stays in the batch
+    model = TableModel(2, vocab=7)
+    model.log_probs[0, 0, BOS, EOS] = 0.0
+    model.log_probs[0, BOS] = torch.nan
+    model.log_probs[1, ..., EOS] = -torch.inf
+    config = SearchConfig(max_length=4)
+    ended, other = search(model, config, by=decode)
+    assert ended[0].ids == []
+    same_hypothesis(other[0], search(model.only([1]), config, by=decode)[0][0])
+
+
 @pytest.mark.parametrize("worth", [-math.inf, math.nan])
 def test_greedy_refuses_a_scorer_that_leaves_no_summary(worth: float) -> None:
     class Worthless(Scorer):
@@ -433,14 +467,14 @@ def test_scores_are_not_log_probs() -> None:
         output.scores = 2 * output.scores - 0.25
         return output, state
 
-    config = SearchConfig(beam_size=4, num_return=4, max_length=4, length_normalisation="none")
-    results = search(model, config, step=doubled)
-    for hypothesis in results[0]:
-        log_prob = total_log_prob(model, 0, tuple(hypothesis.ids), hypothesis.finished)
-        assert hypothesis.log_prob == pytest.approx(log_prob)
-        predicted = len(hypothesis.ids) + hypothesis.finished
-        assert hypothesis.score == pytest.approx(2 * log_prob - 0.25 * predicted)
-        assert hypothesis.terms == pytest.approx({"model": hypothesis.score})
+    for size, decode in ((4, beam_search), (1, greedy_search)):
+        config = SearchConfig(**beams(size), max_length=4, length_normalisation="none")
+        for hypothesis in search(model, config, step=doubled, by=decode)[0]:
+            log_prob = total_log_prob(model, 0, tuple(hypothesis.ids), hypothesis.finished)
+            assert hypothesis.log_prob == pytest.approx(log_prob)
+            predicted = len(hypothesis.ids) + hypothesis.finished
+            assert hypothesis.score == pytest.approx(2 * log_prob - 0.25 * predicted)
+            assert hypothesis.terms == pytest.approx({"model": hypothesis.score})
 
 
 def test_positive_scores_switch_the_bound_off() -> None:
@@ -488,7 +522,7 @@ class WordBonus(Scorer):
     adds_to_tokens = True
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        scores[:, B] -= 0.5
+        scores[:, B] += 0.5
         return scores
 
 
@@ -496,7 +530,7 @@ class WordBonus(Scorer):
 def test_scorers_of_rows_and_of_tokens_are_recorded(beam_size: int) -> None:
     model = TableModel(2, vocab=7, seed=13)
     config = SearchConfig(beam_size=beam_size, max_length=3, length_normalisation="none", early_stopping="never")
-    extra = [RowBonus(Scorer.Config(), specials=SPECIALS), WordBonus(Scorer.Config(), specials=SPECIALS)]
+    extra = [cls(Scorer.Config(), specials=SPECIALS) for cls in (RowBonus, WordBonus, WordBonus)]
     scorers = [*build_scorers(config, SPECIALS), *extra]
     searches = [beam_search, greedy_search] if beam_size == 1 else [beam_search]
     for decode in searches:
@@ -504,18 +538,36 @@ def test_scorers_of_rows_and_of_tokens_are_recorded(beam_size: int) -> None:
         for document, (hypothesis,) in enumerate(results):
             rows = model.attention_rows(document, tuple(hypothesis.ids), len(hypothesis.ids) + hypothesis.finished)
             assert hypothesis.terms["row_bonus"] == pytest.approx(-sum(row[0] for row in rows))
-            assert hypothesis.terms.get("word_bonus", 0.0) == pytest.approx(-0.5 * hypothesis.ids.count(B))
+            assert hypothesis.terms.get("word_bonus", 0.0) == pytest.approx(hypothesis.ids.count(B))
             assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score)
             if beam_size > 1:
                 assert hypothesis.ids == list(best_with_bonuses(model, document, config))
+        assert any(B in hypothesis.ids for (hypothesis,) in results)
 
 
 def best_with_bonuses(model: TableModel, document: int, config: SearchConfig) -> tuple[int, ...]:
     def score(ids: tuple[int, ...]) -> float:
         rows = model.attention_rows(document, ids, len(ids) + 1)
-        return total_log_prob(model, document, ids, True) - sum(r[0] for r in rows) - 0.5 * ids.count(B)
+        return total_log_prob(model, document, ids, True) - sum(r[0] for r in rows) + ids.count(B)
 
     return max((ids for _, ids in exhaustive(model, document, config)), key=score)
+
+
+def test_what_scorers_lend_to_the_choice_is_taken_back() -> None:
+    """Two of them: rows are chosen by both terms, and keep neither."""
+    model = TableModel(4, vocab=7, seed=13)
+    config = SearchConfig(**beams(2), max_length=4, length_normalisation="none")
+    lent = type("Lent", (RowBonus,), {"carries_rows": False})
+    plain, *others = (
+        search(model, config, [*build_scorers(config, SPECIALS), *scorers])
+        for scorers in ([], [lent(Scorer.Config(), specials=SPECIALS) for _ in range(2)])
+    )
+    assert [h.ids for found in others[0] for h in found] != [h.ids for found in plain for h in found]
+    for document, found in enumerate(others[0]):
+        for hypothesis in found:
+            assert hypothesis.terms == {"model": pytest.approx(hypothesis.score)}
+            total = total_log_prob(model, document, tuple(hypothesis.ids), hypothesis.finished)
+            assert hypothesis.score == pytest.approx(total)
 
 
 def test_the_models_tensors_are_let_go() -> None:

@@ -54,6 +54,16 @@ def test_decode_is_encode_start_search(beam_size: int) -> None:
     assert [h[0].ids for h in results] == [h[0].ids for h in expected]
 
 
+@pytest.mark.parametrize(("word", "times"), [("1987", 3), ("Zebratown", 1)])
+def test_scorers_know_the_words_that_the_vocabulary_lacks(word: str, times: int) -> None:
+    model = TableModel(1, vocab=9)
+    model.log_probs[..., 8] = 1e-3  # it always wins where it may come
+    batch = replace(batch_of(torch.full((1, 5), 8), 8), oov_words=[[word]])
+    options = {"max_length": 3, "min_length": 3, "min_length_share": None}
+    config = SearchConfig(**options, scorers=({"type": "word_blocking", "free": [4]},))
+    assert decode(Encoding(model), batch, config, **IDS)[0][0].ids.count(8) == times
+
+
 def unknown(ids: list[int], attention: list[list[float]]) -> Hypothesis:
     rows = np.array(attention)
     log_probs = [-0.1 * t for t in range(len(rows))]
@@ -71,6 +81,7 @@ def test_unk_becomes_the_most_attended_source_word() -> None:
     attention = [[0.9, 0.05, 0.03, 0.02, 0, 0], [0.1, 0.2, 0.3, 0.4, 0, 0], [0.2] * 5 + [0], [1, 0, 0, 0, 0, 0]]
     assert replaced(unknown([1, 1, 6], attention), SOURCE) == [57, 8, 6]
     assert replaced(unknown([1, 1, 6], attention), SOURCE, separator=57) == [8, 8, 6]
+    assert replaced(unknown([1], [[0.9, 0.1], [0.5, 0.5]]), [57, 8]) == [57]
 
 
 @pytest.mark.parametrize(("position", "ids"), [(0, [6, 1]), (1, [6, 57]), (2, [6]), (3, [6, 1]), (4, [6, 1])], ids=str)

@@ -146,6 +146,13 @@ def test_nothing_is_said_at_the_first_step() -> None:
     assert scorer.on_rows(totals, HypothesesView(np.zeros((ROWS, 0)), drawn(0))) is totals
 
 
+def test_a_vector_without_a_direction_is_like_no_other() -> None:
+    scorer, output = scorer_of(context=0.0, state=-1.0, attention=0.0), drawn(0)
+    output.state = np.zeros((ROWS, 4))
+    said(scorer, output)
+    assert said(scorer, output).tolist() == [0.0] * ROWS
+
+
 def test_padding_changes_nothing() -> None:
     narrow, wide = scorer_of(), scorer_of()
     for step in range(4):
@@ -184,6 +191,8 @@ def test_the_bound_is_never_below_what_can_come() -> None:
     assert scorer_of(attention=1.0).bound(totals, 2, 9).tolist() == [np.inf, -np.inf]
     assert scorer_of(attention=-1.0).bound(totals, 2, 9).tolist() == [-1.0, -np.inf]
     assert float(scorer_of(context=-0.5).bound(totals, 2, 9)[0]) == pytest.approx(-1 + 0.5 * 8)
+    released = scorer_of(attention=-1.0, context=-0.5, state=0.25, variant="released")  # distances are at most 2
+    assert float(released.bound(totals, 2, 9)[0]) == pytest.approx(-1 + 0.75 * 8 * 2)
     assert scorer_of(attention=1.0, accumulate=False).bound(totals, 2, 9).tolist() == totals.tolist()
 
 

@@ -167,22 +167,36 @@ def test_padding_is_not_covered() -> None:
 
 
 def test_the_one_word_that_a_summary_may_begin_with_is_not_forbidden() -> None:
-    """As where a model's forced first token is the one that decoding starts from."""
+    """As where a model's forced first token is the one that decoding starts from; of two words one is enough."""
     scorer = ForbidTokens(ForbidTokens.Config(), specials=SPECIALS)
-    scores = np.full((2, 8), -np.inf)
-    scores[0, SPECIALS.bos_id] = scores[1] = 0.0
-    for length, possible in ((0, [1, 5]), (1, [0, 5])):
-        view = HypothesesView(np.zeros((2, length), dtype=np.int64))
+    scores = np.full((3, 8), -np.inf)
+    scores[0, SPECIALS.bos_id] = scores[1] = scores[2, [SPECIALS.bos_id, 5]] = 0.0
+    for length, possible in ((0, [1, 5, 1]), (1, [0, 5, 1])):
+        view = HypothesesView(np.zeros((3, length), dtype=np.int64))
         assert np.isfinite(scorer.on_tokens(scores.copy(), view)).sum(axis=1).tolist() == possible
 
 
 def test_forbidden_tokens() -> None:
-    scorer = ForbidTokens(ForbidTokens.Config(ids=(5,)), specials=SPECIALS)
+    scorer = ForbidTokens(ForbidTokens.Config(ids=(5, 7, 9)), specials=SPECIALS)  # the model has seven words
     scores = scorer.on_tokens(np.zeros((1, 7)), HypothesesView(np.zeros((1, 0), dtype=int)))
     assert np.flatnonzero(scores[0] == -np.inf).tolist() == [0, 1, BOS, 5]
     scorer = ForbidTokens(ForbidTokens.Config(unk=False), specials=SPECIALS)
     scores = scorer.on_tokens(np.zeros((1, 7)), HypothesesView(np.zeros((1, 0), dtype=int)))
     assert np.flatnonzero(scores[0] == -np.inf).tolist() == [0, BOS]
+
+
+def test_a_penalty_makes_every_token_that_is_held_worth_less() -> None:
+    scorer = build("scorer", SCORERS, {"type": "repetition_penalty", "penalty": 2.0}, specials=SPECIALS)
+    scores = np.array([[1.0, -1.0, -3.0, 2.0, -1.0, 0.5], [-2.0, 0.0, 4.0, -4.0, 1.0, -8.0]])
+    found = scorer.on_tokens(scores, HypothesesView(np.array([[4, 5], [0, 0]])))
+    assert found.tolist() == [[1.0, -1.0, -6.0, 2.0, -2.0, 0.25], [-4.0, 0.0, 2.0, -4.0, 1.0, -8.0]]
+
+
+def test_what_is_left_sums_to_one_again() -> None:
+    scorer = build("scorer", SCORERS, {"type": "renormalise"}, specials=SPECIALS)
+    scores = np.array([[math.log(0.2), math.log(0.3), -math.inf], [-math.inf] * 3])
+    found = np.exp(scorer.on_tokens(scores, HypothesesView(np.zeros((2, 1), dtype=int))))
+    assert found.tolist() == [pytest.approx([0.4, 0.6, 0.0]), [0.0] * 3]
 
 
 def test_eos_stays_where_it_is_also_the_start() -> None:
@@ -263,12 +277,15 @@ def test_built_from_the_configuration() -> None:
         "coverage_penalty",
         "forbid_tokens",
     ]
+    names = [scorer.name for scorer in build_scorers(SearchConfig(), SPECIALS)]
+    assert names == ["forbid_tokens", "length_bounds", "length_normalisation"]
 
 
 def test_groups_that_do_not_fit_and_misspelt_options_are_refused() -> None:
-    wrong = SearchConfig(beam_size=4, scorers=({"type": "diverse_groups", "groups": 3},))
-    with pytest.raises(ConfigError, match="cannot be split"):
-        build_scorers(wrong, SPECIALS)
+    for groups in ((3,), (2, 2)):
+        wrong = SearchConfig(beam_size=4, scorers=[{"type": "diverse_groups", "groups": count} for count in groups])
+        with pytest.raises(ConfigError, match="cannot be split"):
+            build_scorers(wrong, SPECIALS)
     with pytest.raises(ConfigError, match="Did you mean 'size'"):
         build_scorers(SearchConfig(scorers=({"type": "ngram_blocking", "sise": 3},)), SPECIALS)
 
@@ -297,6 +314,7 @@ def test_a_word_of_the_prefix_cannot_come_again_in_its_own_row() -> None:
     (scorer,) = (found for found in build_scorers(config, specials) if isinstance(found, WordBlocking))
     the, tool, river = (tokenizer.token_id(word) for word in ("the", "tool", "river"))
     own = tokenizer.vocab_size  # a word that the vocabulary lacks
+    scorer.start(None, 2)  # and of which nothing is known
     scores = scorer.on_tokens(np.zeros((2, own + 2)), HypothesesView(np.array([[the, tool], [river, own]])))
     assert np.argwhere(scores == -np.inf).tolist() == sorted([[0, tool], [1, river], [1, own]])
 

@@ -81,6 +81,12 @@ def test_every_tensor_is_reordered_and_shared_parts_are_the_same_objects(made: C
     assert everything_in_rows(before) == [[0, 1, 10, 11, 20, 21]] * 6, "the argument was modified"
 
 
+def test_what_holds_no_rows_is_left_alone(made: Callable[[Any], Any]) -> None:
+    half = type("Half", (), {"select": lambda self, index: None})()
+    for thing in (half, Cache, Frozen):
+        assert select(thing, made([0])) is thing
+
+
 def test_one_row_a_document_is_widened_to_beams(made: Callable[[Any], Any]) -> None:
     assert select([made([7, 8])], made([0, 0, 0, 1, 1, 1]))[0].tolist() == [7, 7, 7, 8, 8, 8]
 

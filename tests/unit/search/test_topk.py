@@ -87,6 +87,7 @@ def test_a_number_that_is_none_is_not_lost(width: int) -> None:
 def test_rows_that_are_not_contiguous() -> None:
     wide = np.random.default_rng(0).standard_normal((3, 4096, 2))[:, :, 0]
     check(wide, 6)
+    check(wide[:0], 6)  # or none at all
 
 
 def test_stable_topk_orders_equal_values_by_index() -> None:

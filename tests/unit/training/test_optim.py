@@ -89,6 +89,7 @@ QUARTER = 0.5 + 0.5 * (1 + math.cos(math.pi / 4)) / 2
 SCHEDULES = [  # settings, updates in all, the factor after so many
     ({"type": "linear", "warmup_updates": 4, "final_factor": 0.2}, 14, {0: 0.25, 3: 1.0, 8: 0.6, 13: 0.2, 50: 0.2}),
     ({"type": "linear", "warmup_updates": 4}, 12, {4: 7 / 8, 7: 0.5, 11: 0.0, 12: 0.0}),
+    ({"type": "linear", "warmup_updates": 4, "final_factor": 0.2}, 4, {3: 1.0, 4: 0.2}),
     ({"type": "cosine"}, 10, {4: 0.5}),
     ({"type": "cosine", "warmup_updates": 4, "final_factor": 0.5}, 12, {5: QUARTER, 7: 0.75, 11: 0.5}),
     ({"type": "inverse_sqrt", "warmup_updates": 100}, None, {49: 0.5, 399: 0.5}),
@@ -106,6 +107,7 @@ def test_schedules(settings: dict[str, Any], total: int | None, expected: dict[i
 def test_schedules_that_stay_or_watch_validation() -> None:
     assert schedule_factor(ScheduleConfig(), 12345, None) == 1.0
     assert schedule_factor(ScheduleConfig(type="plateau"), 12345, None, 0.25) == 0.25
+    assert schedule_factor(ScheduleConfig(type="plateau", warmup_updates=4), 3, None, 0.25) == 1.0  # not yet
     assert schedule_factor(ScheduleConfig(type="sticky", warmup_updates=4), 4, None, 0.125) == 0.125
 
 
