@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from laconic.metrics.support import SourceFacts, _related, check_support, verdicts
 from laconic.metrics.words import (
+    is_character,
     is_ordinary,
     lowered,
     ordinary_stems,
@@ -344,6 +345,7 @@ def test_words_of_other_scripts() -> None:
 
 
 def test_characters_that_are_words_are_no_names() -> None:
+    assert [is_character(text) for text in ("中", "글", "中国", "x", "")] == [True, True, False, False, False]
     assert {claim.kind for claim in check_support("中国 서울", "中国和 서울").claims} == {"word"}
 
 
