@@ -54,7 +54,7 @@ def test_corpus_bleu_is_sacrebleu():
     assert "tok:13a" in result.signature
     ragged = corpus_bleu(["a b c d e", "x y z w v"], [["a b c d e", "q"], "x y z w v"])
     assert ragged.score == pytest.approx(100.0)
-    with pytest.raises(DataError, match="as many hypotheses"):
+    with pytest.raises(DataError, match="not 1 and 0"):
         corpus_bleu(["a"], [])
     with pytest.raises(DataError, match="nothing to score"):
         corpus_bleu([], [])

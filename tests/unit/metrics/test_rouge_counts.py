@@ -318,6 +318,9 @@ def test_the_interval_is_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_signature_pins_what_matters():
     base = rouge(["a"], ["a"]).signature
     assert base == "rouge:rouge155|n:1|stem:porter+wordnet2.0|stop:kept|limit:no|refs:average|alpha:0.5|laconic.r1"
+    more = rouge(["a"], ["a"], kinds=["1", "W", "S", "SU*"], interval=True, max_bytes=75).signature
+    more = more.removeprefix("rouge:rouge155|n:1|stem:porter+wordnet2.0|")
+    assert more == "stop:kept|limit:b75|refs:average|alpha:0.5|W:1.2|S:4|SU*:*|ci:95%r1000|laconic.r1"
     changes = [
         {"stem": False},
         {"exceptions": False},
