@@ -409,6 +409,9 @@ def test_a_word_is_normalised_once_until_too_many_are_known(monkeypatch: pytest.
         memory.trim()
         assert len(memory) == left
     assert memory["b"] == 0
+    monkeypatch.setattr(rouge_text, "_MEMORY_LIMIT", 0)
+    rouge(["one two", "three"], ["one", "three"])  # forgotten between documents
+    assert list(rouge_text.shared_text("rouge155", stem=True, exceptions=True).memory) == [b"three"]
 
 
 def test_import_stays_light():
