@@ -141,8 +141,8 @@ It reads up to 400 tokens of a document and writes up to 30 (beam 4).
 
 ## Training
 
-Recipe `my_run`, row `row9`, size `small`: 12,345 updates of 12,000 tokens with adam, learning rate 0.001, seed 1, fp32. \
-It started from the weights of oneline.
+Recipe `my_run`, row `row9`, size `small`: 12,345 updates of 12,000 tokens with adam, learning rate 0.001, seed 1, \
+fp32. It started from the weights of oneline.
 `recipe.yaml` holds every setting, `environment.json` the versions (python 3.11, torch 2.0).
 
 ## Data and licence
