@@ -12,7 +12,7 @@ import pytest
 
 from commands import run
 from laconic.cli.main import main
-from laconic.metrics.card import Facts, model_card
+from laconic.metrics.card import Facts, model_card, write_card
 from laconic.summarizer import Summarizer
 from tiny_models import DOCUMENTS, save_tiny_model
 
@@ -108,3 +108,146 @@ def test_a_damaged_file_of_facts_is_one_sentence(model: Path, capsys: pytest.Cap
     for command in (["card", str(model)], ["summarize", str(model), __file__]):
         assert main(command) != 0
         assert "scores" in capsys.readouterr().err
+
+
+FILES: dict[str, Any] = {
+    "config.json": {"name": "my-model", "model": {"type": "coconet"}, "laconic": {"version": "9.9"},
+                    "text": {"max_source_tokens": 400}},
+    "generation_config.json": {"max_length": 30, "beam_size": 4},
+    "export.json": {"parameters": 1234567},
+    "recipe.yaml": {"name": "my_run", "description": "What it is.", "model": {"type": "coconet"}, "row": "row9",
+                    "size": "small",
+                    "training": {"max_updates": 5, "batch_tokens": 12000, "initial_weights": "oneline"}},
+    "environment.json": {"python": "3.11", "torch": "2.0", "os": "x"},
+    "metrics.json": {"update": 12345, "validation": {"rouge1": 0.125, "val_loss": 2.34567, "said": "x"},
+                     "signature": "s|n:2",
+                     "data": {"train": {"pairs": 12345, "sha256": "ab"}, "odd": 3, "dev": {"pairs": 7},
+                              "test": {"pairs": "x", "sha256": "c"}}},
+    "card.json": {"license": "mit", "language": ["en"], "datasets": ["foxes", "cats"], "notes": " Noted. ", "scores": [
+        {"data": "foxes", "split": "test", "records": 1234, "rouge": {"1": 30.5, "L": 20.0}, "signature": "sig",
+         "header": ["system", "ROUGE-1"], "rows": [["first | sentence", "20.0"], ["the model", " 30.5 "]],
+         "notes": ["One note."]},
+        {"data": "cats", "records": 5, "rouge": {}, "signature": "other", "header": ["system", "R"],
+         "rows": [["the model", "1"]], "notes": ["One note.", "Two."]},
+    ]},
+}  # fmt: skip
+SAID = """
+# my-model
+
+What it is.
+
+A `coconet` summarizer with 1,234,567 parameters, made with laconic 9.9.
+It reads up to 400 tokens of a document and writes up to 30 (beam 4).
+
+## Training
+
+Recipe `my_run`, row `row9`, size `small`: 12,345 updates of 12,000 tokens with adam, learning rate 0.001, seed 1, \
+fp32. It started from the weights of oneline.
+`recipe.yaml` holds every setting, `environment.json` the versions (python 3.11, torch 2.0).
+
+## Data and licence
+
+Data sets: foxes, cats.
+
+| data | pairs | SHA-256 of the texts |
+| --- | --- | --- |
+| train | 12,345 | `ab` |
+
+Licence of the model: mit.
+
+Noted.
+
+## Scores
+
+| foxes (test), 1,234 records | ROUGE-1 |
+| --- | --- |
+| first \\| sentence | 20.0 |
+| the model | 30.5 |
+
+| cats, 5 records | R |
+| --- | --- |
+| the model | 1 |
+
+One note.
+Two.
+
+Validation while it was trained, at update 12345: ROUGE-1 12.50, val_loss 2.346 (s|n:2).
+
+## Limits
+"""
+SAID_OF_LITTLE = """
+# coconet
+
+A `coconet` summarizer with 26 parameters, made with laconic .
+It reads up to 400 tokens of a document and writes up to 30 (beam 4).
+
+## Data and licence
+
+No licence is stated.
+
+## Scores
+
+None yet: `laconic card PATH_OR_HUB_ID --data FILE` scores it beside the first sentence.
+
+## Limits
+
+It knows foxes only.
+"""
+
+
+def folder_of(place: Path, files: dict[str, Any]) -> Path:
+    for name, content in files.items():  # a recipe may be JSON: that is YAML
+        (place / name).write_text(json.dumps(content))
+    return place
+
+
+def without_examples(card: str) -> str:
+    return re.sub(r"\n```\w*\n.*?\n```\n", "", card[card.index("\n# ") :], flags=re.DOTALL)
+
+
+def test_a_card_says_what_the_files_of_the_folder_say(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, FILES)
+    card = model_card(folder)
+    assert without_examples(card).startswith(SAID)
+    found = huggingface_hub.ModelCard(card).data
+    assert (found.base_model, found.tags) == ("oneline", ["coconet", "laconic", "my-run", "summarization"])
+    results = [(one.dataset_split, one.metric_name, one.metric_value) for one in found.eval_results]
+    assert results == [("test", "ROUGE-1 F1 x 100", 30.5), ("test", "ROUGE-L F1 x 100", 20.0)]
+    assert huggingface_hub.ModelCard(model_card(folder, opened_as="oneline")).data.base_model is None
+    training = FILES["recipe.yaml"]["training"]
+    for start, told in (("owner/name", "owner/name"), ("../runs/mine", "an earlier model")):
+        folder_of(folder, {"recipe.yaml": FILES["recipe.yaml"] | {"training": training | {"initial_weights": start}}})
+        card = model_card(folder)
+        assert f"It started from the weights of {told}." in card
+        assert huggingface_hub.ModelCard(card).data.base_model == (start if start == told else None)
+    plain = {"name": "my_run", "model": {"type": "coconet"}, "training": {"max_updates": 5}}
+    folder_of(folder, {"recipe.yaml": plain, "metrics.json": {}})
+    said = "\nRecipe `my_run`: batches of 32 pairs with adam, learning rate 0.001, seed 1, fp32.\n"
+    assert said in model_card(folder)
+
+
+def test_a_card_of_a_folder_that_says_little(tmp_path: Path) -> None:
+    """Scales of weights in eight bits are no parameters."""
+    shapes = {"a": [2, 3, 4], "b": [2], "a.scales": [7], "__metadata__": [5]}
+    header = json.dumps({name: {"shape": shape} for name, shape in shapes.items()}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"weights")
+    config = {"model": {"type": "coconet"}, "laconic": {}, "text": {"max_source_tokens": 400}}
+    folder_of(tmp_path, {"config.json": config, "generation_config.json": FILES["generation_config.json"]})
+    write_card(tmp_path, Facts())
+    assert not (tmp_path / "card.json").exists()
+    write_card(tmp_path, Facts(limits=" It knows foxes only.\n"))
+    assert json.loads((tmp_path / "card.json").read_text()) == {"limits": " It knows foxes only.\n"}
+    assert without_examples((tmp_path / "README.md").read_text()) == SAID_OF_LITTLE
+
+
+def test_new_scores_take_the_place_of_those_on_the_same_data() -> None:
+    facts = Facts.model_validate(FILES["card.json"])
+    for new, left in (
+        ({}, ["other", "new"]),
+        ({"split": ""}, ["sig", "other", "new"]),
+        ({"data": "x"}, ["sig", "other", "new"]),
+    ):
+        scores = facts.scores[0].model_copy(update={"signature": "new", **new})
+        assert [one.signature for one in facts.with_scores(scores).scores] == left
+    changed = facts.changed(license="", language=[], datasets=["dogs"])
+    assert (changed.license, changed.language, changed.datasets) == ("mit", ["en"], ["dogs"])

@@ -151,7 +151,7 @@ def _worded(text: str, lower: str, found: re.Match[str]) -> Iterator[Quantity]:
     name, start, end = found[0], found.start(), found.end()
     month = _MONTHS[name]
     days = year = ""
-    if before := _BEFORE_MONTH.search(lower[max(0, start - 24) : start]):
+    if before := _BEFORE_MONTH.search(lower, max(0, start - _WINDOW), start):
         days, start = before["days"], start - len(before[0])
     behind = (None if days else _DAYS_BEHIND.match(lower, end)) or _YEAR_BEHIND.match(lower, end)
     if behind:

@@ -215,8 +215,9 @@ def test_a_possible_link_alone_costs_nothing_and_gains_half() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    with pytest.raises(DataError, match="not defined"):
-        head_error_rates(np.zeros((2, 1, 1)))
+    for counts in ([[0], [0]], [[0, 1], [0, 2]]):  # also of one head among others
+        with pytest.raises(DataError, match="not defined"):
+            head_error_rates(np.array(counts))
 
 
 def test_subwords_become_words() -> None:

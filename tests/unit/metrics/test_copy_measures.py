@@ -39,6 +39,7 @@ def test_coverage_is_the_share_of_words_that_the_source_holds():
 
 def test_fragments_take_the_longest_of_several_places():
     assert extractive_fragments(["a", "b", "c"], ["a", "b", "x", "a", "b", "c"]) == [(0, 3)]
+    assert extractive_fragments([], []) == []
 
 
 def test_measures_are_what_their_definitions_say():

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from laconic.metrics import quantities as module
-from laconic.metrics.quantities import Quantity, amount_key, quantities
+from laconic.metrics.quantities import Quantity, amount, amount_key, quantities
 
 
 def found(text: str) -> list[Quantity]:
@@ -146,6 +146,10 @@ def test_what_is_looked_for_first_stands_in_all_that_is_found() -> None:
         places = [match.span() for match in module._NUMBER.finditer(text)]
         assert [match.span() for match in module._written(text)] == places, text
     assert len(seen) == 5
+
+
+def test_of_a_long_row_of_digits_the_first_sixty_count() -> None:
+    assert amount("7" * 59) < amount("7" * 60) == amount("7" * 61) == amount("7" * 5000)
 
 
 def test_sections_are_no_malformed_numbers() -> None:

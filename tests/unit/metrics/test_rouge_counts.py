@@ -286,9 +286,42 @@ def test_processes_give_the_same():
     assert rouge(texts, texts[::-1], processes=2).per_document == alone.per_document
 
 
+def perls_random_numbers(seed: int, count: int) -> list[float]:
+    state, found = (seed << 16) + 0x330E, []
+    for _ in range(count):
+        state = (state * 0x5DEECE66D + 0xB) % 2**48
+        found.append(state / 2**48)
+    return found
+
+
+def test_the_interval_is_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sample i is drawn with seed i from the documents in the order of their numbers as text: 1, 10, 11, 12, 2, ..."""
+    generator = random.Random(6)
+    texts = [" ".join(generator.choices("abcdefgh", k=generator.randint(2, 9))) for _ in range(12)]
+    options = {"kinds": ["1", "L"], "interval": True, "samples": 30}
+    found = rouge(texts, texts[::-1], **options)
+    order = sorted(range(12), key=lambda place: str(place + 1))
+    for kind, scores in found.per_document.items():
+        for field in Score._fields:
+            values = [getattr(scores[place], field) for place in order]
+            drawn = ([values[int(number * 12)] for number in perls_random_numbers(seed, 12)] for seed in range(30))
+            means = sorted(sum(sample) / 12 for sample in drawn)
+            # 2.5% of 30 is 0.75: both ends lie a quarter of the way from one mean to the next
+            ends = [means[place] + (means[place + 1] - means[place]) / 4 for place in (0, 28)]
+            got = [getattr(getattr(found.interval[kind], part), field) for part in ("low", "high", "mean")]
+            assert got == pytest.approx([*ends, sum(means) / 30], abs=1e-5), (kind, field)
+            assert got == [round(value, 5) for value in got]  # as it prints them
+    monkeypatch.setattr("laconic.metrics.rouge._FEW", 1)
+    assert rouge(texts, texts[::-1], processes=2, **options) == found
+    assert rouge(texts, texts[::-1], **options | {"samples": 2, "confidence": 20.0}).interval["1"].low.f > 0
+
+
 def test_signature_pins_what_matters():
     base = rouge(["a"], ["a"]).signature
     assert base == "rouge:rouge155|n:1|stem:porter+wordnet2.0|stop:kept|limit:no|refs:average|alpha:0.5|laconic.r1"
+    more = rouge(["a"], ["a"], kinds=["1", "W", "S", "SU*"], interval=True, max_bytes=75).signature
+    more = more.removeprefix("rouge:rouge155|n:1|stem:porter+wordnet2.0|")
+    assert more == "stop:kept|limit:b75|refs:average|alpha:0.5|W:1.2|S:4|SU*:*|ci:95%r1000|laconic.r1"
     changes = [
         {"stem": False},
         {"exceptions": False},
@@ -376,6 +409,9 @@ def test_a_word_is_normalised_once_until_too_many_are_known(monkeypatch: pytest.
         memory.trim()
         assert len(memory) == left
     assert memory["b"] == 0
+    monkeypatch.setattr(rouge_text, "_MEMORY_LIMIT", 0)
+    rouge(["one two", "three"], ["one", "three"])  # forgotten between documents
+    assert list(rouge_text.shared_text("rouge155", stem=True, exceptions=True).memory) == [b"three"]
 
 
 def test_import_stays_light():

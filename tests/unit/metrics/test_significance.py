@@ -131,6 +131,8 @@ def test_tests_agree_on_clear_cases():
     for test in (paired_bootstrap, approximate_randomization, bootstrap_interval):  # seeded
         scores = [same, base][: 1 if test is bootstrap_interval else 2]
         assert test(*scores) == test(*scores, samples=10_000, seed=1) != test(*scores, seed=2)
+        if test is not approximate_randomization:
+            assert test(*scores) == test(*scores, confidence=95.0)
     found = paired_bootstrap(better, base)
     assert found.low < found.difference < found.high
     low, high = bootstrap_interval(base)

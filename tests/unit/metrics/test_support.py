@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from laconic.metrics.support import SourceFacts, _related, check_support, verdicts
 from laconic.metrics.words import (
+    is_character,
     is_ordinary,
     lowered,
     ordinary_stems,
@@ -91,6 +92,12 @@ def test_a_name_is_seen_in_any_case(summary: str) -> None:
     assert [claim.kind for claim in check_support(summary, "We are in Oslo for the plan.").unsupported] == ["name"]
 
 
+@pytest.mark.parametrize(("opening", "kind"), [("no, ", "name"), ("no. ", "word"), ('"', "word"), ("", "word")])
+def test_a_capital_tells_a_name_within_a_sentence(opening: str, kind: str) -> None:
+    claims = check_support(f"{opening}Apple meets the staff", "The board meets the staff today.").claims
+    assert [claim.kind for claim in claims] == [kind, "word", "word"]
+
+
 # A summary, a source, the claim and where the source has it.
 PLACES = [
     ("we met Muller in town", "The Müller report was read.", "Muller", "Müller"),
@@ -107,6 +114,7 @@ PLACES = [
     ("the IBM is", "it began moving. The international business machines", "IBM", "international business machines"),
     ("the IMF plan", "the International Monetary Fund plan", "IMF", "International Monetary Fund"),
     ("the IMF is", "the International Monetary Fund Board met", "IMF", "International Monetary Fund Board"),
+    ("the MIT plan", "the Massachusetts Institute of Technology plan", "MIT", "Massachusetts Institute of Technology"),
     ("the EOL is here", "Enron Online was there", "EOL", None),
     ("the ABC plan", "Alpha Bravo Foo Charlie", "ABC", None),
     ("we use the Pacific Gas and Electric", "PG&E was there", "Pacific", "PG&E"),
@@ -121,6 +129,8 @@ PLACES = [
     ("due May 14, 2001", "On May 14 it was", "May 14, 2001", None),
     ("due May 14, 2001", "It was 2001, on 5/14", "May 14, 2001", "5/14"),
     ("visit Companies today", "a company came", "Companies", "company"),
+    ("the login page", "to log in there", "login", "log in"),
+    ("we went atop it", "we sat at opera", "atop", None),
     ("we see website today", "the web site came", "website", "web site"),
 ]
 
@@ -344,6 +354,7 @@ def test_words_of_other_scripts() -> None:
 
 
 def test_characters_that_are_words_are_no_names() -> None:
+    assert [is_character(text) for text in ("中", "글", "中国", "x", "")] == [True, True, False, False, False]
     assert {claim.kind for claim in check_support("中国 서울", "中国和 서울").claims} == {"word"}
 
 
