@@ -43,7 +43,6 @@ SAME_LAYER = {
     ("files", "errors"),
     ("jobs", "errors"),
     ("types", "errors"),
-    ("models", "objectives"),
     ("models", "runtime"),  # how weights of eight bits are read
     ("summarizer", "systems"),
     ("systems", "summarizer"),  # bulk jobs; an extractive method knows nothing of it

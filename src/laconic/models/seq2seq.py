@@ -7,7 +7,7 @@ this one model. A step, in the paper's order:
     s_t      = RNN(x_t, s_{t-1})
     e^t, a^t, h*_t                            equations (1)-(3), (7): layers/attention/additive.py
     p_gen, P(w)                               equations (4), (5):     layers/copying/pointer.py
-    covloss_t = sum_i min(a^t_i, c^t_i)       equation (8):           objectives/attention.py
+    covloss_t = sum_i min(a^t_i, c^t_i)       equation (8):           models/base.py, _project
 
 In training, where no step depends on the one before it except through the recurrence, the steps are one fused call.
 """

@@ -18,7 +18,7 @@ Reduction = Literal["token", "example", "sentence", "sum"]
 
 
 class Objective(nn.Module):
-    """A sum and what to divide it by. ``Class(config)``; the loop adds ``weight * sum / count``.
+    """A sum and what to divide it by. ``Class(config)``; the update adds ``weight * sum / count``.
 
     The loop divides once, by the counts summed over all micro-batches and ranks.
     """

@@ -16,7 +16,8 @@ Li et al., "Learn to Copy from the Copying History: Correlational Copy Network f
 | pst_j, the clipping distance | the token's index, ``clip_distance`` |
 
 ``mask`` is true at real tokens, ``copy_mask`` (B, S) where copying may point. (1) to (4) are the Transformer and its
-loss; (5) is that of `laconic.papers.pointer_generator` with lambda for p_gen; (22) weighs ROUGE. Our readings:
+loss; (5) is that of `laconic.papers.pointer_generator` with lambda for p_gen; (6) and (16) are the projections of the
+network's own attention; (22) weighs ROUGE. Our readings:
 
 * The recurrence (11)-(14) runs over positions; words meet once, in (5).
 * rel_t (12) is "analogous to the transition matrix" without self-transfer: padding and the diagonal of s and of p are
@@ -42,7 +43,7 @@ FLOOR = 1e-9  # of the mass of a row of s without its diagonal
 STEEPEST = 1e4  # of 1 / (2 sigma^2): beyond, all but the nearest positions are zero in float64 too
 
 
-# ------------------------------------------------------------------------------------ attention and gates: (6)-(10)
+# ------------------------------------------------------------------------------------ attention and gates: (7)-(10)
 
 
 def mean_attention(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
@@ -102,7 +103,7 @@ def mixed(weights: Tensor, correlational: Tensor, attention_gate: Tensor) -> Ten
     return torch.lerp(correlational, weights, attention_gate.unsqueeze(-1))
 
 
-# --------------------------------------------------------------------------------- semantic correlation: (16)-(19)
+# --------------------------------------------------------------------------------- semantic correlation: (17)-(19)
 
 
 def transfers(copy_mask: Tensor, ids: Tensor, self_transfer: SelfTransfer) -> Tensor:

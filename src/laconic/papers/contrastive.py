@@ -38,6 +38,7 @@ Ties = Literal["all", "first", "distinct"]
 Rule = Literal["until_over", "while_over"]
 Normalizer = Literal["softmax", "renorm"]
 Norm = tuple[Tensor, Tensor]  # a layer norm's scale and shift (F,)
+Linear = tuple[Tensor, Tensor]  # a layer's weight (out, in) and bias (out,)
 
 # --------------------------------------------------------------------------------------- opponent attention: (1)-(3)
 
@@ -130,8 +131,8 @@ def first_norm(context: Tensor, norm: Norm) -> Tensor:
     return layer_norm(context.to(norm[0].dtype), norm[0].shape, *norm)
 
 
-def feed_forward(z1: Tensor, expand: Norm, contract: Norm) -> Tensor:
-    """(5) ``z_2 = FeedForward(z_1) = W_2 relu(W_1 z_1 + b_1) + b_2``, each pair a weight and a bias."""
+def feed_forward(z1: Tensor, expand: Linear, contract: Linear) -> Tensor:
+    """(5) ``z_2 = FeedForward(z_1) = W_2 relu(W_1 z_1 + b_1) + b_2``."""
     return linear(torch.relu(linear(z1, *expand)), *contract)
 
 

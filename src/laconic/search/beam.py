@@ -5,19 +5,19 @@ Row ``b * K + k`` is hypothesis k of document b. A step is: (1) ask the model, (
 others, (6) stop documents that are done and drop them from the batch when enough of them are.
 
 Of 2K candidates a document, which finish (``config.finish``)? ``see``: an EOS that ranks before the K-th candidate
-that goes on, as many as are missing (the code of See et al. 2017). ``within_beam``: an EOS among the first K, and of
-all that have finished the best K are kept (fairseq, transformers). ``config.shrink_beam`` is a third way: see
-`_ShrinkingSearch`.
+that goes on, with ``early_stopping`` as many as are missing (the code of See et al. 2017). ``within_beam``: an EOS
+among the first K, and of all that have finished the best K are kept (fairseq, transformers). ``config.shrink_beam`` is
+a third way: see `_ShrinkingSearch`.
 
 What becomes of a hypothesis of ``max_length`` tokens without EOS (``config.unfinished``)? ``drop``: it counts only as
 far as finished ones are missing (See et al.). ``compete``: its score is compared with theirs (transformers; the release
 of Chen et al. 2016). ``force_end``: one more step, in which nothing but EOS may come (fairseq). ``free_end``: EOS is
 put there, costs nothing and counts in the length, and it competes (``forced_eos_token_id`` of transformers).
 
-When is a document done (``config.early_stopping``)? True: K hypotheses have finished. False: and none under way has, as
-it stands, a better score than the worst of them (the heuristic of transformers). ``never``: none under way can become
-better than the worst that is returned; exact as long as token scores are not positive, and once one is, the document is
-searched up to the maximum length.
+When is a document done (``config.early_stopping``)? True: K hypotheses have finished. False: K have, and none under way
+has, as it stands, a better score than the worst of them (the heuristic of transformers). ``never``: none under way can
+become better than the worst that is returned; exact as long as token scores are not positive, and once one is, the
+document is searched up to the maximum length.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Correlational copying, "CoCoNet" (Li et al., EMNLP 2021): what was copied before says what is copied next.
 
-The equations are in `laconic.papers.coconet`; this module holds the gates and runs the recurrence (11) to (14) over
+The equations are in `laconic.papers.coconet`; this module holds the gates and runs the recurrence (11) to (15) over
 the steps of a training pass, or one step of search. s and p are made once a document and shared by the beams;
 P_final_{t-1}, (N, S), is what a hypothesis carries. The gradients of s and p are deferred, one product at the end
 instead of a (B, 2S, S) sum every step.
