@@ -1,10 +1,10 @@
 """The one place that chooses between a paper's equation as it stands and the same made fast.
 
 ``LACONIC_KERNELS=off`` in the environment, read once when this file is imported, takes the equations of
-`laconic.papers` and plain autograd, but for a ``positional_step: banded`` that a recipe asks for: slower and larger, for
-readers, debuggers and other back ends. `tests/contract/test_kernels.py` holds each pair equal, values and gradients.
-``LACONIC_KERNELS=graph`` is how models are exported: plain, but for what `laconic.kernels.graph` says in a way that makes
-a small and fast graph.
+`laconic.papers` and plain autograd, but for a ``positional_step: banded`` that a recipe asks for: slower and larger,
+for readers, debuggers and other back ends. `tests/contract/test_kernels.py` holds each pair equal, values and
+gradients. ``LACONIC_KERNELS=graph`` is how models are exported: plain, but for what `laconic.kernels.graph` says in a
+way that makes a small and fast graph.
 """
 
 from __future__ import annotations
