@@ -59,7 +59,7 @@ class UsualDistraction(nn.Module):
 
 
 def _cell(ours: GruCell) -> nn.GRUCell:
-    cell = nn.GRUCell(ours.input_size, ours.hidden_size)
+    cell = nn.GRUCell(ours.weight_ih.shape[1], ours.hidden_size)
     with torch.no_grad():
         for name, value in cell.named_parameters():
             value.copy_(getattr(ours, name))
