@@ -1,6 +1,12 @@
-"""Commands as a person gives them: what one prints that works, and the one sentence of one that does not."""
+"""Commands as a person gives them: what one prints that works, and the one sentence of one that does not; and the
+programs of ``scripts/``."""
 
 from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -22,3 +28,17 @@ def refused(capsys: pytest.CaptureFixture[str], code: int, said: str, *arguments
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def program(name: str) -> ModuleType:
+    """``scripts/NAME.py`` as a module; its neighbours can be imported, as when it is run."""
+    folder = Path(__file__).parents[1] / "scripts"
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    sys.modules[name] = module  # processes of its own import it by this name
+    spec.loader.exec_module(module)
+    return module

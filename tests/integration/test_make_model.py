@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -14,23 +12,15 @@ import torch
 from huggingface_hub import ModelCard
 
 from boxed import write_pairs
+from commands import program
 from laconic.models.folder import load_model_folder
 from laconic.summarizer import Summarizer
 from laconic.types import Record
 
-SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "make_model.py"
-
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_model", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.append(str(SCRIPT.parent))  # as when it is run: its neighbour is imported
-    sys.modules["make_model"] = module
-    spec.loader.exec_module(module)
-    return module
+    return program("make_model")
 
 
 @pytest.fixture(scope="module")

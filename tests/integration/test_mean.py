@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,22 +9,16 @@ from types import ModuleType
 import pytest
 import torch
 
+from commands import program
 from laconic.errors import ConfigError
 from laconic.models.folder import load_model_folder, save_model_folder
 from laconic.text.tokenizer import WordTokenizer
 from samples import tiny_seq2seq
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "mean.py"
-
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mean", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return program("mean")
 
 
 def saved(folder: Path, words: str, seed: int) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from commands import program
 from laconic.cli.main import COMMANDS, load_command
 from laconic.config import names
 from laconic.config.schema import OptimizerConfig, RunConfig
@@ -23,12 +23,7 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="module")
 def site() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "scripts" / "site_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return program("site_pages")
 
 
 def anchors(page: Path) -> set[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from commands import program
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/tour.md").read_text(encoding="utf-8")
@@ -15,12 +16,7 @@ PAGE = (ROOT / "docs/tour.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tour_lines", ROOT / "scripts/tour_lines.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return program("tour_lines")
 
 
 def test_every_link_names_what_begins_on_its_line(script: ModuleType) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
 
+from commands import program
 from laconic.errors import ConfigError
 from laconic.models.seq2seq import Seq2Seq
 from samples import VOCAB, gradients, random_batch, tiny_seq2seq
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "widen.py"
 SIZES = {
     "embedding_size": 5,
     "encoder_hidden": 6,
@@ -23,12 +20,7 @@ SIZES = {
 
 
 def widened(model: Seq2Seq, hidden: int) -> Seq2Seq:
-    spec = importlib.util.spec_from_file_location("widen", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    wide: Seq2Seq = module.widened(model, hidden)
+    wide: Seq2Seq = program("widen").widened(model, hidden)
     return wide
 
 

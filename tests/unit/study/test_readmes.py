@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from commands import program
 from laconic.evaluation.predictions import as_lines, read_lines
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "readmes.py"
 README = """# Tidepool
 
 [![build](https://example.org/b.svg)](https://example.org)
@@ -40,13 +38,7 @@ The heights are joined by splines, and missing hours are filled with those of th
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("readmes", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["readmes"] = module  # its processes import it by this name
-    spec.loader.exec_module(module)
-    return module
+    return program("readmes")
 
 
 def package(**fields: Any) -> dict[str, Any]:
