@@ -372,6 +372,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = vars(parser.parse_args(arguments))
     places = {name: given.pop(name) for name in SOURCES}
     given["settings"] = tuple(given["settings"])
+    if given["sentence_ratings"] and not given["ratings"]:
+        parser.error("--sentence-ratings needs the --ratings of lines that it goes with")
     try:
         make(Options(places=places, **given))
     except LaconicError as error:

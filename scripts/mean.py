@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from laconic.errors import ConfigError
+from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.systems import model_folder
 from laconic.models.folder import LoadedModel, load_model_folder, save_model_folder
 
@@ -40,10 +40,15 @@ def mean(models: Sequence[LoadedModel]) -> LoadedModel:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("out", type=Path)
+    parser.add_argument("out", type=Path, help="a new folder")
     parser.add_argument("models", nargs="+", help="run or model folders")
     options = parser.parse_args()
-    found = mean([load_model_folder(model_folder(name)) for name in options.models])
+    if options.out.exists():
+        parser.error(f"{options.out} is there already; the mean needs a new folder")
+    try:
+        found = mean([load_model_folder(model_folder(name)) for name in options.models])
+    except LaconicError as error:
+        parser.error(str(error))
     save_model_folder(options.out, model=found.model, tokenizer=found.tokenizer, run=found.run)
 
 

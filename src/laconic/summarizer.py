@@ -348,7 +348,7 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     document, confidence = summary.document, summary.confidence
     if not (calibration.sentence or summary.unlike or confidence < calibration.threshold):
         return summary
-    start, end, place = nearest_sentence(document, summary.text)
+    begins, start, end, place = nearest_sentence(document, summary.text)
     sentence = document[start:end]
     chance = calibration.sentence_confidence(sentence_facts(sentence, place, summary.text, confidence))
     if words(sentence) == words(summary.text):
@@ -362,11 +362,12 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     else:
         return replace(summary, confidence=confidence)
     if end - start > FIRST_CHARACTERS or len(document[start:end].split()) > LONGEST_SENTENCE:
-        start = len(document) - len(document.lstrip())
+        begins = start = len(document) - len(document.lstrip())
         text = document[start : start + FIRST_CHARACTERS]
         end = start + [word.end() for word in islice(re.finditer(r"\S+", text), FIRST_WORDS)][-1]
     found = extractive_summary(document, [(start, end)], model_name=summary.model, record_id=summary.id)
-    if document[:start].rstrip()[-1:].isalnum() and found.words[0].text.isalpha():  # its subject was left out
+    left_out = document[begins:start].rstrip()
+    if left_out[-1:].isalnum() and found.words[0].text.isalpha():  # a subject, no mark of a list
         first = replace(found.words[0], text=found.text[0].upper() + found.words[0].text[1:])
         found = replace(found, text=first.text + found.text[len(first.text) :], words=(first, *found.words[1:]))
     return replace(

@@ -40,6 +40,19 @@ def test_every_weight_is_the_mean(script: ModuleType, tmp_path: Path, monkeypatc
         torch.testing.assert_close(value, sum(one[name] for one in given) / 3, msg=name)
 
 
+def test_nothing_is_replaced(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [saved(tmp_path / str(seed), "the river rose", seed) for seed in range(2)]
+    before = (folders[0] / "model.safetensors").read_bytes()
+    for arguments, said in (([*folders], "0 is there already"), ([tmp_path / "new", tmp_path / "none"], "none")):
+        monkeypatch.setattr(sys, "argv", ["mean", *map(str, arguments)])
+        with pytest.raises(SystemExit):
+            script.main()
+        assert said in capsys.readouterr().err
+    assert (folders[0] / "model.safetensors").read_bytes() == before
+
+
 @pytest.mark.parametrize("words", ["the river fell", "the river rose again"])
 def test_models_with_other_words_have_no_mean(script: ModuleType, tmp_path: Path, words: str) -> None:
     models = [load_model_folder(saved(tmp_path / said, said, 1)) for said in ("the river rose", words)]

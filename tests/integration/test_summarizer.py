@@ -24,7 +24,7 @@ from laconic.cli.main import main
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation.systems import Contender
-from laconic.metrics.confidence import CHOOSING, Calibration
+from laconic.metrics.confidence import CHOOSING, SENTENCE, Calibration
 from laconic.metrics.consensus import expected_utilities
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel
@@ -37,6 +37,7 @@ from laconic.systems.decoding import DecodingSystem
 from laconic.systems.exported import ExportedSystem
 from laconic.systems.extractive import locate, shorten
 from laconic.systems.neural import NeuralSystem
+from laconic.text.sentences import sentence_strings
 from laconic.text.tokenizer import BpeTokenizer
 from laconic.types import Record, Summary
 from tiny_models import DOCUMENTS, save_tiny_model
@@ -714,12 +715,16 @@ def test_calibrate_believes_readers_where_they_have_rated(
     assert (made.records, made.accepted) == (130, "rated 2 or more by readers")
     chosen = Summarizer.from_pretrained(place).summarize(DOCUMENTS[:5], always_write=True)
     assert sum(len(one.text) for one in chosen) > sum(len(one.text) for one in found), "readers like the longer"
+    assert made.sentence == ()
     one_each = [line | {"summary": chosen[n % 5].text, "rating": n % 2} for n, line in enumerate(lines[:390:3])]
+    sentences = [(n, sentence) for n in range(130) for sentence in sentence_strings(DOCUMENTS[n % 5])]
+    one_each += [{"id": f"r{n}", "summary": sentence, "rating": int(n % 5 > 1)} for n, sentence in sentences]
     sheet.write_text("".join(json.dumps(line) + "\n" for line in one_each))
     assert main(arguments) == 0
     again = Calibration.load(place)
     assert again is not None
     assert (again.records, again.choosing) == (130, made.choosing), "they were chosen by these weights"
+    assert len(again.sentence) == len(SENTENCE) + 1, "they rated sentences of the texts too"
     capsys.readouterr()
     sheet.write_text("".join(json.dumps(line) + "\n" for line in lines[:90]))
     assert main(arguments) == 3

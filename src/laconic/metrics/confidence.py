@@ -37,7 +37,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
@@ -143,7 +143,7 @@ class Calibration:
     def confidence(self, facts: Mapping[str, float]) -> float:
         """The probability, between 0 and 1, that a reader accepts a summary with these facts."""
         terms = zip(FEATURES, self.weight, self.mean, self.deviation, strict=True)
-        return _sigmoid(self.bias + sum(weight * (facts[name] - mean) / by for name, weight, mean, by in terms))
+        return float(sigmoid(self.bias + sum(weight * (facts[name] - mean) / by for name, weight, mean, by in terms)))
 
     def sentence_confidence(self, facts: Mapping[str, float]) -> float:
         """The probability that a reader accepts a sentence with these facts (`SENTENCE`) as the summary; 0 where that
@@ -151,7 +151,7 @@ class Calibration:
         if not self.sentence:
             return 0.0
         *weights, bias = self.sentence
-        return _sigmoid(bias + sum(weight * facts[name] for name, weight in zip(SENTENCE, weights, strict=True)))
+        return float(sigmoid(bias + sum(weight * facts[name] for name, weight in zip(SENTENCE, weights, strict=True))))
 
     def order(self, found: Sequence[Mapping[str, float]]) -> list[int]:
         """The places of a document's hypotheses, whose facts these are, the one expected to score best first."""
@@ -303,16 +303,16 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
     return [(start, *shortened(document, start, end)) for start, end in telling]
 
 
-def nearest_sentence(document: str, summary: str) -> tuple[int, int, int]:
-    """The sentence that has most in common with ``summary``, where it begins and ends, `shortened`, and how many stand
-    before it: F1 of the stems of their content words, less what its place costs."""
+def nearest_sentence(document: str, summary: str) -> tuple[int, int, int, int]:
+    """The sentence that has most in common with ``summary``, as `telling_sentences` has it, and how many stand before
+    it: F1 of the stems of their content words, less what its place costs."""
     spans, wanted = telling_sentences(document), Counter(_content(words(summary)))
     worth = []
     for place, (_, start, end) in enumerate(spans):
         said = Counter(_content(words(document[start:end])))
         worth.append(2 * (said & wanted).total() / (said.total() + wanted.total() or 1) - EARLIER * min(place, 5))
     place = worth.index(max(worth))
-    return *spans[place][1:], place
+    return *spans[place], place
 
 
 def sentence_facts(sentence: str, place: int, summary: str, confidence: float) -> Facts:
@@ -332,5 +332,6 @@ def _content(said: Sequence[str]) -> list[str]:
     return [stem(word) for word in said if not is_stop_word(word)]
 
 
-def _sigmoid(value: float) -> float:
-    return 1 / (1 + math.exp(-max(-30.0, min(30.0, value))))
+def sigmoid(value: Any) -> Any:
+    """Of a number or an array."""
+    return 1 / (1 + np.exp(-np.clip(value, -30.0, 30.0)))

@@ -32,6 +32,7 @@ from laconic.metrics.confidence import (
     mean_ratio,
     packed,
     sentence_facts,
+    sigmoid,
     telling_sentences,
     word_ids,
 )
@@ -346,7 +347,7 @@ def fit(found: Sequence[Facts], good: Sequence[bool], threshold: float, rule: st
     for held in _parts(len(facts)):
         rest = np.setdiff1d(np.arange(len(facts)), held)
         mean, deviation, weight, bias = _regression(facts[rest], accepted[rest])
-        predicted[held] = _sigmoid((facts[held] - mean) / deviation @ weight + bias)
+        predicted[held] = sigmoid((facts[held] - mean) / deviation @ weight + bias)
     *vectors, bias = _regression(facts, accepted)
     means, deviations, weights = (tuple(vector.tolist()) for vector in vectors)
     calibration = Calibration(means, deviations, weights, bias, threshold, ranges_of(found), rule, len(facts))
@@ -390,7 +391,7 @@ def _regression(facts: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, np
     ridge = np.diag([RIDGE] * facts.shape[1] + [0.0])
     weight = np.zeros(design.shape[1])
     for _ in range(50):
-        probability = _sigmoid(design @ weight)
+        probability = sigmoid(design @ weight)
         gradient = design.T @ (accepted - probability) - ridge @ weight
         curvature = (design * (probability * (1 - probability))[:, None]).T @ design + ridge
         step = np.linalg.solve(curvature + 1e-9 * np.eye(len(weight)), gradient)
@@ -398,10 +399,6 @@ def _regression(facts: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, np
         if np.abs(step).max() < 1e-9:
             break
     return mean, deviation, weight[:-1], float(weight[-1])
-
-
-def _sigmoid(values: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-np.clip(values, -30.0, 30.0)))
 
 
 def describe(calibration: Calibration, found: Reliability) -> list[str]:

@@ -249,6 +249,24 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
     assert "not sure" in or_decline(replace(written, confidence=0.1), one).declined
 
 
+@pytest.mark.parametrize(
+    ("document", "answer"),
+    [
+        ("Foo is a tool for long rivers.", "Tool for long rivers."),
+        ("> Foo lets you\nmeasure long rivers:", "Measure long rivers"),
+        ("Foo is a libfoo2 for long rivers.", "libfoo2 for long rivers."),  # a name stays as it is
+        ("libfoo measures long rivers.", "libfoo measures long rivers."),
+        ("Rivers rose\n\nlibfoo measures long rivers", "libfoo measures long rivers"),
+        ("- libfoo measures long rivers", "libfoo measures long rivers"),
+    ],
+)
+def test_a_sentence_without_its_subject_begins_with_a_capital(document: str, answer: str) -> None:
+    found = or_decline(Summary("long rivers", document=document, confidence=0.1), calibration())
+    assert found.text == answer == " ".join(word.text for word in found.words)
+    first = found.words[0].sources[0]
+    assert document[first.start : first.end].lower() == found.words[0].text.lower()
+
+
 def test_ratings_of_sentences_teach_when_one_is_likelier_to_do(tmp_path: Path) -> None:
     """Readers accept a sentence that says what the line says, and want none that leans on another."""
     documents = [f"The river {word} rose. It closed port {word} early." for word in map(str, range(120))]
