@@ -74,6 +74,36 @@ def over_real_tokens(layer: Any) -> tuple[Callable[..., Tensor], Callable[..., T
     return graph_s, own
 
 
+Pair = tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]]
+
+
+def step_by_step(weights: Tensor, *rest: Tensor) -> Tensor:
+    """CoCoNet's recurrence, one step after the other; the rest as `correlation.copying_history` has it."""
+    *split, attended, values, matrix = rest
+    history, found = torch.zeros_like(weights[:, :1]), []
+    for t, alpha in enumerate(weights.split(1, dim=1)):
+        parts = coconet.split_history(history, split[0][:, t : t + 1]).flatten(2) if split else history
+        moved = coconet.transferred(parts, matrix)
+        gate = torch.sigmoid(attended[:, t : t + 1] + coconet.context_gate(moved, values))
+        history = coconet.mixed(alpha, moved, torch.where(moved.sum(dim=-1) > 0, gate, 1.0))
+        found.append(history)
+    return torch.cat(found, dim=1)
+
+
+def in_one(weights: Tensor, *rest: Tensor) -> Tensor:
+    *split, attended, values, matrix = rest
+    return correlation.copying_history(weights, split[0] if split else None, attended, values, matrix)[0]
+
+
+def recurrence(gated: bool) -> Pair:
+    """The second document may go nowhere."""
+    matrix = torch.softmax(rand(B, (2 if gated else 1) * S, S, seed=4), dim=-1)
+    matrix[1] = 0.0
+    split = (torch.sigmoid(rand(B, Q, 1, seed=1)),) if gated else ()
+    given = (torch.softmax(rand(B, Q, S), dim=-1), *split, rand(B, Q, seed=2), rand(B, S, seed=3), matrix)
+    return in_one, step_by_step, given
+
+
 SCORED = (rand(B, S, A), rand(B, Q, A, seed=1), rand(A, seed=2), rand(B, Q, S, seed=3).abs(), rand(A, seed=4))
 GOLD = torch.tensor([0, 8, 3, 3, 5])
 LAYER = (rand(5, D), rand(V, D, seed=1), rand(V, seed=2))
@@ -81,7 +111,6 @@ GRU = (rand(S, B, D), rand(3 * A, D, seed=1), rand(3 * A, A, seed=2), rand(3 * A
 ALLOWED = coconet.transfers(MASK, IDS, "zero_renorm")
 FILTERS = (rand(12, D), rand(5, D, 3, seed=1))
 # name: (kernel, plain, inputs with gradients, the rest)
-Pair = tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]]
 PAIRS: dict[str, Pair] = {
     "attention.attention_scores": (attention.attention_scores, pointer_generator.attention_scores, SCORED),
     "without coverage": (attention.attention_scores, pointer_generator.attention_scores, SCORED[:3]),
@@ -119,6 +148,8 @@ PAIRS: dict[str, Pair] = {
         lambda matrix: coconet.rescaled_rows(matrix, ALLOWED),
         (torch.softmax(rand(B, S, S), dim=-1),),
     ),
+    "correlation.copying_history": recurrence(True),
+    "with s alone": recurrence(False),
     "windows.max_over_windows": (
         lambda *x: windows.max_over_windows(IDS, MASK, *x),
         lambda *x: coarse_to_fine.max_over_windows(IDS, MASK, *x),

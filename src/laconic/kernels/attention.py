@@ -159,7 +159,7 @@ class _Blocks:
 # ------------------------------------------------------------------------------------------------------ averaged heads
 
 
-_WEIGHTS_AT_ONCE = 2**22  # attention weights that exist at a time
+_WEIGHTS_AT_ONCE = 2**26  # attention weights that exist at a time where there is not one head at a time
 
 
 def mean_attention(queries: Tensor, keys: Tensor, mask: Tensor, *, group: int | None = None) -> Tensor:

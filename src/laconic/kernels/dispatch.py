@@ -54,6 +54,7 @@ max_over_windows = windows.max_over_windows if ENABLED else coarse_to_fine.max_o
 mean_attention = attention.mean_attention if ENABLED else coconet.mean_attention
 rescaled_rows = correlation.rescaled_rows if ENABLED else coconet.rescaled_rows
 transferred = deferral.context if ENABLED else coconet.transferred
+copying_history = correlation.copying_history if ENABLED else None  # all steps at once (none: one after the other)
 BANDED = ENABLED  # p as a band where that pays
 # what no paper says: weights used at every step, packed for search, torch's GRU on a CPU (none: torch's own)
 deferred: Map = deferral.deferred if ENABLED else lambda tensor: tensor

@@ -24,7 +24,8 @@ from torch.nn.functional import logsigmoid
 from laconic.papers import pointer_generator
 
 Derivative = Callable[[Tensor, slice], Tensor]  # log P_vocab(gold) of some rows -> expected dL/d of it
-_CHUNK_ELEMENTS = 2**24  # logits made at a time: 64 MiB in float32
+# Logits made at a time: 64 MiB in float32, four times as much where asking for an operation takes longer than memory
+_CHUNK_ON_CPU, _CHUNK_ELSEWHERE = 2**24, 2**26
 _ASKED_ON = "cpu"  # where a question about numbers does not make the host wait
 
 
@@ -50,8 +51,8 @@ def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _chunks(num_rows: int, vocab_size: int) -> Iterator[slice]:
-    size = max(16, _CHUNK_ELEMENTS // vocab_size)
+def _chunks(num_rows: int, weight: Tensor) -> Iterator[slice]:
+    size = max(16, (_CHUNK_ON_CPU if weight.device.type == "cpu" else _CHUNK_ELSEWHERE) // len(weight))
     for begin in range(0, num_rows, size):
         yield slice(begin, min(begin + size, num_rows))
 
@@ -61,7 +62,7 @@ class _Workspace:
     that fills them."""
 
     def __init__(self, features: Tensor, weight: Tensor, bias: Tensor) -> None:
-        rows = max((part.stop - part.start for part in _chunks(len(features), len(weight))), default=0)
+        rows = max((part.stop - part.start for part in _chunks(len(features), weight)), default=0)
         self.weight, self.bias = weight, bias
         self.product = features.new_empty(rows, weight.shape[0])
         wide = at_least_float32(bias.dtype)
@@ -117,7 +118,7 @@ def _chunk_by_chunk(
     result = bias.new_empty(len(features), dtype=at_least_float32(bias.dtype))
     expected = torch.empty_like(result)
     work = _Workspace(features, weight, bias)
-    for rows in _chunks(len(features), len(weight)):
+    for rows in _chunks(len(features), weight):
         probs, result[rows] = work.softmax_and_gold(features[rows], gold[rows])
         if derivative is not None:
             expected[rows] = derivative(result[rows], rows)

@@ -44,7 +44,7 @@ def plain(layer: VocabularyProjection, features: Tensor, gold: Tensor) -> Tensor
 @pytest.fixture(params=[1, 2**24], ids=["chunks", "one chunk"])
 def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 1 the rows go through in chunks of 16, the smallest there are: 16 + 16 + 5."""
-    monkeypatch.setattr(vocabulary, "_CHUNK_ELEMENTS", request.param)
+    monkeypatch.setattr(vocabulary, "_CHUNK_ON_CPU", request.param)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_without_gradients() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 32])
 def test_chunk_boundaries(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "_CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(vocabulary, "_CHUNK_ON_CPU", 1)
     layer, features = projection(), rand(rows, F, seed=5).requires_grad_()
     value = layer.gold_log_probs(features, GOLD[:rows])
     value.sum().backward()

@@ -28,7 +28,7 @@ COPYING = ["attentional", "guided", "correlational"]
 @pytest.mark.parametrize("head", ["vocabulary", "pointer", *COPYING])
 def test_training_keeps_no_logits_for_the_backward_pass(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     vocabulary, rows = 4000, 11  # real target tokens
-    monkeypatch.setattr("laconic.kernels.vocabulary._CHUNK_ELEMENTS", 2 * vocabulary)
+    monkeypatch.setattr("laconic.kernels.vocabulary._CHUNK_ON_CPU", 2 * vocabulary)
     model, batch = copying_bart(head, vocab_size=vocabulary).train(), source_batch()
     assert int(batch.target_mask.sum()) == rows
     kept: list[tuple[int, ...]] = []

@@ -110,7 +110,7 @@ def test_small_blocks_and_chunks_change_nothing(name: str, monkeypatch: pytest.M
     model = tiny_seq2seq(**PATHS[name][0])
     batch = random_batch((7, 4, 1, 5, 6), (9, 3, 2, 8, 7))
     output, grads = backward(model, batch)
-    monkeypatch.setattr(vocabulary, "_CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(vocabulary, "_CHUNK_ON_CPU", 1)
     monkeypatch.setattr(attention, "_BLOCK_ON_CPU", 1)
     cut, cut_grads = backward(model, batch)
     torch.testing.assert_close(cut.gold_log_probs, output.gold_log_probs, atol=1e-12, rtol=0)
@@ -253,7 +253,7 @@ def test_training_makes_neither_of_the_large_tensors(
     options: dict[str, Any], mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No (B, T, X), no (B, T, S, A), no (B, T, S, D): chunks and blocks, whatever the batch."""
-    monkeypatch.setattr(vocabulary, "_CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(vocabulary, "_CHUNK_ON_CPU", 1)
     monkeypatch.setattr(attention, "_BLOCK_ON_CPU", 1)
     vocab, b, t, s = 300, 4, 20, 30
     model = tiny_seq2seq(vocab_size=vocab, **options)

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from laconic.errors import ConfigError
 from laconic.kernels.correlation import Band, positional_band
-from laconic.kernels.dispatch import BANDED, deferred, rescaled_rows, transferred
+from laconic.kernels.dispatch import BANDED, copying_history, deferred, rescaled_rows, transferred
 from laconic.layers.copying.base import CopySource, EncoderFeatures, GoldTokens, HeadInput
 from laconic.layers.copying.captured import (
     CapturedConfig,
@@ -32,7 +32,9 @@ from laconic.layers.copying.captured import (
 )
 from laconic.papers import coconet
 
-_BAND_PAYS_FROM = 512  # source tokens: from here on the banded step is the faster one, in training and in decoding
+# Source tokens from which the banded step is the faster one on a CPU, in training and in decoding. Elsewhere its many
+# small operations take longer than one large product.
+_BAND_PAYS_FROM = 512
 
 RELEASE = {
     "co_norm": "softmax",
@@ -200,9 +202,8 @@ class CorrelationalHead(CapturedHead):
         c = self.config
         if c.positional_step != "auto":
             return c.positional_step == "banded"
-        return (
-            BANDED and features.mask.shape[1] >= _BAND_PAYS_FROM and c.clip_mode != "none" and c.self_transfer != "type"
-        )
+        pays = features.mask.shape[1] >= _BAND_PAYS_FROM and features.mask.device.type == "cpu"
+        return BANDED and pays and c.clip_mode != "none" and c.self_transfer != "type"
 
     def _semantic(self, features: EncoderFeatures, copy_mask: Tensor) -> Tensor:
         """(19) made a transition matrix, s (B, S, S). ``self_transfer`` ``zero`` takes the diagonal away and leaves the
@@ -253,19 +254,21 @@ class CorrelationalHead(CapturedHead):
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
         """The recurrence over T steps."""
+        c, extra = self.config, source.extra
         split, attended, gate_values = self._gates(inputs, weights, source)
-        alphas, count = weights.split(1, dim=1), weights.shape[1]
-        of_steps = split is not None and split.shape[1:] == (count, 1)
-        splits = split.split(1, dim=1) if split is not None and of_steps else [split] * count
-        history, finals, gates = torch.zeros_like(weights[:, :1]), [], []
-        for step in zip(alphas, splits, attended.split(1, dim=1), strict=True):
-            final, _, attention_gate = self._recur(history, *step, source, gate_values)
-            finals.append(final)
-            gates.append(attention_gate)
-            history = final.detach() if self.config.detach_history else final
-        final = torch.cat(finals, dim=1)
+        of_source = c.u_input == "source_state"
+        usual = c.co_norm == "none" and c.first_step == "attention" and not (c.detach_history or of_source)
+        if copying_history is not None and usual and extra.band is None:
+            final, gates = copying_history(weights, split, attended, gate_values, extra.matrix)
+        else:
+            splits = [split] * weights.shape[1] if split is None or of_source else split.split(1, dim=1)
+            history, found = torch.zeros_like(weights[:, :1]), []
+            for step in zip(weights.split(1, dim=1), splits, attended.split(1, dim=1), strict=True):
+                found.append(self._recur(history, *step, source, gate_values))
+                history = found[-1][0].detach() if c.detach_history else found[-1][0]
+            final, _, gates = (torch.cat(each, dim=1) for each in zip(*found, strict=True))
         before = F.pad(final.detach()[:, :-1], (0, 0, 1, 0))
-        return final, self._gate_details(before, split, torch.cat(gates, dim=1))
+        return final, self._gate_details(before, split, gates)
 
     def _recur(
         self,
