@@ -2,8 +2,8 @@
 
 The equations are in `laconic.papers.coconet`; this module holds the gates and runs the recurrence (11) to (15) over
 the steps of a training pass, or one step of search. s and p are made once a document and shared by the beams;
-P_final_{t-1}, (N, S), is what a hypothesis carries. The gradients of s and p are deferred, one product at the end
-instead of a (B, 2S, S) sum every step.
+P_final_{t-1}, (N, S), is what a hypothesis carries. In training one function takes all steps of the paper's form; of
+the others the gradients of s and p are deferred, one product at the end instead of a (B, 2S, S) sum every step.
 """
 
 from __future__ import annotations
