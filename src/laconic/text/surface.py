@@ -324,7 +324,7 @@ def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) ->
         if not (follow and _follows(before, word)) or word.place is None:
             if follow and index > 1 and before.text in ("'", '"') and not before.gap and word.text[0].isalnum():
                 word.gap = " " if words[index - 2].text[-1:].isalnum() else word.gap  # the quotation ended there
-            elif follow and index > 1 and _binds(words, index):
+            elif follow and index > 1 and (before.text == "\\" or _binds(words, index)):
                 word.gap = ""
             continue
         after = words[index + 1] if index + 1 < len(words) else None

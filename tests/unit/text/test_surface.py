@@ -348,6 +348,11 @@ def test_a_sign_of_the_models_own_binds_the_words_on_both_sides() -> None:
     assert copied(["pre-", "code"], pair) == "Pre-code"
 
 
+def test_a_command_of_latex_is_one_word() -> None:
+    document = r"We write $\textbf{so}$ of the $\texttt{RNN-ProVe}$ framework for the policies of the data."
+    assert copied(["$\\", r"texttt{RNN-ProVe}$ framework"], document) == r"$\texttt{RNN-ProVe}$ framework"
+
+
 def test_a_part_of_a_name_is_an_ordinary_word_where_the_name_is_not_whole() -> None:
     document = "This package is POE::Filter::Stream, which is used to secure the connections of the package."
     assert copied(["Filter", "to secure the connections"], document) == "Filter to secure the connections"
