@@ -21,10 +21,11 @@ import torch
 from commands import refused
 from laconic import Summarizer
 from laconic.cli.main import main
+from laconic.config import shipped
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation.systems import Contender
-from laconic.metrics.confidence import CHOOSING, SENTENCE, Calibration
+from laconic.metrics.confidence import CHOOSING, FEATURES, SENTENCE, Calibration
 from laconic.metrics.consensus import expected_utilities
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel
@@ -784,3 +785,45 @@ def test_calibrate_stores_what_it_found(
     assert "was not made by laconic" in capsys.readouterr().err
     assert main(["calibrate", "lexrank", "--data", str(data)]) == 2
     assert main(["calibrate", str(place), "--data", str(data), "--diagram", "x.doc"]) == 2
+
+
+def test_what_readers_said_of_the_model_in_the_box_stays_with_what_is_trained_from_it(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their weights at the level of one's own pairs; ratings of one's own come before them."""
+    rated = [n % 5 == 0 for n in range(120)]
+    monkeypatch.setattr(calibration, "accepted", lambda *_, **__: rated)
+    monkeypatch.setattr(shipped, "ROOT", tmp_path)
+    place, box, data, sheet = (tmp_path / name for name in ("model", "oneline", "pairs.jsonl", "ratings.jsonl"))
+    shutil.copytree(folder, place)
+    shutil.copytree(folder, box)
+    pairs = [{"id": f"r{n}", "document": DOCUMENTS[n % 5], "summary": "it was late"} for n in range(120)]
+    data.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    weights = tuple(float(name == "tokens") for name in FEATURES)
+    readers = replace(Calibration.blank(), weight=weights, accepted="rated 3 or more by readers")
+    readers.save(box)
+    command = ["calibrate", str(place), "--data", str(data)]
+
+    def found(*more: str) -> Calibration:
+        assert main([*command, *more]) == 0
+        calibrated = Calibration.load(place)
+        assert calibrated is not None
+        return calibrated
+
+    own = found()
+    assert sum(weight != 0 for weight in own.weight) > 1, "trained from nothing"
+    recipe = place / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("initial_weights: null", "initial_weights: oneline"))
+    kept = found()
+    assert {name for name, weight in zip(FEATURES, kept.weight, strict=True) if weight} == {"tokens"}
+    assert kept.accepted == f"{own.accepted}, with the weights of what was rated 3 or more by readers"
+    made = Summarizer.from_pretrained(place).summarize([pair["document"] for pair in pairs], always_write=True)
+    assert sum(one.confidence for one in made) == pytest.approx(sum(rated), abs=1e-3)
+    assert found() == kept, "again is the same"
+    lines = [{"id": f"r{n}", "summary": one.text, "rating": n % 2} for n, one in enumerate(made)]
+    sheet.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert found("--ratings", str(sheet)).accepted == "rated 1 or more by readers"
+    replace(readers, accepted="ROUGE-1 of 0.4 or more").save(box)
+    assert found() == own, "nobody has rated"
+    shutil.rmtree(box)
+    assert found() == own, "the model in the box is not in this installation"

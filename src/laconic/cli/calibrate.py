@@ -96,11 +96,24 @@ def fitted(
     system: Any = summarizer.system
     system.set_defaults(changes)
     with progress(title, total=decoded_by_calibration(summarizer, records, how.get("ratings"))) as bar:
-        calibration, found = calibrate(summarizer, records, progress=bar.advance, **how)
+        calibration, found = calibrate(summarizer, records, progress=bar.advance, known=_known(folder), **how)
     if changes:
         apply(folder, system.search)
     calibration.save(folder)
     return calibration, found
+
+
+def _known(folder: Path) -> Calibration | None:
+    """What readers taught the shipped model from which the one of ``folder`` was trained, if there is one."""
+    from laconic.config.loading import load_run
+    from laconic.config.shipped import ROOT
+    from laconic.metrics.confidence import Calibration
+    from laconic.study.calibration import BY_READERS
+
+    recipe = folder / "recipe.yaml"
+    start = load_run(recipe).training.initial_weights if recipe.is_file() else None
+    found = Calibration.load(ROOT / start) if start in SHIPPED else None
+    return found if found and found.accepted.endswith(BY_READERS) else None
 
 
 def tried(folder: Path, records: Sequence[Record], batch_size: int | None = None) -> Precisions | None:

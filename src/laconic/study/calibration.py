@@ -4,7 +4,8 @@ whose search reranks chooses among its hypotheses.
 
 **What counts as accepted.** What readers rated so (`Ratings`). Where nobody has read, a rule stands in for them:
 ROUGE-1 F against the nearest reference of at least ``accept``, no content word twice, and no number or name that the
-document does not hold.
+document does not hold. A few hundred records and ROUGE tell little of what readers look at, so a model that was
+fine-tuned from one that they have rated keeps their weights, and the rule says how many are accepted (`_adjusted`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -50,10 +52,12 @@ from laconic.text.base import Tokenizer
 from laconic.types import Precision, Record, Summary, references_of
 
 FOLDS, BINS = 5, 10
+BY_READERS = "by readers"  # how `Calibration.accepted` ends where they rated
 LEAST_RECORDS = 100
 MOST_TRIED, MOST_RERANKED = 200, 1000  # records: in each precision; where nobody compared lines
 CHOOSING_RIDGE = 100.0
 RIDGE = 1.0  # of the standardised weights: keeps them finite where a fact separates the records
+KEPT = 50.0  # the ridge of by how much readers' weights are stretched or shrunk
 TAIL = 0.5  # per cent of the documents that lie outside each range
 OTHER_DOMAIN = 1.0  # per cent of them whose words are said to be of another kind of text
 PRIOR = 2000  # words
@@ -131,6 +135,7 @@ def calibrate(
     accept: float,
     threshold: float,
     ratings: Ratings | None = None,
+    known: Calibration | None = None,
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Calibration, Reliability]:
@@ -138,7 +143,8 @@ def calibrate(
     weights of that.
 
     ``progress`` is told of `decoded_by_calibration` summaries. ``accept`` is the ROUGE-1 F of the rule above, in whose
-    place ``ratings`` come; ``threshold`` the confidence below which the model declines.
+    place ``ratings`` come; ``threshold`` the confidence below which the model declines. Without ratings, ``known`` is
+    adjusted to the rule: what readers taught the model that this one was trained from.
 
     Raises:
         ConfigError: an extractive method, whose words are the document's own.
@@ -159,14 +165,14 @@ def calibrate(
         judged, good = facts, accepted(texts, records, accept)
         how = suited(Scoring(), map(references_of, records)).flags
         rule = f"ROUGE-1{f' ({how})' * bool(how)} of {accept:g} or more, no content word twice, no number or name that "
-        rule += "the document lacks"
+        rule += f"the document lacks{f', with the weights of what was {known.accepted}' if known else ''}"
     else:
         said = [ratings.of(record.id, text) for record, text in zip(records, texts, strict=True)]
         judged = [one for one, rating in zip(facts, said, strict=True) if not math.isnan(rating)]
         good = [rating >= ratings.accept for rating in said if not math.isnan(rating)]
         _check_enough(len(judged), " of which readers rated the line that the model writes")
-        rule = f"rated {ratings.accept:g} or more by readers"
-    calibration, found = fit(judged, good, threshold, rule)
+        rule = f"rated {ratings.accept:g} or more {BY_READERS}"
+    calibration, found = fit(judged, good, threshold, rule, known if ratings is None else None)
     sentence = () if ratings is None else fit_sentence(calibration, made, ratings)
     _, sources = encode_documents(records, system.tokenizer, system.text)
     ratios, most = word_ratios(system.tokenizer, [word_ids(source) for source in sources])
@@ -330,9 +336,11 @@ def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float)
     return found
 
 
-def fit(found: Sequence[Facts], good: Sequence[bool], threshold: float, rule: str) -> tuple[Calibration, Reliability]:
-    """The calibration for the facts of R summaries and whether each is accepted, fitted on all; its reliability is
-    measured by cross-validation over ``FOLDS`` parts.
+def fit(
+    found: Sequence[Facts], good: Sequence[bool], threshold: float, rule: str, known: Calibration | None = None
+) -> tuple[Calibration, Reliability]:
+    """The calibration for the facts of R summaries and whether each is accepted, fitted on all (or ``known`` adjusted);
+    its reliability is measured by cross-validation over ``FOLDS`` parts.
 
     Raises:
         DataError: too few records, or all of one kind.
@@ -343,12 +351,13 @@ def fit(found: Sequence[Facts], good: Sequence[bool], threshold: float, rule: st
     if accepted.min() == accepted.max():
         kind = "Every" if accepted.min() else "No"
         raise DataError(f"{kind} summary of these records is acceptable, so there is nothing to tell apart.")
+    learnt = partial(_adjusted, known) if known else _regression
     predicted = np.empty(len(facts))
     for held in _parts(len(facts)):
         rest = np.setdiff1d(np.arange(len(facts)), held)
-        mean, deviation, weight, bias = _regression(facts[rest], accepted[rest])
+        mean, deviation, weight, bias = learnt(facts[rest], accepted[rest])
         predicted[held] = sigmoid((facts[held] - mean) / deviation @ weight + bias)
-    *vectors, bias = _regression(facts, accepted)
+    *vectors, bias = learnt(facts, accepted)
     means, deviations, weights = (tuple(vector.tolist()) for vector in vectors)
     calibration = Calibration(means, deviations, weights, bias, threshold, ranges_of(found), rule, len(facts))
     return calibration, reliability(predicted, accepted)
@@ -383,18 +392,32 @@ def reliability(predicted: np.ndarray, accepted: np.ndarray) -> Reliability:
     return Reliability(tuple(bins), error, brier, auc, base_rate)
 
 
-def _regression(facts: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Logistic regression with a small ridge by Newton's method: mean, deviation and weight (F,) each, and the bias."""
+def _adjusted(known: Calibration, facts: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any, float]:
+    """``known`` with its log-odds moved to the share accepted here, and stretched or shrunk: two numbers, where a
+    regression of its own would have twelve to find."""
+    mean, deviation, weight = map(np.array, (known.mean, known.deviation, known.weight))
+    odds = (facts - mean) / deviation @ weight + known.bias
+    middle, by, more, level = _regression(odds[:, None], accepted, KEPT, odds)
+    stretch = 1 + float(more[0] / by[0])
+    return mean, deviation, stretch * weight, stretch * known.bias + level - float(more @ (middle / by))
+
+
+def _regression(
+    facts: np.ndarray, accepted: np.ndarray, penalty: float = RIDGE, odds: np.ndarray | float = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Logistic regression with a ridge by Newton's method, of what is to be added to the log-odds ``odds``: mean,
+    deviation and weight (F,) each, and the bias."""
     mean, deviation = facts.mean(0), facts.std(0)
     deviation[deviation < 1e-12] = 1.0
     design = np.column_stack([(facts - mean) / deviation, np.ones(len(facts))])
-    ridge = np.diag([RIDGE] * facts.shape[1] + [0.0])
+    ridge = np.diag([penalty] * facts.shape[1] + [0.0])
     weight = np.zeros(design.shape[1])
     for _ in range(50):
-        probability = sigmoid(design @ weight)
+        probability = sigmoid(odds + design @ weight)
         gradient = design.T @ (accepted - probability) - ridge @ weight
         curvature = (design * (probability * (1 - probability))[:, None]).T @ design + ridge
         step = np.linalg.solve(curvature + 1e-9 * np.eye(len(weight)), gradient)
+        step = step.clip(-1, 1)  # from far-off odds a whole step would go too far
         weight += step
         if np.abs(step).max() < 1e-9:
             break

@@ -376,6 +376,37 @@ def test_the_fit_finds_probabilities_that_come_true() -> None:
         fit(facts, [False] * 3000, threshold=0.2, rule="")
 
 
+def test_what_readers_look_at_stays_and_the_level_is_that_of_the_records() -> None:
+    """Weights of readers, 200 records of another level, and a fact that goes with acceptance by chance."""
+    random = np.random.default_rng(5)
+    scores = random.normal(-1.0, 1.0, 200)
+    good = random.random(200) < 1 / (1 + np.exp(-(scores - 0.5)))
+    chance = random.normal(0.0, 1.0, 200) + good
+    facts = [facts_with(mean_log_prob=a, joins=b) for a, b in zip(scores, chance, strict=True)]
+    readers = replace(calibration(), bias=9.0, sentence=(1.0,) * (len(SENTENCE) + 1))  # sure of nearly everything here
+    found, held_out = fit(facts, good.tolist(), threshold=0.2, rule="drawn", known=readers)
+    own, _ = fit(facts, good.tolist(), threshold=0.2, rule="drawn")
+    share = [float(np.mean([one.confidence(fact) for fact in facts])) for one in (readers, found)]
+    assert share[0] > 0.99
+    assert share[1] == pytest.approx(good.mean(), abs=1e-6)
+    weights = dict(zip(FEATURES, found.weight, strict=True))
+    assert weights.pop("mean_log_prob") == pytest.approx(1.0, abs=0.3)
+    assert set(weights.values()) == {0.0}
+    assert own.weight[FEATURES.index("joins")] > 0.5
+    assert (found.mean, found.deviation) == (readers.mean, readers.deviation)
+    assert (found.records, found.accepted, found.threshold, found.sentence) == (200, "drawn", 0.2, ())
+    assert held_out.error < 0.1
+
+
+def test_readers_weights_count_for_less_where_they_tell_nothing() -> None:
+    """Two thousand records that are accepted whatever their facts."""
+    random = np.random.default_rng(6)
+    facts = [facts_with(mean_log_prob=score) for score in random.normal(-1.0, 1.0, 2000).tolist()]
+    found, held_out = fit(facts, (random.random(2000) < 0.6).tolist(), threshold=0.2, rule="", known=calibration())
+    assert abs(found.weight[0]) < 0.25
+    assert held_out.error < 0.08
+
+
 def test_reliability_by_hand() -> None:
     found = reliability(np.array([0.1, 0.1, 0.9, 0.9]), np.array([0.0, 1.0, 1.0, 1.0]))
     assert found.bins == ((0.1, 0.5, 2), (0.9, 1.0, 2))
