@@ -89,16 +89,17 @@ def _figures(document: str, summary: str, group: Sequence[str], unk_text: str | 
     source = mine if facts.has_whole(plain) else facts.words  # for what is counted of words it need not be longer
     known = [word for model in models for word in (*model, _BETWEEN)]
     expected = _mean(map(len, models))
+    rates = copying.repeated_ngram_rates(mine, len(REPEATED))
     over = copying.over_copied_words(mine, source, known)
-    claims = verdicts(plain, facts)
-    checked, missing = [kind for kind, *_ in claims], [kind for kind, _, _, place in claims if place is None]
+    claims = verdicts(plain, facts, mine)
+    checked, missing = [claim[0] for claim in claims], [kind for kind, _, _, place in claims if place is None]
     correct = copying.correct_ngram_counts(mine, source, known, len(CORRECT))
     figures = (
         *(copying.coverage_and_density(mine, source) or (None, None)),
         copying.novel_ngram_rate(mine, source, 2),
-        *[copying.repeated_ngram_rate(mine, n) for n in REPEATED],
-        copying.repeats(mine) if mine else None,
-        marks / max(1, len(summary.split())),
+        *rates,
+        copying.repeats(mine, rates[-1]) if mine else None,
+        marks / len(summary.split()) if marks else 0.0,
         len(mine),
         len(mine) / expected if expected else None,
         not mine,

@@ -6,7 +6,8 @@ All functions take sequences of words (`laconic.metrics.words.words`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
+from itertools import compress
 from operator import eq
 
 from laconic.metrics.overlap import ngram_set, ngrams
@@ -69,9 +70,9 @@ def correct_ngram_counts(summary: Words, source: Words, reference: Words, longes
     counts, hits = [], 2
     for n in range(1, longest + 1):
         # in a longer n-gram that is correct are two shorter ones
-        known = ngram_set(reference, n).intersection(ngrams(summary, n)) if hits > 1 else set()
+        known = ngram_set(reference, n) if hits > 1 else set()
         if known and summary is not source:
-            known.intersection_update(ngrams(source, n))
+            known = known.intersection(ngrams(summary, n)).intersection(ngrams(source, n))
         hits = sum(map(known.__contains__, ngrams(summary, n))) if known else 0
         counts.append((hits, max(0, len(summary) - n + 1)))
     return counts
@@ -96,20 +97,32 @@ def repeated_ngram_rate(summary: Sequence[str], n: int) -> float | None:
     return 1.0 - len(ngram_set(summary, n)) / total if total > 0 else None
 
 
-def repeats(summary: Sequence[str]) -> bool:
+def repeated_ngram_rates(summary: Sequence[str], longest: int) -> list[float | None]:
+    """Those of every n up to ``longest``; where no n-gram comes twice, no longer one does, and none is made."""
+    rates: list[float | None] = []
+    for n in range(1, longest + 1):
+        once = 0.0 in rates and len(summary) >= n
+        rates.append(0.0 if once else repeated_ngram_rate(summary, n))
+    return rates
+
+
+def repeats(summary: Sequence[str], again: float | None = None) -> bool:
     """Would a reader say that these lower-cased words repeat themselves?
 
     They do if a word stands twice in a row, a phrase right behind itself, a content word again within three words, or
     a phrase of four words again anywhere. Function words count in phrases with others only ("the ... the" is
-    nothing), and a number may come again.
+    nothing), and a number may come again. ``again`` is the `repeated_ngram_rate` of four words, where it is known.
     """
-    again, apart = repeated_ngram_rate(summary, _PHRASE), range(1, max(_NEAR + 1, _PHRASE))
-    if not again and not any(any(map(eq, summary, summary[places:])) for places in apart):
-        return False
-    told = [not is_stop_word(word) and word.isalpha() and len(word) > 1 for word in summary]
-    if _stutters(summary) or _comes_again(summary, told, _NEAR):
+    # a phrase shorter than _PHRASE that stands behind itself has its words within _NEAR as well
+    near = [word for apart in range(1, _NEAR + 1) for word in compress(summary, map(eq, summary, summary[apart:]))]
+    if near and (any(map(_is_told, near)) or _stutters(summary)):
         return True
-    return bool(again) and _comes_again(ngrams(summary, _PHRASE), map(any, ngrams(told, _PHRASE)), len(summary))
+    return again != 0.0 and _phrase_comes_again(summary)
+
+
+def _is_told(word: str) -> bool:
+    """Is it heard when it comes again?"""
+    return not is_stop_word(word) and word.isalpha() and len(word) > 1
 
 
 def _stutters(words: Sequence[str]) -> bool:
@@ -123,12 +136,11 @@ def _stutters(words: Sequence[str]) -> bool:
     return False
 
 
-def _comes_again(pieces: Iterable[Hashable], told: Iterable[bool], within: int) -> bool:
-    """Does one of the ``pieces`` that are ``told`` come again, at most ``within`` places on?"""
-    last: dict[Hashable, int] = {}
-    for place, (piece, counts) in enumerate(zip(pieces, told, strict=True)):
-        if counts:
-            if piece in last and place - last[piece] <= within:
-                return True
-            last[piece] = place
+def _phrase_comes_again(words: Sequence[str]) -> bool:
+    """Does a phrase with a word that is told come again?"""
+    seen: set[Words] = set()
+    for phrase in ngrams(words, _PHRASE):
+        if phrase in seen and any(map(_is_told, phrase)):
+            return True
+        seen.add(phrase)
     return False

@@ -51,7 +51,7 @@ _DAYS_BEHIND = re.compile(
     rf"\.?(?:\s*-\s*|,?\s+(?:the\s+)?|(?<=\.))(?P<days>{_SEVERAL})(?:[\s,-]*(?:of\s+)?(?P<year>{_YEAR}))?"
 )
 _NUMERIC = re.compile(
-    r"\d{1,4}(?:/(?P<b>\d{1,4})(?:/(?P<c>\d{4}|\d\d))?|(?P<sign>[-.])(?P<d>\d{1,2})(?P=sign)(?P<e>\d{4}|\d\d))(?![\w/]|[.,]\d)"
+    r"\d\d{0,3}(?:/(?P<b>\d{1,4})(?:/(?P<c>\d{4}|\d\d))?|(?P<sign>[-.])(?P<d>\d{1,2})(?P=sign)(?P<e>\d{4}|\d\d))(?![\w/]|[.,]\d)"
 )
 _TIME = re.compile(
     r"(?:(?P<h0>[01]?\d|2[0-4])(?::(?P<m0>[0-5]\d))?\s?(?:-|–|—|to|and)\s?)?(?P<h>[01]?\d|2[0-4])"

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
 from typing import Literal
 
 from laconic.metrics.words import is_ordinary
@@ -59,7 +60,8 @@ _PARTS = {"halves": 2, "thirds": 3, "quarters": 4, "fifths": 5, "sixths": 6, "ei
 _GLYPHS = {"½": Decimal("0.5"), "¼": Decimal("0.25"), "¾": Decimal("0.75"), "⅓": Decimal(1) / 3, "⅔": Decimal(2) / 3}
 
 NUMBER_WORDS = frozenset({*_UNITS, *_TENS, *_ORDINALS, *_SCALES, "half"})
-_SPELLED_WORD = "|".join(sorted({*_UNITS, *_TENS, *_ORDINALS, *_SCALES, *_PARTS}, key=len, reverse=True))
+_SPELLED_WORDS = groupby(sorted({*_UNITS, *_TENS, *_ORDINALS, *_SCALES, *_PARTS}), key=itemgetter(0))
+_SPELLED_WORD = "|".join(f"{first}(?:{'|'.join(word[1:] for word in same)})" for first, same in _SPELLED_WORDS)
 _SPELLED = re.compile(
     rf"\b(?:half\s+an?\s+)?(?:{_SPELLED_WORD})\b"
     rf"(?:(?:\s*-\s*|\s+(?:and\s+(?:a\s+half\s+)?)?)(?:{_SPELLED_WORD})\b)*(?:\s+and\s+a\s+half\b)?"
@@ -91,7 +93,7 @@ _BEFORE = re.compile(r"\b(?P<word>[^\W\d_][\w+#-]*)\s$")
 _AT = re.compile(r"(?:\bat|@|until|till|from|around|by|before|after|-)\s?$")
 _DIGIT = re.compile(r"\d")
 _CODE = re.compile(r"(?<![\w-])(?:\d{1,4}[-.])?\(?\d{3}\)?[-. ]\d{3}[-. ]\d{4}(?!\w)|(?<![\w-])\d{3}-\d{4}(?![\w-])")
-_NAMED = re.compile(r"(?<![\w-])(?P<letters>[^\W\d_]+)-?(?P<number>\d+)(?![,:]\d)[^\W_]*(?:[-.]\w+)*")
+_NAMED = re.compile(r"(?<![\w-])(?P<letters>[^\W\d_]++)-?(?P<number>\d+)(?![,:]\d)[^\W_]*(?:[-.]\w+)*")
 _VERSION = re.compile(r"v\d")
 _QUARTER = re.compile(
     r"\b(?:q(?P<after>[1-4])|(?P<before>[1-4])q|(?P<nth>[1-4])(?:st|nd|rd|th)[-\s](?:quarter|qtr)"
@@ -136,10 +138,12 @@ def quantities(
 
 def blotted(text: str, spans: Sequence[tuple[int, int]]) -> str:
     """``text`` with a character that is part of nothing in place of each within ``spans``."""
-    characters = list(text) if spans else []
-    for start, end in spans:
-        characters[start:end] = "\0" * (end - start)
-    return "".join(characters) or text
+    pieces: list[str] = []
+    place = 0
+    for start, end in sorted(spans):
+        pieces += text[place:start], "\0" * (end - max(start, place))
+        place = max(place, end)
+    return "".join(pieces) + text[place:]
 
 
 def amount_key(value: int | Decimal) -> Key:
@@ -192,13 +196,24 @@ def _codes(text: str, lower: str) -> Iterator[Quantity]:
     for found in _each(_CODE, _CODE_SIGN, lower):
         key = ("w", re.sub(r"\D", "", found[0]))
         yield _number(*found.span(), (key,), offers={key})
-    for found in _each(_NAMED, _NAMED_SIGN, lower):
+    for found in _named(lower):
         letters = found["letters"]
         if _VERSION.match(found[0]) or (len(letters) > 2 and "-" in found[0] and is_ordinary(letters)):
             continue  # v2, phase-2
         number = Decimal(found["number"]).normalize()
         key = ("code", re.sub(r"[\W_]", "", found[0]))
         yield Quantity("name", *found.span(), ((key,),), frozenset({key, ("n", number), ("o", number)}))
+
+
+def _named(lower: str) -> Iterator[re.Match[str]]:
+    """``_NAMED.finditer(lower)``, from sign to sign; there is no blank within one."""
+    end = 0
+    for sign in _NAMED_SIGN.finditer(lower):
+        if sign.start() >= end:
+            if not (match := _NAMED.search(lower, max(end, lower.rfind(" ", 0, sign.start()) + 1))):
+                return
+            end = match.end()
+            yield match
 
 
 # ------------------------------------------------------------------------------------------- in digits

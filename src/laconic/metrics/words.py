@@ -16,9 +16,9 @@ import Stemmer
 _WHOLE = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"  # each character of these is a word
 _SIGNS = "".join(sign for sign in map(chr, range(0x900, 0xE00)) if unicodedata.category(sign)[0] == "M")  # Indic vowels
 _RUN = rf"[^\W_{_WHOLE}]+(?:[{_SIGNS}]+[^\W_{_WHOLE}]*)*"
-WORD = re.compile(rf"[{_WHOLE}]|{_RUN}(?:['’]{_RUN})*")
+WORD = re.compile(rf"([{_WHOLE}]|{_RUN}(?:['’]{_RUN})*)")  # a group, so that `split` keeps the words
 _CHARACTER = re.compile(f"[{_WHOLE}]")
-ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")  # the same where all is ASCII, in half the time
+ASCII_WORD = re.compile(r"([A-Za-z0-9]+(?:'[A-Za-z0-9]+)*)")  # the same where all is ASCII, in half the time
 _APOSTROPHE = re.compile(r"'(?:(?![A-Za-z0-9])|(?<![A-Za-z0-9]'))")  # one that is not within a word
 _ASCII_SIGNS = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) != "'"}
 _PREFIX = re.compile(

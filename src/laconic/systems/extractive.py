@@ -149,7 +149,7 @@ class ExtractiveSystem:
         sentences = extractor.sentences(given)
         asked = {"references": references_of(record)} if extractor.needs_reference else {}
         picked = range(len(sentences)) if extractor.cuts else extractor.summarize(sentences, **asked)
-        places = locate(document, sentences)
+        places = locate(document, sentences[: max(picked, default=-1) + 1])
         spans = [place for index in picked if (place := places[index]) is not None]
         if len(spans) < len(picked):  # the split that came with the text is of another writing of it
             text = extractor.text(given) if extractor.cuts else " ".join(sentences[index] for index in picked)

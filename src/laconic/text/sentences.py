@@ -66,9 +66,8 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
         pending = first if goes_on else None
         if pending is not None:
             continue
-        cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
-        found = (bounds(text, *part) for part in pairwise(cuts))
-        spans.extend((start, end) for start, end in found if start < end)
+        cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last] if ends else [first, last]
+        spans += [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
     return spans
 
 

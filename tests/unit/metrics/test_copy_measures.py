@@ -13,6 +13,7 @@ from laconic.metrics.copying import (
     novel_ngram_rate,
     over_copied_words,
     repeated_ngram_rate,
+    repeated_ngram_rates,
     repeats,
 )
 from laconic.metrics.words import words
@@ -87,6 +88,8 @@ def test_repeated_ngrams():
     assert repeated_ngram_rate(summary, 1) == 0.5
     assert repeated_ngram_rate(summary, 2) == pytest.approx(2 / 5)
     assert repeated_ngram_rate([], 1) is None
+    for text in (summary, summary[:3], list("abca"), ["a"], []):
+        assert repeated_ngram_rates(text, 4) == [repeated_ngram_rate(text, n) for n in (1, 2, 3, 4)]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +105,7 @@ def test_repeated_ngrams():
 )
 def test_a_reader_hears_a_repetition(text):
     assert repeats(words(text))
+    assert repeats(words(text), repeated_ngram_rate(words(text), 4))
 
 
 @pytest.mark.parametrize(
