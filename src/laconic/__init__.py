@@ -33,3 +33,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:  # for those who complete names
+    return sorted({*globals(), *__all__})

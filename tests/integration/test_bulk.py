@@ -422,3 +422,13 @@ def test_windows() -> None:
     ]
     assert list(windows_of([], 3)) == []
     assert Request("lead", batch_size=4).window == 32
+
+
+def test_a_last_line_without_its_end_is_counted(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LACONIC_QUIET", raising=False)
+    path = write_corpus(tmp_path / "corpus.jsonl", 3)
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert main(["summarize", model, str(path), "--output", str(tmp_path / "out.jsonl")]) == 0
+    assert "Summarizing: 3 of 3 (" in capsys.readouterr().err

@@ -217,10 +217,12 @@ def test_a_real_control_c_ends_without_a_traceback(tmp_path: Path) -> None:
     assert error == "laconic: Interrupted.\n"
 
 
-def test_a_closed_pipe_is_quiet() -> None:
+@pytest.mark.parametrize("body", ["print('line', n)", "show_summaries([Summary(f'line {n}')])"])
+def test_a_closed_pipe_is_quiet(body: str) -> None:
     code = (
         "import sys, laconic.cli.recipes as r\n"
-        "def command():\n    for n in range(100000): print('line', n)\n"
+        "from laconic.cli.output import show_summaries\nfrom laconic.types import Summary\n"
+        f"def command():\n    for n in range(100000): {body}\n"
         "r.command = command\n"
         "from laconic.cli.main import main\nsys.exit(main(['recipes']))"
     )

@@ -216,3 +216,19 @@ def test_mistakes(
 ) -> None:
     given = [argument.format(model=baseline, data=data) for argument in arguments]
     refused(capsys, code, said, "align", *given)
+
+
+def test_maps_do_not_take_the_place_of_what_is_read(
+    baseline: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, text = tmp_path / "validation.jsonl", tmp_path / "article.html"
+    data.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    text.write_text(ROWS[0]["document"])
+    before = data.read_bytes()
+    said = "is what this command reads; --html names another file."
+    for place in (data, tmp_path):
+        refused(capsys, 2, said, "align", baseline, "--data", place, "--pair-id", "rain", "--html", data)
+    refused(capsys, 2, said, "align", baseline, "--text", text, "--html", text)
+    said = "Unknown picture format '.jsonl'"
+    refused(capsys, 2, said, "align", baseline, "--data", data, "--pair-id", "rain", "--png", data)
+    assert data.read_bytes() == before

@@ -207,6 +207,7 @@ def test_a_failing_row_is_named_and_the_code_is_not_zero(
         (["extractive", "--rows", "lexrnk"], 2, "Did you mean 'lexrank'?"),
         (["extractive", "--test", "bootstap"], 2, "Did you mean 'bootstrap'?"),
         (["extractive", "--split", "test"], 3, "has no 'test' split"),
+        (["headline_writer", "--test", "t", "--max-records", "1"], 3, "--test randomization does not."),
         (["extractive", "--baseline", "lead"], 2, "Unknown baseline 'lead'"),
         (["extractive", "headline_writer"], 2, "one recipe at a time"),
         (["lead-1", "lexrank-1", "--seeds", "3"], 2, "--seeds belongs to a recipe"),

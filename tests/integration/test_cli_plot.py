@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from matplotlib.axes import Axes
 
 from commands import refused
+from commands import run as printed
 from laconic.cli.main import main
 from laconic.config.loading import dump_run, load_recipe, resolve_run
 
@@ -88,3 +90,15 @@ def test_plot_refuses_what_is_not_there(run: Path, tmp_path: Path, capsys: pytes
     (comparison / "runs").mkdir(parents=True)
     run.rename(comparison / "runs" / "gru-seed-1")
     refused(capsys, 3, f"its runs are in {comparison / 'runs'}: gru-seed-1.", "plot", comparison, *out)
+
+
+def test_runs_of_the_same_name_are_told_apart(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other" / "first"
+    shutil.copytree(run, other)
+    drawn = ["--metric", "loss", "--out", tmp_path / "c.png", "--json"]
+    names = [row["run"] for row in json.loads(printed(capsys, "plot", run, other, *drawn))]
+    assert names == [str(run), str(other)]
+    monkeypatch.chdir(run)
+    assert [row["run"] for row in json.loads(printed(capsys, "plot", ".", *drawn))] == ["first"]

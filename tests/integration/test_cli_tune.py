@@ -10,6 +10,7 @@ import pytest
 from commands import refused
 from laconic.cli.main import main
 from laconic.config import shipped
+from laconic.metrics.confidence import Calibration
 from laconic.models.folder import load_model_folder
 from laconic.study import tuning
 from laconic.systems.neural import NeuralSystem
@@ -194,3 +195,25 @@ def test_no_data_and_no_model(place: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.count("\n") == 1
     (place / "data" / "validation.jsonl").write_text('{"document": "a b", "summary": "a"}\n')
     assert main(["--quiet", "tune", "lead-1", "--data", str(place / "data"), "--grid", "beam_size=2"]) == 2
+
+
+def test_what_set_fixes_is_part_of_the_best_settings(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning.TuningResult, "best", property(lambda self: self.trials[-1]))
+    fixed = ["--set", "search.beam_size=1", "--set", "distraction.variant=paper", "--set", "min_length_share=null"]
+    assert tune(place, *fixed, "--grid", "max_length=4,5") == 0
+    shown = "--set distraction.variant=paper --set min_length_share=null --set beam_size=1 --set max_length=5\n"
+    assert shown in capsys.readouterr().out
+    for twice in (["--grid", "beam_size=2,3"], ["--random", "search.beam_size=2:3"]):
+        said = "search.beam_size is searched, and --set fixes it; leave one out."
+        refused(capsys, 2, said, "tune", place / "run", "--data", place / "data", *fixed, *twice)
+
+
+def test_a_calibration_is_of_the_settings_before(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--set", "beam_size=1", "--grid", "max_length=5,6", "--apply"]
+    assert tune(place, *asked) == 0
+    assert "laconic calibrate" not in capsys.readouterr().out
+    Calibration.blank().save(place / "run" / "model")
+    assert tune(place, *asked) == 0
+    assert "run `laconic calibrate` on it again." in capsys.readouterr().out

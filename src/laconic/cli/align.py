@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from typer import Argument, Option
 
-from laconic.cli.inputs import documents_of, stream_records
-from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode
+from laconic.cli.inputs import check_output, documents_of, stream_records
+from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode, check_picture
 from laconic.cli.output import aligned, note, print_json, print_result, progress
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
@@ -97,6 +97,10 @@ def command(
     `laconic align MODEL --heatmap 2:4 --text article.txt --png map.png` draws; with --data and no pair it prints
     how sharp each map is over the data.
     """
+    read = [asked.text or "", split_of(asked.data, asked.split) if asked.data else ""]
+    check_output("--html", asked.html, read)
+    if asked.png is not None:
+        check_picture(asked.png, [".png"])
     records = records_to_align(asked, reading)
     if asked.sample is not None:
         return make_sheet(asked, records, asked.sample)

@@ -91,9 +91,13 @@ def show_summaries(summaries: Iterable[Summary], *, words: bool = True, document
 
     from laconic.explain.terminal import show
 
+    class Printer(Console):
+        def on_broken_pipe(self) -> None:  # of rich's own accord the process would end with 1
+            raise BrokenPipeError
+
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the console knows of UTF-8 only whether it is
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    console = Printer(highlight=False, soft_wrap=not sys.stdout.isatty())
     for number, summary in enumerate(summaries):
         if number:
             console.print()

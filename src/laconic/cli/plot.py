@@ -42,8 +42,10 @@ def command(
 
     out.parent.mkdir(parents=True, exist_ok=True)
     drawn = [(run, metric) for run in runs] if metric else _losses(runs)
+    places = [run.resolve().name for run in runs]
+    names = {run: name if places.count(name) == 1 else str(run) for run, name in zip(runs, places, strict=True)}
     kinds = ["" if metric else f", {'validation' if name.startswith('val_') else 'training'}" for _, name in drawn]
-    curves = [(run.name + kind, *read_curve(run, name, x)) for (run, name), kind in zip(drawn, kinds, strict=True)]
+    curves = [(names[run] + kind, *read_curve(run, name, x)) for (run, name), kind in zip(drawn, kinds, strict=True)]
     value = ", ".join(dict.fromkeys(name for _, name in drawn))
     recipes = {run: read_run(run / "recipe.yaml") for run in runs if (run / "recipe.yaml").is_file()}
     shows_loss = any(name in LOSSES or name.startswith("val_loss_") for _, name in drawn)

@@ -19,6 +19,8 @@ from laconic.evaluation.predictions import fingerprint
 from laconic.evaluation.run import options_of
 from laconic.evaluation.systems import model_folder, weights_identity
 from laconic.files import write_json
+from laconic.metrics import confidence
+from laconic.study.plan import flatten
 from laconic.systems.extractive import is_method
 
 if TYPE_CHECKING:
@@ -65,6 +67,8 @@ def command(
     grids, ranges = list(map(tuning.parse_grid, grid or [])), list(map(tuning.parse_range, random or []))
     settings = tuning.plan(grids, ranges, trials, seed)
     fixed = search_settings(search)
+    if twice := [key for key in settings[-1] if key in flatten(fixed)]:
+        raise ConfigError(f"search.{twice[0]} is searched, and --set fixes it; leave one out.")
     if apply:
         tuning.refuse_fixed(model, "--apply")
     path = split_of(data, split)
@@ -124,11 +128,14 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path, new: bo
     if result.best is result.present:
         lines.append(f"Nothing is better than the present settings (the row of dashes) by {result.metric}.")
     else:
-        wanted = " ".join(f"--set {key}={_cell(value)}" for key, value in result.best.settings.items())
+        settings = flatten(content["fixed"]) | result.best.settings
+        wanted = " ".join(f"--set {key}={_cell(value)}" for key, value in settings.items())
         lines.append(f"Best by {result.metric}, {gain:+.2f} against the present settings: {wanted}")
         lines.append("Chosen on these records, it looks better on them than it is: score it on others.")
     if content["applied"]:
         lines.append("The model's defaults now.")
+        if (model_folder(content["model"]) / confidence.FILE).is_file():
+            lines.append("Its confidence is that of the settings before: run `laconic calibrate` on it again.")
     elif new:
         lines.append("Not applied; --apply makes them the defaults.")
     lines.append(f"Everything tried is in {folder / 'tune.json'}.")
@@ -136,4 +143,6 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path, new: bo
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -181,14 +181,14 @@ class Service:
         ]
         self._batchers[order.served.kind].submit(jobs)
         results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
+        results.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be there to be told
         try:
             yield Running(jobs, results)
         finally:
             for job in jobs:
                 if not job.future.done():
                     job.abandon()
-            if not results.cancel() and not results.cancelled():
-                results.exception()  # looked at, though nobody may be there to be told
+            results.cancel()
             self._count(order, jobs)
 
     async def run(self, order: Order, gone: Coroutine[Any, Any, None]) -> OrderResult:
