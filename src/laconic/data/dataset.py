@@ -385,7 +385,7 @@ class _Ragged:
     def __init__(self, flat: np.ndarray, lengths: np.ndarray) -> None:
         self.flat, self.lengths = flat, lengths
         self._starts = np.zeros(len(lengths) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=self._starts[1:])
+        np.cumsum(lengths, dtype=np.int64, out=self._starts[1:])  # without the type, ten times as long
 
     def __len__(self) -> int:
         return len(self.lengths)
