@@ -145,7 +145,7 @@ def copying_history(
 
 class _CopyingHistory(torch.autograd.Function):
     """Written out because a step is small: left to autograd its forty operations, and as many on the way back, take
-    longer to ask for than to compute. Here they are seven each, in place, in tensors with the steps in front; what
+    longer to ask for than to compute. Here they are six or seven, in place, in tensors with the steps in front; what
     the steps do not need from one another is one operation after them.
 
     With P the result, r = P_co, g its gate and d the gradient of P, which grows by what the step after sends:
@@ -182,7 +182,7 @@ class _CopyingHistory(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, wanted: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         weights, split, values, matrix, histories, raw, gates, parts = ctx.saved_tensors
-        batch, steps, _size = weights.shape
+        batch, steps = weights.shape[:2]
         d = wanted.transpose(0, 1).unsqueeze(2).clone(memory_format=torch.contiguous_format)  # (T, B, 1, S)
         steep = (weights.transpose(0, 1).unsqueeze(2) - raw).mul_(gates * (1 - gates)).transpose(2, 3)
         d_argument, d_raw, d_parts = torch.empty_like(gates), torch.empty_like(raw), torch.empty_like(parts)

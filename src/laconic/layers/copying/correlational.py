@@ -63,7 +63,7 @@ class CorrelationalConfig(CapturedConfig):
     is not trained unless ``allow_literal_training`` says so.
 
     ``normalise`` none leaves p a density (what ``self_transfer`` rescales is then s alone). ``positional_step`` banded
-    is the same result with less memory; auto takes it for long sources, where it is also faster.
+    is the same result with less memory; auto takes it for long sources on a CPU, where it is also faster.
 
     ``release_bugs`` are points 9 (p and the softmax reach padding, which can then be copied), 10 (s acts from padding
     only) and 24: when search re-orders beams, the history stays with the row it was made in, as long as the number of
