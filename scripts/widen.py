@@ -76,6 +76,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--hidden", type=int, default=512, help="units (default: %(default)s)")
     options = parser.parse_args()
+    if options.out.exists():
+        parser.error(f"{options.out} exists; name another folder, or delete it")
     loaded = load_model_folder(options.model)
     model, run = widened(loaded.model, options.hidden), loaded.run
     if run is not None:

@@ -23,17 +23,17 @@ from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.explain.provenance import extractive_summary
 from laconic.files import put_back
 from laconic.jobs import batches
-from laconic.metrics.confidence import Calibration, nearest_sentence, sentence_facts
+from laconic.metrics.confidence import Calibration, answering_sentence
 from laconic.metrics.words import words
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
+from laconic.text.sentences import markup, without
 from laconic.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened
     "exported": "laconic.systems.exported:ExportedSystem",
     "neural": "laconic.systems.neural:NeuralSystem",
 }
-OWN = 0.1  # the model's line stays unless a sentence is likelier to do by so much
 LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of which
 FIRST_WORDS = 50  # are given, and of one without blanks
 FIRST_CHARACTERS = 1000
@@ -148,7 +148,7 @@ class Summarizer:
         A long document is cut at the model's limit; ``tokens_read``, ``tokens_given`` and ``truncated`` say so.
 
         A calibrated model that is not sure of its words (``Summary.confidence``), or that is given a text unlike those
-        it knows, or of which a sentence is likelier to do, answers with the sentence of the document that is nearest to
+        it knows, or of which a sentence is likelier to do, answers with the sentence of the document that says most of
         what it wrote (with the first words of a text without sentences); ``declined`` says why, and what it wrote is in
         ``alternatives``.
 
@@ -341,23 +341,22 @@ def _by_length(
 
 
 def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
-    """``summary``, or where the model had better not answer the sentence of its document that is nearest to it, made a
+    """``summary``, or where the model had better not answer the sentence of its document that says most of it, made a
     line (the first words of a text without sentences, such as a list)."""
     if calibration is None or summary.confidence is None:
         return summary
     document, confidence = summary.document, summary.confidence
     if not (calibration.sentence or summary.unlike or confidence < calibration.threshold):
         return summary
-    begins, start, end, place = nearest_sentence(document, summary.text)
-    sentence = document[start:end]
-    chance = calibration.sentence_confidence(sentence_facts(sentence, place, summary.text, confidence))
-    if words(sentence) == words(summary.text):
+    (begins, start, end), facts = answering_sentence(document, summary.text)
+    chance = calibration.sentence_confidence(facts | {"confidence": confidence})
+    if words(document[start:end]) == words(summary.text):
         confidence = max(confidence, chance)
     if summary.unlike:
         reason = f"the text is unlike those the model knows: {', '.join(summary.unlike)}"
     elif confidence < calibration.threshold:
         reason = f"the model is not sure of its words (confidence {confidence:.2f})"
-    elif chance > confidence + OWN:
+    elif chance > confidence:
         reason = f"a sentence of the text is likelier to do ({chance:.2f} against {confidence:.2f})"
     else:
         return replace(summary, confidence=confidence)
@@ -365,9 +364,12 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
         begins = start = len(document) - len(document.lstrip())
         text = document[start : start + FIRST_CHARACTERS]
         end = start + [word.end() for word in islice(re.finditer(r"\S+", text), FIRST_WORDS)][-1]
-    found = extractive_summary(document, [(start, end)], model_name=summary.model, record_id=summary.id)
-    left_out = document[begins:start].rstrip()
-    if left_out[-1:].isalnum() and found.words[0].text.isalpha():  # a subject, no mark of a list
+    signs = [(start + first, start + last) for first, last in markup(document[start:end])]
+    signs = signs if without(document, signs, start, end).strip() else []
+    place = [(start, end)]
+    found = extractive_summary(document, place, model_name=summary.model, record_id=summary.id, left_out=signs)
+    subject = document[begins:start].rstrip()
+    if subject[-1:].isalnum() and found.words[0].text.isalpha():  # a subject, no mark of a list
         first = replace(found.words[0], text=found.text[0].upper() + found.words[0].text[1:])
         found = replace(found, text=first.text + found.text[len(first.text) :], words=(first, *found.words[1:]))
     return replace(

@@ -208,6 +208,8 @@ def test_explain_shows_the_attention_of_a_transformer(
         (["{model}", "--data", "{data}", "--words", "blanks"], 2, "Unknown rule for words"),
         (["{model}", "--text", "x", "--pair-id", "y"], 2, "not both"),
         (["{model}", "--data", "{data}", "--pair-id", "rain", "--own", "--summary", "x"], 2, "leave one out"),
+        (["{model}", "--data", "{data}", "--own"], 2, "are for one document"),
+        (["{model}", "--data", "{data}", "--heatmap", "mean", "--summary", "x"], 2, "are for one document"),
         (["/absent", "--data", "{data}"], 4, "There is no model folder"),
     ],
 )

@@ -91,6 +91,7 @@ def test_a_push_sends_the_folder_as_it_is(
     ("arguments", "code", "said"),
     [
         (["MODEL", "--license", "My Licence"], 2, "'license'"),
+        (["MODEL", "--language", "xx123"], 2, "--language xx123"),
         (["lexrank"], 2, "it has no card"),
         (["oneline", "--license", "mit"], 2, "copy it first"),
         (["MODEL", "--notes", "missing.md"], 1, "missing.md"),

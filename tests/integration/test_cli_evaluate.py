@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from commands import refused, run
 from laconic.cli.main import main
 from laconic.cli.output import aligned
+from laconic.study.tables import number
 
 
 @pytest.fixture
@@ -116,3 +118,12 @@ def test_a_table_wider_than_the_terminal_goes_on_below() -> None:
         "m           3",
     ]
     assert aligned(header, rows, width=1).count("system") == 3, "a column at least"
+
+
+def test_a_table_of_characters_that_take_two_places() -> None:
+    table = aligned(["word", "n"], [["\u6771\u4eac", "1"], ["a", "\u516b"]]).splitlines()
+    assert table[1:] == ["----  --", "\u6771\u4eac   1", "a     \u516b"]
+
+
+def test_a_figure_of_three_hundred_digits_is_short() -> None:
+    assert [number(value, 2) for value in (31.6049, -2.0, 1e300, math.inf)] == ["31.60", "-2.00", "1e+300", "inf"]

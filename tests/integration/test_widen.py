@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -46,3 +49,10 @@ def test_it_is_the_same_function_and_learns() -> None:
 def test_other_networks_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="can be widened"):
         widened(narrow(**changes), 9)
+
+
+def test_a_folder_that_exists_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["widen.py", "oneline", str(tmp_path)])
+    with pytest.raises(SystemExit, match="2"):
+        program("widen").main()
+    assert list(tmp_path.iterdir()) == []

@@ -109,6 +109,8 @@ def command(
     one = asked.text is not None or asked.pair_id is not None
     if asked.text is not None and asked.pair_id is not None:
         raise ConfigError("Give either --text or --pair-id, not both.")
+    if not one and (asked.own or asked.summary is not None):
+        raise ConfigError("--own and --summary are for one document: --text FILE, or --data D with --pair-id ID.")
     if not (one or asked.heatmap or asked.files):
         return show_table(model, asked, records)
     maps = Maps(model, asked)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from laconic.systems.extractive import is_method
 from laconic.text.base import read_json
 from laconic.text.control import safe_print as print
 
+LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*|multilingual")
 # what a card may lack, and the option that tells it
 UNSAID = {"licence": "--license ID", "language": "--language CODE", "scores": "--data FILE"}
 
@@ -59,6 +61,9 @@ def command(
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method: it has no card.")
+    for code in language or ():
+        if not LANGUAGE.fullmatch(code):
+            raise ConfigError(f"--language {code}: give a code such as en or pt-BR (ISO 639).")
     folder = find_folder(model)
     facts = Facts.of(folder)
     texts = {name: _text(path) for name, path in (("notes", notes), ("limits", limits)) if path}

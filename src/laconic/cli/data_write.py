@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from laconic.cli.inputs import stream_records
-from laconic.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, SkipBad
+from laconic.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, SkipBad, TrustCode
 from laconic.cli.output import NO_LINES, aligned, as_lines, print_json, print_result, progress, say
 from laconic.data.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
 from laconic.data.readers import files_of
@@ -61,6 +61,7 @@ def subset_command(
     tokens: Annotated[str, Option(help="What counts as a token: " + TOKENS)] = "words",
     sentence_separator: Separator = None,
     min_human_score: MinHumanScore = None,
+    trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a part of a data set: by the length of its documents, by their mean length, the last ones, a random sample.

@@ -68,8 +68,10 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int =
     """A table of plain characters, so that pipes, logs and tests read the same: columns two spaces apart below a header
     line; the first ``left`` columns flush left, the others right. What does not fit into ``width`` characters (those of
     the terminal, where there is one) stands below, beside the first columns again."""
+    from rich.cells import cell_len  # Han characters take two places
+
     lines = [list(header), *[list(row) for row in rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    widths = [max(cell_len(line[column]) for line in lines) for column in range(len(header))]
     room = width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize)
     blocks = [list(range(left))]
     for column in range(left, len(header)):
@@ -78,7 +80,8 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int =
         blocks[-1].append(column)
 
     def render(line: Sequence[str], block: Sequence[int]) -> str:
-        cells = (line[one].ljust(widths[one]) if one < left else line[one].rjust(widths[one]) for one in block)
+        blanks = {one: " " * (widths[one] - cell_len(line[one])) for one in block}
+        cells = (line[one] + blanks[one] if one < left else blanks[one] + line[one] for one in block)
         return "  ".join(cells).rstrip()
 
     lines.insert(1, ["-" * size for size in widths])

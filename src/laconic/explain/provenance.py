@@ -24,7 +24,7 @@ import numpy as np
 from laconic.config.schema import SearchConfig
 from laconic.explain.chunks import build_chunks, part_of, read_attention, read_positions
 from laconic.text.detokenize import spaced
-from laconic.text.sentences import bounds
+from laconic.text.sentences import bounds, without
 from laconic.text.surface import Draft, SourceText, Surfaced, surfaced
 from laconic.text.tokenizer import Tokenizer
 from laconic.text.unknown import DROP, UnkRule, extended
@@ -180,20 +180,28 @@ _source_text = lru_cache(maxsize=1)(SourceText)  # the hypotheses of a document 
 
 
 def extractive_summary(
-    document: str, spans: Sequence[tuple[int, int]], *, model_name: str, record_id: str = "", with_words: bool = True
+    document: str,
+    spans: Sequence[tuple[int, int]],
+    *,
+    model_name: str,
+    record_id: str = "",
+    with_words: bool = True,
+    left_out: Sequence[tuple[int, int]] = (),
 ) -> Summary:
-    """The summary that consists of these pieces of ``document``; every word points to where it stands."""
+    """The summary that consists of these pieces of ``document`` but what is ``left_out``; every word points to where it
+    stands."""
     words: list[SummaryWord] = []
     at = 0
-    for start, end in spans if with_words else ():
+    for start, end in spans if with_words or left_out else ():
         for found in re.finditer(r"\S+", document[start:end]):
-            word = found[0]
-            place = SourceSpan(start + found.start(), start + found.end(), word, 1.0)
-            words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
-            at += len(word) + 1
+            place = SourceSpan(start + found.start(), start + found.end(), found[0], 1.0)
+            if word := without(document, left_out, place.start, place.end):
+                words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
+                at += len(word) + 1
     read = len(document.split())
+    whole = (word for start, end in spans for word in document[start:end].split())
     return Summary(
-        text=" ".join(word for start, end in spans for word in document[start:end].split()),
+        text=" ".join([word.text for word in words] if left_out else whole),
         id=record_id,
         model=model_name,
         document=document,

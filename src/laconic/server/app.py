@@ -271,6 +271,8 @@ def _of_http(error: HTTPException) -> ProblemError:
     cause = error.__cause__
     if isinstance(cause, ValueError) and not isinstance(cause, UnicodeDecodeError):  # Python's limit for whole numbers
         return ProblemError("invalid_request", "A number in the body has more digits than are read (4,300).", headers)
+    if isinstance(cause, RecursionError):
+        return ProblemError("invalid_json", "The body is nested too deeply to be read.", headers)
     return ProblemError("invalid_json", "The body is not JSON in UTF-8.", headers)
 
 

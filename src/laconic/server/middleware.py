@@ -152,7 +152,12 @@ class Gate:
             return
         except ClientGoneError:
             return
-        await self.app(scope, receive, send)
+        # HEAD is GET of which the server leaves out the body
+        asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        try:
+            await self.app(asked, receive, send)
+        finally:
+            scope.setdefault("route", asked.get("route"))
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         path, hosts = scope["path"], self.service.settings.allowed_hosts

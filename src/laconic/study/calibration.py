@@ -33,9 +33,9 @@ from laconic.metrics.confidence import (
     Ranges,
     mean_ratio,
     packed,
-    sentence_facts,
     sigmoid,
     telling_sentences,
+    told_sentences,
     word_ids,
 )
 from laconic.metrics.consensus import expected_utilities
@@ -153,6 +153,7 @@ def calibrate(
     system = summarizer.system
     if not isinstance(system, DecodingSystem):
         raise ConfigError(f"'{summarizer.name}' is extractive and needs no calibration; name a trained model.")
+    _check_enough(len(records))
     choosing = _kept_choosing(system.calibration, records, ratings)
     system.calibration = Calibration.blank()
     if system.search.choose == "rerank":
@@ -262,11 +263,11 @@ def fit_sentence(calibration: Calibration, made: Sequence[Summary], ratings: Rat
     facts, good = [], []
     for summary in made:
         confidence = calibration.confidence(summary.facts)
-        for place, (begins, start, end) in enumerate(telling_sentences(summary.document)):
+        for (begins, start, end), known in told_sentences(summary.document, summary.text):
             said = [ratings.of(summary.id, summary.document[first:end]) for first in (start, begins)]
             for rating in [one for one in said if not math.isnan(one)][:1]:
-                known = sentence_facts(summary.document[start:end], place, summary.text, confidence)
-                facts.append([known[name] for name in SENTENCE])
+                values = known | {"confidence": confidence}
+                facts.append([values[name] for name in SENTENCE])
                 good.append(rating >= ratings.accept)
     if len(facts) < LEAST_RECORDS or len(set(good)) < 2:
         return ()

@@ -145,6 +145,11 @@ def rouge_column(kind: str, *, marks: bool = True) -> Column:
     return Column(f"ROUGE-{kind}", cell)
 
 
+def number(value: float, digits: int) -> str:
+    """With ``digits`` behind the point; a training that diverged may have a perplexity of three hundred before it."""
+    return f"{value:.{digits}f}" if abs(value) < 1e7 else f"{value:.3g}"
+
+
 def measure_column(heading: str, *keys: str, digits: int = 1) -> Column:
     """A figure beside ROUGE (in per cent where the heading says so), a loss, or several between slashes, a dash where
     one of these was not measured."""
@@ -154,7 +159,7 @@ def measure_column(heading: str, *keys: str, digits: int = 1) -> Column:
         figures = {**row.measures, **row.losses}
         if keys[0] not in figures and (len(keys) == 1 or not figures):
             return ""
-        return "/".join(f"{factor * figures[key]:.{digits}f}" if key in figures else "–" for key in keys)
+        return "/".join(number(factor * figures[key], digits) if key in figures else "–" for key in keys)
 
     return Column(heading, cell, keys[0])
 

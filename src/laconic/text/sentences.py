@@ -48,6 +48,10 @@ _LEAD = re.compile(
         \s+(?!(?:whether|that|if|how|when|what|this|these|it)\b)(?:{_NOUN})?)""",
     re.IGNORECASE | re.VERBOSE,
 )
+_COMMAND = re.compile(r"\\(?:text(?:bf|it|md|rm|sc|sf|sl|tt|up)?|emph|underline|math(?:bf|it|rm|sf|tt))\s*\{|\\?[{}]")
+_FORMULA = re.compile(r"\$([^$]{1,80})\$")
+_LINK = re.compile(r"(?<![\w\]])(!?\[)((?:[^\[\]]|\[[^\[\]]*\])*)(\](?:\([^()\s]*\)|\[[^\[\]]*\]))")
+_STRESSED = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]{1,200}?)(?<=[^\s*])(\1)(?![\w*])")
 _MARK = re.compile(r"(?:[>*•–—#-]+\s+)+")
 
 
@@ -79,6 +83,34 @@ def shortened(text: str, start: int, end: int) -> Span:
     if (lead := _LEAD.match(text, start, end)) and len(text[lead.end() : end].split()) > 2:
         start = lead.end()
     return start, start + (len(text[start:end].rstrip(" \n:,;")) or end - start)
+
+
+def markup(text: str) -> list[Span]:
+    """The signs in ``text`` that say how it shall look, in order: LaTeX's commands for fonts with their braces and what
+    is left of a formula (``$\\textbf{R}$``), Markdown's stars, its links without their text, and its pictures."""
+    found: list[Span] = []
+    for link in _LINK.finditer(text):
+        if _LETTERS.search(link[2]):  # else perhaps two references
+            found += [link.span()] if link[1] == "![" else [link.span(1), link.span(3)]
+    found += [one.span(sign) for one in _STRESSED.finditer(text) for sign in (1, 3)]
+    open_braces: list[Span | None] = []
+    for one in _COMMAND.finditer(text):
+        if one[0] == "{" or len(one[0]) > 2:
+            open_braces.append(one.span() if len(one[0]) > 2 else None)
+        elif one[0] == "}" and open_braces and (command := open_braces.pop()):
+            found += [command, one.span()]
+    for formula in _FORMULA.finditer(text):
+        signs = [span for span in found if formula.start() < span[0] and span[1] < formula.end()]
+        if signs and not re.search(r"[\\^_={}<>]", without(text, signs, *formula.span(1))):
+            found += [(formula.start(), formula.start() + 1), (formula.end() - 1, formula.end())]
+    return sorted(found)
+
+
+def without(text: str, left_out: Sequence[Span], start: int = 0, end: int | None = None) -> str:
+    """The part of ``text`` that stands from ``start`` to ``end`` and in none of the spans."""
+    end = len(text) if end is None else end
+    gone = {place for span in left_out for place in range(max(start, span[0]), min(end, span[1]))}
+    return "".join(text[place] for place in range(start, end) if place not in gone) if gone else text[start:end]
 
 
 def _in_name(text: str, end: int) -> bool:

@@ -131,6 +131,20 @@ def test_the_commands_that_open_folders(
     assert main(commands[0]) == 4
 
 
+def test_counting_in_the_tokens_of_a_folder(
+    saved: Path, imported: Callable[[], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(saved / "tokenizer_config.json", "laconic", "type", value="evil:Tokenizer")
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"document": "the quick dog sees", "summary": "the dog"}\n')
+    subset = ["data", "subset", str(pairs), str(tmp_path / "part.jsonl"), "--last", "1", "--tokens", str(saved)]
+    assert main(subset) != 0
+    assert "--trust-code" in capsys.readouterr().err
+    assert not imported()
+    main([*subset, "--trust-code"])
+    assert imported()
+
+
 def test_a_recipe_of_a_run_folder(saved: Path, imported: Callable[[], bool], tmp_path: Path) -> None:
     run = load_run(saved / "recipe.yaml")
     path = tmp_path / "recipe.yaml"

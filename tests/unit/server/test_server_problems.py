@@ -242,12 +242,19 @@ def test_sizes(client: TestClient, settings: Settings) -> None:
 def test_addresses_methods_and_media_types(client: TestClient) -> None:
     refused(client.get("/nothing"), 404, "not_found")
     refused(client.get("/v1/summarize"), 405, "method_not_allowed")
+    assert [client.head(place).status_code for place in ("/health", "/", "/v1/summarize")] == [200, 200, 405]
     refused(client.post("/v1/summarize", content=b'{"document": "a"}'), 415, "unsupported_media_type")
     refused(client.post("/v1/summarize", data={"document": "a"}), 415, "unsupported_media_type")
     message = refused(client.post("/v1/summarize", json={"document": "a", "model": "lexrnk"}), 404, "unknown_model")
     assert "lexrank" in message
     refused(client.post("/models/nix", json={"inputs": "a"}), 404, "unknown_model")
     refused(client.post("/v1/summarize", json={"document": "a", "model": "oracle"}), 404, "unknown_model")
+
+
+def test_a_body_nested_too_deeply(client: TestClient) -> None:
+    deep = b'{"document": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+    said = refused(client.post("/v1/summarize", content=deep, headers=JSON), 400, "invalid_json")
+    assert said == "The body is nested too deeply to be read."
 
 
 def test_half_characters_become_the_replacement_character(client: TestClient) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from laconic.metrics.confidence import (
     facts_of,
     mean_ratio,
     packed,
-    sentence_facts,
+    told_sentences,
     unpacked,
     word_ids,
 )
@@ -214,16 +215,40 @@ def test_a_place_costs_what_five_sentences_cost_and_no_more() -> None:
     front = [f"Nothing of note was said {word}." for word in ("here", "there", "then", "now", "again", "at all")]
     document = " ".join([*front * 4, "The river rose two metres in one night."])
     assert "river" in or_decline(Summary("a river", document=document, confidence=0.1), calibration()).text
-    many = "The many fish of long and cold rivers, of old lakes, wide seas, deep wells and green ponds swam."
-    document = " ".join([*front, many])  # one word of thirteen is worth less than its place costs
-    assert "river" not in or_decline(Summary("a river", document=document, confidence=0.1), calibration()).text
+    line = "a river of mountains, valleys and meadows"  # one word of four is worth less than the place costs
+    assert "river" not in or_decline(Summary(line, document=document, confidence=0.1), calibration()).text
+
+
+def test_of_sentences_that_say_as_much_the_one_about_the_whole_answers() -> None:
+    answer = partial(or_decline, calibration=calibration())
+    front = "Rivers rise quite fast."
+    for sentence in (
+        "We propose a model of rivers.",
+        "This package provides a view of rivers.",
+        "Foo is a tool for rivers.",
+    ):
+        document = f"{front} {sentence} It rained all day."
+        assert answer(Summary("rivers", document=document, confidence=0.1)).text != front
+    aside = "See https://foo for the licence and the installation of rivers."
+    document = f"The river is new. {aside} It rained all day."
+    assert answer(Summary("rivers", document=document, confidence=0.1)).text == "The river is new."
 
 
 def test_facts_of_a_sentence_counted_by_hand() -> None:
-    found = sentence_facts("It says that rivers rose", 7, "The river rises, lakes and a river", 0.3)
-    assert found == {"says": 2 / 4, "long": 0, "hangs": 1, "place": 5, "confidence": 0.3}  # "river" is there once
-    found = sentence_facts("This " + "word " * 27, 2, "", 0.0)
-    assert found == {"says": 0, "long": 3, "hangs": 0, "place": 2, "confidence": 0}
+    def told(place: int, *sentences: str, summary: str = "") -> dict[str, float]:
+        facts = told_sentences(" ".join(sentences), summary)[place][1]
+        assert facts.keys() == {*SENTENCE} - {"confidence"}
+        return {name: value for name, value in facts.items() if value}
+
+    seven = ["The sea is calm here."] * 7
+    line = "The river rises, lakes and a river"
+    found = told(7, *seven, "It says that rivers rose.", "The fish swam off.", summary=line)
+    assert found == {"says": 2 / 4, "hangs": 1, "place": 5}, "'river' is there once"
+    assert told(1, "Ships were sold now.", "This " + "word " * 27 + "now.") == {"long": 4, "place": 1, "last": 1}
+    assert told(0, "Here, we study how long rivers rose.") == {"first": 1, "alone": 1, "presents": 1, "asides": 1}
+    assert told(0, "We propose a model of rivers.", "It works very well.") == {"first": 1, "states": 1, "presents": 1}
+    provides = "This package provides version 2 of the headers, see https://foo."
+    assert told(0, provides, "It works very well.") == {"first": 1, "states": 1, "packages": 1, "asides": 3}
 
 
 def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
@@ -236,7 +261,7 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
     assert "0.73 against 0.60" in found.declined
     assert found.alternatives[0] == written
     for kept in (
-        replace(written, confidence=0.64),  # nearly as likely to do: its own words stay
+        replace(written, confidence=0.74),  # likelier to do
         replace(written, text="Bridge jammed"),
         replace(written, text="Port shut"),
     ):
@@ -283,10 +308,8 @@ def test_ratings_of_sentences_teach_when_one_is_likelier_to_do(tmp_path: Path) -
         return Ratings.read(tmp_path / "ratings.jsonl")
 
     one = replace(calibration(), sentence=fit_sentence(calibration(), made, read(360)))
-    chances = [
-        one.sentence_confidence(sentence_facts(sentence, place, "River 7 rose", 0.5))
-        for place, sentence in enumerate(("The river 7 rose.", "It closed port 7 early."))
-    ]
+    told = told_sentences("The river 7 rose. It closed port 7 early.", "River 7 rose")
+    chances = [one.sentence_confidence(facts | {"confidence": 0.5}) for _, facts in told]
     assert chances[0] > 0.95
     assert chances[1] < 0.05
     assert fit_sentence(calibration(), made, read(148)) == ()  # 99 sentences, 49 lines
@@ -323,12 +346,14 @@ def test_a_calibration_from_before_the_last_facts_were_added_says_what_it_said(t
     older = json.loads(path.read_text())
     del older["choosing"]
     older |= {name: older[name][:6] for name in ("mean", "deviation", "weight")}
-    path.write_text(json.dumps(older))
+    path.write_text(json.dumps(older | {"sentence": [4.0, -0.5, -3.0, -0.25, 2.0, -1.5]}))
     found = Calibration.load(tmp_path)
     facts = facts_with(mean_log_prob=-0.7, last_log_prob=-3.0, said_often=0.5, joins=3.0)
     assert found is not None
     assert found.confidence(facts) == calibration().confidence(facts)
     assert found.choosing == ()
+    told = dict.fromkeys(SENTENCE, 1.0) | {"says": 0.5, "long": 2.0}
+    assert found.sentence_confidence(told) == pytest.approx(1 / (1 + math.exp(1.75)))
     path.write_text(json.dumps(older | {"choosing": [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]}))
     found = Calibration.load(tmp_path)
     assert found is not None
@@ -343,7 +368,7 @@ def test_a_calibration_from_before_the_last_facts_were_added_says_what_it_said(t
         {"bias": float("nan")},
         {"deviation": [0.0] * len(FEATURES)},
         {"choosing": [1.0] * (len(CHOOSING) + 1)},
-        {"sentence": [1.0] * len(SENTENCE)},
+        {"sentence": [1.0] * (len(SENTENCE) + 2)},
         {"ranges": {"least_tokens": "x", "most_unknown": 1, "least_common": 0}},
         {"ranges": 5},
         {"threshold": 7},

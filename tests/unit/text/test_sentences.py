@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from laconic.config.schema import TextConfig
 from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
 from laconic.errors import ConfigError, DataError
-from laconic.text.sentences import sentence_gaps, sentence_strings, shortened, split_sentences, without_gaps
+from laconic.text.sentences import (
+    markup,
+    sentence_gaps,
+    sentence_strings,
+    shortened,
+    split_sentences,
+    without,
+    without_gaps,
+)
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Record
 
@@ -130,6 +138,30 @@ def test_a_sentence_is_made_a_line(sentence: str, line: str) -> None:
     start, end = shortened(text, 8, 8 + len(sentence))
     assert text[start:end] == line
     assert shortened(sentence, 0, len(sentence)) == (start - 8, end - 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        (r"$\textbf{SKILD}$, a $\textbf{S}$cale-invariant model", "SKILD, a Scale-invariant model"),
+        (r"\textit{\textbf{Insert-V}}, an \emph{end {to} end} one", "Insert-V, an end {to} end one"),
+        (r"$\mathcal{B}^{3}$-Net, \{b\} and $5, $6", r"$\mathcal{B}^{3}$-Net, \{b\} and $5, $6"),
+        (r"$x_{\text{a}}$", r"$x_{a}$"),
+        (r"named \textbf{\tracker}, or \textbf{open", r"named \tracker, or \textbf{open"),
+        ("[Image-set](http://x.y) of [CSS][ref] ![badge](http://b)shows", "Image-set of CSS shows"),
+        ("**Foo** is *it*, 2 * 3 * 4, a**b**c, ***bar***", "Foo is it, 2 * 3 * 4, a**b**c, bar"),
+        ("[1][2], f[name](x), [x] and __init__", "[1][2], f[name](x), [x] and __init__"),
+    ],
+)
+def test_signs_of_markup_are_found(text: str, plain: str) -> None:
+    found = markup(text)
+    assert without(text, found) == plain
+    assert without(text, found, 3, 9) == without(text[3:9], [(first - 3, last - 3) for first, last in found])
+
+
+@pytest.mark.parametrize("piece", ["[", "[a](", "*a", r"\textbf{", "$", "{}", "![a]["])
+def test_markup_takes_no_longer_than_the_text_is(piece: str) -> None:
+    markup(piece * 20_000)  # where it were quadratic, this would take minutes
 
 
 def test_gaps_lie_between_sentences() -> None:
