@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -25,7 +26,19 @@ if TYPE_CHECKING:
     from laconic.data.readers import ReadOptions
 
 PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
-TEXT_SUFFIXES = {".txt", ".md", ".pdf", ".docx", ".doc", ".xlsx", ".xls", *PAGE_SUFFIXES}  # to be read, or refused
+MARKDOWN_SUFFIXES = {".md", ".markdown"}
+TEXT_SUFFIXES = {
+    ".txt",
+    *MARKDOWN_SUFFIXES,
+    ".pdf",
+    ".docx",
+    ".doc",
+    ".xlsx",
+    ".xls",
+    *PAGE_SUFFIXES,
+}  # to be read, or refused
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
+_LINK_OR_CODE = re.compile(r"^ {0,3}(?:```|~~~)|\]\([^()\s]+\)|\]\[[^\[\]]+\]", re.MULTILINE)
 OnSkip = Callable[[Exception], object]
 
 
@@ -148,14 +161,23 @@ def documents_of(
 
 
 def _without_markup(name: str) -> str:
-    """The text of an input; of a web page that of its article."""
-    text = text_of(name)
-    if Path(name).suffix.lower() not in PAGE_SUFFIXES and not is_html(text):
+    """The text of an input; of a web page that of its article, of Markdown what it says in sentences, if anything."""
+    text, suffix = text_of(name), Path(name).suffix.lower()
+    if suffix in MARKDOWN_SUFFIXES or (suffix != ".txt" and not is_html(text) and is_markdown(text)):
+        from laconic.text.markdown import markdown_text
+
+        return markdown_text(text) or text
+    if suffix not in PAGE_SUFFIXES and not is_html(text):
         return text
     found = page_text(text)
     if not found:
         raise DataError(f"{name} is a web page without text; perhaps a script would write it: save the page as text.")
     return found
+
+
+def is_markdown(text: str) -> bool:
+    """Has it a heading of Markdown, and links or blocks of code besides?"""
+    return _HEADING.search(text) is not None and _LINK_OR_CODE.search(text) is not None
 
 
 def text_of(name: str) -> str:

@@ -1,0 +1,84 @@
+"""Markdown files are read as what they say in sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from laconic.cli.inputs import documents_of, is_markdown
+from laconic.text.markdown import markdown_text
+
+README = """---
+title: Foo
+---
+# Foo
+
+[![badge](http://a/b.svg)](http://c) [![x](y)](z)
+
+<p align="center"><img src="logo.png"><br>A fast tool that draws maps of towns &amp; rivers.</p>
+<!-- hidden words that nobody should read at all -->
+
+Foo is a **fast** `glob` library for [Node.js](https://node). It is
+wrapped. See <b>more</b> in [the docs][docs].
+
+[Website](a) | [Docs](b)
+
+Install
+-------
+
+```
+npm i foo
+```
+
+* one item
+* [contents](#a)
+* [how the maps of the towns are drawn](#b)
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+> [!NOTE]
+> Mind the gap here.
+
+[docs]: http://x
+"""
+SAID = [
+    "A fast tool that draws maps of towns & rivers.",
+    "Foo is a fast glob library for Node.js. It is wrapped. See more in the docs.",
+    "one item",
+    "how the maps of the towns are drawn",
+    "Mind the gap here.",
+]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_paragraphs_and_items_are_what_it_says(ends: str) -> None:
+    assert markdown_text(README.replace("\n", ends)).split("\n\n") == SAID
+
+
+def test_markdown_is_known_by_a_heading_and_more() -> None:
+    assert is_markdown(README)
+    assert is_markdown("# Foo\n\nSee [this](http://x).")
+    assert is_markdown("## Foo\n\n~~~\ncode\n~~~")
+    for text in ("# only a heading", "See [this](http://x).", "#1 of [two](them)", "Plain words.", ""):
+        assert not is_markdown(text)
+
+
+@pytest.mark.parametrize("name", ["README.md", "notes.markdown", "README"])
+def test_files_of_markdown_are_read_so(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(README)
+    assert next(documents_of(str(tmp_path / name))).document.split("\n\n") == SAID
+
+
+def test_what_is_not_markdown_stays_as_it_is(tmp_path: Path) -> None:
+    for name, text in {"a.txt": README, "b.md": "# Foo\n\n| a |\n|---|\n", "c": "# a\n\nwords"}.items():
+        (tmp_path / name).write_text(text)
+        assert next(documents_of(str(tmp_path / name))).document == text
+
+
+@pytest.mark.parametrize("piece", ["<!--", "<a", "[", "*a ", "# a\n", "---\n", "> ", "<p>\n\n"])
+def test_it_takes_no_longer_than_the_text_is(piece: str) -> None:
+    markdown_text(piece * 20_000)  # where it were quadratic, this would take minutes
+    is_markdown(piece * 20_000)
