@@ -27,16 +27,8 @@ if TYPE_CHECKING:
 
 PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
 MARKDOWN_SUFFIXES = {".md", ".markdown"}
-TEXT_SUFFIXES = {
-    ".txt",
-    *MARKDOWN_SUFFIXES,
-    ".pdf",
-    ".docx",
-    ".doc",
-    ".xlsx",
-    ".xls",
-    *PAGE_SUFFIXES,
-}  # to be read, or refused
+REFUSED_SUFFIXES = {".pdf", ".docx", ".doc", ".xlsx", ".xls"}
+TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES, *REFUSED_SUFFIXES}
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
 _LINK_OR_CODE = re.compile(r"^ {0,3}(?:```|~~~)|\]\([^()\s]+\)|\]\[[^\[\]]+\]", re.MULTILINE)
 OnSkip = Callable[[Exception], object]
@@ -161,12 +153,17 @@ def documents_of(
 
 
 def _without_markup(name: str) -> str:
-    """The text of an input; of a web page that of its article, of Markdown what it says in sentences, if anything."""
+    """The text of an input; of a web page that of its article, of Markdown and reStructuredText what they say in
+    sentences, if anything."""
     text, suffix = text_of(name), Path(name).suffix.lower()
     if suffix in MARKDOWN_SUFFIXES or (suffix != ".txt" and not is_html(text) and is_markdown(text)):
         from laconic.text.markdown import markdown_text
 
         return markdown_text(text) or text
+    if suffix == ".rst":
+        from laconic.study.corpora.docstring_text import paragraphs
+
+        return "\n\n".join(paragraphs(text.replace("\r\n", "\n").expandtabs())) or text
     if suffix not in PAGE_SUFFIXES and not is_html(text):
         return text
     found = page_text(text)

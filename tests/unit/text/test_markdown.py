@@ -1,4 +1,4 @@
-"""Markdown files are read as what they say in sentences."""
+"""Files of Markdown and reStructuredText are read as what they say in sentences."""
 
 from __future__ import annotations
 
@@ -70,6 +70,24 @@ def test_markdown_is_known_by_a_heading_and_more() -> None:
 def test_files_of_markdown_are_read_so(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(README)
     assert next(documents_of(str(tmp_path / name))).document.split("\n\n") == SAID
+
+
+def test_files_of_restructured_text_are_read_so(tmp_path: Path) -> None:
+    lines = [
+        "Foo",
+        "===",
+        "",
+        ".. image:: http://a/b.svg",
+        "   :alt: badge",
+        "",
+        "Foo is a *fast* ``glob`` library, see",
+    ]
+    lines += ["`the docs <http://x>`_::", "", "\tnpm i foo", "", "- one item", "", "Returns", "-------", "", "nothing"]
+    path = tmp_path / "README.rst"
+    path.write_bytes("\r\n".join(lines).encode())
+    assert next(documents_of(str(path))).document == "Foo is a fast glob library, see the docs.\n\none item"
+    path.write_text("Foo\n===\n")
+    assert next(documents_of(str(path))).document == "Foo\n===\n"
 
 
 def test_what_is_not_markdown_stays_as_it_is(tmp_path: Path) -> None:

@@ -84,9 +84,13 @@ def clean_docstring(text: str) -> Parts | None:
     summary = _clean_summary(head)
     if summary is None:
         return None
-    paragraphs = [_without_lead_in(_clean_inline(paragraph)) for paragraph in _prose(rest)]
-    body = "\n".join(filter(_reads_like_prose, paragraphs))
-    return Parts(summary, body)
+    return Parts(summary, "\n".join(filter(_reads_like_prose, paragraphs(rest))))
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """What a text of reStructuredText says in sentences, without headings, blocks, lists of parameters and mark-up."""
+    cleaned = (_without_lead_in(_clean_inline(paragraph)) for paragraph in _prose(text))
+    return filter(None, cleaned)
 
 
 def _clean_summary(head: str) -> str | None:
