@@ -369,9 +369,10 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     place = [(start, end)]
     found = extractive_summary(document, place, model_name=summary.model, record_id=summary.id, left_out=signs)
     subject = document[begins:start].rstrip()
-    plain = found.words[0].text.replace("-", "")
-    if subject[-1:].isalnum() and plain.isalpha() and plain.islower():  # a subject, no mark of a list, and no iOS
-        first = replace(found.words[0], text=found.text[0].upper() + found.words[0].text[1:])
+    plain, capital = found.words[0].text.replace("-", ""), found.text[0].upper()
+    ordinary = plain.isalpha() and plain.islower() and len(capital) == 1  # no iOS, no ligature
+    if subject[-1:].isalnum() and ordinary:  # a subject, no mark of a list
+        first = replace(found.words[0], text=capital + found.words[0].text[1:])
         found = replace(found, text=first.text + found.text[len(first.text) :], words=(first, *found.words[1:]))
     return replace(
         found,

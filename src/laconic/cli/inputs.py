@@ -30,7 +30,8 @@ MARKDOWN_SUFFIXES = {".md", ".markdown"}
 REFUSED_SUFFIXES = {".pdf", ".docx", ".doc", ".xlsx", ".xls"}
 TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES, *REFUSED_SUFFIXES}
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
-_LINK_OR_CODE = re.compile(r"^ {0,3}(?:```|~~~)|\]\([^()\s]+\)|\]\[[^\[\]]+\]", re.MULTILINE)
+_LINK = re.compile(r"\[[^\[\]]+\]\((?:https?:|[#./]|[\w-]+\.\w)|^ {0,3}\[[^\[\]]+\]:[ \t]+\S", re.MULTILINE)
+_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 OnSkip = Callable[[Exception], object]
 
 
@@ -156,7 +157,7 @@ def _without_markup(name: str) -> str:
     """The text of an input; of a web page that of its article, of Markdown and reStructuredText what they say in
     sentences, if anything."""
     text, suffix = text_of(name), Path(name).suffix.lower()
-    if suffix in MARKDOWN_SUFFIXES or (suffix != ".txt" and not is_html(text) and is_markdown(text)):
+    if suffix in MARKDOWN_SUFFIXES or (not suffix and not is_html(text) and is_markdown(text)):
         from laconic.text.markdown import markdown_text
 
         return markdown_text(text) or text
@@ -173,8 +174,9 @@ def _without_markup(name: str) -> str:
 
 
 def is_markdown(text: str) -> bool:
-    """Has it a heading of Markdown, and links or blocks of code besides?"""
-    return _HEADING.search(text) is not None and _LINK_OR_CODE.search(text) is not None
+    """Has it a heading of Markdown, and links or blocks of code besides? A program whose remarks have "#" has not."""
+    linked = _LINK.search(text) is not None or len(_FENCE.findall(text)) > 1
+    return linked and _HEADING.search(text) is not None and not text.startswith("#!")
 
 
 def text_of(name: str) -> str:

@@ -96,7 +96,7 @@ class Observed:
                 if self.service.draining:
                     headers.setdefault("Connection", "close")
             else:
-                trace.bytes_out += len(message.get("body", b""))
+                trace.bytes_out += len(message.get("body", b"")) * (scope["method"] != "HEAD")
             await send(message)
 
         try:

@@ -49,6 +49,7 @@ from laconic.summarizer import Summarizer
 from laconic.systems.decoding import DecodingSystem
 from laconic.systems.extractive import Progress
 from laconic.text.base import Tokenizer
+from laconic.text.sentences import markup, without
 from laconic.types import Precision, Record, Summary, references_of
 
 FOLDS, BINS = 5, 10
@@ -114,10 +115,10 @@ class Ratings:
         """The texts of which several lines are rated, their own sentences not counted, if they are enough to learn from
         which lines are better."""
         sentences = {
-            (one.id, tuple(words(one.document[first:end])))
+            (one.id, tuple(words(form)))
             for one in records
-            for begins, start, end in telling_sentences(one.document)
-            for first in (begins, start)
+            for span in telling_sentences(one.document)
+            for form in _forms(one.document, span)
         }
         lines = Counter(name for name, said in self.means if (name, said) not in sentences)
         several = {name for name, count in lines.items() if count > 1}
@@ -263,8 +264,8 @@ def fit_sentence(calibration: Calibration, made: Sequence[Summary], ratings: Rat
     facts, good = [], []
     for summary in made:
         confidence = calibration.confidence(summary.facts)
-        for (begins, start, end), known in told_sentences(summary.document, summary.text):
-            said = [ratings.of(summary.id, summary.document[first:end]) for first in (start, begins)]
+        for span, known in told_sentences(summary.document, summary.text):
+            said = [ratings.of(summary.id, form) for form in _forms(summary.document, span)]
             for rating in [one for one in said if not math.isnan(one)][:1]:
                 values = known | {"confidence": confidence}
                 facts.append([values[name] for name in SENTENCE])
@@ -273,6 +274,13 @@ def fit_sentence(calibration: Calibration, made: Sequence[Summary], ratings: Rat
         return ()
     mean, deviation, weight, bias = _regression(np.array(facts), np.array(good, dtype=np.float64))
     return *(weight / deviation).tolist(), bias - float(weight @ (mean / deviation))
+
+
+def _forms(document: str, span: tuple[int, int, int]) -> tuple[str, str, str]:
+    """As what readers may have seen a sentence: made a line (with its markup, too), and whole."""
+    begins, start, end = span
+    line = document[start:end]
+    return without(line, markup(line)), line, document[begins:end]
 
 
 def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]]) -> tuple[np.ndarray, float]:

@@ -10,46 +10,56 @@ from html import unescape
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-FEWEST_WORDS = 5  # of a block of a page's tags, or of links alone, that says something
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
-_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<[/!?]?[A-Za-z][^<>]*>", re.DOTALL)
-_END = re.compile(r"\n\s*\n|</?(?:p|div|h\d|li|br|td)\b[^<>]*>")
-_ALERT = re.compile(r"\A\[![A-Z]+\]\s*")  # > [!NOTE]
+FEWEST_WORDS = 5  # of a block of a page's tags, or of a link that stands for itself, that says something
+_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(?=[\w\"'-]+[ \t]*[:=]|#)(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
+_UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|pre|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+_END = re.compile(r"\n\s*\n|</?(?:p|div|h\d|li|br|td)\b[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(r"<[/!?]?[A-Za-z](?:\"[^\"]*\"|'[^']*'|[^<>\"']){0,500}>")
+_BREAK = re.compile(r"</?(?:p|div|li|br|td)\b", re.IGNORECASE)
+_SIGNS = re.compile(r"\A\[(?:![A-Z]+|[ xX])\]\s+|\[\^[^\[\]\s]+\]")  # > [!NOTE], - [ ] a task, a footnote[^1]
+_FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]:")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")  # two of them count as a word
 
 
 def markdown_text(document: str) -> str:
     """Of CommonMark with tables. A page's tags within it are left out, what stands between them stays."""
-    parser = MarkdownIt("commonmark").enable("table")
-    return "\n\n".join(_blocks(parser.parse(_FRONT_MATTER.sub("", document.replace("\r\n", "\n")))))
+    parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
+    tokens = parser.parse(_FRONT_MATTER.sub("", document.replace("\r\n", "\n")))
+    return "\n\n".join(_blocks(tokens)) or "\n\n".join(_blocks(tokens, within=("heading_",)))
 
 
-def _blocks(tokens: Iterable[Token]) -> Iterator[str]:
-    without = 0  # how many headings and tables are open
+def _blocks(tokens: Iterable[Token], within: tuple[str, ...] = ()) -> Iterator[str]:
+    """All blocks but headings and tables, or those that stand ``within`` others."""
+    inside = 0
     for token in tokens:
-        if token.type.startswith(("heading_", "table_")):
-            without += token.nesting
-        elif token.type == "inline" and not without:
+        if token.type.startswith(within or ("heading_", "table_")):
+            inside += token.nesting
+        elif token.type == "inline" and bool(inside) == bool(within):
             if text := _said(token.children or ()):
                 yield text
-        elif token.type == "html_block":
-            parts = (" ".join(unescape(_TAG.sub(" ", part)).split()) for part in _END.split(token.content))
-            yield from filter(_is_prose, parts)
+        elif token.type == "html_block" and not within:
+            parts = _END.split(_UNSEEN.sub("\n\n", token.content))
+            yield from filter(_is_prose, (" ".join(unescape(_TAG.sub("", part)).split()) for part in parts))
 
 
 def _said(tokens: Iterable[Token]) -> str:
-    """The words of a block; nothing where all of it are a few links, as of badges and contents."""
-    said, own, links = "", False, 0
+    """The words of a block; nothing where all of it are short links, as of badges and contents."""
+    said, own, link, links, struck = "", False, "", 0, 0
     for token in tokens:
         if token.type.startswith("link_"):
             links += token.nesting
-        elif token.type in ("text", "code_inline"):
+            own, link = own or _is_prose(link), ""
+        elif token.type.startswith("s_"):
+            struck += token.nesting
+        elif token.type in ("text", "code_inline") and not struck:
             said += token.content
+            link += token.content if links else ""
             own = own or (not links and any(map(str.isalnum, token.content)))
-        elif token.type in ("softbreak", "hardbreak"):
+        elif token.type in ("softbreak", "hardbreak") or (token.type == "html_inline" and _BREAK.match(token.content)):
             said += " "
-    text = _ALERT.sub("", " ".join(said.split()))
-    return text if own or _is_prose(text) else ""
+    return " ".join(_SIGNS.sub("", said).split()) if own and not _FOOTNOTE.match(said) else ""
 
 
 def _is_prose(text: str) -> bool:
-    return len(re.findall(r"[^\W\d_]{2,}", text)) >= FEWEST_WORDS
+    return len(_WORD.findall(_UNSPACED.sub("", text))) + len(_UNSPACED.findall(text)) // 2 >= FEWEST_WORDS

@@ -281,6 +281,7 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
         ("> Foo lets you\nmeasure long rivers:", "Measure long rivers"),
         ("We propose a one-shot view of long rivers.", "One-shot view of long rivers."),
         ("Foo is an iOS app for long rivers.", "iOS app for long rivers."),
+        ("Foo is a \ufb01le of long rivers.", "\ufb01le of long rivers."),
         ("Foo is a libfoo2 for long rivers.", "libfoo2 for long rivers."),  # a name stays as it is
         ("libfoo measures long rivers.", "libfoo measures long rivers."),
         ("Rivers rose\n\nlibfoo measures long rivers", "libfoo measures long rivers"),
@@ -314,6 +315,8 @@ def test_ratings_of_sentences_teach_when_one_is_likelier_to_do(tmp_path: Path) -
     chances = [one.sentence_confidence(facts | {"confidence": 0.5}) for _, facts in told]
     assert chances[0] > 0.95
     assert chances[1] < 0.05
+    marked = [replace(one, document=one.document.replace("river", r"\emph{river}")) for one in made]
+    assert fit_sentence(calibration(), marked, read(360)) == one.sentence, "as readers see it, without markup"
     assert fit_sentence(calibration(), made, read(148)) == ()  # 99 sentences, 49 lines
     assert len(fit_sentence(calibration(), made, read(149))) == len(SENTENCE) + 1
     assert read(360).compared(records) == set()  # one line a text, the sentences aside

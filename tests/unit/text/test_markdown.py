@@ -58,11 +58,44 @@ def test_paragraphs_and_items_are_what_it_says(ends: str) -> None:
     assert markdown_text(README.replace("\n", ends)).split("\n\n") == SAID
 
 
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("<!--\nHidden.\n\nNobody may know a word of this.\n-->\n\nSeen.", "Seen."),
+        ("<style>\nthis is not what one reads here\n</style>\n\nSeen.", "Seen."),
+        ("---\n\n# Minutes\n\nThe board met.\n\n---\n\nNext: in June.", "The board met.\n\nNext: in June."),
+        ("+++\ntitle = 1\n+++\n\nSeen.", "Seen."),
+        ("A server of files<br>It caches.", "A server of files It caches."),
+        ("- [ ] Replace it\n- [x] Done", "Replace it\n\nDone"),
+        ("It is ~~on Monday~~ on Tuesday.[^1]\n\n[^1]: Or not.", "It is on Tuesday."),
+        ("<p>A tool for <code>JSON</code>, <b>YAML</b>, and others.</p>", "A tool for JSON, YAML, and others."),
+        ('<p><img alt="a > b" src="x"> This is text of five words.</p>', "This is text of five words."),
+        ("[Website](a) | [Configure it](b) | [Rules](c) | [Chat](d)\n\nSeen.", "Seen."),
+        ("# Foo, a tool\n\n![npm](https://x/y.svg)", "Foo, a tool"),
+        (
+            "<p>\u4e00\u4e2a\u7528\u4e8e\u6784\u5efa\u7528\u6237\u754c\u9762\u3002</p>",
+            "\u4e00\u4e2a\u7528\u4e8e\u6784\u5efa\u7528\u6237\u754c\u9762\u3002",
+        ),
+        ("- a\n" + "".join("  " * depth + "- one\n" for depth in range(1, 15)), "a" + "\n\none" * 14),
+    ],
+)
+def test_odd_places_of_markdown(document: str, said: str) -> None:
+    assert markdown_text(document) == said
+
+
 def test_markdown_is_known_by_a_heading_and_more() -> None:
     assert is_markdown(README)
     assert is_markdown("# Foo\n\nSee [this](http://x).")
     assert is_markdown("## Foo\n\n~~~\ncode\n~~~")
-    for text in ("# only a heading", "See [this](http://x).", "#1 of [two](them)", "Plain words.", ""):
+    program = "# best of all\n\nbest[i][0] = cost[i](0)\n[date][INFO]"
+    for text in (
+        "# only a heading",
+        "See [this](http://x).",
+        "#1 of [two](them)",
+        "Plain words.",
+        program,
+        "#!x\n" + README,
+    ):
         assert not is_markdown(text)
 
 
@@ -91,12 +124,14 @@ def test_files_of_restructured_text_are_read_so(tmp_path: Path) -> None:
 
 
 def test_what_is_not_markdown_stays_as_it_is(tmp_path: Path) -> None:
-    for name, text in {"a.txt": README, "b.md": "# Foo\n\n| a |\n|---|\n", "c": "# a\n\nwords"}.items():
+    for name, text in {"a.txt": README, "b.py": README, "c.md": "| a |\n|---|\n", "d": "# a\n\nwords"}.items():
         (tmp_path / name).write_text(text)
         assert next(documents_of(str(tmp_path / name))).document == text
 
 
-@pytest.mark.parametrize("piece", ["<!--", "<a", "[", "*a ", "# a\n", "---\n", "> ", "<p>\n\n"])
+@pytest.mark.parametrize(
+    "piece", ["<!--", "<a", '<a"', "<pre>", "```x\n", "~~", "[^a]", "[", "*a ", "# a\n", "---\n", "> ", "<p>\n\n"]
+)
 def test_it_takes_no_longer_than_the_text_is(piece: str) -> None:
     markdown_text(piece * 20_000)  # where it were quadratic, this would take minutes
     is_markdown(piece * 20_000)

@@ -151,6 +151,8 @@ def test_a_sentence_is_made_a_line(sentence: str, line: str) -> None:
         ("[Image-set](http://x.y) of [CSS][ref] ![badge](http://b)shows", "Image-set of CSS shows"),
         ("**Foo** is *it*, 2 * 3 * 4, a**b**c, ***bar***", "Foo is it, 2 * 3 * 4, a**b**c, bar"),
         ("[1][2], f[name](x), [x] and __init__", "[1][2], f[name](x), [x] and __init__"),
+        ("src/*.js and lib/*.py of [Smith 2010][Jones 2011]", "src/*.js and lib/*.py of [Smith 2010][Jones 2011]"),
+        ("[docs](http://x.y/a_(b))", "docs"),
     ],
 )
 def test_signs_of_markup_are_found(text: str, plain: str) -> None:
