@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from laconic.config.schema import TextConfig
 from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
 from laconic.errors import ConfigError, DataError
+from laconic.explain.provenance import extractive_summary
 from laconic.text.sentences import (
     markup,
     sentence_gaps,
@@ -315,3 +316,37 @@ def test_data_set_leaves_out_long_documents() -> None:
 
 def test_half_a_character_is_a_character() -> None:
     assert sentence_strings("\ud800 hi. It \udfff rained.") == ["\ud800 hi.", "It \udfff rained."]
+
+
+SIGNS = [
+    "word",
+    " ",
+    "\n",
+    "*",
+    "**",
+    r"\emph{",
+    r"\textbf{",
+    "{",
+    "}",
+    "$",
+    "[",
+    "](",
+    "][",
+    ")",
+    "]",
+    "![",
+    "e\u0301",
+]
+
+
+@given(st.lists(st.sampled_from(SIGNS), max_size=30))
+def test_what_is_left_of_a_marked_text_points_to_where_it_stands(pieces: list[str]) -> None:
+    document = "".join(pieces)
+    found = extractive_summary(document, [(0, len(document))], model_name="m", left_out=markup(document))
+    assert found.text == " ".join(word.text for word in found.words) or not markup(document)
+    for word in found.words:
+        assert found.text[word.start : word.end] == word.text
+        (place,) = word.sources
+        assert document[place.start : place.end] == place.text
+        letters = iter(place.text)
+        assert all(letter in letters for letter in word.text), "nothing but what stands there, in its order"
