@@ -36,7 +36,7 @@ def command(
         ),
     ] = None,
     files: Annotated[
-        list[str] | None, Argument(metavar="[FILE...|-]", help="Text or record files; - or nothing: stdin.")
+        list[str] | None, Argument(metavar="[FILE...|-]", help="Text, Markdown, pages or records; - or nothing: stdin.")
     ] = None,
     jsonl: Annotated[bool, Option("--jsonl", help="Standard input is JSON lines, not one text.")] = False,
     output: Annotated[Path | None, Option(help="File for the results; goes on with one that is partial.")] = None,
