@@ -369,7 +369,7 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     place = [(start, end)]
     found = extractive_summary(document, place, model_name=summary.model, record_id=summary.id, left_out=signs)
     subject = document[begins:start].rstrip()
-    plain, capital = found.words[0].text.replace("-", ""), found.text[0].upper()
+    plain, capital = found.words[0].text.rstrip(",.;:").replace("-", ""), found.text[0].upper()
     ordinary = plain.isalpha() and plain.islower() and len(capital) == 1  # no iOS, no ligature
     if subject[-1:].isalnum() and ordinary:  # a subject, no mark of a list
         first = replace(found.words[0], text=capital + found.words[0].text[1:])

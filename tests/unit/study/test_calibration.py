@@ -280,6 +280,7 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
         ("Foo is a tool for long rivers.", "Tool for long rivers."),
         ("> Foo lets you\nmeasure long rivers:", "Measure long rivers"),
         ("We propose a one-shot view of long rivers.", "One-shot view of long rivers."),
+        ("Foo is a filter, and a view of long rivers.", "Filter, and a view of long rivers."),
         ("Foo is an iOS app for long rivers.", "iOS app for long rivers."),
         ("Foo is a \ufb01le of long rivers.", "\ufb01le of long rivers."),
         ("Foo is a libfoo2 for long rivers.", "libfoo2 for long rivers."),  # a name stays as it is
