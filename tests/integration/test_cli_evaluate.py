@@ -12,7 +12,7 @@ import pytest
 from commands import refused, run
 from laconic.cli.main import main
 from laconic.cli.output import aligned
-from laconic.study.tables import number
+from laconic.study.tables import Row, measure_column
 
 
 @pytest.fixture
@@ -126,4 +126,6 @@ def test_a_table_of_characters_that_take_two_places() -> None:
 
 
 def test_a_figure_of_three_hundred_digits_is_short() -> None:
-    assert [number(value, 2) for value in (31.6049, -2.0, 1e300, math.inf)] == ["31.60", "-2.00", "1e+300", "inf"]
+    shown = measure_column("perplexity", "ppl", digits=2).cell
+    found = [shown(Row("m", "m", losses={"ppl": value})) for value in (31.6049, -2.0, 1e300, math.inf)]
+    assert found == ["31.60", "-2.00", "1e+300", "inf"]

@@ -10,6 +10,8 @@ from html import unescape
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from laconic.text.detokenize import is_unspaced
+
 FEWEST_WORDS = 5  # of a block of a page's tags, or of a link that stands for itself, that says something
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(?=[\w\"'-]+[ \t]*[:=]|#)(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
 _UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|pre|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -19,7 +21,6 @@ _BREAK = re.compile(r"</?(?:p|div|li|br|td)\b", re.IGNORECASE)
 _SIGNS = re.compile(r"\A\[(?:![A-Z]+|[ xX])\]\s+|\[\^[^\[\]\s]+\]")  # > [!NOTE], - [ ] a task, a footnote[^1]
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]:")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")  # two of them count as a word
 
 
 def markdown_text(document: str) -> str:
@@ -62,4 +63,4 @@ def _said(tokens: Iterable[Token]) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    return len(_WORD.findall(_UNSPACED.sub("", text))) + len(_UNSPACED.findall(text)) // 2 >= FEWEST_WORDS
+    return len(_WORD.findall(text)) + sum(map(is_unspaced, text)) // 2 >= FEWEST_WORDS
