@@ -20,7 +20,6 @@ _TAG = re.compile(r"<[/!?]?[A-Za-z](?:\"[^\"]*\"|'[^']*'|[^<>\"']){0,500}>")
 _BREAK = re.compile(r"</?(?:p|div|li|br|td)\b", re.IGNORECASE)
 _SIGNS = re.compile(r"\A\[(?:![A-Z]+|[ xX])\]\s+|\[\^[^\[\]\s]+\]")  # > [!NOTE], - [ ] a task, a footnote[^1]
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]:")
-_WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def markdown_text(document: str) -> str:
@@ -63,4 +62,4 @@ def _said(tokens: Iterable[Token]) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    return len(_WORD.findall(text)) + sum(map(is_unspaced, text)) // 2 >= FEWEST_WORDS
+    return len(re.findall(r"[^\W\d_]{2,}", text)) + sum(map(is_unspaced, text)) // 2 >= FEWEST_WORDS

@@ -45,7 +45,7 @@ _LEAD = re.compile(
         (?:(?:also|then|first)\s+)?
         (?:stud(?:y|ies)|(?:present|propose|introduce|describe|develop|investigate|consider|analy[sz]e|explore|address
         |examine)(?:e?s)?)
-        \s+(?!(?:whether|that|if|how|when|what|this|these|it)\b)(?:{_NOUN})?)""",
+        \s+(?!(?:both|whether|that|if|how|when|what|this|these|it)\b)(?:{_NOUN})?)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _COMMAND = re.compile(r"\\(?:text(?:bf|it|md|rm|sc|sf|sl|tt|up)?|emph|underline|math(?:bf|it|rm|sf|tt))\s*\{|\\?[{}]")

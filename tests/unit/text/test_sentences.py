@@ -125,6 +125,7 @@ def test_sentences_cover_everything_but_white_space(text: str) -> None:
                 "The river that foo measures is a long one.",
                 "The user should provide the name of a river.",
                 "We propose that rivers rise.",
+                "We investigate both whether and how rivers rise.",
                 "A river which rises provides no harbour.",
                 "Foo is a river.",  # too little would be left
                 "Der Fluss ist ein Strom.",
