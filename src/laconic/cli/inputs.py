@@ -160,7 +160,7 @@ def _without_markup(name: str) -> str:
     if suffix in MARKDOWN_SUFFIXES or (not suffix and not is_html(text) and is_markdown(text)):
         from laconic.text.markdown import markdown_text
 
-        return markdown_text(text) or text
+        return markdown_text(text)
     if suffix == ".rst":
         from laconic.study.corpora.docstring_text import paragraphs
 

@@ -23,10 +23,12 @@ _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]:")
 
 
 def markdown_text(document: str) -> str:
-    """Of CommonMark with tables. A page's tags within it are left out, what stands between them stays."""
+    """Of CommonMark with tables: of one without sentences its headings, without these all that is no comment. A page's
+    tags within it are left out, what stands between them stays."""
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
     tokens = parser.parse(_FRONT_MATTER.sub("", document.replace("\r\n", "\n")))
-    return "\n\n".join(_blocks(tokens)) or "\n\n".join(_blocks(tokens, within=("heading_",)))
+    said = "\n\n".join(_blocks(tokens)) or "\n\n".join(_blocks(tokens, within=("heading_",)))
+    return said or _UNSEEN.sub("", document)
 
 
 def _blocks(tokens: Iterable[Token], within: tuple[str, ...] = ()) -> Iterator[str]:
