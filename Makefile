@@ -16,6 +16,8 @@ WORK ?= build/oneline
 PEERS ?= build/peers
 BY_HAND := allocator paired processes restored_text sharding
 export TEXT
+# Tests start hundreds of processes, each of which would compile the sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'

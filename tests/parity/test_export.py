@@ -48,9 +48,10 @@ def exported(folder: Path, names: list[str]) -> dict[str, tuple[Path, Path]]:
     pairs = {name: (save_case(folder / name, name), folder / f"{name}-exported") for name in names}
     places = [str(place) for pair in pairs.values() for place in pair]
     environment = os.environ | {"LACONIC_KERNELS": "graph"}
-    command = [sys.executable, "-m", "laconic.export.folder", *places]
+    command = [sys.executable, "-X", "importtime", "-m", "laconic.export.folder", *places]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr[-3000:]
+    assert "| torch._dynamo\n" not in done.stderr, "torch's compiler takes two seconds to import and is not needed"
     return pairs
 
 

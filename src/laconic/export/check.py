@@ -51,8 +51,7 @@ def compare(
 ) -> Agreement:
     """Decode ``records`` with the model ``source`` and with the folder ``exported``."""
     system = NeuralSystem.from_pretrained(source, "cpu")
-    torch_model = Summarizer(system)
-    graphs = Summarizer(ExportedSystem.from_pretrained(exported))
+    torch_model, graphs = Summarizer(system), Summarizer(ExportedSystem.from_pretrained(exported))
     found = Agreement(len(records))
     written: list[tuple[str, str, str]] = []  # torch's, the graphs', the reference
     options: dict[str, Any] = {"explain": True, "always_write": True, "batch_size": batch_size}

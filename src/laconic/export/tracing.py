@@ -72,6 +72,8 @@ class Recording:
 class Recorder(TorchDispatchMode):
     """Records what happens inside the block. Everything that runs inside runs in inference mode."""
 
+    _should_skip_dynamo = classmethod(lambda _: False)  # else torch imports its compiler, for two seconds
+
     def __init__(self) -> None:
         super().__init__()
         self.record = Recording()

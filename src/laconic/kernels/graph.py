@@ -66,7 +66,11 @@ def final_distribution(
     return log_probs.scatter(-1, source_ids, both)
 
 
-@torch.library.custom_op("laconic::recurrence", mutates_args=())
+_SCHEMA = "(Tensor inputs, Tensor mask, Tensor[] weights, str cell) -> (Tensor, Tensor, Tensor)"
+torch.library.define("laconic::recurrence", _SCHEMA)  # `custom_op` would import torch's compiler, two seconds
+
+
+@torch.library.impl("laconic::recurrence", "CompositeExplicitAutograd")
 def _recurrence(inputs: Tensor, mask: Tensor, weights: list[Tensor], cell: str) -> tuple[Tensor, Tensor, Tensor]:
     """One layer over the real tokens, one operation of a graph. ``weights`` hold each direction's input weights,
     state weights and two biases; ``cell`` is ``lstm``, ``gru`` (torch's) or ``paper_gru`` (reset before U)."""
