@@ -59,6 +59,7 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.Cap
     said = capsys.readouterr()
     result = json.loads(said.out)
     assert (result["updates"], result["stopped"]) == (7, "max_updates")
+    assert "taking the first sentence" in result["score"]
     assert "Resuming from" in said.err
 
     # the same seven updates as a run that was planned so from the start

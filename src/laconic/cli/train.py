@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option
 
 from laconic.cli import own_data
 from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode
-from laconic.cli.output import EXIT_INTERRUPTED, print_json, progress, say
+from laconic.cli.output import EXIT_INTERRUPTED, print_result, progress, say
 from laconic.config.base import validate
 from laconic.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
 from laconic.config.names import check_run, outside_names, trusting
@@ -156,12 +156,12 @@ def run_training(run: RunConfig, out: Path, *, as_json: bool, **how: Any) -> Non
         raise Exit(EXIT_INTERRUPTED) from None
     finally:
         close_processes()
-    if first and as_json:
-        print_json(asdict(result), indent=None)
-    elif first:
-        print(_closing_words(result, run))
+    if first:
+        if not as_json:
+            print(_closing_words(result, run))
         with trusting(outside_names(run.model_dump())):  # the code that was just run in training
-            print(own_data.closing_score(result.model_folder, run))
+            score = own_data.closing_score(result.model_folder, run)
+        print_result(as_json, asdict(result) | {"score": score.strip()}, score, indent=None)
 
 
 def _closing_words(result: TrainResult, run: RunConfig) -> str:
