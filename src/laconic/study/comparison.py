@@ -29,6 +29,7 @@ from laconic.config.base import validate
 from laconic.config.loading import first_difference, read_run
 from laconic.config.names import outside_names, sources_of, trusting
 from laconic.config.schema import RunConfig, SearchConfig
+from laconic.data.formats import pair_of_prefix, pair_partner
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.measures import REPEATED, REVISION
 from laconic.evaluation.predictions import fingerprint, read_lines
@@ -362,7 +363,8 @@ def _files_of(place: Path) -> list[Path]:
     if place.is_dir():
         found = (path for path in place.rglob("*") if path.is_file() and not path.name.startswith("."))
         return sorted(path for path in found if path.name != MANIFEST)  # which says how spans were selected
-    return [place] if place.is_file() else []
+    place = pair_of_prefix(place) or place
+    return [file for file in (place, pair_partner(place)) if file and file.is_file()]
 
 
 def training_log(folder: Path) -> list[dict[str, Any]]:
@@ -423,8 +425,7 @@ def _scored_from(stored: Mapping[str, Any]) -> ScoredSystem:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file; None where there is no file, or one that cannot be read."""
-    try:
+    with suppress(FileNotFoundError, ValueError):
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-    return values if isinstance(values, dict) else None
+        return values if isinstance(values, dict) else None
+    return None
