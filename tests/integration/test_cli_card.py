@@ -30,13 +30,14 @@ def pairs(tmp_path: Path) -> Path:
 
 
 def test_a_card_has_what_the_hub_reads(model: Path, pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (model.parent / "notes.md").write_text("It was made of *five* texts.")
+    (model.parent / "notes.md").write_text("\ufeffIt was made of *five* texts.", encoding="utf-8")
     assert main(["card", str(model), "--data", str(pairs), "--license", "cc-by-4.0"]) == 0
     assert f"It does not say its language yet: laconic card {model} --language CODE" in capsys.readouterr().err
     said = ["--language", "en", "--dataset", "foxes", "--notes", str(model.parent / "notes.md")]
     assert main(["card", str(model), *said]) == 0
     capsys.readouterr()
     text = (model / "README.md").read_text()
+    assert "\ufeff" not in text
     assert run(capsys, "card", model) == text  # asked without options it is shown and not changed
     found = huggingface_hub.ModelCard(text).data
     assert (found.license, found.language, found.datasets) == ("cc-by-4.0", ["en"], ["foxes"])
@@ -94,7 +95,7 @@ def test_a_push_sends_the_folder_as_it_is(
         (["MODEL", "--language", "xx123"], 2, "--language xx123"),
         (["lexrank"], 2, "it has no card"),
         (["oneline", "--license", "mit"], 2, "copy it first"),
-        (["MODEL", "--notes", "missing.md"], 1, "missing.md"),
+        (["MODEL", "--notes", "missing.md"], 3, "There is no file missing.md."),
     ],
 )
 def test_mistakes(model: Path, arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,13 +6,16 @@ import csv
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from commands import refused, run
 from laconic.cli.main import main
 from laconic.cli.output import aligned
+from laconic.evaluation.systems import Contender
 from laconic.study.tables import Row, measure_column
+from laconic.types import Summary
 
 
 @pytest.fixture
@@ -39,6 +42,25 @@ def test_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rows[2:5] == ["lead-1", "oracle-1", "first_words:words=2"]
     assert "rouge155" in captured.out
     assert "Evaluating" in captured.err
+
+
+def test_a_system_that_was_done_is_not_decoded_again(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    summarize = Contender.summarize
+
+    def stopped(self: Contender, *given: Any, **how: Any) -> list[Summary]:
+        asked.append(self.name)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return summarize(self, *given, **how)
+
+    monkeypatch.setattr(Contender, "summarize", stopped)
+    command = ["evaluate", "lead-1", "lead-2", "--data", str(data), "--output", str(tmp_path / "scores")]
+    assert [main(command), main(command)] == [130, 0]
+    assert asked == ["lead-1", "lead-2", "lead-2"]
+    assert not list((tmp_path / "scores").glob("*.partial"))
 
 
 def test_json_and_files(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

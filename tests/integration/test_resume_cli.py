@@ -18,6 +18,8 @@ from laconic.data.holdout import ENOUGH_FOR_TEST
 from laconic.errors import ConfigError
 from laconic.training.logging import read_log
 
+END = "training.max_updates"
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
@@ -59,6 +61,7 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.Cap
     said = capsys.readouterr()
     result = json.loads(said.out)
     assert (result["updates"], result["stopped"]) == (7, "max_updates")
+    assert "taking the first sentence" in result["score"]
     assert "Resuming from" in said.err
 
     # the same seven updates as a run that was planned so from the start
@@ -84,7 +87,11 @@ def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: pytest
     assert not set(kept) & set(held.decode().splitlines())
     assert main(single) == 2  # and the parts of the run that is there stay as they are
     assert (out / "data" / "validation.jsonl").read_bytes() == held
-    assert main(["resume", str(out), "--set", "training.max_updates=5", "--json"]) == 0
+    out = out.rename(tmp_path / "moved")
+    assert main(["resume", str(out), "--set", f"{END}=5", "--json"]) == 0
+    elsewhere = (out / "data").rename(tmp_path / "elsewhere")
+    lies = [part for split in ("train", "validation") for part in ("--set", f"data.{split}={elsewhere}/{split}.jsonl")]
+    assert main(["resume", str(out), "--set", f"{END}=6", *lies]) == 0
     capsys.readouterr()
     assert "Nothing was held out" in run(capsys, *arguments(data / "train.jsonl", tmp_path / "all"), "--all-pairs")
 
@@ -182,6 +189,9 @@ def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: pytest.CaptureF
     out = tmp_path / "run"
     assert main(arguments(data, out)) == 0
     capsys.readouterr()
+    recipe = (out / "model" / "recipe.yaml").read_bytes()
+    refused(capsys, 5, "is a model folder, not a run folder", "resume", out / "model")
+    assert (out / "model" / "recipe.yaml").read_bytes() == recipe
     refused(capsys, 2, "can only change training.max_updates", "resume", out, "--set", "training.batch_size=3")
     for folder in out.glob("checkpoint-*"):
         (folder / "model.safetensors").write_bytes(b"")

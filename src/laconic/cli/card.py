@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from typer import Argument, Option
 
-from laconic.cli.inputs import records_of
+from laconic.cli.inputs import records_of, text_of
 from laconic.cli.options import MaxRecords, ReadingOptions, Split, TrustCode
 from laconic.cli.output import progress, say
 from laconic.config.schema import EvaluationConfig
@@ -66,7 +67,7 @@ def command(
             raise ConfigError(f"--language {code}: give a code such as en or pt-BR (ISO 639).")
     folder = find_folder(model)
     facts = Facts.of(folder)
-    texts = {name: _text(path) for name, path in (("notes", notes), ("limits", limits)) if path}
+    texts = {name: text_of(str(path)) for name, path in (("notes", notes), ("limits", limits)) if path}
     new = facts.changed(license=licence, language=language, datasets=dataset, **texts)
     if data is None and new == facts:
         print(model_card(folder, opened_as=model if model in SHIPPED else ANYWHERE), end="")
@@ -83,14 +84,8 @@ def command(
     print(f"{folder / README}, {folder / FILE}")
     said = {"licence": new.license, "language": new.language, "scores": new.scores}
     if missing := {what: option for what, option in UNSAID.items() if not said[what]}:
-        say(f"It does not say its {' and '.join(missing)} yet: laconic card {model} {' '.join(missing.values())}")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text.") from None
+        command_line = f"laconic card {quote(model)} {' '.join(missing.values())}"
+        say(f"It does not say its {' and '.join(missing)} yet: {command_line}")
 
 
 def push(

@@ -26,6 +26,7 @@ from laconic.cli.output import aligned, print_result, progress
 from laconic.config.schema import EvaluationConfig
 from laconic.data.places import split_of
 from laconic.errors import ConfigError
+from laconic.evaluation.predictions import file_name
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, options_of, predict, score
 from laconic.evaluation.systems import Contender
 from laconic.files import write_json, write_text
@@ -97,7 +98,7 @@ def command(
         raise ConfigError("--set changes how models decode, and none of these systems is a model: leave it out.")
     files: dict[str, str] = {}
     for name in names if output else ():
-        if (other := files.setdefault(_file_name(name).lower(), name)) != name:
+        if (other := files.setdefault(file_name(name).lower(), name)) != name:
             raise ConfigError(f"The predictions of {other} and {name} would be one file; name one by its whole path.")
     scoring = EvaluationConfig(profile=profile, restore_numbers=restore_numbers)
     options = options_of(scoring, **({} if stem is None else {"stem": stem}))
@@ -114,6 +115,8 @@ def command(
         write_json(output / "scores.json", content, indent=2)
         write_text(output / "scores.csv", tables.csv_text(tables.result_rows(results)))
         write_text(output / "scores.tex", tables.latex(*tables.result_table(results)))
+    for draft in report.drafts:
+        draft.unlink(missing_ok=True)
     print_result(as_json, content, report.text())
 
 
@@ -129,13 +132,14 @@ class ScoreReport:
     copying: bool
     results: dict[str, EvaluationResult] = field(default_factory=dict)
     lengths: dict[str, list[EvaluationResult]] = field(default_factory=dict)
+    drafts: list[Path] = field(default_factory=list)  # of systems that are decoded: the next call decodes none again
 
     def add(self, name: str, system: Contender, output: Path | None) -> None:
         """Decode with one system, or read what an earlier call decoded, and score."""
         records, options = self.records, self.options
-        out = output / f"{_file_name(name)}.predictions.jsonl" if output else None
+        out = output / f"{file_name(name)}.predictions.jsonl" if output else None
         with progress(f"Evaluating {name}", total=len(records)) as bar:
-            lines, seconds = predict(system, records, options=options, out=out, progress=bar.advance)
+            lines, seconds = predict(system, records, options=options, out=out, progress=bar, keep=self.drafts.append)
         unk = system.unk_text
         self.results[name] = score(system.name, records, lines, options=options, unk_text=unk, seconds=seconds)
         if self.buckets:
@@ -176,7 +180,3 @@ class ScoreReport:
                 cells = [column.cell(tables.result_row(results[place])) for column in shown]
                 rows.append([first, name, f"{len(bucket.places):,}", *figures, *cells])
         return aligned(header, rows, left=2)
-
-
-def _file_name(system: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in system).strip("-.") or "system"

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
 MARKDOWN_SUFFIXES = {".md", ".markdown"}
-REFUSED_SUFFIXES = {".pdf", ".docx", ".doc", ".xlsx", ".xls"}
-TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES, *REFUSED_SUFFIXES}
+TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES}
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
 _LINK = re.compile(r"\[[^\[\]]+\]\((?:https?:|[#./]|[\w-]+\.\w)|^ {0,3}\[[^\[\]]+\]:[ \t]+\S", re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
@@ -112,7 +111,7 @@ def _is_input(name: str) -> bool:
         name == "-"
         or name.startswith("hub:")
         or path.is_file()
-        or (not path.exists() and _suffix(name) in {*TEXT_SUFFIXES, *FORMAT_OF})
+        or (not path.exists() and (_suffix(name) in {*TEXT_SUFFIXES, *FORMAT_OF} or bool(what_it_is(name))))
     )
 
 

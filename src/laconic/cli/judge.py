@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from typer import Argument, Option
@@ -45,23 +46,15 @@ def make(
     bounds = re.fullmatch(r"\s*(-?\d{1,9})\s*-\s*(-?\d{1,9})\s*", scale)
     if bounds is None:
         raise ConfigError(f"--scale '{scale}' is not of the form LOWEST-HIGHEST, for example 1-5.")
-    options = SheetOptions(
-        sample=sample,
-        seed=seed,
-        annotators=annotators,
-        criteria=tuple(name.strip() for name in criteria.split(",") if name.strip()),
-        lowest=int(bounds[1]),
-        highest=int(bounds[2]),
-        reference=reference,
-    )
-    named = _named(predictions)
+    rated = tuple(name.strip() for name in criteria.split(",") if name.strip())
+    options = SheetOptions(sample, seed, annotators, rated, int(bounds[1]), int(bounds[2]), reference)
     records = records_of(str(data), reading.options())
-    systems = {name: read_predictions(path, records) for name, path in named.items()}
+    systems = {name: read_predictions(path, records) for name, path in _named(predictions).items()}
     key = make_sheets(systems, records, out, options)
     made = {"sheets": [f"{out}/{SHEETS}/{name}.csv" for name in key["order"]], "key": f"{out}/key.json"}
     told = (
         f"{len(key['order'])} sheets of {len(key['items'])} documents and {len(key['systems'])} systems: {out}/{SHEETS}"
-        f"\nKeep {out}/key.json to yourself. When the sheets are filled: laconic judge analyse {out}"
+        f"\nKeep {out}/key.json to yourself. When the sheets are filled: laconic judge analyse {quote(str(out))}"
     )
     print_result(as_json, made, told, indent=None)
 
@@ -102,12 +95,9 @@ def _named(given: list[str]) -> dict[str, Path]:
 
 def _text(found: Analysis) -> str:
     criteria = list(found.alpha)
-    means = {(mean.system, mean.criterion): mean for mean in found.means}
+    told = {(m.system, m.criterion): f"{m.mean:.2f} ±{(m.high - m.low) / 2:.2f}" for m in found.means}
     systems = dict.fromkeys(mean.system for mean in found.means)
-    rows = []
-    for system in systems:
-        own = [means[system, criterion] for criterion in criteria]
-        rows.append([system, *[f"{mean.mean:.2f} ±{(mean.high - mean.low) / 2:.2f}" for mean in own]])
+    rows = [[system, *(told[system, criterion] for criterion in criteria)] for system in systems]
     parts = [aligned(["system", *criteria], rows)]
     alpha = [
         [f"alpha, {level}", *["" if (a := found.alpha[c][level]) is None else f"{a:.3f}" for c in criteria]]

@@ -11,14 +11,14 @@ from typer import Argument, Exit, Option
 
 from laconic.cli import own_data
 from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode
-from laconic.cli.output import EXIT_INTERRUPTED, print_json, progress, say
+from laconic.cli.output import EXIT_INTERRUPTED, print_result, progress, say
 from laconic.config.base import validate
 from laconic.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
 from laconic.config.names import check_run, outside_names, trusting
-from laconic.config.schema import RunConfig, TrainingConfig
+from laconic.config.schema import SPLITS, RunConfig, TrainingConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.data.places import data_changes
-from laconic.errors import CheckpointError, ConfigError, ModelError
+from laconic.errors import ConfigError, ModelError
 from laconic.files import only_here
 from laconic.text.control import safe_print as print
 
@@ -105,7 +105,7 @@ def resume(
     run_folder: Annotated[Path, Argument(metavar="RUN", help="The run folder (with recipe.yaml).")],
     overrides: Annotated[
         list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="Move the end, for example training.max_updates=20000."),
+        Option("--set", metavar="KEY=VALUE", help="Another end (training.max_updates=9) or place (data.train=FILE)."),
     ] = None,
     trust_code: TrustCode = False,
     accept_changes: Annotated[
@@ -119,22 +119,18 @@ def resume(
     max_minutes) a finished run is trained further. A run whose recipe or log was changed by hand is refused, unless
     --accept-changes is given: then it goes on, but not as it would have.
     """
-    recipe = run_folder / "recipe.yaml"
-    if not recipe.is_file():
-        raise CheckpointError(
-            f"{run_folder} is not a run folder: it has no recipe.yaml. Start one with `laconic train`."
-        )
-    run = changed(load_run(recipe), overrides or [])
+    from laconic.training.run import found_again, recipe_of
+
+    run = found_again(changed(load_run(recipe_of(run_folder)), overrides or []), run_folder)
     run_training(run, run_folder, resume=True, accept_changes=accept_changes, as_json=as_json)
 
 
 def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
-    """The run with another end."""
+    """The run with another end, or with its data at another place."""
+    allowed = [*(f"training.{name}" for name in TrainingConfig.CHANGEABLE), *(f"data.{split}" for split in SPLITS)]
     for pair in overrides:
-        section, _, name = pair.partition("=")[0].strip().partition(".")
-        if section != "training" or name not in TrainingConfig.CHANGEABLE:
-            allowed = ", ".join(f"training.{name}" for name in TrainingConfig.CHANGEABLE)
-            raise ConfigError(f"--set {pair}: a resumed run can only change {allowed}; for the rest, train a new run.")
+        if pair.partition("=")[0].strip() not in allowed:
+            raise ConfigError(f"--set {pair}: a resumed run can only change {', '.join(allowed)}: train another.")
     return validate(RunConfig, merge(run.model_dump(mode="json"), parse_overrides(overrides), revive=True), where="")
 
 
@@ -156,12 +152,12 @@ def run_training(run: RunConfig, out: Path, *, as_json: bool, **how: Any) -> Non
         raise Exit(EXIT_INTERRUPTED) from None
     finally:
         close_processes()
-    if first and as_json:
-        print_json(asdict(result), indent=None)
-    elif first:
-        print(_closing_words(result, run))
+    if first:
+        if not as_json:
+            print(_closing_words(result, run))
         with trusting(outside_names(run.model_dump())):  # the code that was just run in training
-            print(own_data.closing_score(result.model_folder, run))
+            score = own_data.closing_score(result.model_folder, run)
+        print_result(as_json, asdict(result) | {"score": score.strip()}, score, indent=None)
 
 
 def _closing_words(result: TrainResult, run: RunConfig) -> str:

@@ -19,6 +19,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 # those that accelerate knows
 Tracker = Literal["aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"]
 LONGEST = 100_000  # tokens that search writes
+SPLITS = ("train", "validation", "test")
 
 
 class DataConfig(ConfigBase):

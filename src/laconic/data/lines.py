@@ -260,6 +260,7 @@ _BY_BEGINNING = {
     b"%PDF": ".pdf",
     b"\xff\xd8\xff": ".jpg",
     b"\x89PNG": ".png",
+    b"\x1f\x8b": ".gz",  # by its name a file that is read
 }
 
 
@@ -268,7 +269,7 @@ def what_it_is(name: str, beginning: bytes = b"") -> str:
     suffix = Path(name).suffix.lower()
     if suffix not in _BY_SUFFIX:
         suffix = next((kind for mark, kind in _BY_BEGINNING.items() if beginning.startswith(mark)), "")
-        if suffix in (".zip", ".xls"):
+        if suffix in (".zip", ".xls", ".gz"):
             return f"{name} is an archive or an office file, whatever its name says: save it as CSV or text (UTF-8)."
     if suffix not in _BY_SUFFIX:
         return ""

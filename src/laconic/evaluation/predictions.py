@@ -43,6 +43,12 @@ def prediction_of(summary: Summary, record: Record) -> dict[str, Any]:
     return line
 
 
+def file_name(system: str) -> str:
+    """What the files of a system are called; those of others may look the same."""
+    kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in system).strip("-.")
+    return kept.encode()[-80:].decode(errors="ignore") or "system"
+
+
 class Journal:
     """JSON lines that are on the disk when `add` returns; ``lines`` are those so far, an earlier process's first.
 

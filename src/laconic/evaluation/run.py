@@ -145,9 +145,11 @@ def predict(
     out: Path | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
+    keep: Callable[[Path], object] = Path.unlink,
 ) -> tuple[list[dict[str, Any]], float]:
     """The first half of `evaluate`: the predictions, and the seconds it took; 0 where an earlier call had made some.
-    ``watch`` is called with each record and its summary."""
+    ``watch`` is called with each record and its summary, ``keep`` with the file that an interrupted call goes on with,
+    when ``out`` is complete: a caller with more systems to come keeps it, so that this one is not decoded again."""
     refuse_unscorable(records, "evaluate")
     options = options or EvaluationOptions()
     start = time.perf_counter()
@@ -175,7 +177,7 @@ def predict(
                 progress(len(lines))
     if out is not None and partial is not None:
         write_text(out, as_lines(predictions.lines))  # only a finished file gets its name
-        partial.unlink(missing_ok=True)
+        keep(partial)
     return predictions.lines, 0.0 if done else time.perf_counter() - start
 
 

@@ -28,10 +28,11 @@ from laconic import __version__
 from laconic.config.base import validate
 from laconic.config.loading import first_difference, read_run
 from laconic.config.names import outside_names, sources_of, trusting
-from laconic.config.schema import RunConfig, SearchConfig
+from laconic.config.schema import SPLITS, RunConfig, SearchConfig
+from laconic.data.formats import pair_of_prefix, pair_partner
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.measures import REPEATED, REVISION
-from laconic.evaluation.predictions import fingerprint, read_lines
+from laconic.evaluation.predictions import file_name, fingerprint, read_lines
 from laconic.evaluation.run import EvaluationResult, RougeScore, options_of, predict, score
 from laconic.evaluation.systems import Contender, model_folder
 from laconic.explain.record import from_dict, to_dict
@@ -158,9 +159,8 @@ class Comparison:
 
     def _scored_key(self, run: RunConfig) -> str:
         """A digest of what decides the scores of a run, but for our version; files count by what is in them."""
-        places = {"train", "validation", "test"}
         settings = settings_of(run)
-        settings["data"] = {key: value for key, value in settings["data"].items() if key not in places}
+        settings["data"] = {key: value for key, value in settings["data"].items() if key not in SPLITS}
         if run.pretraining.enabled:
             settings["pretraining"] = settings["pretraining"] | {"data": None}
         asked = [settings, self._data_digests(run)["data"], run.search.model_dump(mode="json"), run.row]
@@ -266,7 +266,7 @@ class Comparison:
         if (stored := _read_json(scores)) is not None:
             return _scored_from(stored)
         made = fingerprint(system.identity, self.records)
-        out = self.out / "predictions" / f"{_slug(system.name)}-{made[:16]}.jsonl"
+        out = self.out / "predictions" / f"{file_name(system.name)}-{made[:16]}.jsonl"
         wanted = set(map(id, self.sampled))
         seen: dict[int, Summary] = {}
 
@@ -288,7 +288,7 @@ class Comparison:
 
     def _scores_file(self, system: Contender) -> Path:
         key = _digest([fingerprint(system.identity, self.records), *self._ways, __version__])[:16]
-        return self.out / "scores" / f"{_slug(system.name)}-{key}.json"
+        return self.out / "scores" / f"{file_name(system.name)}-{key}.json"
 
     def _samples(self, system: Contender, row: PlannedRow, seen: dict[int, Summary]) -> tuple[Summary, ...]:
         """The sampled documents' summaries; those that an earlier process wrote are written again."""
@@ -362,7 +362,8 @@ def _files_of(place: Path) -> list[Path]:
     if place.is_dir():
         found = (path for path in place.rglob("*") if path.is_file() and not path.name.startswith("."))
         return sorted(path for path in found if path.name != MANIFEST)  # which says how spans were selected
-    return [place] if place.is_file() else []
+    place = pair_of_prefix(place) or place
+    return [file for file in (place, pair_partner(place)) if file and file.is_file()]
 
 
 def training_log(folder: Path) -> list[dict[str, Any]]:
@@ -395,7 +396,7 @@ def _last_training_losses(folder: Path) -> dict[str, float]:
 
 def _run_slug(row: PlannedRow, run: RunConfig) -> str:
     name = f"{row.name}-seed-{run.training.seed}"
-    slug = _slug(name)
+    slug = file_name(name)
     return slug if slug == name else f"{slug}-{sha256(name.encode())[:8]}"  # other names may look the same
 
 
@@ -408,11 +409,6 @@ def _digest(values: Any) -> str:
     return sha256(json.dumps(values, sort_keys=True, default=str).encode())
 
 
-def _slug(name: str) -> str:
-    kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).strip("-.")
-    return kept[-80:] or "system"
-
-
 def _scored_from(stored: Mapping[str, Any]) -> ScoredSystem:
     values = dict(stored["result"])
     values["rouge"] = {kind: RougeScore(**score) for kind, score in values["rouge"].items()}
@@ -423,8 +419,7 @@ def _scored_from(stored: Mapping[str, Any]) -> ScoredSystem:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file; None where there is no file, or one that cannot be read."""
-    try:
+    with suppress(FileNotFoundError, ValueError):
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-    return values if isinstance(values, dict) else None
+        return values if isinstance(values, dict) else None
+    return None

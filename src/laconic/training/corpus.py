@@ -282,7 +282,7 @@ def kept(kind: str, key: str, make: Callable[[Path], None]) -> Path:
         raise FileNotFoundError("there is no cache")
     folder = cache / f"{kind}-{key[:32]}"
     if not folder.is_dir():
-        for other in cache.glob("*-*"):
+        for other in cache.glob(f"*{kind}-{'[0-9a-f]' * 32}*"):  # nothing else that lies there, drafts of the dead too
             if other.stat().st_mtime < time.time() - UNUSED_DAYS * 86_400:
                 shutil.rmtree(other, ignore_errors=True)
         with replacing_folder(folder) as draft:

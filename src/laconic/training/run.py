@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from laconic.config.base import validate
 from laconic.config.loading import dump_run, first_difference, merge, with_absolute_paths
 from laconic.config.names import check_run, outside_names, trusting
-from laconic.config.schema import DataConfig, RunConfig
+from laconic.config.schema import SPLITS, DataConfig, RunConfig
 from laconic.data.places import splits_in
 from laconic.errors import CheckpointError, ConfigError, DataError
 from laconic.files import digest_of, only_here, remove_leftovers, sha256, write_json, write_text
@@ -202,8 +202,8 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: 
         ConfigError: there is one, and neither ``resume`` nor ``force`` was asked for, or see `refuse_used`.
         FolderInUseError: another process works in it.
     """
-    if resume and not (out / RECIPE).is_file():
-        raise CheckpointError(f"{out} is not a run folder: it has no {RECIPE}.")
+    if resume:
+        recipe_of(out)
     with only_here(out):
         if resume:
             _refuse_lost(run, out)
@@ -217,6 +217,18 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: 
         text = dump_run(run)
         write_text(out / RECIPE, f"{_DIGEST}{sha256(text.encode())}\n{text}")
         yield
+
+
+def recipe_of(out: Path) -> Path:
+    """The recipe of a run folder, and of nothing else (CheckpointError): a model folder has one too."""
+    if (out / "config.json").is_file():
+        raise CheckpointError(
+            f"{out} is a model folder, not a run folder: resume the run that made it, or train another run from its "
+            f"weights with `laconic train RECIPE --from {quote(str(out))}`."
+        )
+    if not (out / RECIPE).is_file():
+        raise CheckpointError(f"{out} is not a run folder: it has no {RECIPE}. Start one with `laconic train`.")
+    return out / RECIPE
 
 
 def refuse_used(out: Path, *, force: bool) -> None:
@@ -253,9 +265,16 @@ def clear_run(out: Path) -> None:
 def held_out_parts(out: Path) -> list[Path]:
     """The files in ``out``/data that were held out for a run and are as it wrote them; all others are the user's."""
     noted = read_json_if_there(out / "data" / PARTS)
-    parts = [out / "data" / f"{split}.jsonl" for split in ("train", "validation", "test")]
+    parts = [out / "data" / f"{split}.jsonl" for split in SPLITS]
     there = [part for part in parts if part.name in noted and part.is_file() and not part.is_symlink()]
     return [part for part in there if digest_of(part) == noted[part.name]]
+
+
+def found_again(run: RunConfig, out: Path) -> RunConfig:
+    """The run with the parts that were held out for it where they lie now: its folder may have been moved."""
+    parts = {part.stem: str(part) for part in held_out_parts(out)}
+    gone = {split for split in parts if (place := getattr(run.data, split)) and not Path(place).exists()}
+    return run.model_copy(update={"data": run.data.model_copy(update={split: parts[split] for split in gone})})
 
 
 def _remove_parts(run: RunConfig, out: Path) -> None:
@@ -275,9 +294,8 @@ def _remove_leftovers(out: Path) -> None:
 def _is_of_a_run(out: Path) -> bool:
     """Did a run write the recipe in the folder? Of one of an older version its other files tell."""
     recipe = out / RECIPE
-    if _saved(out):
-        return True
-    return recipe.is_file() and ((out / FINISHED).is_file() or recipe.read_bytes().startswith(_DIGEST.encode()))
+    written = recipe.is_file() and recipe.read_bytes().startswith(_DIGEST.encode())
+    return written or _saved(out) or (recipe.is_file() and (out / FINISHED).is_file())
 
 
 def _saved(out: Path) -> bool:
@@ -327,12 +345,7 @@ def _refuse_changes(run: RunConfig, out: Path) -> None:
 
 def _fixed(run: RunConfig) -> dict[str, Any]:
     """What an exact continuation cannot change. Data counts by its content, wherever it lies."""
-    values = run.model_dump(mode="json")
-    for name in run.training.CHANGEABLE:
-        del values["training"][name]
-    for split in ("train", "validation", "test"):
-        del values["data"][split]
-    return values
+    return run.model_dump(mode="json", exclude={"training": {*run.training.CHANGEABLE}, "data": {*SPLITS}})
 
 
 def _as_written(recipe: Path) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from laconic.config.names import trusting
 from laconic.errors import ConfigError, DataError
 from laconic.evaluation.measures import measure
+from laconic.evaluation.predictions import file_name
 from laconic.evaluation.run import EvaluationOptions, evaluate, score
 from laconic.evaluation.systems import Contender
 from laconic.metrics.rouge import rouge
@@ -197,6 +198,10 @@ def test_another_system_or_other_records_start_over(change: str, tmp_path: Path)
         records[3] = replace(records[3], sentences=tuple(records[3].document.split()))
     evaluate(system, records, options=options, out=out)
     assert len(system.asked) == 4
+
+
+def test_a_name_of_any_length_is_one_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / f"{file_name('runs/' + 'ä' * 300)}.predictions.jsonl.partial").touch()
 
 
 def test_what_cannot_be_scored_is_refused() -> None:

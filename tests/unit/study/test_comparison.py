@@ -207,6 +207,17 @@ def test_other_settings_and_other_data_are_refused_at_once(machine: Machine, tmp
     assert len(machine.trained) == 3
 
 
+@pytest.mark.parametrize("name", ["train", "train.source"])
+def test_both_files_of_pairs_are_what_a_row_is_trained_on(name: str, machine: Machine, tmp_path: Path) -> None:
+    for half in ("source", "target"):
+        (tmp_path / f"train.{half}").write_text("a\n")
+    plan = plan_of(tmp_path, data={"train": str(tmp_path / name)})
+    run(machine, tmp_path, plan)
+    (tmp_path / "train.target").write_text("b\n")
+    with pytest.raises(ConfigError, match="has changed since"):
+        run(machine, tmp_path, plan)
+
+
 def test_a_training_that_was_removed_is_not_taken_for_the_one_that_was_begun_instead(
     machine: Machine, tmp_path: Path
 ) -> None:

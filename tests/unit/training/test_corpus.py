@@ -144,10 +144,14 @@ def test_processes_make_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_nobody_uses_goes(cache: Path) -> None:
     old, new = kept("encoded", "a" * 40, lambda place: None), kept("encoded", "b" * 40, lambda place: None)
+    draft, photos = cache / f".{old.name}.12345678.partial", cache / "my-photos"  # of the user
+    for place in (draft, photos):
+        place.mkdir()
     long_ago = old.stat().st_mtime - (UNUSED_DAYS + 1) * 86_400
-    os.utime(old, (long_ago, long_ago))
+    for place in (old, draft, photos):
+        os.utime(place, (long_ago, long_ago))
     kept("encoded", "c" * 40, lambda place: None)
-    assert not old.exists()
+    assert sorted(path.name[:9] for path in cache.iterdir()) == ["encoded-b", "encoded-c", "my-photos"]
     assert new.exists()
 
 
