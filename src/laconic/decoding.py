@@ -68,6 +68,8 @@ class TorchModel:
         self._packed: Callable[[], AbstractContextManager[None]] = packing.used if packing else nullcontext
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked of a copy that has no model yet
+            raise AttributeError(name)
         return getattr(self._model, name)
 
     @torch.inference_mode()

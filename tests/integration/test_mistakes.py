@@ -166,6 +166,8 @@ MISTAKES = [
         "None of the 3 pairs of ",
     ),
     ("compare headline_writer --size tiny --rows lead --data good.jsonl --out out", 2, "Did you mean 'lead-"),
+    ("summarize '' text.txt", 2, "An argument is empty"),
+    ("explain lead-1 ''", 2, "An argument is empty"),
 ]
 
 

@@ -3,8 +3,10 @@ and a summary as a notebook shows it."""
 
 from __future__ import annotations
 
+import copy
 import html
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -58,6 +60,13 @@ def test_what_is_saved_opens_and_writes_the_same(summarizer: laconic.Summarizer,
     assert again.decoding() == summarizer.decoding()
     assert again.decoding()["beam_size"] == 3  # the defaults that it was opened with
     assert [one.text for one in again(DOCUMENTS)] == [one.text for one in summarizer(DOCUMENTS)]
+
+
+def test_a_copy_here_or_in_another_process_writes_the_same(summarizer: laconic.Summarizer) -> None:
+    for one in (summarizer, laconic.Summarizer.from_pretrained("oneline", beam_size=2)):
+        written = one.explain(TEXT)
+        for again in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+            assert (again.decoding(), again.explain(TEXT)) == (one.decoding(), written)
 
 
 def test_an_extractive_method_has_nothing_to_save(tmp_path: Path) -> None:

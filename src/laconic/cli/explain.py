@@ -55,7 +55,7 @@ def command(
     `laconic summarize MODEL data.jsonl --explain --output out.jsonl` stores explanations, and
     `laconic explain stored out.jsonl --html page.html` shows them again without the model.
     """
-    model, inputs = model_and_inputs([name for name in (model, source) if name])
+    model, inputs = model_and_inputs([name for name in (model, source) if name is not None])
     if len(inputs) > 1:
         raise ConfigError(f"{inputs[0]} and {inputs[1]} are both inputs; explain shows one.")
     source = inputs[0] if inputs else "-"

@@ -79,6 +79,8 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
 
     Without a model it is the one in the box, or, with a word to stderr, an extractive method where there is none.
     """
+    if "" in names:
+        raise ConfigError("An argument is empty, as of a variable that is not set: name a file or model, or leave it.")
     model = "" if not names or "://" in names[0] or _is_input(names[0]) else f" {names[0]}"
     names = [_local(name, model) for name in names]
     for name in names[1:]:

@@ -37,7 +37,7 @@ class ScoringOptions:
     ] = "well"
     remove_stop_words: Annotated[bool, Option("--remove-stop-words", "-s", help="Drop SMART stop words.")] = False
     max_bytes: Annotated[int | None, Option("--bytes", "-b", help="Cut both sides at so many bytes.")] = None
-    max_words: Annotated[int | None, Option("--words", "-l", help="Cut both sides at so many words.")] = None
+    max_words: Annotated[int | None, Option("--words", "-l", help="Cut both at so many words between blanks.")] = None
     multi: Annotated[
         str | None, Option("--multi", "-f", help="Several references: average (A), best (B), max, jackknife(-average).")
     ] = None

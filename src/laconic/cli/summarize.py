@@ -59,7 +59,7 @@ def command(
     A text file gives its summary; a file of records (.jsonl, .json, .csv, .tsv, ...) gives one JSON line a
     record, in order. With --output, an interrupted command goes on where it stopped, killed or not.
     """
-    model, given = model_and_inputs([*([model] if model else []), *(files or [])])
+    model, given = model_and_inputs([name for name in (model, *(files or [])) if name is not None])
     inputs = given or ["-"]
     if inputs.count("-") > 1:
         raise ConfigError("Standard input (-) can be read only once.")

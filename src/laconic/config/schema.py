@@ -20,6 +20,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Tracker = Literal["aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"]
 LONGEST = 100_000  # tokens that search writes
 SPLITS = ("train", "validation", "test")
+_RULES = ("finish", "unfinished", "early_stopping", "diverse_groups")  # of a beam that does not shrink
 
 
 class DataConfig(ConfigBase):
@@ -239,22 +240,11 @@ class DistractionTerms(ConfigBase):
 
 
 class SearchConfig(ConfigBase):
-    """Decoding. ``length_normalisation``: ``average`` divides by the length in the way of See et al.
-    (start and stop tokens counted), ``predicted`` by the predicted tokens (stop counted) to the power
-    ``length_alpha``, ``gnmt`` is Wu et al.'s, with ``length_alpha`` too. ``finish`` names the rule by which candidates
-    finish, ``unfinished`` what becomes of those that reach ``max_length``, ``early_stopping`` when a document is done
-    (`laconic.search.beam`). ``shrink_beam``: a finished hypothesis takes a place of the beam for good.
-    ``forbid_specials``: padding and the token that decoding starts from are not written. ``replace_unk``: ``words``
-    (or true) puts the most attended source word for UNK, ``argmax`` what stands at the most attended position
-    (`laconic.text.unknown`). ``choose``: of the beam's summaries the ``best`` by their score, by minimum
-    Bayes risk (`laconic.metrics.consensus`), or ``rerank``, by what `laconic calibrate` has learnt of them
-    (`laconic.metrics.confidence`; before that by their score). ``min_length_share``: no document's least length is
-    more than this share of its tokens. ``model`` sets switches of the model while it decodes (which of its scores
-    counts, what it skips). ``revisions``: without unsupported names, numbers and dates and doubled words
-    (`laconic.systems.revision`).
-    ``precision``: of the products of a step on a CPU (`laconic.metrics.lower_precision`).
-    ``surface`` says what becomes of the model's words before they are shown, and ``capitals`` where they begin with
-    one (`laconic.text.surface`)."""
+    """Decoding; docs/decoding.md says what each setting means. ``finish``, ``unfinished``, ``early_stopping`` and
+    ``shrink_beam`` are rules of `laconic.search.beam`, lengths of `laconic.search.scorers`, ``replace_unk`` of
+    `laconic.text.unknown`, ``choose`` of `laconic.metrics.consensus` (``mbr``) and `laconic.metrics.confidence`
+    (``rerank``), ``revisions`` of `laconic.systems.revision`, ``precision`` of `laconic.metrics.lower_precision`,
+    ``surface`` and ``capitals`` of `laconic.text.surface`; ``model`` sets switches of the model while it decodes."""
 
     beam_size: int = Field(1, ge=1, le=1000)
     num_return: int = Field(1, ge=1, le=1000)
@@ -312,9 +302,10 @@ class SearchConfig(ConfigBase):
             raise ValueError(f"beam_size {self.beam_size} is not a multiple of diverse_groups {self.diverse_groups}")
         if self.choose == "mbr" and self.beam_size == 1:
             raise ValueError("choose mbr picks one of several summaries: set beam_size to 2 or more")
-        own = ("finish", "unfinished", "early_stopping", "diverse_groups")
-        if self.shrink_beam and any(getattr(self, name) != type(self).model_fields[name].default for name in own):
-            raise ValueError(f"shrink_beam ends by its own rules and in one group: leave {', '.join(own)}")
+        plain = {name: type(self).model_fields[name].default for name in _RULES}
+        other = [f"{name}={value}" for name, value in plain.items() if getattr(self, name) != value]
+        if self.shrink_beam and other:
+            raise ValueError(f"shrink_beam ends by its own rules and in one group: set {', '.join(other)}")
         return self
 
     @property

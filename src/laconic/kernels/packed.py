@@ -87,6 +87,9 @@ class Packing:
     def forget(self) -> None:
         self._kept.clear()
 
+    def __reduce__(self) -> tuple[type[Packing], tuple[Precision]]:
+        return Packing, (self.precision,)  # a copied model packs its own weights
+
     def packed(self, weight: Tensor, bias: Tensor, columns: int, *, relu: bool) -> Map:
         """The map from the packed weight, kept with the weight itself, so that nothing else gets its address."""
         if weight.is_inference() or bias.is_inference():  # made in this search, without a count of its changes

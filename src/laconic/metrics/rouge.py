@@ -4,10 +4,7 @@
 A summary's sentences are its lines; they matter to ``Lsum`` and ``W`` only. What ROUGE-1.5.5 prints as
 ROUGE-L is ``Lsum`` here when a summary has several lines; ``L`` reads the summary as one sentence.
 
-Profiles: ``rouge155`` equals the Perl tool run with ``-m`` to its five decimals; ``google`` equals
-rouge-score with stemming; ``plain`` is the scorer of the distraction paper (blank-separated words, case and
-punctuation count); ``unicode`` is ``rouge155`` on words of any script, characters where a script has no blanks;
-``characters`` counts every character (LCSTS). `laconic.metrics.scoring` has the settings of data sets.
+`laconic.metrics.rouge_text.TEXTS` has the profiles, `laconic.metrics.scoring` the settings of data sets.
 """
 
 from __future__ import annotations
@@ -101,7 +98,7 @@ def rouge(
 
     Args:
         kinds: ``1`` to ``9``, ``L``, ``Lsum``, ``W``, ``S``, ``SU`` (also ``rouge1``, ``S4``, ``SU*``, ``W1.2``).
-        profile: ``rouge155``, ``google``, ``plain`` or ``unicode``.
+        profile: ``rouge155``, ``google``, ``plain``, ``unicode`` or ``characters``.
         options: fields of `RougeOptions` (``stem``, ``max_bytes``, ``multi``, ``interval``, ``processes``, ...).
 
     Raises:

@@ -69,7 +69,7 @@ class RougeOptions:
         better: what "better" and "best" are in these lists, where an adverb and an adjective have them: ``well``, as in
             the tool's database, which takes the adverbs last, or ``good``, as in one that takes the adjectives last.
         remove_stop_words: drop SMART stop words (``-s``).
-        max_bytes, max_words: cut hypothesis and references alike (``-b``, ``-l``).
+        max_bytes, max_words (between blanks): cut hypothesis and references alike (``-b``, ``-l``).
         multi: several references: ``average`` sums matches and lengths over them (``-f A``), ``best`` takes the
             one with the best recall (``-f B``), ``max`` the one with the best F (rouge-score), ``jackknife`` the
             mean over leave-one-out sets of ``best`` (Lin 2004), ``jackknife-average`` the same of ``average``.

@@ -1,7 +1,7 @@
 """What a word is to every measure of copying, repetition and faithfulness; function words and ordinary words.
 
-A word is a run of letters and digits, with vowel signs and apostrophes inside; each character of a script written
-without blanks is one. Words are compared in lower case.
+A word is a run of letters and digits, with accents, vowel signs and apostrophes inside; each character of a script
+written without blanks is one. Words are compared in lower case.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import Stemmer
 
 _WHOLE = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"  # each character of these is a word
-_SIGNS = "".join(sign for sign in map(chr, range(0x900, 0xE00)) if unicodedata.category(sign)[0] == "M")  # Indic vowels
+_SIGNS = "".join(sign for sign in map(chr, range(0x300, 0xE00)) if unicodedata.category(sign)[0] == "M")
 _RUN = rf"[^\W_{_WHOLE}]+(?:[{_SIGNS}]+[^\W_{_WHOLE}]*)*"
 WORD = re.compile(rf"([{_WHOLE}]|{_RUN}(?:['’]{_RUN})*)")  # a group, so that `split` keeps the words
 _CHARACTER = re.compile(f"[{_WHOLE}]")

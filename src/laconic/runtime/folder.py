@@ -45,6 +45,7 @@ class _Described(ConfigBase, extra="ignore"):
 class OpenedExport:
     """An exported folder, opened."""
 
+    folder: Path
     model: GraphModel
     tokenizer: Tokenizer
     text: TextConfig
@@ -54,7 +55,7 @@ class OpenedExport:
     calibration: Calibration | None
 
 
-def open_export(folder: Path, threads: int | None = None) -> OpenedExport:
+def open_export(folder: Path) -> OpenedExport:
     """Open an exported folder.
 
     Raises:
@@ -74,10 +75,10 @@ def open_export(folder: Path, threads: int | None = None) -> OpenedExport:
     if tokenizer.vocab_size > about.vocab_size:
         raise ModelError(f"The tokenizer in {folder} is not that of its graphs; export the model again.")
     tokenizer.widen(about.vocab_size)
-    encoder, step = open_sessions(folder, (ENCODER, STEP), threads)
+    encoder, step = open_sessions(folder, (ENCODER, STEP))
     _check_layout(folder, about, encoder, step)
-    model = GraphModel(encoder, step, about)
-    return OpenedExport(model, tokenizer, described.text, search, described.name or folder.name, about, calibration)
+    name, model = described.name or folder.name, GraphModel(encoder, step, about)
+    return OpenedExport(folder, model, tokenizer, described.text, search, name, about, calibration)
 
 
 def _settings(path: Path) -> dict[str, Any]:

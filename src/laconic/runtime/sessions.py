@@ -47,7 +47,7 @@ class Session:
         return dict(zip(wanted, found, strict=True))
 
 
-def open_sessions(folder: Path, names: Sequence[str], threads: int | None = None) -> list[Session]:
+def open_sessions(folder: Path, names: Sequence[str]) -> list[Session]:
     """The graphs ``names`` of a folder, which has them and their weights.
 
     Raises:
@@ -60,7 +60,7 @@ def open_sessions(folder: Path, names: Sequence[str], threads: int | None = None
     values = _weights(onnxruntime, folder, {port.name: port for found in ports.values() for port in found})
     sessions = []
     for name, content in contents.items():
-        options = _options(onnxruntime, threads or THREADS)
+        options = _options(onnxruntime)
         own = [port.name for port in ports[name]]
         options.add_external_initializers(own, [values[each] for each in own])  # so that it can look at them,
         for each in own:
@@ -88,9 +88,9 @@ def _weights(onnxruntime: Any, folder: Path, ports: Mapping[str, onnx_file.Port]
     return {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
 
 
-def _options(onnxruntime: Any, threads: int) -> Any:
+def _options(onnxruntime: Any) -> Any:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = THREADS
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.log_severity_level = 4  # what goes wrong is raised

@@ -154,7 +154,7 @@ class DecodingSystem:
         if "beam_size" not in overrides:
             values["beam_size"] = max(values["beam_size"], _number(overrides.get("num_return")))
         elif "num_return" not in overrides:
-            values["num_return"] = min(values["num_return"], _number(overrides["beam_size"]) or 1)
+            values["num_return"] = min(values["num_return"], max(1, _number(overrides["beam_size"])))
         if "min_length" not in overrides and (longest := _number(overrides.get("max_length"))):
             values["min_length"] = min(values["min_length"], longest)
         config = validate(SearchConfig, values, where="")

@@ -34,7 +34,10 @@ class ExportedSystem(DecodingSystem):
             ConfigError: a device other than the CPU.
         """
         _check_device(device)
-        return cls(open_export(Path(folder)))
+        return cls(open_export(Path(folder).absolute()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.from_pretrained, (self.opened.folder,), {"search": self.search}  # graphs are opened anew
 
     def _log_likelihoods(self, batch: Any) -> list[float]:
         about, rows = self.opened.about, np.arange(len(batch.target_ids))

@@ -6,8 +6,10 @@ import csv
 import json
 import random
 import re
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -190,6 +192,13 @@ def test_other_forms_of_a_word_support_it() -> None:
     report = check_support("staff wrote and met children", "The child meets staffing needs and writes.")
     assert report.new_words == ()
     assert stem("wrote") == stem("writes")
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_accents_may_be_signs_of_their_own(form: Literal["NFC", "NFD"]) -> None:
+    summary = unicodedata.normalize(form, "Zoë's résumé")
+    assert len(words(summary)) == 2
+    assert check_support(summary, unicodedata.normalize("NFC" if form == "NFD" else "NFD", summary)).new_words == ()
 
 
 def test_ordinary_words() -> None:

@@ -660,7 +660,9 @@ def test_beams_side_by_side_are_as_alone(predicted: str) -> None:
     ],
 )
 def test_what_a_beam_that_shrinks_cannot_be_combined_with(options: dict) -> None:
-    with pytest.raises(ValueError, match="shrink_beam ends by its own rules"):
+    name = next(iter(options))
+    wanted = rf"shrink_beam ends by its own rules and in one group: set {name}={getattr(SearchConfig(), name)}\b"
+    with pytest.raises(ValueError, match=wanted):
         SearchConfig(shrink_beam=True, **options)
     with pytest.raises(ConfigError, match="shrink_beam"):
         shrinking(TableModel(1, 6), 4, 3, scorers=({"type": "diverse_groups", "groups": 2},))
