@@ -218,8 +218,7 @@ def laid_together(records: Sequence[Recording], runs: Sequence[Mapping[str, int]
     for same in zip(*(one.operations for one in records), strict=True):
         args, kwargs = _merged([(o.args, o.kwargs) for o in same], size_of)
         operations.append(replace(same[0], args=tuple(args), kwargs=kwargs))
-    columns = zip(*(one.shapes for one in records), strict=True)
-    shapes = [tuple(map(size_of, zip(*column, strict=True))) for column in columns]
+    shapes = [tuple(map(size_of, zip(*same, strict=True))) for same in zip(*(o.shapes for o in records), strict=True)]
     return OperationTrace(operations, shapes, first.types, [one.given for one in records])
 
 
