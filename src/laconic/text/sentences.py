@@ -71,10 +71,9 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
         first, last = boundary["start_index"] if pending is None else pending, boundary["end_index"]
         goes_on = last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last))
         pending = first if goes_on else None
-        if pending is not None:
-            continue
-        cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last] if ends else [first, last]
-        spans += [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
+        if not goes_on:
+            cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
+            spans += [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
     return spans
 
 
