@@ -273,6 +273,20 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: Any, server: 
     assert overflow(page) == 0
 
 
+def test_a_long_address_in_the_text_makes_the_page_no_wider(page: Any, server: Server) -> None:
+    summarized(page, server, "systems=first", f"See {'averylongname' * 60} for more. It is there.")
+    word(page, "averylong").click()
+    assert overflow(page) == 0
+
+
+def test_a_text_from_right_to_left_begins_at_the_right(page: Any, server: Server) -> None:
+    summarized(page, server, "systems=first", "قال شيئا. نعم.")
+    words = page.locator(".words").bounding_box()
+    first = word(page, "قال").bounding_box()
+    assert abs(first["x"] + first["width"] - words["x"] - words["width"]) < 2
+    assert place_of(page, "قال")[0] > place_of(page, ".")[0]
+
+
 @pytest.mark.parametrize("height", [640, 740])
 def test_a_phone_shows_the_summary_first_and_the_text_once_a_word_is_tapped(
     page: Any, server: Server, height: int

@@ -43,7 +43,8 @@ def command(
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")
     out = out.expanduser().absolute()  # the working directory may be replaced
-    records = None if check is None else records_of(split_of(check, split), reading.options(), max_records, some=True)
+    how = reading.options(need_summary=False)
+    records = None if check is None else records_of(split_of(check, split), how, max_records, some=True)
     export_apart(model, out, int8=int8, trust_code=trust_code)
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"Wrote {out} ({size / 1e6:.1f} MB).")
@@ -59,9 +60,8 @@ def command(
 def lines(found: Agreement) -> list[str]:
     """What came out, and the first summaries that differ."""
     head = f"{found.equal} of {found.records} summaries ({found.equal / found.records:.1%}) equal word for word"
-    said = [
-        f"{head}; scores differ by at most {found.worst_score:.1e}, their explanations by {found.worst_source:.1e}."
-    ]
+    tail = f"scores differ by at most {found.worst_score:.1e}, their explanations by {found.worst_source:.1e}."
+    said = [f"{head}; {tail}"]
     if found.different:
         said.append(f"{len(found.different)} differ, {found.ties} of them between summaries of equal score:")
     for ours, theirs in found.different[:SHOWN]:

@@ -123,7 +123,7 @@ def stemmer(name: str) -> Callable[[str], str]:
         return lru_cache(maxsize=200_000)(stem_english)
     try:
         return lru_cache(maxsize=200_000)(Stemmer.Stemmer(name).stemWord)
-    except KeyError:
+    except (KeyError, UnicodeEncodeError):
         raise ConfigError(unknown_choice("stemmer", name, [*Stemmer.algorithms(), "none"])) from None
 
 

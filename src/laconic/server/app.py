@@ -247,7 +247,7 @@ def _add_handlers(app: FastAPI) -> None:
 def _of_validation(error: RequestValidationError) -> ProblemError:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        reason = str(first["ctx"]["error"])
+        reason = str(first["ctx"]["error"]).removesuffix(" at")
         return ProblemError("invalid_json", f"The body is not JSON: {reason} at character {first['loc'][-1]}.")
     place, message = first["loc"], str(first["msg"])
     if place[-1] == "bool":  # an option may be of several types, of which it is none

@@ -129,9 +129,9 @@ class Batcher:
                 job.started = started
             try:
                 self._run(batch)
-            except BaseException:  # a bug here must not end the service
+            except BaseException as error:  # a bug here must not end the service
                 log.exception("The worker %s failed outside of a batch", self.name)
-                _fail(batch, RuntimeError("the worker failed"))
+                _fail(batch, error)
             seconds = time.monotonic() - started
             self._seconds_each += 0.2 * (seconds / len(batch) - self._seconds_each)
             self.running = []
@@ -184,7 +184,7 @@ class Batcher:
 
         try:
             results = self._work(batch, check)
-        except Exception as error:
+        except BaseException as error:  # a library in Rust that panics raises no Exception
             if isinstance(error, AbandonedError):
                 _fail(batch, error)
             elif len(batch) == 1:
@@ -202,4 +202,4 @@ class Batcher:
 def _fail(batch: Sequence[Job], error: BaseException) -> None:
     for job in batch:
         if not job.future.done():
-            job.future.set_exception(error)
+            job.future.set_exception(error if isinstance(error, Exception) else RuntimeError("the worker failed"))

@@ -19,6 +19,7 @@ from laconic.text.normalization import encodable
 Span = tuple[int, int]
 # Short forms after which nothing ends, though sentencex says so.
 _SHORT = re.compile(r"(?:^|[\s(\[])(?:resp|approx|incl|excl|[Ee]qs?|[Ff]igs|[Rr]efs|spp|aka)\.\s*$")
+_PANICS = re.compile(r"([A-Z]\s*)[^\S\x00-\x7f](?=\.)")  # sentencex does, at "C\xa0.", and not at the blank of ASCII
 _LETTERS = re.compile(r"[^\W\d_]+")
 _OPENING_WORDS = (
     "here there such one two however moreover furthermore finally additionally thus hence although because since using "
@@ -66,14 +67,13 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     ends = _line_ends(text)
     spans: list[tuple[int, int]] = []
     pending = None
-    for boundary in sentencex.get_sentence_boundaries(language, encodable(text)):
+    for boundary in sentencex.get_sentence_boundaries(language, _PANICS.sub(r"\1 ", encodable(text))):
         first, last = boundary["start_index"] if pending is None else pending, boundary["end_index"]
         goes_on = last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last))
         pending = first if goes_on else None
-        if pending is not None:
-            continue
-        cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last] if ends else [first, last]
-        spans += [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
+        if not goes_on:
+            cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
+            spans += [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
     return spans
 
 

@@ -169,8 +169,8 @@ def test_a_summary_that_names_nothing_is_not_called_supported() -> None:
 
 
 def shown_document(page: str) -> str:
-    start = page.index('<div class="document">')
-    return unescape(page[start + len('<div class="document">') : page.index("</div>", start)])
+    start = page.index('<div class="document" dir="auto">')
+    return unescape(page[start + len('<div class="document" dir="auto">') : page.index("</div>", start)])
 
 
 def test_the_document_keeps_every_position() -> None:

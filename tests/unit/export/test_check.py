@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from laconic.export import check
+from laconic.cli.export import command
+from laconic.cli.options import ReadingOptions
+from laconic.export import check, folder
 from laconic.metrics.scoring import Scoring, scoring
 from laconic.types import Record, Summary
 
@@ -34,3 +36,13 @@ def test_rouge_is_counted_as_the_run_does(way: Scoring, expected: list[float], m
     found = check.compare("model", Path("out"), [Record("лифт сломан да", "лифт сломан")])
     assert [rouge["1"] for rouge in found.rouge] == pytest.approx(expected, abs=1e-3)
     assert (found.equal, len(found.different), found.scored) == (0, 1, 1)
+
+
+def test_records_without_summaries_are_compared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(folder, "export_apart", lambda model, out, **_: out.mkdir())
+    monkeypatch.setattr(check, "compare", lambda model, out, records, **_: check.Agreement(len(records)))
+    (tmp_path / "texts.jsonl").write_text('{"document": "a b"}\n', encoding="utf-8")
+    command("model", tmp_path / "out", str(tmp_path / "texts.jsonl"), reading=ReadingOptions())
+    assert "0 of 1 summaries" in capsys.readouterr().out

@@ -106,8 +106,9 @@ def test_summarize_by_name():
         extractive.summarize("lexrnk", STORY)
     with pytest.raises(ConfigError, match="Unknown key"):
         extractive.summarize("lead", STORY, sentence=1)
-    with pytest.raises(ConfigError, match="stemmer"):
-        extractive.summarize("luhn", STORY, stemmer="klingon")
+    for unknown in ("klingon", "fran\u00e7ais"):
+        with pytest.raises(ConfigError, match="stemmer"):
+            extractive.summarize("luhn", STORY, stemmer=unknown)
     with pytest.raises(ConfigError, match="stop-word list"):
         extractive.summarize("luhn", STORY, stop_words="nosuchfile")
     with pytest.raises(DataError, match="Sentence 2"):

@@ -165,12 +165,13 @@ def test_a_failure_fails_its_own_document_only(start: Callable[..., Batcher], wo
     batcher = start()
     first = held(work, batcher)
     bad, worse = DataError("no token"), ValueError("a bug")
-    given = submitted(batcher, "a", bad, "b", worse)
+    given = submitted(batcher, "a", BaseException("a panic"), "b", bad, worse)
     work.gate.set()
     results(first)
     assert [given[0].future.result(10), given[2].future.result(10)] == ["a", "b"]
-    assert given[1].future.exception(10) is bad
-    assert given[3].future.exception(10) is worse
+    assert isinstance(given[1].future.exception(10), RuntimeError)
+    assert given[3].future.exception(10) is bad
+    assert given[4].future.exception(10) is worse
     after = submitted(batcher, "after")
     assert results(after) == ["after"]
 

@@ -47,6 +47,11 @@ def test_what_is_not_json_in_utf8(client: TestClient, path: str, body: bytes) ->
     refused(client.post(path, content=body, headers=JSON), 400, "invalid_json")
 
 
+def test_a_line_break_within_a_text_is_said(client: TestClient) -> None:
+    said = refused(client.post("/v1/summarize", content=b'{"document": "a\nb"}', headers=JSON), 400, "invalid_json")
+    assert said == "The body is not JSON: Invalid control character at character 15."
+
+
 @pytest.mark.parametrize("path", ["/v1/summarize", "/", "/v1/summarize/stream", "/models/lead"])
 def test_a_number_of_too_many_digits(client: TestClient, path: str) -> None:
     said = refused(client.post(path, content=HUGE_NUMBER, headers=JSON), 422, "invalid_request")

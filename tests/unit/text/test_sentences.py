@@ -45,6 +45,12 @@ def test_sentence_spans_point_into_the_text() -> None:
     assert split_sentences(" \n ") == []
 
 
+@pytest.mark.parametrize("blank", ["\xa0", "\u202f", "\u3000", " \xa0", "\xa0\x85"])
+def test_a_wide_blank_before_a_full_stop(blank: str) -> None:
+    text = f"It is vitamin C{blank}. We read it."
+    assert split_sentences(text)[-1][1] == len(text)
+
+
 def test_nothing_ends_behind_short_forms() -> None:
     text = "It has lazy resp. Strict Text (Eqs. 2, approx. 3). See corresp. Bytes.\n\nAnd Text resp.\n\nThe end"
     assert sentence_strings(text) == [

@@ -37,7 +37,7 @@ export class DocumentView {
     for (let start = 0; start < text.length; ) {
       const stop = start + BLOCK < text.length ? text.indexOf("\n", start + BLOCK) : -1;
       const end = stop < 0 ? text.length : stop + 1;
-      this.element.append(h("div", { class: "block" }, ...this.addNodes(text, start, end)));
+      this.element.append(h("div", { class: "block", dir: "auto" }, ...this.addNodes(text, start, end)));
       start = end;
     }
   }

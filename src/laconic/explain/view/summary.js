@@ -24,7 +24,7 @@ export class SummaryView {
     this.inspector = h("div", { class: "inspector", id: freshId("inspector"), "aria-live": "polite" });
     const extract = view.words.length > 0 && view.words.every(isExtract);
     const classes = ["words", extract ? "extract" : "", view.words.length > LONG ? "long" : ""];
-    this.text = h("p", { class: classes.filter(Boolean).join(" ") }, ...this.parts());
+    this.text = h("p", { class: classes.filter(Boolean).join(" "), dir: "auto" }, ...this.parts());
     this.warnings = this.warningList();
     const others = view.newWords.length ? h("div", { class: "quiet" }, `Other words that are not there: ${view.newWords.join(", ")}`) : null;
     this.element = h("div", { class: "summary-view" }, this.factLine(), this.declined(), this.text, this.warnings, others, this.inspector);
