@@ -180,12 +180,9 @@ class SourceText:
 
     def stays_lower(self, key: str) -> bool:
         """Does the document begin a sentence with the word in lower case, as with the name of a command?"""
-        places = [place for place in self.by_key.get(key, ()) if self.form(place) == key]
-        return self._has_capitals and any(self._opens(self.spans[place][0]) for place in places)
-
-    def _opens(self, position: int) -> bool:
-        before = self.document[max(0, position - 12) : position].rstrip()
-        return not position or before[-1:] in ENDS
+        starts = [self.spans[place][0] for place in self.by_key.get(key, ()) if self.form(place) == key]
+        before = [self.document[max(0, start - 12) : start].rstrip() for start in starts]
+        return self._has_capitals and (0 in starts or any(text[-1:] in ENDS for text in before))
 
     def _has_capital(self, word: int) -> bool:
         form = self.form(word)
@@ -417,7 +414,8 @@ class _Letters:
         told = self.source.told(key)
         if told and (copied or len(told) == 1):
             form = told.most_common(1)[0][0]
-            if not capitalised(form) or any(self._is_whole(one) for one in self.source.by_key[key]):
+            places = [place for place in self.source.by_key[key] if self.source.form(place) == form]
+            if not capitalised(form) or any(map(self._is_whole, places)):
                 return form
         places = self.source.by_key.get(key, ())
         own = self.source.form(places[0] if place is None else place) if places else key

@@ -95,6 +95,7 @@ FORMS = [
     ("a new data server", "We use a New Data Server (NDS) here.", "A new data server"),
     ("a new data server", "We read a new data Server (NDSs) here.", "A new data server"),
     ("the robot os tool", "The tool is of Robot OS (ROS).", "The Robot OS tool"),
+    ("a new data server", "We use a New Data Server (NDS), a data store.", "A new data server"),
     # a word with which the source itself begins a sentence in lower case
     ("zipcmp reads files", "zipcmp reads files. This is it.", "zipcmp reads files"),
     # another place tells
