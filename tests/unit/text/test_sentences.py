@@ -11,13 +11,13 @@ from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
 from laconic.errors import ConfigError, DataError
 from laconic.explain.provenance import extractive_summary
 from laconic.text.sentences import (
+    between_gaps,
     markup,
     sentence_gaps,
     sentence_strings,
     shortened,
     split_sentences,
     without,
-    without_gaps,
 )
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Record
@@ -65,6 +65,17 @@ def test_nothing_ends_within_names() -> None:
         "We see 5.",
         "Then end",
     ]
+    text = "It is for users of .NET. It reads x.__file__ (and .netrc). The end"
+    assert sentence_strings(text) == ["It is for users of .NET.", "It reads x.__file__ (and .netrc).", "The end"]
+
+
+def test_a_capital_behind_etc_begins_a_sentence() -> None:
+    text = "It sets sizes, colours, etc. Calling it again (twice etc.) Resets it, etc. for all."
+    assert sentence_strings(text) == [
+        "It sets sizes, colours, etc.",
+        "Calling it again (twice etc.)",
+        "Resets it, etc. for all.",
+    ]
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t ", "\r"])
@@ -91,6 +102,13 @@ def test_lines_that_nobody_wrapped_are_sentences() -> None:
     assert sentence_strings("The river rose.\nIt rained\n\nand rained.") == [
         *("The river rose.", "It rained", "and rained."),
     ]
+
+
+def test_headings_are_sentences() -> None:
+    """In capitals over an indented text, as of manual pages, or underlined, however long the line is."""
+    assert sentence_strings("NAME\n    foo - rise") == ["NAME", "foo - rise"]
+    assert sentence_strings("the foo\n=======\nit rises\n-----") == ["the foo", "=======", "it rises", "-----"]
+    assert sentence_strings("NASA\nthat rises") == ["NASA\nthat rises"]
 
 
 @given(st.text(max_size=60))
@@ -186,7 +204,7 @@ def test_given_sentences_and_lines_win() -> None:
 def test_a_separator_in_the_data_is_the_boundary() -> None:
     text = "a b . <EOS> c. d <EOS> <EOS> e"
     assert [text[a:b] for a, b in sentence_gaps(text, EOS)] == [" <EOS> ", " <EOS> <EOS> "]
-    assert without_gaps(text, EOS) == ["a b .", "c. d", "e"]
+    assert between_gaps(text, sentence_gaps(text, EOS)) == ["a b .", "c. d", "e"]
     assert sentence_gaps("x<EOS>y", EOS) == []  # part of a word
     encoding = encode(trained(), "the cat <EOS> sat")
     assert encoding.tokens == ("the", "cat", EOS, "sat")

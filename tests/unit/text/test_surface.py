@@ -28,7 +28,7 @@ ORDINARY = (
     "a an the of and for with in on to by from is are this that we it how new old tool tools framework language right "
     "way understanding method river rose two metres night council said data server write reads files tree again more "
     "what you look at its schools closed report state python libc6 gpt-based inc. luar 2 robot zipcmp "
-    ", . : ; - ( ) ! ? \" ' & / things they say"
+    ", . : ; - ( ) ! ? \" ' & / things they say ====="
 )
 
 
@@ -272,6 +272,7 @@ MENDED = [
     ("what is it for ?", "What is it for?"),
     ("the", "The"),
     ("2 2 metres", "2 2 metres"),
+    ("the report ===== it is new", "The report it is new"),
 ]
 ENGLISH = "This is the text of a report that is said to be new, and of it all."
 
