@@ -28,6 +28,7 @@ _OPENING_WORDS = (
 )
 _OPENERS = FUNCTION_WORDS | frozenset(_OPENING_WORDS.split())
 _HEADING = 4  # words of a heading in capitals, at most, over an indented text
+WRAPPED = re.compile(r"(?<=[a-z][-‐])\s*\n\s*(?!(?:and|or|to|und|oder)\b)(?=[a-z])")  # a word, at the end of a line
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 _NOUN = (  # the article of a noun that says what something is
     r"(?:an?\s+(?!(?:few|lot|number|part|bit|must|kind|result)\b)|the\s+(?!(?:same|following|only|first|most|result|one)\b))"

@@ -104,6 +104,7 @@ FORMS = [
     # punctuation and blanks of a copied run, not those that only a tokenized source has
     ("reads and/or writes files", "It reads and/or writes files.", "Reads and/or writes files"),
     ("data --server of $5", "Call it data --server of $5 now.", "Data --server of $5"),
+    ("the right - way report", "It is the right-\nway report.", "The right-way report"),
     ("the river rose , it is said .", "the river rose , it is said .", "The river rose, it is said."),
     ("what 's new", "Look at what’s new.", "What’s new"),
 ]
