@@ -43,7 +43,7 @@ _LEAD = re.compile(
         (?:(?:is|are)\s+{_NOUN}
         |(?:provide|contain|implement|offer)s?\s+(?:{_NOUN})?{_NO_NOUN}
         |(?:allow|enable|let|help)s?\s+(?:you|one|users?|developers?|programmers?)\s+(?:to\s+)?
-        |(?:is|are|can\s+be)\s+(?:used|designed|intended|meant)\s+to\s+)
+        |(?:is|are|can\s+be)\s+(?:used|designed|intended|meant)\s+to\s+(?!be\b))
       |(?:[^,;]{{0,80}},\s+)?(?:we|this\s+(?:paper|work|article|study|report|letter)|the\s+authors)\s+
         (?:(?:also|then|first)\s+)?
         (?:stud(?:y|ies)|(?:present|propose|introduce|describe|develop|investigate|consider|analy[sz]e|explore|address
@@ -51,6 +51,14 @@ _LEAD = re.compile(
         \s+(?!(?:both|whether|that|if|how|when|what|this|these|it)\b)(?:{_NOUN})?)""",
     re.IGNORECASE | re.VERBOSE,
 )
+# A verb of what was left out: "we study rivers and show that ...", "Foo is a tool for rivers and will ..."
+_GOES_ON = re.compile(
+    r"(?:(?!\b(?:that|which|who|whose|where|to|can|could|will|would|how|whether|if)\b)[^;:])*?\band\s+(?:\w+ly\s+|then\s+|also\s+)?"
+    r"(?:show|find|prove|demonstrate|observe|argue|report|reveal|conclude|evaluate|propose|introduce|present|develop"
+    r"|construct|provide|will|can|is|are|was|has|does|provides|includes|contains|supports|allows|behaves|aims|uses)\s",
+    re.IGNORECASE,
+)
+_EXAMPLES = re.compile(r"(?:,\s+(?:like|for example|for instance|namely)|(?<!\s),?\s+(?:including|such as))[\s.:,;]*\Z")
 _COMMAND = re.compile(r"\\(?:text(?:bf|it|md|rm|sc|sf|sl|tt|up)?|emph|underline|math(?:bf|it|rm|sf|tt))\s*\{|\\?[{}]")
 _FORMULA = re.compile(r"\$([^$]{1,80})\$")
 _LINK = re.compile(
@@ -81,13 +89,13 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
 
 def shortened(text: str, start: int, end: int) -> Span:
     """The part of an English sentence that could stand above the text: where it says what its subject is or does, what
-    stands behind that; the whole of any other."""
+    stands behind that; the whole of any other. Without a lead to examples that it does not have."""
     if (mark := _MARK.match(text, start, end)) and mark.end() < end:
         start = mark.end()
     lead = _LEAD.match(text, start, end)
-    if lead and len(text[lead.end() : end].split()) > 2:
+    if lead and len(text[lead.end() : end].split()) > 2 and not _GOES_ON.match(text, lead.end(), end):
         start = lead.end()
-    return start, start + (len(text[start:end].rstrip(" \n:,;")) or end - start)
+    return start, start + (len(_EXAMPLES.sub("", text[start:end]).rstrip(" \n:,;")) or end - start)
 
 
 def markup(text: str) -> list[Span]:

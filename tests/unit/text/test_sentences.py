@@ -147,9 +147,16 @@ def test_sentences_cover_everything_but_white_space(text: str) -> None:
                 "A river which rises provides no harbour.",
                 "Foo is a river.",  # too little would be left
                 "Der Fluss ist ein Strom.",
+                # the verb behind "and" needs its subject, the one behind "to be" its own
+                "We study rivers of the old world and show that they rise.",
+                "Foo is a library for rivers and will parse them.",
+                "Foo is meant to be used for long rivers.",
             )
         ],
         ("- Rivers rise (slowly)", "Rivers rise (slowly)"),
+        ("Foo is a library that parses and provides rivers.", "library that parses and provides rivers."),
+        ("Foo measures many things, such as:", "Foo measures many things"),
+        ("Foo knows rivers including", "Foo knows rivers"),
         (":", ":"),
     ],
 )
@@ -158,6 +165,11 @@ def test_a_sentence_is_made_a_line(sentence: str, line: str) -> None:
     start, end = shortened(text, 8, 8 + len(sentence))
     assert text[start:end] == line
     assert shortened(sentence, 0, len(sentence)) == (start - 8, end - 8)
+
+
+def test_blanks_cost_no_time() -> None:
+    wide = "Foo" + " " * 100_000 + "rises"
+    assert shortened(wide, 0, len(wide)) == (0, len(wide))
 
 
 @pytest.mark.parametrize(
