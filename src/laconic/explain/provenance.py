@@ -193,14 +193,16 @@ def extractive_summary(
     stands. One that was divided at the end of a line is one word."""
     words: list[SummaryWord] = []
     at = 0
-    for found in (found for span in spans for found in _WORD.finditer(document, *span)):
+    looked_at = spans if with_words or left_out else ()
+    for found in (found for span in looked_at for found in _WORD.finditer(document, *span)):
         if word := "".join(without(document, left_out, *found.span()).split()):
             place = SourceSpan(*found.span(), found[0], 1.0)
             words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
             at += len(word) + 1
     read = len(document.split())
+    whole = (word for start, end in spans for word in WRAPPED.sub("", document[start:end]).split())
     return Summary(
-        text=" ".join(word.text for word in words),
+        text=" ".join([word.text for word in words] if looked_at else whole),
         id=record_id,
         model=model_name,
         document=document,
