@@ -358,7 +358,7 @@ def test_places_that_cannot_be_written(
 
 def test_the_threads_of_the_service(fast: dict[str, tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch) -> None:
     given, options = [], sessions._options
-    monkeypatch.setattr(sessions, "_options", lambda *each: (given.append(each[1]), options(*each))[1])
+    monkeypatch.setattr(sessions, "_options", lambda *each: (given.append(sessions.THREADS), options(*each))[1])
     monkeypatch.setattr(sessions, "THREADS", 1)
     monkeypatch.setattr("torch.set_num_threads", lambda _: None)
     monkeypatch.setattr("laconic.server.run.serve", lambda *_: True)

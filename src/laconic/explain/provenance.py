@@ -24,7 +24,7 @@ import numpy as np
 from laconic.config.schema import SearchConfig
 from laconic.explain.chunks import build_chunks, part_of, read_attention, read_positions
 from laconic.text.detokenize import spaced
-from laconic.text.sentences import bounds, without
+from laconic.text.sentences import WRAPPED, bounds, without
 from laconic.text.surface import Draft, SourceText, Surfaced, surfaced
 from laconic.text.tokenizer import Tokenizer
 from laconic.text.unknown import DROP, UnkRule, extended
@@ -62,6 +62,7 @@ TITLES = {
 }
 SHOWN = 3  # source places a token and map
 PLAIN = SearchConfig(surface="raw")
+_WORD = re.compile(rf"(?:\S*{WRAPPED.pattern})?\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,23 +190,23 @@ def extractive_summary(
     left_out: Sequence[tuple[int, int]] = (),
 ) -> Summary:
     """The summary that consists of these pieces of ``document`` but what is ``left_out``; every word points to where it
-    stands."""
+    stands. One that was divided at the end of a line is one word."""
     words: list[SummaryWord] = []
     at = 0
-    for start, end in spans if with_words or left_out else ():
-        for found in re.finditer(r"\S+", document[start:end]):
-            place = SourceSpan(start + found.start(), start + found.end(), found[0], 1.0)
-            if word := without(document, left_out, place.start, place.end):
-                words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
-                at += len(word) + 1
+    looked_at = spans if with_words or left_out else ()
+    for found in (found for span in looked_at for found in _WORD.finditer(document, *span)):
+        if word := "".join(without(document, left_out, *found.span()).split()):
+            place = SourceSpan(*found.span(), found[0], 1.0)
+            words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
+            at += len(word) + 1
     read = len(document.split())
-    whole = (word for start, end in spans for word in document[start:end].split())
+    whole = (word for start, end in spans for word in WRAPPED.sub("", document[start:end]).split())
     return Summary(
-        text=" ".join([word.text for word in words] if left_out else whole),
+        text=" ".join([word.text for word in words] if looked_at else whole),
         id=record_id,
         model=model_name,
         document=document,
-        words=tuple(words),
+        words=tuple(words if with_words else ()),
         source_offsets=tuple(spans),
         tokens_read=read,
         tokens_given=read,

@@ -4,7 +4,7 @@ addresses and what only leads elsewhere."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import unescape
 
 from markdown_it import MarkdownIt
@@ -15,9 +15,9 @@ from laconic.text.detokenize import is_unspaced
 FEWEST_WORDS = 5  # of a block of a page's tags, or of a link that stands for itself, that says something
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(?=[\w\"'-]+[ \t]*[:=]|#)(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
 _UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|pre|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
-_END = re.compile(r"\n\s*\n|</?(?:p|div|h\d|li|br|td)\b[^<>]*>", re.IGNORECASE)
+_END = re.compile(r"\n\s*\n|</?(?:p|div|h\d|li|br|t[dhr])\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[/!?]?[A-Za-z](?:\"[^\"]*\"|'[^']*'|[^<>\"']){0,500}>")
-_BREAK = re.compile(r"</?(?:p|div|li|br|td)\b", re.IGNORECASE)
+_BREAK = re.compile(r"</?(?:p|div|li|br|t[dhr])\b", re.IGNORECASE)
 _SIGNS = re.compile(r"\A\[(?:![A-Z]+|[ xX])\]\s+|\[\^[^\[\]\s]+\]")  # > [!NOTE], - [ ] a task, a footnote[^1]
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]:")
 
@@ -45,10 +45,10 @@ def _blocks(tokens: Iterable[Token], within: tuple[str, ...] = ()) -> Iterator[s
             yield from filter(_is_prose, (" ".join(unescape(_TAG.sub("", part)).split()) for part in parts))
 
 
-def _said(tokens: Iterable[Token]) -> str:
-    """The words of a block; nothing where all of it are short links, as of badges and contents."""
+def _said(tokens: Sequence[Token]) -> str:
+    """The words of a block; nothing where all of it are short links, as of badges and contents, or is code."""
     said, own, link, links, struck = "", False, "", 0, 0
-    for token in tokens:
+    for token in tokens if [token.type for token in tokens] != ["code_inline"] else ():
         if token.type.startswith("link_"):
             links += token.nesting
             own, link = own or _is_prose(link), ""

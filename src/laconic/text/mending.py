@@ -1,5 +1,5 @@
 """What is dropped of a summary before it is shown: doubled words and phrases, a name that the source does not give,
-a dangling end, stray signs, UNK.
+a dangling end, stray signs, rulers (=====), UNK.
 
 Only whole words are dropped and nothing is added. What the source says itself stays: a doubled name (``Duran Duran``),
 signs in a row, a sentence that ends in a preposition.
@@ -39,6 +39,7 @@ _SEPARATORS = frozenset((",", "and", "or", "&", "-", "–", "/"))
 _NOT_FIRST = _PAUSES | ENDS | frozenset((")", "]", "}", "-", "–", "—", "/"))
 _NOT_LAST = _PAUSES | frozenset(("(", "[", "{", "-", "–", "—", "/", "+", "=", "``"))
 _ENDS_NAMES = frozenset("+=/")
+RULER = re.compile(r"([-=~*#_+^])\1{3,}")  # under a heading, or between parts
 _PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "-lrb-": "-rrb-", "-lsb-": "-rsb-", "-lcb-": "-rcb-"}
 _SINGLE = "'‘’"
 _QUOTES = {mark: kind for kind in ('"“”„', "«»", _SINGLE) for mark in kind}  # languages differ in which one opens
@@ -69,9 +70,9 @@ def mended(
 
     ``in_source(keys)`` says whether the source has these words one after the other, ``is_name(keys)`` whether it uses
     them as a name; of an ``english`` one the function words are known here. ``singles``: a single quotation mark is
-    never part of a word, as in ``don ' t``. A summary is never emptied, unless it is nothing but UNK.
+    never part of a word, as in ``don ' t``. A summary is never emptied, unless it is nothing but UNK and rulers.
     """
-    known = [index for index, word in enumerate(words) if not word.unknown]
+    known = [index for index, word in enumerate(words) if not (word.unknown or RULER.fullmatch(word.key))]
     kept = known
     while True:
         keys = [words[index].key.lower() for index in kept]

@@ -13,20 +13,23 @@ from itertools import pairwise
 
 import sentencex
 
-from laconic.text.mending import FUNCTION_WORDS
+from laconic.text.mending import FUNCTION_WORDS, RULER
 from laconic.text.normalization import encodable
 
 Span = tuple[int, int]
 # Short forms after which nothing ends, though sentencex says so.
 _SHORT = re.compile(r"(?:^|[\s(\[])(?:resp|approx|incl|excl|[Ee]qs?|[Ff]igs|[Rr]efs|spp|aka)\.\s*$")
 _PANICS = re.compile(r"([A-Z]\s*)[^\S\x00-\x7f](?=\.)")  # sentencex does, at "C\xa0.", and not at the blank of ASCII
-_LETTERS = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"__\w|[^\W\d_]+")
+_ETC = re.compile(r"\betc\.\)?\s+(?=[A-Z])")
 _OPENING_WORDS = (
     "here there such one two however moreover furthermore finally additionally thus hence although because since using "
     "based given unlike compared experiments results extensive specifically first second third secondly further her "
     "instead overall together despite"
 )
 _OPENERS = FUNCTION_WORDS | frozenset(_OPENING_WORDS.split())
+_HEADING = 4  # words of a heading in capitals, at most, over an indented text
+WRAPPED = re.compile(r"(?<=[a-z][-‐])\s*\n\s*(?!(?:and|or|to|und|oder)\b)(?=[a-z])")  # a word, at the end of a line
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 _NOUN = (  # the article of a noun that says what something is
     r"(?:an?\s+(?!(?:few|lot|number|part|bit|must|kind|result)\b)|the\s+(?!(?:same|following|only|first|most|result|one)\b))"
@@ -41,7 +44,7 @@ _LEAD = re.compile(
         (?:(?:is|are)\s+{_NOUN}
         |(?:provide|contain|implement|offer)s?\s+(?:{_NOUN})?{_NO_NOUN}
         |(?:allow|enable|let|help)s?\s+(?:you|one|users?|developers?|programmers?)\s+(?:to\s+)?
-        |(?:is|are|can\s+be)\s+(?:used|designed|intended|meant)\s+to\s+)
+        |(?:is|are|can\s+be)\s+(?:used|designed|intended|meant)\s+to\s+(?!be\b))
       |(?:[^,;]{{0,80}},\s+)?(?:we|this\s+(?:paper|work|article|study|report|letter)|the\s+authors)\s+
         (?:(?:also|then|first)\s+)?
         (?:stud(?:y|ies)|(?:present|propose|introduce|describe|develop|investigate|consider|analy[sz]e|explore|address
@@ -49,6 +52,14 @@ _LEAD = re.compile(
         \s+(?!(?:both|whether|that|if|how|when|what|this|these|it)\b)(?:{_NOUN})?)""",
     re.IGNORECASE | re.VERBOSE,
 )
+# A verb of what was left out: "we study rivers and show that ...", "Foo is a tool for rivers and will ..."
+_GOES_ON = re.compile(
+    r"(?:(?!\b(?:that|which|who|whose|where|to|can|could|will|would|how|whether|if)\b)[^;:])*?\band\s+(?:\w+ly\s+|then\s+|also\s+)?"
+    r"(?:show|find|prove|demonstrate|observe|argue|report|reveal|conclude|evaluate|propose|introduce|present|develop"
+    r"|construct|provide|will|can|is|are|was|has|does|provides|includes|contains|supports|allows|behaves|aims|uses)\s",
+    re.IGNORECASE,
+)
+_EXAMPLES = re.compile(r"(?:,\s+(?:like|for example|for instance|namely)|(?<!\s),?\s+(?:including|such as))[\s.:,;]*\Z")
 _COMMAND = re.compile(r"\\(?:text(?:bf|it|md|rm|sc|sf|sl|tt|up)?|emph|underline|math(?:bf|it|rm|sf|tt))\s*\{|\\?[{}]")
 _FORMULA = re.compile(r"\$([^$]{1,80})\$")
 _LINK = re.compile(
@@ -64,27 +75,28 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     A blank line always ends a sentence, and so does the end of a line that nobody wrapped (`_line_ends`); text between
     two spans is white space only.
     """
-    ends = _line_ends(text)
+    ends = sorted({*_line_ends(text), *(found.end() for found in _ETC.finditer(text) if language == "en")})
     spans: list[tuple[int, int]] = []
-    pending = None
+    first = 0
     for boundary in sentencex.get_sentence_boundaries(language, _PANICS.sub(r"\1 ", encodable(text))):
-        first, last = boundary["start_index"] if pending is None else pending, boundary["end_index"]
-        goes_on = last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last))
-        pending = first if goes_on else None
-        if not goes_on:
-            cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
-            spans += [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
+        last = boundary["end_index"]
+        if last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last)):
+            continue
+        cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
+        spans += [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
+        first = last
     return spans
 
 
 def shortened(text: str, start: int, end: int) -> Span:
     """The part of an English sentence that could stand above the text: where it says what its subject is or does, what
-    stands behind that; the whole of any other."""
+    stands behind that; the whole of any other. Without a lead to examples that it does not have."""
     if (mark := _MARK.match(text, start, end)) and mark.end() < end:
         start = mark.end()
-    if (lead := _LEAD.match(text, start, end)) and len(text[lead.end() : end].split()) > 2:
+    lead = _LEAD.match(text, start, end)
+    if lead and len(text[lead.end() : end].split()) > 2 and not _GOES_ON.match(text, lead.end(), end):
         start = lead.end()
-    return start, start + (len(text[start:end].rstrip(" \n:,;")) or end - start)
+    return start, start + (len(_EXAMPLES.sub("", text[start:end]).rstrip(" \n:,;")) or end - start)
 
 
 def markup(text: str) -> list[Span]:
@@ -92,7 +104,7 @@ def markup(text: str) -> list[Span]:
     is left of a formula (``$\\textbf{R}$``), Markdown's stars, its links without their text, and its pictures."""
     found: list[Span] = []
     for link in _LINK.finditer(text):
-        if _LETTERS.search(link[2]):  # else perhaps two references
+        if _WORD.search(link[2]):  # else perhaps two references
             found += [link.span()] if link[1] == "![" else [link.span(1), link.span(3)]
     found += [one.span(sign) for one in _STRESSED.finditer(text) for sign in (1, 3)]
     open_braces: list[Span | None] = []
@@ -116,17 +128,17 @@ def without(text: str, left_out: Sequence[Span], start: int = 0, end: int | None
 
 
 def _in_name(text: str, end: int) -> bool:
-    """Is the full stop that ends here one of a name (ASP.NET, io.Reader, README.Debian)? A letter stands on both sides,
-    and the word behind it is not one that begins a sentence whose blank was forgotten ("here.The rest")."""
-    if text[end - 1] != "." or not text[end - 2 : end - 1].isalpha() or not text[end].isalpha():
-        return False
-    behind = _LETTERS.match(text, end)
-    return behind is not None and behind[0].lower() not in _OPENERS
+    """Is the full stop that ends here one of a name (ASP.NET, io.Reader, README.Debian, .NET, x.__init__)? A letter
+    stands behind it, in front of it a letter or a blank, and the word behind it is not one that begins a sentence whose
+    blank was forgotten ("here.The rest")."""
+    before, behind = text[end - 2 : end - 1], _WORD.match(text, end)
+    named = text[end - 1] == "." and (before.isalpha() or before in " \t\n(/")
+    return named and behind is not None and behind[0].lower() not in _OPENERS
 
 
 def _line_ends(text: str) -> list[int]:
     """The ends of lines that were ended on purpose, as in lists, minutes and mails: the next line is blank, or its
-    first word would have fitted in and does not begin in lower case.
+    first word would have fitted in and does not begin in lower case. So are headings, in capitals or underlined.
 
     Lines of prose that was wrapped are as full as they can be. The longest line tells the width, where it has the 60
     characters that wrapped prose usually has.
@@ -137,7 +149,9 @@ def _line_ends(text: str) -> list[int]:
     for line, following in pairwise(lines):
         place += len(line) + 1
         word = following.split(maxsplit=1)[:1]
-        if not word or (not word[0][0].islower() and len(line.rstrip()) + 1 + len(word[0]) <= width):
+        fitted = word and not word[0][0].islower() and len(line.rstrip()) + 1 + len(word[0]) <= width
+        heading = line.isupper() and len(line.split()) <= _HEADING and following[:1].isspace()
+        if not word or fitted or heading or RULER.fullmatch(line.strip()) or RULER.fullmatch(word[0]):
             found.append(place)
     return found
 
@@ -162,13 +176,9 @@ def sentence_gaps(text: str, separator: str, sentences: Sequence[str] = (), *, b
     if separator in text:
         mark = re.escape(separator)
         return [found.span() for found in re.finditer(rf"\s*(?<!\S){mark}(?!\S)(?:\s+{mark}(?!\S))*\s*", text)]
-    spans = _located(text, sentences) or (_lines(text) if by_line and "\n" in text.strip() else split_sentences(text))
+    lines = re.finditer(r"[^\s](?:[^\n]*[^\s])?", text if by_line and "\n" in text.strip() else "")
+    spans = _located(text, sentences) or [line.span() for line in lines] or split_sentences(text)
     return [(before[1], after[0]) for before, after in pairwise(spans)]
-
-
-def without_gaps(text: str, separator: str) -> list[str]:
-    """The sentences of a text that holds the separator already."""
-    return between_gaps(text, sentence_gaps(text, separator))
 
 
 def between_gaps(text: str, gaps: Sequence[Span]) -> list[str]:
@@ -178,17 +188,12 @@ def between_gaps(text: str, gaps: Sequence[Span]) -> list[str]:
 
 
 def _located(text: str, sentences: Sequence[str]) -> list[Span]:
-    spans: list[Span] = []
+    spans, end = [], 0
     for sentence in filter(None, map(str.strip, sentences)):
-        start = text.find(sentence, spans[-1][1] if spans else 0)
-        if start < 0:
+        if (start := text.find(sentence, end)) < 0:
             return []
-        spans.append((start, start + len(sentence)))
+        spans.append((start, end := start + len(sentence)))
     return spans
-
-
-def _lines(text: str) -> list[Span]:
-    return [found.span() for found in re.finditer(r"[^\s](?:[^\n]*[^\s])?", text)]
 
 
 def insert_separators(

@@ -30,7 +30,7 @@ from laconic.text.base import Tokenizer
 from laconic.text.casing import SMALL_WORDS, begins, capitalised, is_shouted, is_titled, parts_of, segments
 from laconic.text.detokenize import CLITIC, is_unspaced
 from laconic.text.mending import ENDS, FUNCTION_WORDS, DraftWord, is_english, mended
-from laconic.text.sentences import bounds
+from laconic.text.sentences import WRAPPED, bounds
 from laconic.types import TokenizedText
 
 _LONG_FORM = 6  # words after a capital within which the bracket with its abbreviation opens
@@ -99,10 +99,10 @@ class SourceText:
 
     def gap(self, word: int) -> str | None:
         """What stands in front of the word: a blank or nothing; ``None`` where other words stand there too."""
-        between = self.document[self.spans[word - 1][1] : self.spans[word][0]]
-        if any(map(str.isalnum, between)):
+        gap = self.document[self.spans[word - 1][1] : self.spans[word][0]]
+        if any(map(str.isalnum, gap)):
             return None
-        return " " if any(map(str.isspace, between)) else ""
+        return " " if any(map(str.isspace, gap)) and not WRAPPED.match(self.document, self.spans[word - 1][1]) else ""
 
     def holds(self, keys: Sequence[str]) -> bool:
         """Does the document say these words one after the other?"""
@@ -180,12 +180,9 @@ class SourceText:
 
     def stays_lower(self, key: str) -> bool:
         """Does the document begin a sentence with the word in lower case, as with the name of a command?"""
-        places = [place for place in self.by_key.get(key, ()) if self.form(place) == key]
-        return self._has_capitals and any(self._opens(self.spans[place][0]) for place in places)
-
-    def _opens(self, position: int) -> bool:
-        before = self.document[max(0, position - 12) : position].rstrip()
-        return not position or before[-1:] in ENDS
+        starts = [self.spans[place][0] for place in self.by_key.get(key, ()) if self.form(place) == key]
+        before = [self.document[max(0, start - 12) : start].rstrip() for start in starts]
+        return self._has_capitals and (0 in starts or any(text[-1:] in ENDS for text in before))
 
     def _has_capital(self, word: int) -> bool:
         form = self.form(word)
@@ -417,7 +414,8 @@ class _Letters:
         told = self.source.told(key)
         if told and (copied or len(told) == 1):
             form = told.most_common(1)[0][0]
-            if not capitalised(form) or any(self._is_whole(one) for one in self.source.by_key[key]):
+            alike = [at for at in self.source.by_key[key] if self.source.form(at) == form]
+            if not capitalised(form) or any(map(self._is_whole, alike)):
                 return form
         places = self.source.by_key.get(key, ())
         own = self.source.form(places[0] if place is None else place) if places else key
@@ -477,9 +475,8 @@ def _capital(word: str, *, every_part: bool) -> str:
             part if index and part in SMALL_WORDS else _capital(part, every_part=False)
             for index, part in enumerate(parts)
         )
-    if word != word.lower() or not _ORDINARY_LETTERS.fullmatch(word):
-        return word
-    return word[0].upper() + word[1:]
+    ordinary = word == word.lower() and _ORDINARY_LETTERS.fullmatch(word)
+    return word[0].upper() + word[1:] if ordinary else word
 
 
 def _written(words: list[_Word], raw: list[tuple[int, int]], text: str) -> Surfaced:

@@ -34,7 +34,7 @@ from laconic.models.base import SummarizationModel
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.objectives.base import Objective
 from laconic.text.base import TOKENIZER_FILE
-from laconic.text.sentences import without_gaps
+from laconic.text.sentences import between_gaps, sentence_gaps
 from laconic.text.tokenizer import PretrainedTokenizer, Tokenizer
 from laconic.training.corpus import Corpus, encoded, kept
 from laconic.training.logging import ShowProgress
@@ -226,7 +226,9 @@ def vocabulary_texts(corpus: Corpus, text: TextConfig) -> Pieces[str]:
 
     def texts(pairs: Sequence[Record]) -> list[str]:
         found = [side for pair in pairs for side in (pair.document, pair.summary)[:sides]]
-        return [" ".join(without_gaps(t, separator)) if separator and separator in t else t for t in found]
+        if not separator:
+            return found
+        return [" ".join(between_gaps(t, sentence_gaps(t, separator))) if separator in t else t for t in found]
 
     return corpus.pairs.map(texts)
 

@@ -210,6 +210,14 @@ def test_extractive_words_point_to_where_they_stand() -> None:
         assert text[word.sources[0].start : word.sources[0].end] == word.text
 
 
+def test_a_word_divided_at_the_end_of_a_line_is_one() -> None:
+    text = "multi-\n  rate pre-\nand post- processing"
+    summary = extractive_summary(text, [(0, len(text))], model_name="lead")
+    assert summary.text == "multi-rate pre- and post- processing"
+    assert [word.sources[0].text for word in summary.words][:2] == ["multi-\n  rate", "pre-"]
+    assert all(summary.text[word.start : word.end] == word.text for word in summary.words)
+
+
 def test_merged_spans_join_pieces_of_one_word_only() -> None:
     offsets = [(0, 0), (0, 3), (3, 7), (7, 8), (9, 12)]
     spans = merge_spans([0.1, 0.2, 0.3, 0.1, 0.3], offsets, "fishery. too", joined=[False, False, True, False, False])

@@ -104,6 +104,7 @@ def test_blocks_are_cut(block: str) -> None:
         ("See [the guide](https://x.org/a) for more of this", "See the guide for more of this"),
         ("The ``path`` is *never* changed **at all** here [1]_", "The path is never changed at all here"),
         ("Any |version| works with `None` here", "Any version works with None here"),
+        ("It is for users of ``.NET`` here", "It is for users of .NET here"),
     ],
 )
 def test_mark_up_is_removed(marked: str, plain: str) -> None:
@@ -113,6 +114,7 @@ def test_mark_up_is_removed(marked: str, plain: str) -> None:
 def test_lead_ins_go_with_their_block() -> None:
     assert body(f"{PROSE} For example::\n\n    count(path)") == PROSE
     assert body(f"{PROSE[:-1]}::\n\n    count(path)") == PROSE
+    assert body(f"{PROSE} ::\n\n    count(path)") == PROSE
 
 
 @pytest.mark.parametrize(

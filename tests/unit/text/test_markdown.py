@@ -72,6 +72,8 @@ def test_paragraphs_and_items_are_what_it_says(ends: str) -> None:
         ('<p><img alt="a > b" src="x"> This is text of five words.</p>', "This is text of five words."),
         ("[Website](a) | [Configure it](b) | [Rules](c) | [Chat](d)\n\nSeen.", "Seen."),
         ("<!--\nNobody may know a word of this.\n-->", ""),
+        ("`fetch add foo --now`\n\n- `foo`\n\n`foo` rises.", "foo rises."),
+        ("<table><th>One system<th>Another system<th>Cover</table>\n\nSeen.", "Seen."),
         ("# Foo, a tool\n\n![npm](https://x/y.svg)", "Foo, a tool"),
         (
             "<p>\u4e00\u4e2a\u7528\u4e8e\u6784\u5efa\u7528\u6237\u754c\u9762\u3002</p>",

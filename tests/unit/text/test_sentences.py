@@ -11,13 +11,13 @@ from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
 from laconic.errors import ConfigError, DataError
 from laconic.explain.provenance import extractive_summary
 from laconic.text.sentences import (
+    between_gaps,
     markup,
     sentence_gaps,
     sentence_strings,
     shortened,
     split_sentences,
     without,
-    without_gaps,
 )
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Record
@@ -71,6 +71,17 @@ def test_nothing_ends_within_names() -> None:
         "We see 5.",
         "Then end",
     ]
+    text = "It is for users of .NET. It reads x.__file__ (and .netrc). The end"
+    assert sentence_strings(text) == ["It is for users of .NET.", "It reads x.__file__ (and .netrc).", "The end"]
+
+
+def test_a_capital_behind_etc_begins_a_sentence() -> None:
+    text = "It sets sizes, colours, etc. Calling it again (twice etc.) Resets it, etc. for all."
+    assert sentence_strings(text) == [
+        "It sets sizes, colours, etc.",
+        "Calling it again (twice etc.)",
+        "Resets it, etc. for all.",
+    ]
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t ", "\r"])
@@ -97,6 +108,13 @@ def test_lines_that_nobody_wrapped_are_sentences() -> None:
     assert sentence_strings("The river rose.\nIt rained\n\nand rained.") == [
         *("The river rose.", "It rained", "and rained."),
     ]
+
+
+def test_headings_are_sentences() -> None:
+    """In capitals over an indented text, as of manual pages, or underlined, however long the line is."""
+    assert sentence_strings("NAME\n    foo - rise") == ["NAME", "foo - rise"]
+    assert sentence_strings("the foo\n=======\nit rises\n-----") == ["the foo", "=======", "it rises", "-----"]
+    assert sentence_strings("NASA\nthat rises") == ["NASA\nthat rises"]
 
 
 @given(st.text(max_size=60))
@@ -135,9 +153,16 @@ def test_sentences_cover_everything_but_white_space(text: str) -> None:
                 "A river which rises provides no harbour.",
                 "Foo is a river.",  # too little would be left
                 "Der Fluss ist ein Strom.",
+                # the verb behind "and" needs its subject, the one behind "to be" its own
+                "We study rivers of the old world and show that they rise.",
+                "Foo is a library for rivers and will parse them.",
+                "Foo is meant to be used for long rivers.",
             )
         ],
         ("- Rivers rise (slowly)", "Rivers rise (slowly)"),
+        ("Foo is a library that parses and provides rivers.", "library that parses and provides rivers."),
+        ("Foo measures many things, such as:", "Foo measures many things"),
+        ("Foo knows rivers including", "Foo knows rivers"),
         (":", ":"),
     ],
 )
@@ -146,6 +171,11 @@ def test_a_sentence_is_made_a_line(sentence: str, line: str) -> None:
     start, end = shortened(text, 8, 8 + len(sentence))
     assert text[start:end] == line
     assert shortened(sentence, 0, len(sentence)) == (start - 8, end - 8)
+
+
+def test_blanks_cost_no_time() -> None:
+    wide = "Foo" + " " * 100_000 + "rises"
+    assert shortened(wide, 0, len(wide)) == (0, len(wide))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +222,7 @@ def test_given_sentences_and_lines_win() -> None:
 def test_a_separator_in_the_data_is_the_boundary() -> None:
     text = "a b . <EOS> c. d <EOS> <EOS> e"
     assert [text[a:b] for a, b in sentence_gaps(text, EOS)] == [" <EOS> ", " <EOS> <EOS> "]
-    assert without_gaps(text, EOS) == ["a b .", "c. d", "e"]
+    assert between_gaps(text, sentence_gaps(text, EOS)) == ["a b .", "c. d", "e"]
     assert sentence_gaps("x<EOS>y", EOS) == []  # part of a word
     encoding = encode(trained(), "the cat <EOS> sat")
     assert encoding.tokens == ("the", "cat", EOS, "sat")

@@ -28,7 +28,7 @@ ORDINARY = (
     "a an the of and for with in on to by from is are this that we it how new old tool tools framework language right "
     "way understanding method river rose two metres night council said data server write reads files tree again more "
     "what you look at its schools closed report state python libc6 gpt-based inc. luar 2 robot zipcmp "
-    ", . : ; - ( ) ! ? \" ' & / things they say"
+    ", . : ; - ( ) ! ? \" ' & / things they say ====="
 )
 
 
@@ -95,6 +95,7 @@ FORMS = [
     ("a new data server", "We use a New Data Server (NDS) here.", "A new data server"),
     ("a new data server", "We read a new data Server (NDSs) here.", "A new data server"),
     ("the robot os tool", "The tool is of Robot OS (ROS).", "The Robot OS tool"),
+    ("a new data server", "We use a New Data Server (NDS), a data store.", "A new data server"),
     # a word with which the source itself begins a sentence in lower case
     ("zipcmp reads files", "zipcmp reads files. This is it.", "zipcmp reads files"),
     # another place tells
@@ -103,6 +104,7 @@ FORMS = [
     # punctuation and blanks of a copied run, not those that only a tokenized source has
     ("reads and/or writes files", "It reads and/or writes files.", "Reads and/or writes files"),
     ("data --server of $5", "Call it data --server of $5 now.", "Data --server of $5"),
+    ("the right - way report", "It is the right-\nway report.", "The right-way report"),
     ("the river rose , it is said .", "the river rose , it is said .", "The river rose, it is said."),
     ("what 's new", "Look at what’s new.", "What’s new"),
 ]
@@ -271,6 +273,7 @@ MENDED = [
     ("what is it for ?", "What is it for?"),
     ("the", "The"),
     ("2 2 metres", "2 2 metres"),
+    ("the report ===== it is new", "The report it is new"),
 ]
 ENGLISH = "This is the text of a report that is said to be new, and of it all."
 

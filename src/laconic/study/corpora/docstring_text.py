@@ -146,11 +146,9 @@ def _joined(paragraph: list[str], dropped: bool) -> Iterator[str]:
     if not paragraph or dropped:
         return
     first = paragraph[0].strip()
-    item = _LIST_ITEM.match(first)
-    if item:
+    if item := _LIST_ITEM.match(first):
         first = first[item.end() :]
-    label = _KEPT_LABEL.match(first)
-    if label:
+    if label := _KEPT_LABEL.match(first):
         first = first[label.end() :]
     if _PARAMETER.match(first) and (item or len(paragraph) == 1 or paragraph[1][:1].isspace()):
         return  # "name: what it is" is a parameter list, whatever its heading
@@ -179,8 +177,7 @@ def _without_blocks(lines: list[str]) -> list[str]:
                 continue
             skip_deeper_than = None
             kept.append("")
-        directive = _DIRECTIVE.match(stripped)
-        if directive:
+        if directive := _DIRECTIVE.match(stripped):
             kept.append("")
             if directive[1] in _KEPT_DIRECTIVES:
                 kept.append(directive[2])
@@ -227,7 +224,7 @@ def _clean_inline(text: str) -> str:
     for pattern, replacement in _INLINE:
         text = pattern.sub(replacement, text)
     text = re.sub(r"\s+", " ", text)
-    return re.sub(r"\s+([.,;:!?)])", r"\1", text).strip()
+    return re.sub(r"\s+([.,;:!?)])(?!\w)", r"\1", text).strip()  # .NET
 
 
 def _without_lead_in(paragraph: str) -> str:
@@ -235,7 +232,7 @@ def _without_lead_in(paragraph: str) -> str:
     if not paragraph.endswith(":"):
         return paragraph
     before, last = _LAST_SENTENCE.match(paragraph).groups()  # type: ignore[union-attr]
-    return (before or "").strip() if _LEAD_IN.match(last) else paragraph[:-1].rstrip() + "."
+    return (before or "").strip() if _LEAD_IN.match(last) else paragraph[:-1].rstrip(" .") + "."
 
 
 def _reads_like_prose(paragraph: str) -> bool:
