@@ -24,6 +24,4 @@ def safe_print(*values: Any, sep: str = " ", end: str = "\n", file: IO[str] | No
     if stream is sys.stderr or stream.isatty():
         text = harmless(text)
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(text.encode(encoding, "replace").decode(encoding))
-    if flush:
-        stream.flush()
+    print(text.encode(encoding, "replace").decode(encoding), end="", file=stream, flush=flush)

@@ -45,8 +45,7 @@ def build_haystacks(
             f"haystacks of {documents:,}."
         )
     generator = random.Random(seed)
-    order: list[int] = []
-    words = 0
+    order, words = list[int](), 0
     with part_of(out) as handle:
         for number in range(count):
             order = order or generator.sample(needles, len(needles))
