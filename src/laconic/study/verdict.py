@@ -49,9 +49,7 @@ def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool, no_repeat:
     else:
         lines = [f"Better than taking the first sentence by {ours - theirs:.2f}: {figures}."]
     if (share := model.measures.get(REPEATING, 0.0)) > MANY[REPEATING]:
-        block = (
-            "" if no_repeat in (1, 2) else ", or --set search.no_repeat_ngram=2, which lets no pair of words come again"
-        )
+        block = "" if no_repeat in (1, 2) else ", or --set search.no_repeat_ngram=2, so that no two words come again"
         lines.append(f"{share:.0%} of its summaries repeat themselves: train longer{block}.")
     if (share := model.measures.get(UNSUPPORTED_WORDS, 0.0)) > MANY[UNSUPPORTED_WORDS]:
         lines.append(f"{share:.0%} of its content words do not stand in the text; read before you trust it.")
