@@ -7,6 +7,8 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
+from own_process import exports_forked  # noqa: F401  (for the tests that ask for it)
+
 settings.register_profile("laconic", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("laconic")
 

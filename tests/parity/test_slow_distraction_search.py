@@ -135,7 +135,7 @@ def words(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
 RULES = [
     pytest.param(
         *(network, beam, variant, accumulate, shrink),
-        marks=[] if network == "distraction" and beam > 1 or (beam, variant) == (5, "paper") else pytest.mark.slow,
+        marks=[] if (network == "distraction" and beam > 1) or (beam, variant) == (5, "paper") else pytest.mark.slow,
     )
     for network in NETWORKS
     for beam in (1, 3, 5)
