@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import runpy
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,11 +11,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from importlib.util import find_spec
 from multiprocessing import get_context
-from multiprocessing.context import ForkServerContext
-from multiprocessing.forkserver import ensure_running
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -32,6 +28,28 @@ def in_own_process(function: Callable[..., Any], *arguments: Any, **named: Any) 
 # ------------------------------------------------------------- processes that export, with torch imported once
 
 EXPORT = "laconic.export.folder"
+# Of each line, the program's arguments, the exit code and what it wrote to standard error.
+FORKS = f"""
+import json, os, runpy, sys, tempfile
+import {EXPORT} as program
+for line in sys.stdin:
+    with tempfile.TemporaryFile("w+") as said:
+        child = os.fork()
+        if not child:
+            os.dup2(said.fileno(), 2)
+            sys.argv, code = [program.__file__, *json.loads(line)], 1
+            try:
+                runpy.run_path(program.__file__, run_name="__main__")
+                code = 0
+            except SystemExit as end:
+                code = end.code or 0
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said.seek(0)
+        print(json.dumps([code, said.read()]), flush=True)
+"""
 
 
 @pytest.fixture
@@ -43,26 +61,15 @@ def exports_forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _run_forked(command: list[str], *, env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
     assert (command[:3], env["LACONIC_KERNELS"]) == ([sys.executable, "-m", EXPORT], "graph")
-    with ProcessPoolExecutor(1, mp_context=_exporters()) as pool:
-        code, said = pool.submit(_export, command[3:]).result()
+    process = _exporter()
+    print(json.dumps(command[3:]), file=process.stdin, flush=True)
+    code, said = json.loads(process.stdout.readline())
     return subprocess.CompletedProcess(command, code, "", said)
 
 
 @cache
-def _exporters() -> ForkServerContext:
-    context = get_context("forkserver")
-    context.set_forkserver_preload([EXPORT])
-    with mock.patch.dict("os.environ", LACONIC_KERNELS="graph"):
-        ensure_running()
-    return context
-
-
-def _export(arguments: list[str]) -> tuple[int, str]:
-    """The exit code, and what was written to standard error."""
-    said = io.StringIO()
-    with mock.patch.object(sys, "argv", [EXPORT, *arguments]), contextlib.redirect_stderr(said):
-        try:
-            runpy.run_path(sys.modules[EXPORT].__file__ or "", run_name="__main__")
-        except SystemExit as end:
-            return int(end.code or 0), said.getvalue()
-    return 0, said.getvalue()
+def _exporter() -> Any:
+    """It ends with its standard input, which is when this process ends."""
+    environment = os.environ | {"LACONIC_KERNELS": "graph"}
+    command, pipe = [sys.executable, "-c", FORKS], subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
