@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from own_process import exports_forked  # noqa: F401  (for the tests that ask for it)
 
 settings.register_profile("laconic", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("laconic")
@@ -13,3 +18,14 @@ settings.load_profile("laconic")
 # What runs keep for later ones belongs to this process and those it starts.
 _cache = tempfile.TemporaryDirectory(prefix="laconic-cache-")
 os.environ["LACONIC_CACHE"] = _cache.name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Modules and tests stay until the end: the collector of garbage need not look through them again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from stand_in import Server, serving
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests need: pip install 'laconic[dev]'")
-
 ADVICE = "the page's tests need a browser; scripts/install_browser.sh installs one"
 NAMES = (os.environ.get("LACONIC_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
 
@@ -19,6 +17,7 @@ NAMES = (os.environ.get("LACONIC_CHROMIUM", ""), "chromium", "chromium-browser",
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, else the one that Playwright downloaded."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests need: pip install 'laconic[dev]'")
     found = next((path for name in NAMES if name and (path := shutil.which(name))), None)
     with playwright.sync_playwright() as driver:
         try:

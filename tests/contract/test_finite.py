@@ -99,7 +99,7 @@ KINDS = [(kind, normalizer) for kind in OPPONENTS for normalizer in ("softmax", 
 
 
 @pytest.mark.parametrize(("kind", "normalizer"), KINDS)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(queries=tensors(B, 2, 2, D), keys=tensors(B, S, 2, D), values=tensors(B, S, 2, D), mask=masks(B, S))
 def test_opponents(kind: str, normalizer: str, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> None:
     torch.manual_seed(0)
@@ -187,7 +187,7 @@ def test_every_objective_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(embeddings=tensors(VOCAB, 8), lengths=st.lists(st.integers(1, 7), min_size=2, max_size=2))
 def test_objectives(case: str, embeddings: Tensor, lengths: list[int]) -> None:
     torch.manual_seed(0)

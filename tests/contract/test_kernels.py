@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import os
 import pkgutil
-import subprocess
-import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,10 +15,12 @@ import torch
 from torch import Tensor
 
 from laconic import kernels
+from laconic.errors import ConfigError
 from laconic.kernels import (
     attention,
     correlation,
     deferral,
+    dispatch,
     graph,
     gru_sequence,
     packed,
@@ -239,26 +240,32 @@ def test_fewer_words_than_logits_are_refused() -> None:
             kernel.final_distribution(*tensors, ids, V - 2, first)
 
 
+def dispatched(switch: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`laconic.kernels.dispatch` as a process with this switch has it, beside this process's own."""
+    monkeypatch.setenv("LACONIC_KERNELS", switch)
+    spec = spec_from_file_location("dispatched", dispatch.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.parametrize("switch", ["on", "off"])
-def test_one_switch_chooses(switch: str) -> None:
-    program = (
-        "from laconic.kernels import dispatch\n"
-        "chosen = {k: v for k, v in vars(dispatch).items() if callable(v) and not k.startswith('_')}\n"
-        "print(sum(getattr(v, '__module__', '').startswith('laconic.kernels.') and "
-        "v.__module__ != 'laconic.kernels.dispatch' and v.__name__ not in ('plain_map', 'first_positions') "
-        "for v in chosen.values()))\n"
-        "print(dispatch.attention_scores.__module__)"
-    )
-    environment = os.environ | {"LACONIC_KERNELS": switch}
-    count, module = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True).split()
-    assert (int(count) == 0) == (switch == "off")
-    assert module == ("laconic.papers.pointer_generator" if switch == "off" else "laconic.kernels.attention")
+def test_one_switch_chooses(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dispatched(switch, monkeypatch)
+    chosen = [value for name, value in vars(found).items() if callable(value) and not name.startswith("_")]
+    kernels = [
+        value
+        for value in chosen
+        if getattr(value, "__module__", "").startswith("laconic.kernels.")
+        and value.__name__ not in ("plain_map", "first_positions")
+    ]
+    assert bool(kernels) == (switch == "on")
+    module = "laconic.papers.pointer_generator" if switch == "off" else "laconic.kernels.attention"
+    assert found.attention_scores.__module__ == module
 
 
-def test_a_switch_that_does_not_exist_is_refused() -> None:
-    command = [sys.executable, "-c", "import laconic.kernels.dispatch"]
-    found = subprocess.run(
-        command, env=os.environ | {"LACONIC_KERNELS": "OFF"}, capture_output=True, text=True, check=False
-    )
-    assert found.returncode
-    assert "Unknown value of LACONIC_KERNELS 'OFF'" in found.stderr
+def test_a_switch_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="Unknown value of LACONIC_KERNELS 'OFF'"):
+        dispatched("OFF", monkeypatch)

@@ -83,7 +83,7 @@ def right_summaries(model: Seq2Seq, tokenizer: Tokenizer, beam_size: int) -> flo
     return sum(a == b for a, b in zip(wanted, written, strict=True)) / len(wanted)
 
 
-@pytest.mark.parametrize("coverage", [False, True])
+@pytest.mark.parametrize("coverage", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_pointer_learns_to_copy_unknown_words(tokenizer: Tokenizer, coverage: bool) -> None:
     model, loss = trained(tokenizer, attention={"type": "additive", "size": 32, "coverage": coverage})
     assert loss < 0.05
@@ -94,6 +94,7 @@ def test_the_pointer_learns_to_copy_unknown_words(tokenizer: Tokenizer, coverage
 def test_without_a_pointer_it_cannot_be_learnt(tokenizer: Tokenizer) -> None:
     """Attention alone comes to know where the unknown words stand (its loss counts them as UNK and falls), but it
     has no way to write them: nearly every summary is wrong."""
-    model, loss = trained(tokenizer, attention={"type": "additive", "size": 32}, head={"type": "vocabulary"})
+    options = {"attention": {"type": "additive", "size": 32}, "head": {"type": "vocabulary"}}
+    model, loss = trained(tokenizer, 70, **options)
     assert loss < 2.0
     assert right_summaries(model, tokenizer, beam_size=1) < 0.1

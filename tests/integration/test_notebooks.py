@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +41,41 @@ def test_notebooks_are_kept_without_outputs(path: Path) -> None:
     assert not [cell for cell in written if cell["outputs"] or cell["execution_count"]]
 
 
+def sources(path: Path) -> list[str]:
+    """The code of its cells, the settings quick."""
+    written = [cell for cell in cells(path) if cell["cell_type"] == "code"]
+    return [QUICK if "settings" in cell["metadata"].get("tags", ()) else "".join(cell["source"]) for cell in written]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_cells_of_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, which has imported what they need; what the last line of a cell is, a notebook shows."""
+    pytest.importorskip("matplotlib").use("agg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    names, shown = {"__name__": "__main__"}, []
+    for source in sources(path):
+        *body, last = ast.parse(source).body
+        is_value = isinstance(last, ast.Expr)
+        exec(compile(ast.Module([*body, *[last] * (not is_value)], []), path.name, "exec"), names)
+        if isinstance(last, ast.Expr):
+            shown.append(eval(compile(ast.Expression(last.value), path.name, "eval"), names))
+    pages = [value._repr_html_() for value in shown if hasattr(value, "_repr_html_")]
+    assert len([page for page in pages if "<iframe" in page]) == 1  # the summary with its sources
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="the notebooks' tests need: pip install 'laconic[dev]'")
     pytest.importorskip("ipykernel", reason="the notebooks' tests need: pip install 'laconic[dev]'")
     nbformat = pytest.importorskip("nbformat")
-    sources = str(FOLDER.parent / "src")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH")])))
+    code = str(FOLDER.parent / "src")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [code, os.environ.get("PYTHONPATH")])))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        if "settings" in cell.metadata.get("tags", ()):
-            cell.source = QUICK
+    for cell, source in zip((c for c in notebook.cells if c.cell_type == "code"), sources(path), strict=True):
+        cell.source = source
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     frames = [output for output in shown if "<iframe" in output.get("data", {}).get("text/html", "")]

@@ -236,14 +236,15 @@ def test_a_client_that_does_not_read_holds_nobody_up(server: Server, client: htt
 def test_a_stream_arrives_while_it_is_made_and_ends_with_its_client(server: Server, client: httpx.Client) -> None:
     options = {"min_length": 500, "min_length_share": 1000.0, "max_length": 500}
     body = {"document": " ".join(DOCUMENTS), "stream": True, "options": options}
+    whole_body = body | {"options": {**options, "min_length": 120, "max_length": 120}}
     began, pieces, first = time.monotonic(), 0, 0.0
-    with client.stream("POST", "/v1/summarize", json=body) as response:
+    with client.stream("POST", "/v1/summarize", json=whole_body) as response:
         for line in response.iter_lines():
             if line == "event: text":
                 pieces += 1
                 first = first or time.monotonic() - began
     whole = time.monotonic() - began
-    assert pieces > 300
+    assert pieces > 70
     assert first < whole / 2
     before = metric(client, "laconic_documents_total")
     with client.stream("POST", "/v1/summarize", json=body) as response:

@@ -44,6 +44,13 @@ from laconic.types import Record, Summary
 from tiny_models import DOCUMENTS, save_tiny_model
 
 
+@pytest.fixture
+def _little_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of its words: a calibration of a toy model needs no others."""
+    few = dict(list(calibration.english_words().items())[:500])
+    monkeypatch.setattr(calibration, "english_words", lambda: few)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny", max_source_tokens=12)
@@ -693,6 +700,7 @@ def test_the_commands_say_that_the_model_declined(
     assert picture.is_file()
 
 
+@pytest.mark.usefixtures("_little_english")
 def test_calibrate_believes_readers_where_they_have_rated(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -752,6 +760,7 @@ def test_an_exported_folder_is_found_where_a_killed_replacement_left_it(tmp_path
     assert with_graphs(str(tmp_path)) == tmp_path / "model"
 
 
+@pytest.mark.usefixtures("_little_english")
 def test_calibrate_stores_what_it_found(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -789,6 +798,7 @@ def test_calibrate_stores_what_it_found(
     assert main(["calibrate", str(place), "--data", str(data), "--diagram", "x.doc"]) == 2
 
 
+@pytest.mark.usefixtures("_little_english")
 def test_what_readers_said_of_the_model_in_the_box_stays_with_what_is_trained_from_it(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,12 +86,15 @@ Found = list[tuple[float, list[int], bool]]  # final score, words, finished
 
 
 class SlowSearch:
-    """``search(batch of one document)``: all hypotheses, best first."""
+    """``search(batch of one document)``: all hypotheses, best first. ``readings`` keeps what the model said of that
+    document by the words it had read, for the next search of the same document."""
 
     def __init__(self, model: Any, settings: Settings) -> None:
         self.model, self.settings = model, settings
+        self.readings: dict[tuple[int, ...], tuple[list[float], Vectors, Any]] = {}
 
-    def __call__(self, batch: Batch) -> Found:
+    def __call__(self, batch: Batch, readings: dict[Any, Any] | None = None) -> Found:
+        self.readings = {} if readings is None else readings
         with torch.no_grad():
             first = Slow([], self.model.start(self.model.encode(batch)))
             return self._shrinking(first) if self.settings.shrink else self._refilling(first)
@@ -146,6 +149,12 @@ class SlowSearch:
 
     def read(self, hypothesis: Slow) -> tuple[list[float], Vectors, Any]:
         """One step of the model for this hypothesis alone."""
+        words = tuple(hypothesis.words)
+        if words not in self.readings:
+            self.readings[words] = self._read(hypothesis)
+        return self.readings[words]
+
+    def _read(self, hypothesis: Slow) -> tuple[list[float], Vectors, Any]:
         last = torch.tensor([hypothesis.words[-1] if hypothesis.words else BOS])
         output, state = self.model.step(last, hypothesis.model_state)
         vectors = (np.asarray(v[0].double()) for v in (output.attention, output.context, output.state))

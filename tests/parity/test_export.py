@@ -173,6 +173,7 @@ def test_eight_bits_are_near(eight_bits: tuple[Path, Path, str]) -> None:
     assert f"Over {len(DOCUMENTS)} with summaries, torch -> graphs: ROUGE-1 " in said
 
 
+@pytest.mark.usefixtures("exports_forked")
 @pytest.mark.slow
 def test_torch_reads_eight_bits_as_rounded_weights(eight_bits: tuple[Path, Path, str], tmp_path: Path) -> None:
     source, folder, _ = eight_bits
@@ -190,6 +191,7 @@ def assert_rounded(model: LoadedModel, original: LoadedModel) -> None:
         assert float((one - other).abs().max()) <= 0.51 * limit, name
 
 
+@pytest.mark.usefixtures("exports_forked")
 @pytest.mark.parametrize("name", ["writer-see", "writer-wide"])
 def test_weights_stored_in_eight_bits_are_computed_with_in_float32(name: str, tmp_path: Path) -> None:
     """Torch and the graphs read the same rounded numbers."""
@@ -282,6 +284,7 @@ def test_what_graphs_cannot(fast: dict[str, tuple[Path, Path]]) -> None:
         graphs.summarize(DOCUMENTS[0], model={"lambda_decode": 0.9})
 
 
+@pytest.mark.usefixtures("exports_forked")
 def test_switches_have_another_value_in_an_export_of_a_copy_that_has_it(
     fast: dict[str, tuple[Path, Path]], tmp_path: Path
 ) -> None:
@@ -291,6 +294,7 @@ def test_switches_have_another_value_in_an_export_of_a_copy_that_has_it(
     assert Summarizer.from_pretrained(tmp_path / "out").system.decoded_by.switches()["lambda_decode"] == 0.9
 
 
+@pytest.mark.usefixtures("exports_forked")
 def test_what_is_there_is_not_lost(fast: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
     source = str(next(iter(fast.values()))[0])
     (tmp_path / "thesis.txt").write_text("precious")
@@ -323,6 +327,7 @@ def test_from_a_folder_with_python_files_into_the_home_folder_and_here(
     assert capsys.readouterr().out.startswith(f"Wrote {tmp_path}/out (")
 
 
+@pytest.mark.usefixtures("exports_forked")
 def test_a_model_of_few_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CASES, "transformer", CASES["transformer"] | {"max_positions": 30})
     folder = save_case(tmp_path / "model", "transformer")
@@ -331,6 +336,7 @@ def test_a_model_of_few_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("exports_forked")
 def test_a_model_that_no_graph_can_follow(tmp_path: Path) -> None:
     folder = Path(__file__).parents[1] / "old_folders/coarse_to_fine/model"
     with pytest.raises(ModelError, match="depends on the text that it reads"):
@@ -345,15 +351,20 @@ def test_places_that_cannot_be_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The other process's error is that of the command: one sentence, and the code of its kind."""
-    source = str(fast["writer-gru"][0])
-    (tmp_path / "file").touch()
-    assert main(["export", source, "--out", str(tmp_path / "file/in/it")]) == 1
-    assert capsys.readouterr().err == f"laconic: Cannot use {tmp_path}/file/in: not a directory.\n"
     full = "def copyfile(*_): raise RuntimeError('I/O error: No space left on device (os error 28)')"
     (tmp_path / "sitecustomize.py").write_text(f"import shutil\n{full}\nshutil.copyfile = copyfile\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    assert main(["export", source, "--out", str(tmp_path / "out")]) == 7
+    assert main(["export", str(fast["writer-gru"][0]), "--out", str(tmp_path / "out")]) == 7
     assert capsys.readouterr().err.startswith(f"laconic: The disk is full while writing {tmp_path}/out. What was")
+
+
+@pytest.mark.usefixtures("exports_forked")
+def test_a_place_below_a_file_cannot_be_written(
+    fast: dict[str, tuple[Path, Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["export", str(fast["writer-gru"][0]), "--out", str(tmp_path / "file/in/it")]) == 1
+    assert capsys.readouterr().err == f"laconic: Cannot use {tmp_path}/file/in: not a directory.\n"
 
 
 def test_the_threads_of_the_service(fast: dict[str, tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+from importlib.util import find_spec
 
 import pytest
 
 from laconic.metrics.rouge import rouge
 from laconic.metrics.rouge_text import stem_nltk
 
-rouge_scorer = pytest.importorskip("rouge_score.rouge_scorer")
-porter = pytest.importorskip("nltk.stem.porter")
+# NLTK takes a second to import, and each worker collects this file.
+pytestmark = pytest.mark.skipif(not (find_spec("rouge_score") and find_spec("nltk")), reason="needs rouge-score")
 
 WORDS = [
     "The", "a", "of", "running", "runs", "policies", "fundamentally", "1990s", "3.5%", "twenty-one", "won't",
@@ -28,6 +29,8 @@ def make_text(generator: random.Random, sentences: int) -> str:
 @pytest.mark.parametrize("stem", [True, False])
 @pytest.mark.parametrize("references", [1, 3])
 def test_equals_rouge_score(stem, references):
+    from rouge_score import rouge_scorer
+
     generator = random.Random(references)
     kinds = ["rouge1", "rouge2", "rouge4", "rougeL", "rougeLsum"]
     scorer = rouge_scorer.RougeScorer(kinds, use_stemmer=stem)
@@ -42,6 +45,8 @@ def test_equals_rouge_score(stem, references):
 
 
 def test_stemmer_equals_nltk():
+    from nltk.stem import porter
+
     generator = random.Random(0)
     stemmer = porter.PorterStemmer()
     endings = [

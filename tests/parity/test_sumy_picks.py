@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,8 @@ from laconic.config.names import EXTRACTIVE, build
 from laconic.extractive.words import stem_english, treebank_words
 from laconic.text.sentences import sentence_strings
 
-pytest.importorskip("sumy")
-nltk_tokenize = pytest.importorskip("nltk.tokenize")
+# NLTK takes a second to import, and each worker collects this file.
+pytestmark = pytest.mark.skipif(not (find_spec("sumy") and find_spec("nltk")), reason="needs sumy and NLTK")
 
 DATA = Path(__file__).parents[3] / "shared/data"
 METHODS = ("luhn", "edmundson", "lsa", "lexrank", "textrank", "reduction", "sumbasic", "kl")
@@ -29,9 +30,10 @@ class Words:
     """sumy's tokenizer without its sentence model."""
 
     def __init__(self) -> None:
+        from nltk.tokenize import NLTKWordTokenizer
         from sumy.nlp.tokenizers import Tokenizer
 
-        self._cut = nltk_tokenize.NLTKWordTokenizer().tokenize
+        self._cut = NLTKWordTokenizer().tokenize
         self._is_word = Tokenizer._is_word
 
     def to_words(self, sentence: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,10 +34,15 @@ from laconic.text.tokenizer import WordTokenizer as Tokenizer
 """
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
+def tokenizer_of_words() -> WordTokenizer:
     tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
     tokenizer.train(["a quick fox jumps over the lazy dog", "the small cat sees the quick bird"])
+    return tokenizer
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    tokenizer = tokenizer_of_words()
     config = Seq2Seq.Config(embedding_size=6, encoder_hidden=5, hidden_size=7)
     torch.manual_seed(0)
     model = Seq2Seq(config, vocab_size=tokenizer.vocab_size)
@@ -234,6 +240,17 @@ def test_layers_without_end(tmp_path: Path, saved: Path) -> None:
         load_model_folder(folder)
 
 
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint as transformers writes it; it opens."""
+    tokenizer, folder = tokenizer_of_words(), tmp_path_factory.mktemp("checkpoint") / "marian"
+    spec = architecture("marian") | {"vocab_size": tokenizer.vocab_size, "pad_token_id": 0}
+    BartSummarizer(BartSummarizer.Config(architecture=spec)).network.save_pretrained(folder)
+    tokenizer.save(folder)
+    assert load_model_folder(folder).model.vocab_size == tokenizer.vocab_size
+    return folder
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -252,13 +269,9 @@ def test_layers_without_end(tmp_path: Path, saved: Path) -> None:
         ("attention_dropout", "x"),
     ],
 )
-def test_checkpoints_of_transformers(tmp_path: Path, saved: Path, key: str, value: Any) -> None:
-    tokenizer = load_model_folder(saved).tokenizer
-    spec = architecture("marian") | {"vocab_size": tokenizer.vocab_size, "pad_token_id": 0}
+def test_checkpoints_of_transformers(tmp_path: Path, marian: Path, key: str, value: Any) -> None:
     folder = tmp_path / "marian"
-    BartSummarizer(BartSummarizer.Config(architecture=spec)).network.save_pretrained(folder)
-    tokenizer.save(folder)
-    assert load_model_folder(folder).model.vocab_size == tokenizer.vocab_size
+    shutil.copytree(marian, folder)
     change(folder / "config.json", key, value=value)
     if key == "attn_implementation":
         assert load_model_folder(folder)  # no code of the hub decides how a folder's model attends

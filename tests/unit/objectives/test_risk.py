@@ -233,8 +233,15 @@ def test_risk_by_hand(alpha: float) -> None:
     assert float(expected_risk(log_probs, rewards, mask, alpha)) == pytest.approx(float(wanted))
 
 
-@pytest.mark.parametrize("kind", ["minimum_risk", "self_critical"])
-@pytest.mark.parametrize("name", ["pointer", "correlational"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("pointer", "minimum_risk"),
+        ("correlational", "self_critical"),
+        pytest.param("pointer", "self_critical", marks=pytest.mark.slow),
+        pytest.param("correlational", "minimum_risk", marks=pytest.mark.slow),
+    ],
+)
 def test_the_expected_reward_rises(kind: str, name: str) -> None:
     model, batch = model_of(name, seed=1), tiny_batch()
     options = {"candidates": 6} if kind == "minimum_risk" else {"samples": 4}

@@ -88,7 +88,7 @@ class TableModel:
         """log P(token | prefix without BOS)."""
         full = (BOS, *prefix)
         before = full[-2] if len(full) > 1 else 0
-        return float(self.log_probs[document, before, full[-1], token])
+        return float(self.log_probs.numpy()[document, before, full[-1], token])
 
     def attention_rows(self, document: int, ids: tuple[int, ...], steps: int) -> list[list[float]]:
         full = (BOS, *ids)
@@ -182,15 +182,15 @@ def slow_beam(
     those in EOS finish that stand among the first K, and keeps the best K of all. ``never`` never stops before the
     maximum length. ``penalty(step, token)`` is subtracted.
     """
-    size = config.beam_size
+    size, least, words = config.beam_size, least_length(model, document, config), words_of(model, config)
     live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     results: list[Scored] = []
     cut: list[Scored] = []
     for length in range(config.max_length + (config.unfinished == "force_end")):
         candidates = []
         for total, ids in live:
-            for token in [EOS, *words_of(model, config)]:
-                if token == EOS and length < least_length(model, document, config):
+            for token in [EOS, *words]:
+                if token == EOS and length < least:
                     continue
                 if token != EOS and (length == config.max_length or not allowed((*ids, token), config)):
                     continue

@@ -13,10 +13,10 @@ from laconic.search.topk import stable_topk, top_candidates
 def by_sorting(scores: np.ndarray, count: int) -> tuple[list, list]:
     """Descending, of equal values the lower id first; minus infinity stands for nothing."""
     values, ids = [], []
-    for row in scores.tolist():
-        order = sorted(range(len(row)), key=lambda i: (-row[i], i))[:count]
-        values.append([row[i] for i in order])
-        ids.append([i for i in order if row[i] > -np.inf])
+    for row in scores:
+        order = np.argsort(-row, kind="stable")[:count]
+        values.append(row[order].tolist())
+        ids.append(order[row[order] > -np.inf].tolist())
     return values, ids
 
 
@@ -31,7 +31,7 @@ def check(scores: np.ndarray, count: int, block: int | None = None) -> None:
     assert np.array_equal(scores, untouched)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_equals_a_sort(data: st.DataObject) -> None:
     rows, width = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 90))

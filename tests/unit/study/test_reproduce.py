@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shlex
 import shutil
+import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -57,9 +61,21 @@ def test_steps_do_not_run_files_of_the_working_directory(tmp_path: Path, monkeyp
     assert reproduce._laconic(["--version"]).returncode == 0
 
 
+def in_this_process(words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[str]:
+    """`reproduce._laconic` without the seconds of a new process."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said) if stdout else contextlib.nullcontext():
+        code = main(list(words))
+    if code:
+        raise subprocess.CalledProcessError(code, list(words))
+    return subprocess.CompletedProcess(list(words), code, said.getvalue())
+
+
 def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    own_process = reproduce._laconic
+    monkeypatch.setattr(reproduce, "_laconic", in_this_process)
     steps = ("compare extractive --data {held:arxiv} --split test --rows $(--version) --out {out}",)
     monkeypatch.setattr(reproduce, "tables", lambda: {"t": reproduce.ReproducedTable("t", "T", {"arxiv": 3}, steps)})
     out = tmp_path / "out"
@@ -76,8 +92,10 @@ def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     assert len(said) == 3
     assert reproduce.run(lines, said.append, out / "t") == 2
     assert len(said) == 4  # the splits are there
+    monkeypatch.setattr(reproduce, "_laconic", own_process)  # once as it is
     (out / "held-out" / "arxiv" / "train.jsonl").unlink()  # as when the first command was interrupted
     assert reproduce.run(lines, said.append, out / "t") == 2
+    monkeypatch.setattr(reproduce, "_laconic", in_this_process)
     assert [one.split()[1] for one in said[4:]] == ["data", "compare"]
     assert said[-1].count("$(laconic --version)") == 1
     (corpora / "arxiv" / "train.jsonl").write_text((corpora / "arxiv" / "train.jsonl").read_text() + "\n")

@@ -399,9 +399,9 @@ PIECES = [
 def test_stretches_between_blanks_are_read_as_the_whole(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training reads each stretch once and remembers it; ids, unknown words and counts are those of whole texts."""
     chosen = random.Random(4)
-    texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(1500)] + ["Can't stop the a b ab"]
+    texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(600)] + ["Can't stop the a b ab"]
     tokenizer.train(texts[-300:])
-    monkeypatch.setattr("laconic.text.stretches.MOST", 900)  # it forgets now and then
+    monkeypatch.setattr("laconic.text.stretches.MOST", 360)  # it forgets now and then
     for start in range(0, len(texts), 7):
         some = texts[start : start + 7]
         found = tokenizer.encode_many(some, 9)
@@ -417,8 +417,9 @@ def test_stretches_between_blanks_are_read_as_the_whole(tokenizer: Any, monkeypa
         assert tokenizer.count_words(some) == counted
 
 
-@pytest.mark.parametrize("processes", ["1", "3"])
-@pytest.mark.parametrize("most", [10**6, 70])
+@pytest.mark.parametrize(
+    ("processes", "most"), [("1", 10**6), ("1", 70), ("3", 70), pytest.param("3", 10**6, marks=pytest.mark.slow)]
+)
 def test_what_training_has_cut_is_read_the_same(
     processes: str, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -15,7 +15,12 @@ from laconic.training.run import train
 
 
 @pytest.mark.parametrize(
-    "batching", [{"batching": "sorted"}, {"batch_tokens": 30}, {"batch_tokens": 30, "accumulation": 2, "workers": 1}]
+    "batching",
+    [
+        {"batching": "sorted"},
+        pytest.param({"batch_tokens": 30}, marks=pytest.mark.slow),
+        {"batch_tokens": 30, "accumulation": 2, "workers": 1},
+    ],
 )
 def test_a_stopped_run_continues_exactly(make_run: Any, tmp_path: Path, batching: dict[str, Any]) -> None:
     changes = {"model.dropout": 0.3, "training.checkpoint": {"every_updates": 4, "keep": 9}}
@@ -98,8 +103,8 @@ def test_a_model_reads_and_writes_separators(make_run: Any, tmp_path: Path) -> N
     pairs.write_text((json.dumps(row) + "\n") * 12)
     run = make_run(
         **{"data.train": str(pairs), "data.validation": str(pairs), "text.sentence_separator": "<EOS>"},
-        **{"training.max_updates": 90, "training.optimizer.learning_rate": 0.05, "training.log_every": 50},
-        **{"training.validation": {"decode_records": 4, "metric": "rouge1", "every_updates": 45}},
+        **{"training.max_updates": 50, "training.optimizer.learning_rate": 0.05, "training.log_every": 50},
+        **{"training.validation": {"decode_records": 4, "metric": "rouge1", "every_updates": 25}},
         **{"text.max_target_tokens": 8, "search.max_length": 8, "training.batch_size": 6},
     )
     result = train(run, tmp_path / "run", on_message=quiet)

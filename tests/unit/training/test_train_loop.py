@@ -258,7 +258,7 @@ STATEFUL = {
 }
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_run_continues_exactly(make_run: Any, tmp_path: Path, number: int) -> None:
     run = make_run(**STATEFUL)
     whole = train(run, tmp_path / "whole", on_message=quiet)
