@@ -72,9 +72,7 @@ def command(
             help="Also score by document length: N equal buckets, or where they begin.",
         ),
     ] = None,
-    copying: Annotated[
-        bool, Option("--copying", help="Also a table of what is copied: rightly, and without need.")
-    ] = False,
+    copying: Annotated[bool, Option("--copying", help="Also what is copied rightly, and what without need.")] = False,
     search: SearchSettings = None,
     reading: ReadingOptions,
     min_human_score: MinHumanScore = None,
