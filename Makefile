@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 USE := $(VENV)/.installed-use
 TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 MINUTES ?= 6
-WORKERS ?= 2
+WORKERS ?= 3
 WORK ?= build/oneline
 PEERS ?= build/peers
 BY_HAND := allocator paired processes restored_text sharding
