@@ -11,6 +11,7 @@ STAMP := $(VENV)/.installed
 USE := $(VENV)/.installed-use
 TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 MINUTES ?= 6
+# of tests: one more than there are cores of the least machine, since some wait for browsers and servers
 WORKERS ?= 3
 WORK ?= build/oneline
 PEERS ?= build/peers
