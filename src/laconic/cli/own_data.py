@@ -11,7 +11,7 @@ from typing import Any
 from laconic.cli.calibrate import ACCEPT, THRESHOLD, fitted, tried
 from laconic.cli.inputs import records_of
 from laconic.cli.output import aligned, progress, say
-from laconic.config.schema import DataConfig, RunConfig
+from laconic.config.schema import SPLITS, DataConfig, RunConfig
 from laconic.data.holdout import LEAST
 from laconic.data.holdout import hold_out as split_pairs
 from laconic.data.readers import ReadOptions
@@ -35,7 +35,7 @@ def hold_out(run: RunConfig, folder: Path) -> RunConfig:
     place, earlier = folder / "data", held_out_parts(folder)
     if Path(str(run.data.train)).resolve().is_relative_to(place.resolve()):
         raise ConfigError(f"{run.data.train} would be overwritten with the part of it that stays: give another --out.")
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         if (part := place / f"{split}.jsonl").exists() and part not in earlier:
             raise ConfigError(
                 f"{part} is there, and nothing says that a run wrote it: move {place} away, or remove it if an older "

@@ -18,7 +18,7 @@ import yaml
 
 from laconic.config.base import validate
 from laconic.config.names import component_settings, refuse_code
-from laconic.config.schema import Recipe, RunConfig
+from laconic.config.schema import SPLITS, Recipe, RunConfig
 from laconic.config.shipped import SHIPPED
 from laconic.errors import ConfigError, unknown_choice
 
@@ -142,7 +142,7 @@ def with_absolute_paths(run: RunConfig) -> RunConfig:
     if weights not in (None, *SHIPPED) and os.path.exists(str(weights)):  # else it is an id of the hub
         weights = os.path.abspath(str(weights))
     changes: dict[str, dict[str, Any]] = {
-        "data": {split: absolute(getattr(run.data, split)) for split in ("train", "validation", "test")},
+        "data": {split: absolute(getattr(run.data, split)) for split in SPLITS},
         "text": {"pretrained_embeddings": absolute(run.text.pretrained_embeddings)},
         "training": {"initial_weights": weights},
         "pretraining": {"data": absolute(run.pretraining.data)},

@@ -30,7 +30,7 @@ import tokenizers
 
 from laconic import __version__
 from laconic.config.names import sources_of
-from laconic.config.schema import DataConfig, TextConfig
+from laconic.config.schema import SPLITS, DataConfig, TextConfig
 from laconic.data.dataset import FACTS, EncodedDataset, Encoder
 from laconic.data.pieces import read_in_pieces
 from laconic.data.readers import ReadOptions, SkipCounter, files_of
@@ -142,7 +142,7 @@ class Corpus:
         if not files:  # a data set of the hub
             _ = self._written
             parts.append(self.digest)
-        where = {"train", "validation", "test", "max_train_records", "max_validation_records", "min_supported"}
+        where = {*SPLITS, "max_train_records", "max_validation_records", "min_supported"}
         return _digest(parts, self.data.model_dump(mode="json", exclude=where))
 
     def facts(self) -> dict[str, Any]:
