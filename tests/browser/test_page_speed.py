@@ -87,7 +87,7 @@ def test_the_page_can_be_used_within_a_second(page: Any, server: Server) -> None
     within(OPEN_MS, opened)
 
 
-@pytest.mark.parametrize("line", [60, 10**9], ids=["paragraphs", "one line"])
+@pytest.mark.parametrize("line", [pytest.param(60, marks=pytest.mark.slow), 10**9], ids=["paragraphs", "one line"])
 def test_twenty_thousand_words_stay_smooth(page: Any, server: Server, line: int) -> None:
     visit(page, server, "systems=pointer,first")
     text = long_text(20_000, line)

@@ -228,7 +228,7 @@ def test_summary_and_link_can_be_copied_and_the_link_has_no_text(page: Any, serv
     assert other.locator("#text").input_value() == ""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_texts_stand_out_from_what_is_behind_them(page: Any, server: Server, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
     visit(page, server, "systems=pointer,first,busy")
@@ -287,7 +287,7 @@ def test_a_text_from_right_to_left_begins_at_the_right(page: Any, server: Server
     assert place_of(page, "قال")[0] > place_of(page, ".")[0]
 
 
-@pytest.mark.parametrize("height", [640, 740])
+@pytest.mark.parametrize("height", [640, pytest.param(740, marks=pytest.mark.slow)])
 def test_a_phone_shows_the_summary_first_and_the_text_once_a_word_is_tapped(
     page: Any, server: Server, height: int
 ) -> None:

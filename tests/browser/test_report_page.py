@@ -56,7 +56,7 @@ def test_a_report_reads_without_its_script(browser: Any, tmp_path: Path) -> None
     context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_report_of_everything_reads_well(page: Any, tmp_path: Path, scheme: str) -> None:
     sections = [
         Table(

@@ -192,7 +192,7 @@ def assert_rounded(model: LoadedModel, original: LoadedModel) -> None:
 
 
 @pytest.mark.usefixtures("exports_forked")
-@pytest.mark.parametrize("name", ["writer-see", "writer-wide"])
+@pytest.mark.parametrize("name", [pytest.param("writer-see", marks=pytest.mark.slow), "writer-wide"])
 def test_weights_stored_in_eight_bits_are_computed_with_in_float32(name: str, tmp_path: Path) -> None:
     """Torch and the graphs read the same rounded numbers."""
     source = save_case(tmp_path / "source", name, spread=0.12)

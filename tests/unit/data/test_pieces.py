@@ -53,7 +53,7 @@ def both(path: Path, options: ReadOptions, most: int | None = None) -> tuple[Any
 
 
 @pytest.mark.parametrize("skip", [False, True])
-@pytest.mark.parametrize("bad", [(), (0,), (3, 17, 30), range(40)])
+@pytest.mark.parametrize("bad", [(), pytest.param((0,), marks=pytest.mark.slow), (3, 17, 30), range(40)])
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x.csv"])
 def test_pieces_hold_what_the_file_holds(tmp_path: Path, name: str, bad: Any, skip: bool) -> None:
     path = tmp_path / name

@@ -138,7 +138,7 @@ UNFINISHED = ("drop", "compete", "force_end", "free_end")
 
 # What the rules say of a width they say of the next; of one beam and of three, the plainest case and that of all rules.
 WIDTHS = [
-    pytest.param(case, size, marks=[] if size in (2, 5) or case in ("average", "all at once") else pytest.mark.slow)
+    pytest.param(case, size, marks=[] if size == 2 or case in ("average", "all at once") else pytest.mark.slow)
     for case in CASES
     for size in (1, 2, 3, 5)
 ]

@@ -125,7 +125,7 @@ def test_one_tokenizer_for_both_stages(run: RunConfig, tmp_path: Path, in_vocabu
     assert (Tokenizer.load(folders[0]).token_id("spanword") is not None) == in_vocabulary
 
 
-@pytest.mark.parametrize("cut", [("pretraining", 2), ("", 4)])
+@pytest.mark.parametrize("cut", [("pretraining", 2), pytest.param(("", 4), marks=pytest.mark.slow)])
 def test_a_stopped_run_goes_on_in_its_stage(
     run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: tuple[str, int]
 ) -> None:

@@ -32,7 +32,7 @@ def test_accumulation_equals_one_big_batch(make_trainer: Any, objectives: list[A
         torch.testing.assert_close(pieces[name], whole[name], rtol=1e-4, atol=1e-8)
 
 
-@pytest.mark.parametrize("objectives", [[SENTENCE, CRITICAL], [RISK]])
+@pytest.mark.parametrize("objectives", [[SENTENCE, CRITICAL], pytest.param([RISK], marks=pytest.mark.slow)])
 def test_an_interrupted_run_continues_exactly(make_run: Any, tmp_path: Path, objectives: list[Any]) -> None:
     settings = {
         "accumulation": 2,

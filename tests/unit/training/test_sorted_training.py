@@ -17,7 +17,7 @@ from laconic.training.run import train
 @pytest.mark.parametrize(
     "batching",
     [
-        {"batching": "sorted"},
+        pytest.param({"batching": "sorted"}, marks=pytest.mark.slow),
         pytest.param({"batch_tokens": 30}, marks=pytest.mark.slow),
         {"batch_tokens": 30, "accumulation": 2, "workers": 1},
     ],
