@@ -341,16 +341,20 @@ def test_nothing_moves_for_those_who_asked_for_that(page: Any, server: Server) -
     assert page.evaluate("document.getAnimations().length") == 0
 
 
-def test_a_file_can_be_dropped(page: Any, server: Server) -> None:
-    visit(page, server)
-    drop = """([name, bytes]) => {
+def drop(page: Any, name: str, content: bytes) -> None:
+    script = """([name, bytes]) => {
       const data = new DataTransfer();
       data.items.add(new File([new Uint8Array(bytes)], name));
       document.body.dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer: data }));
     }"""
-    page.evaluate(drop, ["note.txt", list("Grüße vom Zoo.".encode())])
+    page.evaluate(script, [name, list(content)])
+
+
+def test_a_file_can_be_dropped(page: Any, server: Server) -> None:
+    visit(page, server)
+    drop(page, "note.txt", "Grüße vom Zoo.".encode())
     wait(page, "document.getElementById('text').value === 'Grüße vom Zoo.'")
-    page.evaluate(drop, ["photo.jpg", [255, 216, 255, 224]])
+    drop(page, "photo.jpg", bytes([255, 216, 255, 224]))
     page.wait_for_selector("text=photo.jpg is not a text in UTF-8")
     assert page.locator("#text").input_value() == "Grüße vom Zoo."
 
@@ -366,6 +370,44 @@ def test_the_text_can_be_edited_and_the_summaries_found_again(page: Any, server:
     page.click("text=Back to the summaries")
     assert page.locator(".document").inner_text().strip() == TEXT.strip()
     assert page.locator(".words .word").first.is_visible()
+
+
+def test_markdown_is_read_as_what_it_says_unless_it_shall_be_taken_as_it_is(page: Any, server: Server) -> None:
+    marked = f"# Meeting 🙂\n\n[Minutes](http://a)\n\n```\n{TEXT}\n```\n\n{TEXT}"
+    summarized(page, server, "systems=pointer,first", text=marked)
+    said = page.locator(".document").inner_text()
+    assert said.startswith("Dear all")
+    assert "```" not in said
+    assert "Read as Markdown" in page.locator(".text-head").inner_text()
+    word(page, "Thursday").hover()
+    assert lit(page, "level5") == ["Thursday"]  # places count in the text that was read
+    page.click("text=+ Compare")
+    wait(page, "document.querySelectorAll('.system .words').length === 3")
+    assert page.locator(".document").inner_text() == said
+    page.get_by_role("button", name="Take it as it is").press("Enter")
+    wait(page, "!document.body.classList.contains('busy')")
+    assert page.locator(".document").inner_text().startswith("# Meeting")
+    assert page.evaluate("document.activeElement.textContent") == "Edit"  # the keyboard is where it was
+    page.click("text=Read it as Markdown")
+    page.wait_for_selector("text=Read as Markdown")
+    assert page.locator(".document").inner_text() == said
+    page.click("text=Edit")
+    assert page.locator("#text").input_value() == marked
+    assert [asked["format"] for asked in server.asked] == ["auto"] * 3 + ["text"] * 3 + ["markdown"] * 3
+
+
+def test_a_file_that_is_called_markdown_is_read_so_and_another_text_in_its_place_as_it_looks(
+    page: Any, server: Server
+) -> None:
+    visit(page, server)
+    drop(page, "notes.md", TEXT.encode())
+    wait(page, "document.getElementById('text').value")
+    page.click("#go")
+    page.wait_for_selector("text=Read as Markdown")
+    page.click("text=Edit")
+    page.keyboard.press("Control+A")
+    summarize(page)
+    assert [asked["format"] for asked in server.asked] == ["markdown", "auto"]
 
 
 def test_the_page_leaves_no_global_names(page: Any, server: Server) -> None:

@@ -125,15 +125,14 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
         raise ProblemError("invalid_request", "Give either document, one text, or documents, a list of them.")
     documents = [body.document] if body.document is not None else body.documents or []
     asked = body.model_dump(exclude={"document", "documents", "stream"})
-    order = service.order(documents, stream=stream, **asked)
+    order = await service.order(documents, stream=stream, **asked)
     trace = _trace(request, order)
     if stream:
         return await _event_stream(service, order, trace)
     outcome = await _outcome(service, order, request, trace)
 
     def answer() -> Response:
-        summaries = [rendered(order, summary) for summary in outcome.summaries]
-        return _json(answer_of(order, outcome, trace.request_id, summaries=summaries))
+        return _json(answer_of(order, outcome, trace.request_id, summaries=rendered(order, outcome.summaries)))
 
     return await asyncio.to_thread(answer) if order.explain else answer()
 
@@ -154,7 +153,7 @@ async def _event_stream(service: Service, order: Order, trace: Trace) -> Respons
 async def _hub(service: Service, body: HubRequest, request: Request, name: str | None) -> Response:
     documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     served = service.catalogue.get(name)
-    order = service.order(documents, model=served.name, options=hub_options(body.parameters, served))
+    order = await service.order(documents, model=served.name, options=hub_options(body.parameters, served))
     outcome = await _outcome(service, order, request, _trace(request, order))
     made = [one for main in outcome.summaries for one in (main, *main.alternatives[bool(main.declined) :])]
     return _json([{"summary_text": one.text} for one in made])
@@ -208,22 +207,16 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
 
 def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
-    async def index(request: Request) -> Response:
-        return _file(request, "index.html")
-
     @app.get("/static/{name:path}", include_in_schema=False)
-    async def static(name: str, request: Request) -> Response:
-        return _file(request, name)
-
-
-def _file(request: Request, name: str) -> Response:
-    if name not in page.assets():
-        raise ProblemError("not_found", "There is no such file.")
-    body, media_type = page.assets()[name]
-    headers = {**page.HEADERS, "ETag": f'"{sha256(body)[:24]}"'}
-    if request.headers.get("if-none-match") == headers["ETag"]:
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers={**headers, "Content-Type": media_type})
+    async def file(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in page.assets():
+            raise ProblemError("not_found", "There is no such file.")
+        body, media_type = page.assets()[name]
+        headers = {**page.HEADERS, "ETag": f'"{sha256(body)[:24]}"'}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(body, headers={**headers, "Content-Type": media_type})
 
 
 def _add_handlers(app: FastAPI) -> None:

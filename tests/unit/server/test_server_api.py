@@ -305,3 +305,24 @@ def test_a_model_that_is_not_sure_declines_unless_asked_to_write(tmp_path: Path,
         assert found["alternatives"][0]["summary"] != found["summary"]
         texts = client.post("/", json={"inputs": DOCUMENTS[0]}).json()
         assert [text["summary_text"] for text in texts] == [found["summary"]]
+
+
+MARKED = "# Foo\n\nThe [river](http://a) rose.\n\n```\nx = 1\n```\n\nNobody was hurt.\n"
+SAID = "The river rose.\n\nNobody was hurt."
+
+
+@pytest.mark.parametrize(("format", "read"), [(None, 0), ("text", 0), ("markdown", 2), ("auto", 1)])
+def test_markdown_is_read_as_what_it_says_where_that_is_asked_for(client: TestClient, format: str, read: int) -> None:
+    asked = {"model": "lead", "options": {"sentences": 1}, **({"format": format} if format else {})}
+    given = [MARKED, {"id": "a", "document": "# The river fell."}]
+    marked, plain = post(client, documents=given, **asked)["summaries"]
+    assert marked["summary"] == ("The river rose." if read else "# Foo")
+    assert marked.get("document") == (SAID if read else None)
+    assert [one.get("format") for one in (marked, plain)] == ["markdown"] * read + [None] * (2 - read)
+    explained = post(client, document=MARKED, explain=True, **asked)["summaries"][0]
+    assert explained["document"] == (SAID if read else MARKED)
+    sources = [source for word in explained["words"] for source in word["sources"]]
+    assert all(explained["document"][one["start"] : one["end"]] == one["text"] for one in sources)
+    streamed = events(client.post("/v1/summarize/stream", json={"document": MARKED, **asked}).text)[-1][1]["summary"]
+    assert streamed == {**marked, "id": streamed["id"]}
+    SummarizeResponse.model_validate(post(client, documents=given, **asked))
