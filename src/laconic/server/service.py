@@ -94,6 +94,7 @@ class Service:
         self.draining = False
         self.open_requests = 0
         self.metrics = Metrics()
+        self.metrics.open.set_function(lambda: self.open_requests)
         self._reader = ThreadPoolExecutor(1, "laconic-markdown")  # Markdown can be made to take seconds
         # nothing is gained by picking sentences of several documents at once
         alone = self.settings.model_copy(update={"max_batch": 1, "batch_wait": 0.0})

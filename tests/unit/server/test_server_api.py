@@ -6,17 +6,21 @@ import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from laconic.config.schema import SearchConfig
 from laconic.explain.record import from_dict
 from laconic.metrics.confidence import Calibration
 from laconic.server.app import create_app
 from laconic.server.schemas import ModelList, SummarizeResponse
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
+from laconic.systems.decoding import Writer
+from laconic.types import Record
 from tiny_models import DOCUMENTS, save_tiny_model
 
 
@@ -326,3 +330,19 @@ def test_markdown_is_read_as_what_it_says_where_that_is_asked_for(client: TestCl
     streamed = events(client.post("/v1/summarize/stream", json={"document": MARKED, **asked}).text)[-1][1]["summary"]
     assert streamed == {**marked, "id": streamed["id"]}
     SummarizeResponse.model_validate(post(client, documents=given, **asked))
+
+
+def test_of_a_long_summary_several_words_are_told_at_once_and_all_of_them(summarizer: Summarizer) -> None:
+    """The text so far is written anew each time; for each word alone that would take the square of their number."""
+    options = summarizer.system.options({"beam_size": 1, "min_length": 150, "max_length": 150, "surface": "raw"})
+    told: list[str] = []
+    records = [Record(DOCUMENTS[0])]
+    system = summarizer.system
+    [made] = system.summarize_batch(records, explain=False, options=options, on_text=lambda _, text: told.append(text))
+    assert told[-1] == made.text
+    assert len(told) < 80 < 120 < len(made.text.split())
+    document = SimpleNamespace(options=SearchConfig(max_length=500), text=lambda made, search: len(made.ids))
+    writer: Any = Writer(document, eos_id=0)
+    counts = [count for count in (writer.add(id, None) for id in [*[1] * 100, 0]) if count is not None]
+    assert counts[:33] == [*range(1, 32), 33, 35]
+    assert counts[-2:] == [97, 100]
