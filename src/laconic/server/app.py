@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match
 
 from laconic import __version__
 from laconic.errors import LaconicError
@@ -222,7 +223,12 @@ def _add_page(app: FastAPI) -> None:
 def _add_handlers(app: FastAPI) -> None:
     def add(kind: type[Exception], translate: Callable[[Any], ProblemError]) -> None:
         async def handler(request: Request, error: Exception) -> Response:
-            return problem_answer(translate(error), request.scope[TRACE])
+            problem = translate(error)
+            if problem.code == "method_not_allowed":  # an address may have several routes
+                routes = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
+                methods = {method for route in routes for method in getattr(route, "methods", ())}
+                problem.headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+            return problem_answer(problem, request.scope[TRACE])
 
         app.add_exception_handler(kind, handler)
 
@@ -256,17 +262,16 @@ def _of_validation(error: RequestValidationError) -> ProblemError:
 
 
 def _of_http(error: HTTPException) -> ProblemError:
-    headers = dict(error.headers or {})
     if error.status_code == 404:
-        return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.", headers)
+        return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.")
     if error.status_code == 405:
-        return ProblemError("method_not_allowed", headers=headers)
+        return ProblemError("method_not_allowed")
     cause = error.__cause__
     if isinstance(cause, ValueError) and not isinstance(cause, UnicodeDecodeError):  # Python's limit for whole numbers
-        return ProblemError("invalid_request", "A number in the body has more digits than are read (4,300).", headers)
+        return ProblemError("invalid_request", "A number in the body has more digits than are read (4,300).")
     if isinstance(cause, RecursionError):
-        return ProblemError("invalid_json", "The body is nested too deeply to be read.", headers)
-    return ProblemError("invalid_json", "The body is not JSON in UTF-8.", headers)
+        return ProblemError("invalid_json", "The body is nested too deeply to be read.")
+    return ProblemError("invalid_json", "The body is not JSON in UTF-8.")
 
 
 def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

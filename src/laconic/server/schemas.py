@@ -39,6 +39,7 @@ MOST_FIELDS = 50
 FIRST_ERROR = GetPydanticSchema(lambda kind, schema: {**schema(kind), "fail_fast": True})  # `FailFast` has no hash
 Text = Annotated[StrictStr, BeforeValidator(_whole)]  # JSON can hold half characters, UTF-8 cannot
 Options = Annotated[dict[Text, StrictBool | StrictInt | StrictFloat | Text], BeforeValidator(_few)]
+Format = Literal["text", "markdown", "auto"]
 Mixed = Annotated[dict[str, Any], BeforeValidator(_few)]
 
 TEXT = (
@@ -89,10 +90,7 @@ class SummarizeRequest(_Body, json_schema_extra={"examples": [{"document": TEXT}
         description="Decoding options of a trained model, or settings of an extractive method: see `GET /v1/models`.",
         json_schema_extra={"maxProperties": MOST_FIELDS},
     )
-    format: Literal["text", "markdown", "auto"] = Field(
-        "text",
-        description="`text`: as it is; `markdown`: what its sentences say; `auto`: Markdown where it looks like that.",
-    )
+    format: Format = Field("text", description="`markdown`: only what its sentences say; `auto`: if it looks so.")
     explain: StrictBool = Field(False, description="Say where each word came from, and what the text does not support.")
     attention: StrictBool = Field(False, description="With `explain`: the attention of each word over the source.")
     always_write: StrictBool = Field(False, description="Give what the model wrote, also where it is not sure of it.")

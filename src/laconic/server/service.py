@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 
 from laconic.errors import LaconicError
 from laconic.explain.record import support_to_dict, to_dict
@@ -19,7 +19,7 @@ from laconic.metrics.support import SourceFacts, check_support
 from laconic.server.batching import AbandonedError, Batcher, Job
 from laconic.server.catalogue import Catalogue, Served
 from laconic.server.metrics import Metrics
-from laconic.server.schemas import Document, ProblemError
+from laconic.server.schemas import Document, Format, ProblemError
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer, or_decline
 from laconic.text.html import is_markdown
@@ -129,7 +129,7 @@ class Service:
         *,
         model: str | None = None,
         options: Mapping[str, Any] | None = None,
-        format: Literal["text", "markdown", "auto"] = "text",
+        format: Format = "text",
         stream: bool = False,
         **shown: bool,
     ) -> Order:

@@ -250,6 +250,8 @@ def test_sizes(client: TestClient, settings: Settings) -> None:
 def test_addresses_methods_and_media_types(client: TestClient) -> None:
     refused(client.get("/nothing"), 404, "not_found")
     refused(client.get("/v1/summarize"), 405, "method_not_allowed")
+    allowed = {"/": "GET, HEAD, POST", "/v1/summarize": "POST", "/ready": "GET, HEAD", "/openapi.json": "GET, HEAD"}
+    assert {place: client.delete(place).headers["Allow"] for place in allowed} == allowed
     assert [client.head(place).status_code for place in ("/health", "/", "/v1/summarize")] == [200, 200, 405]
     refused(client.post("/v1/summarize", content=b'{"document": "a"}'), 415, "unsupported_media_type")
     refused(client.post("/v1/summarize", data={"document": "a"}), 415, "unsupported_media_type")
