@@ -287,6 +287,25 @@ def test_a_text_from_right_to_left_begins_at_the_right(page: Any, server: Server
     assert place_of(page, "قال")[0] > place_of(page, ".")[0]
 
 
+def test_arrow_keys_go_where_they_point_in_a_text_from_right_to_left(page: Any, server: Server) -> None:
+    summarized(page, server, "systems=whole", "قال Node Server شيئا ونعم لا. " * 3)
+    page.set_viewport_size({"width": 400, "height": 860})
+    seen, at = [], "() => { const { x, y } = document.activeElement.getBoundingClientRect(); return [y, -x]; }"
+    word(page, "قال").focus()
+    for _ in range(18):
+        seen.append(page.evaluate(at))
+        page.keyboard.press("ArrowLeft")
+    assert seen == sorted(seen)
+    assert len({tuple(place) for place in seen}) == 18
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(at) == seen[-2]
+    page.keyboard.press("Escape")
+    page.locator(".document").focus()
+    for text in ("قال", "Node"):  # in the order of the text
+        page.keyboard.press("ArrowLeft")
+        assert lit(page, "point") == [text]
+
+
 @pytest.mark.parametrize("height", [640, 740])
 def test_a_phone_shows_the_summary_first_and_the_text_once_a_word_is_tapped(
     page: Any, server: Server, height: int

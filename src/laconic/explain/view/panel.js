@@ -165,7 +165,7 @@ export class Panel {
 
   documentKey(event) {
     const places = this.usedPlaces();
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key] * (this.document.isLeftwards(places[this.cursor] ?? places[0]) ? -1 : 1);
     if (event.key === "Escape") {
       this.pinned = null;
       this.cursor = -1;
