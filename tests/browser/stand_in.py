@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from laconic.server.page import HEADERS, assets
+from laconic.text.html import is_markdown
+from laconic.text.markdown import markdown_text
 
 NUMBER = {"type": "integer", "minimum": 1, "maximum": 16}
 DECODING = {
@@ -79,7 +81,10 @@ class Handler(BaseHTTPRequestHandler):
             self.send(502, b"<html>Bad gateway</html>", {"Content-Type": "text/html"})
         else:
             time.sleep(1.5 if model == "slow" else 0)
-            self.send_json(200, {"model": model, "summaries": [record(model, document)]})
+            markdown = is_markdown(document) if request["format"] == "auto" else request["format"] == "markdown"
+            said = markdown_text(document) if markdown else document
+            how = {"format": "markdown", "document": said} if markdown else {}
+            self.send_json(200, {"model": model, "summaries": [record(model, said) | how]})
 
     def allowed(self) -> bool:
         token = self.server.token

@@ -287,6 +287,25 @@ def test_a_text_from_right_to_left_begins_at_the_right(page: Any, server: Server
     assert place_of(page, "قال")[0] > place_of(page, ".")[0]
 
 
+def test_arrow_keys_go_where_they_point_in_a_text_from_right_to_left(page: Any, server: Server) -> None:
+    summarized(page, server, "systems=whole", "قال Node Server شيئا ونعم لا. " * 3)
+    page.set_viewport_size({"width": 400, "height": 860})
+    seen, at = [], "() => { const { x, y } = document.activeElement.getBoundingClientRect(); return [y, -x]; }"
+    word(page, "قال").focus()
+    for _ in range(18):
+        seen.append(page.evaluate(at))
+        page.keyboard.press("ArrowLeft")
+    assert seen == sorted(seen)
+    assert len({tuple(place) for place in seen}) == 18
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(at) == seen[-2]
+    page.keyboard.press("Escape")
+    page.locator(".document").focus()
+    for text in ("قال", "Node"):  # in the order of the text
+        page.keyboard.press("ArrowLeft")
+        assert lit(page, "point") == [text]
+
+
 @pytest.mark.parametrize("height", [640, pytest.param(740, marks=pytest.mark.slow)])
 def test_a_phone_shows_the_summary_first_and_the_text_once_a_word_is_tapped(
     page: Any, server: Server, height: int
@@ -341,16 +360,20 @@ def test_nothing_moves_for_those_who_asked_for_that(page: Any, server: Server) -
     assert page.evaluate("document.getAnimations().length") == 0
 
 
-def test_a_file_can_be_dropped(page: Any, server: Server) -> None:
-    visit(page, server)
-    drop = """([name, bytes]) => {
+def drop(page: Any, name: str, content: bytes) -> None:
+    script = """([name, bytes]) => {
       const data = new DataTransfer();
       data.items.add(new File([new Uint8Array(bytes)], name));
       document.body.dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer: data }));
     }"""
-    page.evaluate(drop, ["note.txt", list("Grüße vom Zoo.".encode())])
+    page.evaluate(script, [name, list(content)])
+
+
+def test_a_file_can_be_dropped(page: Any, server: Server) -> None:
+    visit(page, server)
+    drop(page, "note.txt", "Grüße vom Zoo.".encode())
     wait(page, "document.getElementById('text').value === 'Grüße vom Zoo.'")
-    page.evaluate(drop, ["photo.jpg", [255, 216, 255, 224]])
+    drop(page, "photo.jpg", bytes([255, 216, 255, 224]))
     page.wait_for_selector("text=photo.jpg is not a text in UTF-8")
     assert page.locator("#text").input_value() == "Grüße vom Zoo."
 
@@ -366,6 +389,44 @@ def test_the_text_can_be_edited_and_the_summaries_found_again(page: Any, server:
     page.click("text=Back to the summaries")
     assert page.locator(".document").inner_text().strip() == TEXT.strip()
     assert page.locator(".words .word").first.is_visible()
+
+
+def test_markdown_is_read_as_what_it_says_unless_it_shall_be_taken_as_it_is(page: Any, server: Server) -> None:
+    marked = f"# Meeting 🙂\n\n[Minutes](http://a)\n\n```\n{TEXT}\n```\n\n{TEXT}"
+    summarized(page, server, "systems=pointer,first", text=marked)
+    said = page.locator(".document").inner_text()
+    assert said.startswith("Dear all")
+    assert "```" not in said
+    assert "Read as Markdown" in page.locator(".text-head").inner_text()
+    word(page, "Thursday").hover()
+    assert lit(page, "level5") == ["Thursday"]  # places count in the text that was read
+    page.click("text=+ Compare")
+    wait(page, "document.querySelectorAll('.system .words').length === 3")
+    assert page.locator(".document").inner_text() == said
+    page.get_by_role("button", name="Take it as it is").press("Enter")
+    wait(page, "!document.body.classList.contains('busy')")
+    assert page.locator(".document").inner_text().startswith("# Meeting")
+    assert page.evaluate("document.activeElement.textContent") == "Edit"  # the keyboard is where it was
+    page.click("text=Read it as Markdown")
+    page.wait_for_selector("text=Read as Markdown")
+    assert page.locator(".document").inner_text() == said
+    page.click("text=Edit")
+    assert page.locator("#text").input_value() == marked
+    assert [asked["format"] for asked in server.asked] == ["auto"] * 3 + ["text"] * 3 + ["markdown"] * 3
+
+
+def test_a_file_that_is_called_markdown_is_read_so_and_another_text_in_its_place_as_it_looks(
+    page: Any, server: Server
+) -> None:
+    visit(page, server)
+    drop(page, "notes.md", TEXT.encode())
+    wait(page, "document.getElementById('text').value")
+    page.click("#go")
+    page.wait_for_selector("text=Read as Markdown")
+    page.click("text=Edit")
+    page.keyboard.press("Control+A")
+    summarize(page)
+    assert [asked["format"] for asked in server.asked] == ["markdown", "auto"]
 
 
 def test_the_page_leaves_no_global_names(page: Any, server: Server) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -18,7 +17,7 @@ from laconic.config.shipped import SHIPPED, default_model
 from laconic.data.lines import DAMAGED, FORMAT_OF, UTF16_MARKS, bare_name, what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
-from laconic.text.html import charset_of, is_html, page_text
+from laconic.text.html import charset_of, is_html, is_markdown, page_text
 from laconic.types import Record
 
 if TYPE_CHECKING:
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
 MARKDOWN_SUFFIXES = {".md", ".markdown"}
 TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES}
-_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
-_LINK = re.compile(r"\[[^\[\]]+\]\((?:https?:|[#./]|[\w-]+\.\w)|^ {0,3}\[[^\[\]]+\]:[ \t]+\S", re.MULTILINE)
-_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 OnSkip = Callable[[Exception], object]
 
 
@@ -158,7 +154,7 @@ def _without_markup(name: str) -> str:
     """The text of an input; of a web page that of its article, of Markdown and reStructuredText what they say in
     sentences, if anything."""
     text, suffix = text_of(name), Path(name).suffix.lower()
-    if suffix in MARKDOWN_SUFFIXES or (not suffix and not is_html(text) and is_markdown(text)):
+    if suffix in MARKDOWN_SUFFIXES or (not suffix and is_markdown(text)):
         from laconic.text.markdown import markdown_text
 
         return markdown_text(text)
@@ -172,12 +168,6 @@ def _without_markup(name: str) -> str:
     if not found:
         raise DataError(f"{name} is a web page without text; perhaps a script would write it: save the page as text.")
     return found
-
-
-def is_markdown(text: str) -> bool:
-    """Has it a heading of Markdown, and links or blocks of code besides? A program whose remarks have "#" has not."""
-    linked = _LINK.search(text) is not None or len(_FENCE.findall(text)) > 1
-    return linked and _HEADING.search(text) is not None and not text.startswith("#!")
 
 
 def text_of(name: str) -> str:

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match
 
 from laconic import __version__
 from laconic.errors import LaconicError
@@ -125,15 +126,14 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
         raise ProblemError("invalid_request", "Give either document, one text, or documents, a list of them.")
     documents = [body.document] if body.document is not None else body.documents or []
     asked = body.model_dump(exclude={"document", "documents", "stream"})
-    order = service.order(documents, stream=stream, **asked)
+    order = await service.order(documents, stream=stream, **asked)
     trace = _trace(request, order)
     if stream:
         return await _event_stream(service, order, trace)
     outcome = await _outcome(service, order, request, trace)
 
     def answer() -> Response:
-        summaries = [rendered(order, summary) for summary in outcome.summaries]
-        return _json(answer_of(order, outcome, trace.request_id, summaries=summaries))
+        return _json(answer_of(order, outcome, trace.request_id, summaries=rendered(order, outcome.summaries)))
 
     return await asyncio.to_thread(answer) if order.explain else answer()
 
@@ -154,7 +154,7 @@ async def _event_stream(service: Service, order: Order, trace: Trace) -> Respons
 async def _hub(service: Service, body: HubRequest, request: Request, name: str | None) -> Response:
     documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     served = service.catalogue.get(name)
-    order = service.order(documents, model=served.name, options=hub_options(body.parameters, served))
+    order = await service.order(documents, model=served.name, options=hub_options(body.parameters, served))
     outcome = await _outcome(service, order, request, _trace(request, order))
     made = [one for main in outcome.summaries for one in (main, *main.alternatives[bool(main.declined) :])]
     return _json([{"summary_text": one.text} for one in made])
@@ -208,28 +208,27 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
 
 def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
-    async def index(request: Request) -> Response:
-        return _file(request, "index.html")
-
     @app.get("/static/{name:path}", include_in_schema=False)
-    async def static(name: str, request: Request) -> Response:
-        return _file(request, name)
-
-
-def _file(request: Request, name: str) -> Response:
-    if name not in page.assets():
-        raise ProblemError("not_found", "There is no such file.")
-    body, media_type = page.assets()[name]
-    headers = {**page.HEADERS, "ETag": f'"{sha256(body)[:24]}"'}
-    if request.headers.get("if-none-match") == headers["ETag"]:
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers={**headers, "Content-Type": media_type})
+    async def file(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in page.assets():
+            raise ProblemError("not_found", "There is no such file.")
+        body, media_type = page.assets()[name]
+        headers = {**page.HEADERS, "ETag": f'"{sha256(body)[:24]}"'}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(body, headers={**headers, "Content-Type": media_type})
 
 
 def _add_handlers(app: FastAPI) -> None:
     def add(kind: type[Exception], translate: Callable[[Any], ProblemError]) -> None:
         async def handler(request: Request, error: Exception) -> Response:
-            return problem_answer(translate(error), request.scope[TRACE])
+            problem = translate(error)
+            if problem.code == "method_not_allowed":  # an address may have several routes
+                routes = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
+                methods = {method for route in routes for method in getattr(route, "methods", ())}
+                problem.headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+            return problem_answer(problem, request.scope[TRACE])
 
         app.add_exception_handler(kind, handler)
 
@@ -263,17 +262,16 @@ def _of_validation(error: RequestValidationError) -> ProblemError:
 
 
 def _of_http(error: HTTPException) -> ProblemError:
-    headers = dict(error.headers or {})
     if error.status_code == 404:
-        return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.", headers)
+        return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.")
     if error.status_code == 405:
-        return ProblemError("method_not_allowed", headers=headers)
+        return ProblemError("method_not_allowed")
     cause = error.__cause__
     if isinstance(cause, ValueError) and not isinstance(cause, UnicodeDecodeError):  # Python's limit for whole numbers
-        return ProblemError("invalid_request", "A number in the body has more digits than are read (4,300).", headers)
+        return ProblemError("invalid_request", "A number in the body has more digits than are read (4,300).")
     if isinstance(cause, RecursionError):
-        return ProblemError("invalid_json", "The body is nested too deeply to be read.", headers)
-    return ProblemError("invalid_json", "The body is not JSON in UTF-8.", headers)
+        return ProblemError("invalid_json", "The body is nested too deeply to be read.")
+    return ProblemError("invalid_json", "The body is not JSON in UTF-8.")
 
 
 def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

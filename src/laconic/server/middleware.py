@@ -72,12 +72,10 @@ class Observed:
         started = time.monotonic()
         metrics = self.service.metrics
         self.service.open_requests += 1
-        metrics.open.inc()
         try:
             await self._answer(scope, receive, send, trace)
         finally:
             self.service.open_requests -= 1
-            metrics.open.dec()
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.monotonic() - started
             metrics.on_request(route, scope["method"], trace.status, seconds)
@@ -162,25 +160,20 @@ class Gate:
     def _check(self, scope: Scope, headers: Headers) -> None:
         path, hosts = scope["path"], self.service.settings.allowed_hosts
         if hosts and path not in PROBES and not _named(headers.get("host", ""), hosts):
-            raise ProblemError(
-                "unknown_host", "The service does not answer to this name; start it with --allowed-host to let it."
-            )
+            reason = "The service does not answer to this name; start it with --allowed-host to let it."
+            raise ProblemError("unknown_host", reason)
         is_open = scope["method"] in ("GET", "HEAD") and (path in OPEN_PATHS or path.startswith("/static/"))
         if self._token is not None and not is_open:
             scheme, _, given = headers.get("authorization", "").partition(" ")
             same = hmac.compare_digest(sha256(given.strip().encode("latin-1")), self._token)
             if not same or scheme.lower() != "bearer":
-                raise ProblemError(
-                    "unauthorized",
-                    "This service needs a token: send the header Authorization: Bearer TOKEN.",
-                    {"WWW-Authenticate": 'Bearer realm="laconic"'},
-                )
+                reason = "This service needs a token: send the header Authorization: Bearer TOKEN."
+                raise ProblemError("unauthorized", reason, {"WWW-Authenticate": 'Bearer realm="laconic"'})
         if scope["method"] == "POST":
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
-                raise ProblemError(
-                    "unsupported_media_type", "Send JSON, with the header Content-Type: application/json."
-                )
+                reason = "Send JSON, with the header Content-Type: application/json."
+                raise ProblemError("unsupported_media_type", reason)
             length = headers.get("content-length", "")
             if length.isdecimal() and int(length[:20]) > self.service.settings.max_body_bytes:
                 raise self._too_large()
@@ -201,11 +194,8 @@ class Gate:
                         raise self._too_large()
                     chunks.append(chunk)
         except TimeoutError:
-            raise ProblemError(
-                "body_timeout",
-                f"The body did not arrive within {self.service.settings.body_timeout:g} seconds.",
-                {"Connection": "close"},
-            ) from None
+            reason = f"The body did not arrive within {self.service.settings.body_timeout:g} seconds."
+            raise ProblemError("body_timeout", reason, {"Connection": "close"}) from None
         whole: list[Message] = [{"type": "http.request", "body": b"".join(chunks), "more_body": False}]
 
         async def receive_again() -> Message:

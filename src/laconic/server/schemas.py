@@ -39,6 +39,7 @@ MOST_FIELDS = 50
 FIRST_ERROR = GetPydanticSchema(lambda kind, schema: {**schema(kind), "fail_fast": True})  # `FailFast` has no hash
 Text = Annotated[StrictStr, BeforeValidator(_whole)]  # JSON can hold half characters, UTF-8 cannot
 Options = Annotated[dict[Text, StrictBool | StrictInt | StrictFloat | Text], BeforeValidator(_few)]
+Format = Literal["text", "markdown", "auto"]
 Mixed = Annotated[dict[str, Any], BeforeValidator(_few)]
 
 TEXT = (
@@ -46,9 +47,7 @@ TEXT = (
     "Schools stay closed until Thursday, the council said."
 )
 SEVERAL: Any = {"model": "lexrank", "documents": [TEXT], "options": {"sentences": 1}, "explain": True}
-PROBLEM = {"error": "Document 2 is empty; there is nothing to summarize.", "code": "empty_document"}
 TEXT_NAMES = {"text", "texts", "content", "body", "article", "input", "inputs", "source", "prompt"}
-OFFSETS = "Places in texts count Unicode characters (code points), not bytes and not UTF-16 units."
 
 
 class _Body(BaseModel, extra="forbid", protected_namespaces=(), allow_inf_nan=False):
@@ -91,6 +90,7 @@ class SummarizeRequest(_Body, json_schema_extra={"examples": [{"document": TEXT}
         description="Decoding options of a trained model, or settings of an extractive method: see `GET /v1/models`.",
         json_schema_extra={"maxProperties": MOST_FIELDS},
     )
+    format: Format = Field("text", description="`markdown`: only what its sentences say; `auto`: if it looks so.")
     explain: StrictBool = Field(False, description="Say where each word came from, and what the text does not support.")
     attention: StrictBool = Field(False, description="With `explain`: the attention of each word over the source.")
     always_write: StrictBool = Field(False, description="Give what the model wrote, also where it is not sure of it.")
@@ -235,9 +235,9 @@ class Alternative(BaseModel):
 
 
 class SummaryRecord(Alternative):
-    """A summary. `words`, `support` and `document` are there with `explain`, `alternatives` with `num_return`."""
-
-    __doc__ = f"{__doc__} {OFFSETS}"
+    """A summary. `words`, `support` and `document` are there with `explain`, `alternatives` with `num_return`; `format`
+    and `document` where the document was read as Markdown. Places in texts count Unicode characters (code points), not
+    bytes and not UTF-16 units."""
 
     source_offsets: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = None
     chunks: list[ChunkRecord] | None = None
@@ -246,7 +246,8 @@ class SummaryRecord(Alternative):
         description="Why `summary` is taken from the document; the first of `alternatives` is what the model wrote.",
     )
     read_to: int | None = Field(None, description="Where the part of the document ends that the model was given.")
-    document: str | None = None
+    format: Literal["markdown"] | None = Field(None, description="As what the document was read, if not as it is.")
+    document: str | None = Field(None, description="The text that was summarized; places in the document count in it.")
     alternatives: list[Alternative] | None = None
 
 
@@ -364,9 +365,9 @@ class ProblemError(Exception):
         return {"error": self.message, "code": self.code, "request_id": request_id}
 
 
-class ErrorBody(BaseModel, json_schema_extra={"examples": [{**PROBLEM, "request_id": "6f9c1e"}]}):
+class ErrorBody(BaseModel):
     """What every error looks like."""
 
-    error: str = Field(description="One sentence.")
-    code: str = Field(description="For programs; it does not change.")
-    request_id: str
+    error: str = Field(description="One sentence.", examples=["Document 2 is empty; there is nothing to summarize."])
+    code: str = Field(description="For programs; it does not change.", examples=["empty_document"])
+    request_id: str = Field(examples=["6f9c1e"])

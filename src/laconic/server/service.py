@@ -6,9 +6,11 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from laconic.errors import LaconicError
@@ -17,9 +19,11 @@ from laconic.metrics.support import SourceFacts, check_support
 from laconic.server.batching import AbandonedError, Batcher, Job
 from laconic.server.catalogue import Catalogue, Served
 from laconic.server.metrics import Metrics
-from laconic.server.schemas import Document, ProblemError
+from laconic.server.schemas import Document, Format, ProblemError
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer, or_decline
+from laconic.text.html import is_markdown
+from laconic.text.markdown import markdown_text
 from laconic.text.sentences import split_sentences
 from laconic.types import Record, Summary
 
@@ -33,11 +37,12 @@ class ClientGoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A checked request."""
+    """A checked request; ``markdown`` says which of its documents were read as such."""
 
     served: Served
     options: Any
     records: tuple[Record, ...]
+    markdown: tuple[bool, ...]
     explain: bool = False
     attention: bool = False
     stream: bool = False
@@ -89,6 +94,8 @@ class Service:
         self.draining = False
         self.open_requests = 0
         self.metrics = Metrics()
+        self.metrics.open.set_function(lambda: self.open_requests)
+        self._reader = ThreadPoolExecutor(1, "laconic-markdown")  # Markdown can be made to take seconds
         # nothing is gained by picking sentences of several documents at once
         alone = self.settings.model_copy(update={"max_batch": 1, "batch_wait": 0.0})
         self._batchers: dict[str, Batcher] = {}
@@ -116,12 +123,13 @@ class Service:
             return "draining"
         return "ready" if all(batcher.alive for batcher in self._batchers.values()) else "broken"
 
-    def order(
+    async def order(
         self,
         documents: Sequence[str | Document],
         *,
         model: str | None = None,
         options: Mapping[str, Any] | None = None,
+        format: Format = "text",
         stream: bool = False,
         **shown: bool,
     ) -> Order:
@@ -134,34 +142,35 @@ class Service:
         if not documents:
             raise ProblemError("empty_document", "The list of documents is empty; give at least one text.")
         if len(documents) > self.settings.max_documents:
-            raise ProblemError(
-                "too_many_documents",
-                f"{len(documents)} documents are more than the {self.settings.max_documents} of one request;"
-                " send several.",
-            )
+            reason = f"{len(documents)} documents are more than the {self.settings.max_documents} of one request"
+            raise ProblemError("too_many_documents", f"{reason}; send several.")
         if stream and len(documents) > 1:
             raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
-        records = tuple(self._record(given, number, served) for number, given in enumerate(documents, start=1))
-        return Order(served, served.parse(options or {}, stream=stream), records, stream=stream, **shown)
+        given = [Document(document=one) if isinstance(one, str) else one for one in documents]
+        markdown = tuple(format == "markdown" or (format == "auto" and is_markdown(one.document)) for one in given)
+        numbered = zip(given, markdown, count(1), strict=False)
+        try:
+            async with asyncio.timeout(self.settings.request_timeout):
+                records = tuple([await self._record(*one, served) for one in numbered])
+        except TimeoutError:
+            raise self.too_late() from None
+        return Order(served, served.parse(options or {}, stream=stream), records, markdown, stream=stream, **shown)
 
-    def _record(self, given: str | Document, number: int, served: Served) -> Record:
-        text, name = (given, "") if isinstance(given, str) else (given.document, given.id)
+    async def _record(self, given: Document, markdown: bool, number: int, served: Served) -> Record:
+        text, most = given.document, self.settings.max_characters
+        if len(text) > most:
+            reason = f"Document {number} has {len(text):,} characters; the limit is {most:,}."
+            raise ProblemError("document_too_long", reason)
+        if markdown:
+            text = await asyncio.get_running_loop().run_in_executor(self._reader, markdown_text, text)
         if not text.strip():
             raise ProblemError("empty_document", f"Document {number} is empty; there is nothing to summarize.")
-        if len(text) > self.settings.max_characters:
-            raise ProblemError(
-                "document_too_long",
-                f"Document {number} has {len(text):,} characters; the limit is {self.settings.max_characters:,}.",
-            )
         most = self.settings.max_sentences
         ends = 0 if served.is_neural else len(_SENTENCE_ENDS.findall(text))
         if ends > most and (ends := len(split_sentences(text))) > most:  # which are never more
-            raise ProblemError(
-                "document_too_long",
-                f"Document {number} has {ends:,} sentences; extractive methods compare all of them, and the "
-                f"limit is {most:,}.",
-            )
-        return Record(text, id=name, origin=str(number))
+            reason = f"Document {number} has {ends:,} sentences; extractive methods compare all of them, and the"
+            raise ProblemError("document_too_long", f"{reason} limit is {most:,}.")
+        return Record(text, id=given.id, origin=str(number))
 
     @asynccontextmanager
     async def running(self, order: Order, on_text: Callable[[str], None] | None = None) -> AsyncIterator[Running]:
@@ -238,24 +247,20 @@ def as_problem(error: BaseException) -> BaseException:
     return error
 
 
-def rendered(order: Order, summary: Summary) -> dict[str, Any]:
-    """A summary as the answer shows it."""
-    summary = _shown(summary, order)
-    if not order.explain:
-        return to_dict(summary, document=False, attention=False)
-    record = to_dict(summary, attention=order.attention)
-    source = SourceFacts(summary.document)
-    record["support"] = support_to_dict(check_support(summary.text, source))
-    for alternative, values in zip(summary.alternatives, record.get("alternatives", ()), strict=True):
-        values["support"] = support_to_dict(check_support(alternative.text, source))
-    return record
-
-
-def _shown(summary: Summary, order: Order) -> Summary:
-    """The summary with the model's name here, which need not be the one in its folder, and words if asked for."""
-    others = tuple(_shown(other, order) for other in summary.alternatives)
-    words = summary.words if order.explain else ()
-    return replace(summary, model=order.served.name, words=words, alternatives=others)
+def rendered(order: Order, summaries: Iterable[Summary]) -> list[dict[str, Any]]:
+    """The summaries as the answer shows them."""
+    records = []
+    for summary, markdown in zip(summaries, order.markdown, strict=True):
+        shown = summary if order.explain else replace(summary, words=())  # which extracts always have
+        record = to_dict(shown, document=order.explain or markdown, attention=order.explain and order.attention)
+        record |= {"format": "markdown"} if markdown else {}
+        source = SourceFacts(summary.document) if order.explain else None
+        for values in (record, *record.get("alternatives", ())):
+            values["model"] = order.served.name  # which need not be the one in its folder
+            if source is not None:
+                values["support"] = support_to_dict(check_support(values["summary"], source))
+        records.append(record)
+    return records
 
 
 def _work(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:

@@ -64,7 +64,7 @@ async def events(service: Service, order: Order, trace: Trace) -> AsyncGenerator
                 yield chunk
             outcome = running.outcome()
             told(trace, outcome)
-            record = await asyncio.to_thread(rendered, order, outcome.summaries[0])
+            [record] = await asyncio.to_thread(rendered, order, outcome.summaries)
             yield event("summary", answer_of(order, outcome, request_id, summary=record))
         except Exception as error:
             if not isinstance(error, ProblemError):

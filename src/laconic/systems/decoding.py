@@ -35,6 +35,7 @@ from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 UTILITIES = {"expected": "laconic.metrics.consensus:expected_utilities"}
 REVISION = {"again": "laconic.systems.revision:revised"}
 _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
+_TOLD_SINGLY = 32  # tokens of a summary that is watched
 WRITES = "A trained model: writes a line of its own, word by word."
 WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
 
@@ -184,7 +185,7 @@ class DecodingSystem:
         """Decode the documents together.
 
         ``on_step()`` is called before each step; what it raises ends the work. ``on_text(i, text)`` is given the
-        summary of document i so far, each time it has grown (greedy decoding only).
+        summary of document i so far, as it grows (greedy decoding only).
 
         Raises:
             DataError: a document without any token.
@@ -370,21 +371,26 @@ class Writer:
 
     def __init__(self, document: DecodedDocument, eos_id: int) -> None:
         self.hypothesis = Hypothesis([], 0.0, 0.0, [], finished=False)
-        self.open = True
+        self.open, self._told = True, 0
         self._rows: list[np.ndarray] = []
         self._document, self._eos_id, self._options = document, eos_id, document.options
         if self._options.surface == "clean":  # what is dropped is known at the end only
             self._options = self._options.model_copy(update={"surface": "cased"})
 
     def add(self, token_id: int, attention: np.ndarray | None) -> str | None:
-        """The text with one token more; ``None`` when nothing was added."""
-        self.open = self.open and token_id != self._eos_id
-        if not self.open:
+        """The text with one token more, of a long one with several, for all of it is written anew each time; ``None``
+        when there is nothing to tell yet."""
+        ids, self.open = self.hypothesis.ids, token_id != self._eos_id
+        if self.open:
+            ids.append(token_id)
+            self.hypothesis.token_log_probs.append(0.0)
+            if self._options.replace_unk and attention is not None:
+                self._rows.append(attention)
+        unfinished = self.open and len(ids) < self._options.max_length
+        if len(ids) - self._told <= (len(ids) // _TOLD_SINGLY if unfinished else 0):
             return None
-        self.hypothesis.ids.append(token_id)
-        self.hypothesis.token_log_probs.append(0.0)
-        if self._options.replace_unk and attention is not None:
-            self._rows.append(attention)
+        self._told = len(ids)
+        if self._rows:
             self.hypothesis.attention = np.stack(self._rows)
         return self._document.text(self.hypothesis, search=self._options)
 

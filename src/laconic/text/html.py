@@ -1,4 +1,5 @@
-"""The text of a web page: its article, one block a line, without menus, scripts and forms within it."""
+"""What looks like a web page or like Markdown, and the text of a page: its article, one block a line, without menus,
+scripts and forms within it."""
 
 from __future__ import annotations
 
@@ -20,11 +21,20 @@ _NO_CHARSETS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape")  # c
 _BEGINNING = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*<(?:!doctype html|html[\s>])", re.IGNORECASE | re.DOTALL
 )
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
+_LINK = re.compile(r"\[[^\[\]]+\]\((?:https?:|[#./]|[\w-]+\.\w)|^ {0,3}\[[^\[\]]+\]:[ \t]+\S", re.MULTILINE)
+_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 
 
 def is_html(text: str) -> bool:
     """Does it begin as a page does?"""
     return _BEGINNING.match(text[:2000]) is not None
+
+
+def is_markdown(text: str) -> bool:
+    """Has it a heading of Markdown, and links or blocks of code besides? A program whose remarks have "#" has not."""
+    linked = _LINK.search(text) is not None or len(_FENCE.findall(text)) > 1
+    return linked and _HEADING.search(text) is not None and not text.startswith("#!") and not is_html(text)
 
 
 def charset_of(raw: bytes) -> str:

@@ -6,17 +6,21 @@ import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from laconic.config.schema import SearchConfig
 from laconic.explain.record import from_dict
 from laconic.metrics.confidence import Calibration
 from laconic.server.app import create_app
 from laconic.server.schemas import ModelList, SummarizeResponse
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
+from laconic.systems.decoding import Writer
+from laconic.types import Record
 from tiny_models import DOCUMENTS, save_tiny_model
 
 
@@ -305,3 +309,40 @@ def test_a_model_that_is_not_sure_declines_unless_asked_to_write(tmp_path: Path,
         assert found["alternatives"][0]["summary"] != found["summary"]
         texts = client.post("/", json={"inputs": DOCUMENTS[0]}).json()
         assert [text["summary_text"] for text in texts] == [found["summary"]]
+
+
+MARKED = "# Foo\n\nThe [river](http://a) rose.\n\n```\nx = 1\n```\n\nNobody was hurt.\n"
+SAID = "The river rose.\n\nNobody was hurt."
+
+
+@pytest.mark.parametrize(("format", "read"), [(None, 0), ("text", 0), ("markdown", 2), ("auto", 1)])
+def test_markdown_is_read_as_what_it_says_where_that_is_asked_for(client: TestClient, format: str, read: int) -> None:
+    asked = {"model": "lead", "options": {"sentences": 1}, **({"format": format} if format else {})}
+    given = [MARKED, {"id": "a", "document": "# The river fell."}]
+    marked, plain = post(client, documents=given, **asked)["summaries"]
+    assert marked["summary"] == ("The river rose." if read else "# Foo")
+    assert marked.get("document") == (SAID if read else None)
+    assert [one.get("format") for one in (marked, plain)] == ["markdown"] * read + [None] * (2 - read)
+    explained = post(client, document=MARKED, explain=True, **asked)["summaries"][0]
+    assert explained["document"] == (SAID if read else MARKED)
+    sources = [source for word in explained["words"] for source in word["sources"]]
+    assert all(explained["document"][one["start"] : one["end"]] == one["text"] for one in sources)
+    streamed = events(client.post("/v1/summarize/stream", json={"document": MARKED, **asked}).text)[-1][1]["summary"]
+    assert streamed == {**marked, "id": streamed["id"]}
+    SummarizeResponse.model_validate(post(client, documents=given, **asked))
+
+
+def test_of_a_long_summary_several_words_are_told_at_once_and_all_of_them(summarizer: Summarizer) -> None:
+    """The text so far is written anew each time; for each word alone that would take the square of their number."""
+    options = summarizer.system.options({"beam_size": 1, "min_length": 150, "max_length": 150, "surface": "raw"})
+    told: list[str] = []
+    records = [Record(DOCUMENTS[0])]
+    system = summarizer.system
+    [made] = system.summarize_batch(records, explain=False, options=options, on_text=lambda _, text: told.append(text))
+    assert told[-1] == made.text
+    assert len(told) < 80 < 120 < len(made.text.split())
+    document = SimpleNamespace(options=SearchConfig(max_length=500), text=lambda made, search: len(made.ids))
+    writer: Any = Writer(document, eos_id=0)
+    counts = [count for count in (writer.add(id, None) for id in [*[1] * 100, 0]) if count is not None]
+    assert counts[:33] == [*range(1, 32), 33, 35]
+    assert counts[-2:] == [97, 100]

@@ -77,6 +77,8 @@ def test_a_number_of_too_many_digits(client: TestClient, path: str) -> None:
         {"document": "a", "documents": ["b"]},
         {"document": "a", "explain": "yes"},
         {"document": "a", "explain": 1},
+        {"document": "a", "format": "html"},
+        {"document": "a", "format": None},
         {"document": "a", "options": []},
         {"document": "a", "options": {"beam_size": [1]}},
         {"document": "a", "options": {"beam_size": None}},
@@ -217,7 +219,8 @@ def test_streams_are_greedy(client: TestClient) -> None:
 
 
 def test_documents_without_text(client: TestClient) -> None:
-    for body in ({"document": ""}, {"document": " \n\t"}, {"documents": []}, {"documents": ["a", ""]}):
+    nothing = {"document": "<!-- Nothing. -->", "format": "markdown"}
+    for body in ({"document": ""}, {"document": " \n\t"}, {"documents": []}, {"documents": ["a", ""]}, nothing):
         refused(client.post("/v1/summarize", json=body), 422, "empty_document")
     for path, body in {"/": {"inputs": []}, "/models/lead": {"inputs": ["", "a"]}}.items():
         refused(client.post(path, json=body), 422, "empty_document")
@@ -247,6 +250,8 @@ def test_sizes(client: TestClient, settings: Settings) -> None:
 def test_addresses_methods_and_media_types(client: TestClient) -> None:
     refused(client.get("/nothing"), 404, "not_found")
     refused(client.get("/v1/summarize"), 405, "method_not_allowed")
+    allowed = {"/": "GET, HEAD, POST", "/v1/summarize": "POST", "/ready": "GET, HEAD", "/openapi.json": "GET, HEAD"}
+    assert {place: client.delete(place).headers["Allow"] for place in allowed} == allowed
     assert [client.head(place).status_code for place in ("/health", "/", "/v1/summarize")] == [200, 200, 405]
     refused(client.post("/v1/summarize", content=b'{"document": "a"}'), 415, "unsupported_media_type")
     refused(client.post("/v1/summarize", data={"document": "a"}), 415, "unsupported_media_type")

@@ -151,7 +151,7 @@ def test_a_request_that_nobody_waits_for_is_not_complained_about(summarizer: Sum
         service = Service({"tiny": summarizer})
         jobs: list[Job] = []
         service._batchers["neural"].submit = jobs.extend  # type: ignore[method-assign]
-        async with service.running(service.order([TEXT, TEXT])) as running:
+        async with service.running(await service.order([TEXT, TEXT])) as running:
             if failed:
                 for job in jobs:
                     job.future.set_exception(DataError("nothing to summarize"))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli.inputs import documents_of, is_markdown
+from laconic.cli.inputs import documents_of
+from laconic.text.html import is_markdown
 from laconic.text.markdown import markdown_text
 
 README = """---

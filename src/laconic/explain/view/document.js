@@ -102,6 +102,11 @@ export class DocumentView {
     return range;
   }
 
+  /** Is the text at a place written from right to left? @param {Place|undefined} place */
+  isLeftwards(place) {
+    return place !== undefined && getComputedStyle(this.rangeOf(place).startContainer.parentElement).direction === "rtl";
+  }
+
   /** Light up these places by weight, the heaviest most. @param {Place[]} places */
   light(places) {
     const most = Math.max(...places.map((place) => place.weight ?? 1), 1e-9);

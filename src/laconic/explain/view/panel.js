@@ -16,8 +16,7 @@ export class Panel {
    * @param {{more?: number, chartsOpen?: boolean}} [options]
    */
   constructor(text, options = {}) {
-    this.text = text;
-    this.document = new DocumentView(text, options);
+    this.open(text, options);
     this.status = h("p", { class: "document-status quiet", "aria-live": "polite" });
     this.summaries = h("div", { class: "systems" });
     this.charts = h("details", { class: "charts", open: options.chartsOpen ?? false, hidden: true });
@@ -28,9 +27,22 @@ export class Panel {
     this.views = [];
     this.pinned = null; // [view, word] that stays lit when nothing is pointed at
     this.cursor = -1; // the keyboard's place among the used ones
+    this.charts.addEventListener("toggle", () => this.drawCharts());
+  }
+
+  open(text, options) {
+    this.text = text;
+    this.document = new DocumentView(text, options);
     this.document.onpoint = (position, tapped) => this.pointAt(position, tapped);
     this.document.element.addEventListener("keydown", (event) => this.documentKey(event));
-    this.charts.addEventListener("toggle", () => this.drawCharts());
+  }
+
+  /** Put the text that was read in the place of the one that was given, before the first record. @param {string} text */
+  replaceText(text) {
+    const { element, marks } = this.document;
+    marks.clear();
+    this.open(text);
+    element.replaceWith(this.document.element);
   }
 
   /** Room for one more system. @param {...Node} content @returns {HTMLElement} */
@@ -153,7 +165,7 @@ export class Panel {
 
   documentKey(event) {
     const places = this.usedPlaces();
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key] * (this.document.isLeftwards(places[this.cursor] ?? places[0]) ? -1 : 1);
     if (event.key === "Escape") {
       this.pinned = null;
       this.cursor = -1;

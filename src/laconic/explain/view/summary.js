@@ -111,8 +111,8 @@ export class SummaryView {
       return;
     }
     const next = {
-      ArrowRight: () => this.elements[here + 1],
-      ArrowLeft: () => this.elements[here - 1],
+      ArrowRight: () => this.beside(here, 1),
+      ArrowLeft: () => this.beside(here, -1),
       ArrowDown: () => this.nextLine(here, 1),
       ArrowUp: () => this.nextLine(here, -1),
       Home: () => this.elements[0],
@@ -121,6 +121,27 @@ export class SummaryView {
     if (next === undefined) return;
     event.preventDefault();
     next.focus();
+  }
+
+  /** The next word of the line as it is seen, to the right (1) or left (-1); at its end the first that is seen beyond. */
+  beside(here, side) {
+    const line = this.lineOf(here);
+    const next = line[line.indexOf(here) + side];
+    if (next !== undefined) return this.elements[next];
+    const onward = getComputedStyle(this.text).direction === "rtl" ? -side : side;
+    const beyond = onward + (onward > 0 ? Math.max(...line) : Math.min(...line));
+    return beyond in this.elements ? this.elements[this.lineOf(beyond).at(side > 0 ? 0 : -1)] : undefined;
+  }
+
+  /** The words of one word's line from left to right. @param {number} here @returns {number[]} */
+  lineOf(here) {
+    const box = (index) => this.elements[index].getBoundingClientRect();
+    const { top, height } = box(here);
+    const found = [here];
+    for (const step of [-1, 1]) {
+      for (let index = here + step; index in this.elements && Math.abs(box(index).top - top) <= height / 2; index += step) found.push(index);
+    }
+    return found.sort((one, other) => box(one).left - box(other).left);
   }
 
   /** The nearest word on the next line, above or below. */

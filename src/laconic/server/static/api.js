@@ -23,12 +23,12 @@ export function listModels() {
 }
 
 /**
- * @param {{model: string, document: string, options: Object}} request
+ * @param {{model: string, document: string, format: string, options: Object}} request
  * @param {AbortSignal} signal
  * @returns {Promise<Object>} the record of the summary
  */
-export async function summarize({ model, document, options }, signal) {
-  const body = JSON.stringify({ model, document: document.toWellFormed?.() ?? document, options, explain: true, attention: true });
+export async function summarize({ model, document, format, options }, signal) {
+  const body = JSON.stringify({ model, document: document.toWellFormed?.() ?? document, format, options, explain: true, attention: true });
   const headers = { "Content-Type": "application/json" };
   const answer = await ask("v1/summarize", { method: "POST", headers, body, signal });
   const [record] = answer.summaries ?? [];

@@ -12,8 +12,8 @@ const [form, go, back, messages, live] = ["form", "go", "back", "messages", "liv
 
 const settings = new Settings(at("systems"), at("numbers"));
 const editor = new Editor({ text: at("text"), count: at("count"), file: at("file"), drop: at("drop") });
-const results = new Results(at("results"), { say, onunauthorized: askForToken, onbusy: showBusy, onedit: () => write() });
-let summarized = null; // the text that the results belong to
+const results = new Results(at("results"), { say, onunauthorized: askForToken, onbusy: showBusy, onedit: () => write(), onformat: readAs });
+let summarized = null; // the text that the results belong to, and as what it was to be read
 
 function say(sentence) {
   live.textContent = sentence;
@@ -90,9 +90,15 @@ function submit() {
     return wrong.field.focus();
   }
   showMessage("");
-  summarized = text;
+  summarized = [text, editor.format];
   setState("reading");
-  return results.run(text, asked());
+  return results.run(...summarized, asked());
+}
+
+function readAs(format) {
+  summarized[1] = format;
+  editor.write(...summarized);
+  return results.run(...summarized, asked());
 }
 
 function asked() {
@@ -117,7 +123,7 @@ at("example").addEventListener("click", () => write(EXAMPLE));
 at("clear").addEventListener("click", () => write(""));
 at("open").addEventListener("click", () => at("file").click());
 back.addEventListener("click", () => {
-  editor.value = summarized;
+  editor.write(...summarized);
   setState("reading");
 });
 editor.onfile = () => write();
@@ -127,7 +133,7 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape" && document.body.classList.contains("busy")) results.cancel();
 });
 settings.onchange = () => messages.dataset.about === "numbers" && !settings.problem() && showMessage("");
-settings.onsystems = () => document.body.dataset.state === "reading" && results.run(summarized, asked(), { keep: true });
+settings.onsystems = () => document.body.dataset.state === "reading" && results.run(...summarized, asked(), { keep: true });
 for (const part of ["options", "legend"]) at(part).open = innerWidth >= 860; // a phone has no room for what is rarely needed
 setState("writing");
 await load();

@@ -16,11 +16,16 @@ export class Editor {
     this.file = file;
     this.drop = drop;
     this.limit = Infinity;
+    this.format = "auto"; // as what the service shall read it
     /** Told when a file has been read. */
     this.onfile = () => {};
     /** Told a sentence when one could not be. */
     this.onproblem = (/** @type {string} */ _sentence) => {};
     this.field.addEventListener("input", () => this.countSoon());
+    this.field.addEventListener("beforeinput", () => {
+      const { selectionStart, selectionEnd, value } = this.field;
+      if (selectionStart === 0 && selectionEnd === value.length) this.format = "auto"; // another text
+    });
     this.file.addEventListener("change", () => this.file.files[0] && this.read(this.file.files[0]));
     this.listenForDrops();
     this.showCount();
@@ -31,7 +36,12 @@ export class Editor {
   }
 
   set value(text) {
+    this.write(text, "auto");
+  }
+
+  write(text, format) {
     this.field.value = text;
+    this.format = format;
     this.field.setSelectionRange(0, 0); // reading starts at the beginning
     this.field.scrollTop = 0;
     this.showCount();
@@ -91,7 +101,7 @@ export class Editor {
       return this.onproblem(`${file.name} is not a text in UTF-8. Save it as plain text (UTF-8) and try again.`);
     }
     if (text.includes("\0")) return this.onproblem(`${file.name} is not a text. Save it as plain text (UTF-8) and try again.`);
-    this.value = text;
+    this.write(text, /\.(md|markdown)$/i.test(file.name) ? "markdown" : "auto");
     this.onfile();
   }
 }

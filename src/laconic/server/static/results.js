@@ -9,52 +9,73 @@ export class Results {
   /**
    * @param {HTMLElement} place
    * @param {{say: (sentence: string) => void, onunauthorized: (sentence: string) => void, onbusy: (busy: boolean) => void,
-   *   onedit: () => void}} listeners
+   *   onedit: () => void, onformat: (format: string) => void}} listeners
    */
-  constructor(place, { say, onunauthorized, onbusy, onedit }) {
-    Object.assign(this, { place, say, onunauthorized, onbusy, onedit });
+  constructor(place, { say, onunauthorized, onbusy, onedit, onformat }) {
+    Object.assign(this, { place, say, onunauthorized, onbusy, onedit, onformat });
     this.panel = null;
     this.running = new Set();
     /** @type {Map<string, Object>} the records of this text, by what was asked */
     this.answers = new Map();
+    this.read = null; // what was read in the place of a text in Markdown
   }
 
   /**
    * Ask all systems at once; each shows up when it is ready.
    * @param {string} text
+   * @param {string} format as what it shall be read: "auto", "markdown" or "text"
    * @param {{model: string, options: Object, about: string}[]} systems
    * @param {{keep?: boolean}} [how] `keep`: do not ask again what was answered already
    */
-  async run(text, systems, { keep = false } = {}) {
+  async run(text, format, systems, { keep = false } = {}) {
     this.cancel();
-    if (!keep) this.answers.clear();
+    if (!keep) {
+      this.answers.clear();
+      this.wasMarkdown = format === "text" && this.given === text && (this.wasMarkdown || this.read !== null);
+      [this.given, this.read] = [text, null];
+    }
     this.panel?.close();
     this.panel = new Panel(text, { chartsOpen: systems.length === 1 && innerWidth >= 860 });
-    const title = h("h2", {}, "Your text ", h("span", { class: "quiet" }, counted(countWords(text), "word")));
-    this.panel.reading.prepend(h("header", { class: "text-head" }, title, button("Edit", this.onedit, { "aria-label": "Edit the text" })));
+    const held = this.head?.contains(document.activeElement);
+    this.head = h("header", { class: "text-head" });
+    this.panel.reading.prepend(this.head);
     this.place.replaceChildren(this.panel.element);
+    this.showText(held);
     this.say(`Summarizing with ${systems.map(({ model }) => model).join(", ")}.`);
-    await Promise.all(systems.map((system) => this.ask(text, system, this.panel.addSystem())));
+    await Promise.all(systems.map((system) => this.ask({ document: text, format, ...system }, this.panel.addSystem())));
   }
 
-  async ask(text, system, slot) {
+  /** The text that was read, with how it was read, where that can be said. @param {boolean} [held] by the keyboard */
+  showText(held = this.head.contains(document.activeElement)) {
+    const { panel, read, given, wasMarkdown } = this;
+    if (read !== null && panel.text !== read) panel.replaceText(read);
+    const title = h("h2", {}, "Your text ", h("span", { class: "quiet" }, counted(countWords(read ?? given), "word")));
+    const edit = button("Edit", this.onedit, { "aria-label": "Edit the text" });
+    let note = [];
+    if (read !== null) note = ["Read as Markdown, without headings, code and tables. ", button("Take it as it is", () => this.onformat("text"))];
+    else if (wasMarkdown) note = ["Taken as it is. ", button("Read it as Markdown", () => this.onformat("markdown"))];
+    this.head.replaceChildren(title, edit, note.length ? h("p", { class: "quiet" }, ...note) : "");
+    if (held) edit.focus({ preventScroll: true });
+  }
+
+  async ask(system, slot) {
     const { panel } = this;
     const asked = JSON.stringify([system.model, system.options]);
     const known = this.answers.get(asked);
-    if (known) return this.show(slot, known, text, system.about);
+    if (known) return this.show(slot, known, system.about);
     const control = new AbortController();
     const stop = this.showProgress(slot, system.model);
     this.running.add(control);
     this.onbusy(true);
     try {
-      const record = await summarize({ ...system, document: text }, control.signal);
+      const record = await summarize(system, control.signal);
       stop();
       if (panel !== this.panel) return;
       this.answers.set(asked, record);
-      this.show(slot, record, text, system.about);
+      this.show(slot, record, system.about);
     } catch (error) {
       stop();
-      if (panel === this.panel) this.showProblem(slot, error, system, text);
+      if (panel === this.panel) this.showProblem(slot, error, system);
     } finally {
       this.running.delete(control);
       this.onbusy(this.running.size > 0);
@@ -80,23 +101,27 @@ export class Results {
     return () => clearInterval(timer);
   }
 
-  show(slot, record, text, about) {
+  show(slot, record, about) {
+    if (record.format === "markdown" && this.read === null) {
+      this.read = record.document;
+      this.showText();
+    }
     const copy = copyButton(() => record.summary, "Copy");
-    const save = button("JSON", () => download(`laconic-${record.model}.jsonl`, { ...record, document: text }), {
+    const save = button("JSON", () => download(`laconic-${record.model}.jsonl`, { ...record, document: this.panel.text }), {
       title: "Download the record; laconic explain stored FILE --html shows it again",
       "aria-label": `Download the record of ${record.model} as JSON`,
     });
     slot.replaceChildren(this.header(record.model, copy, save), h("p", { class: "about quiet" }, about));
     const view = this.panel.show(slot, record);
-    this.say(this.panel.describe(view));
+    this.say(`${this.panel.describe(view)}${this.read === null ? "" : " Your text was read as Markdown."}`);
   }
 
-  showProblem(slot, error, system, text) {
+  showProblem(slot, error, system) {
     const cancelled = error.name === "AbortError";
     const known = cancelled || error instanceof ServiceError;
     const sentence = cancelled ? "Cancelled." : known ? error.message : `This page failed: ${error.message}. Reload it.`;
     if (!known) console.error(error);
-    const again = button("Try again", () => this.ask(text, system, slot));
+    const again = button("Try again", () => this.ask(system, slot));
     slot.replaceChildren(this.header(system.model), h("p", { class: cancelled ? "quiet" : "problem", role: cancelled ? null : "alert" }, sentence), again);
     if (error.wait > 0) countDown(again, error.wait);
     if (error.status === 401) this.onunauthorized(error.message);
