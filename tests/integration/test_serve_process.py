@@ -244,7 +244,7 @@ def test_a_stream_arrives_while_it_is_made_and_ends_with_its_client(server: Serv
                 pieces += 1
                 first = first or time.monotonic() - began
     whole = time.monotonic() - began
-    assert pieces > 70
+    assert pieces > 50
     assert first < whole / 2
     before = metric(client, "laconic_documents_total")
     with client.stream("POST", "/v1/summarize", json=body) as response:
