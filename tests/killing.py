@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from laconic.config.loading import load_recipe, merge, resolve_run
+from word_pairs import write_word_pairs
 
 UPDATES = 30
+PAIRS = {"train": 90, "validation": 12}
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["laconic.training.run", "laconic.models.seq2seq"])
 
@@ -27,17 +29,6 @@ FAMILIES = {
     "coconet": ("coconet", "coconet", "tiny", "model.dropout"),
     "coconet-bart": ("coconet", "coconet", "tiny-bart", "model.architecture.dropout"),
 }
-
-
-def write_pairs(folder: Path, seed: int = 3) -> None:
-    rng = random.Random(seed)
-    words = [f"word{i}" for i in range(30)]
-    for split, count in (("train", 90), ("validation", 12)):
-        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
-            for number in range(count):
-                text = [rng.choice(words) for _ in range(rng.randint(3, 9))]
-                pair = {"id": f"{split}{number}", "document": " ".join(text), "summary": " ".join(text[:2])}
-                file.write(json.dumps(pair) + "\n")
 
 
 def settings(
@@ -188,7 +179,7 @@ def survive(folder: Path, family: str, *, world: int, workers: int = 0, kills: i
 
     A run that is over before it is killed is compared, and another one begun.
     """
-    write_pairs(folder)
+    write_word_pairs(folder, PAIRS, 3)
     values = settings(folder, family, workers=workers)
     whole, killed = folder / "whole", folder / "killed"
     before = time.monotonic()

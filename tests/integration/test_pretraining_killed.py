@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from killing import assert_same, finish, kill, start, write_pairs
+from killing import PAIRS, assert_same, finish, kill, start
+from word_pairs import write_word_pairs
 
 STAGE_UPDATES, UPDATES = 12, 14
 SLOWLY = 0.05
@@ -37,8 +38,7 @@ def settings(data: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("world", [1, 2])
 def test_killed_in_both_stages_it_ends_in_the_same_bits(tmp_path: Path, world: int) -> None:
     for seed, place in enumerate((tmp_path / "pairs", tmp_path / "spans")):
-        place.mkdir()
-        write_pairs(place, seed)
+        write_word_pairs(place, PAIRS, seed)
     values = settings(tmp_path)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(values, whole, world))
