@@ -11,37 +11,12 @@ from laconic.config.names import MODELS, build
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
 from laconic.models.folder import save_model_folder
 from laconic.text.tokenizer import WordTokenizer
+from samples import BART, EOS, IDS, TRANSFORMER
 from tiny_models import DOCUMENTS
 
 SIZES = {"embedding_size": 8, "encoder_hidden": 7, "hidden_size": 6}
-SMALL = {
-    "type": "transformer",
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "hidden_size": 12,
-    "num_heads": 3,
-    "feed_forward_size": 16,
-    "max_positions": 64,
-    "dropout": 0.0,
-}
-BART = {
-    "model_type": "bart",
-    "d_model": 12,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 3,
-    "decoder_attention_heads": 3,
-    "encoder_ffn_dim": 16,
-    "decoder_ffn_dim": 16,
-    "max_position_embeddings": 64,
-    "dropout": 0.0,
-    "init_std": 0.8,
-    "bos_token_id": 2,
-    "pad_token_id": 0,
-    "eos_token_id": 3,
-    "decoder_start_token_id": 3,
-    "forced_eos_token_id": None,
-}
+SMALL = TRANSFORMER | {"feed_forward_size": 16, "max_positions": 64}
+SHARP_BART = BART | {"init_std": 0.8, "decoder_start_token_id": EOS}
 WRITER = {"type": "seq2seq", **SIZES}
 DISTRACTION = {
     "type": "distraction",
@@ -100,17 +75,17 @@ CASES: dict[str, dict[str, Any]] = {
     "correlational-release": SMALL | {"head": {**RELEASE}},
     "wide": SMALL | {"hidden_size": 144, "feed_forward_size": 160, "head": {"type": "pointer"}},  # eight bits pay
     # on BART
-    "bart": {"type": "bart", "architecture": BART},
-    "bart-forced": {"type": "bart", "architecture": BART, "forced_bos_id": 5, "head": {"type": "pointer"}},
+    "bart": {"type": "bart", "architecture": SHARP_BART},
+    "bart-forced": {"type": "bart", "architecture": SHARP_BART, "forced_bos_id": 5, "head": {"type": "pointer"}},
     "bart-correlational": {  # with more rows than tokens
         "type": "bart",
-        "architecture": BART | {"vocab_size": 99},
+        "architecture": SHARP_BART | {"vocab_size": 99},
         "head": {"type": "correlational"},
     },
-    "marian": {"type": "bart", "architecture": BART | {"model_type": "marian"}, "head": {"type": "attentional"}},
+    "marian": {"type": "bart", "architecture": SHARP_BART | {"model_type": "marian"}, "head": {"type": "attentional"}},
     "pegasus-opponent": {
         "type": "bart",
-        "architecture": BART | {"model_type": "pegasus"},
+        "architecture": SHARP_BART | {"model_type": "pegasus"},
         "opponent": {"type": "max", "layer": 1, "head": 0},
     },
 }
@@ -122,8 +97,7 @@ def save_case(path: Path, name: str, search: dict[str, Any] | None = None, sprea
     torch.manual_seed(sorted(CASES).index(name))
     tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
     tokenizer.train([text.replace("Zebratown", "").replace("Ellinghaus", "") for text in DOCUMENTS])
-    ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-    model = build("model", MODELS, CASES[name], vocab_size=tokenizer.vocab_size, **ids).eval()
+    model = build("model", MODELS, CASES[name], vocab_size=tokenizer.vocab_size, **IDS).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=spread if parameter.dim() > 1 else 0.3)
     run = RunConfig(

@@ -9,12 +9,15 @@ import random
 import shutil
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from laconic.config.loading import load_recipe, merge, resolve_run
+from word_pairs import write_word_pairs
 
 UPDATES = 30
+PAIRS = {"train": 90, "validation": 12}
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["laconic.training.run", "laconic.models.seq2seq"])
 
@@ -26,17 +29,6 @@ FAMILIES = {
     "coconet": ("coconet", "coconet", "tiny", "model.dropout"),
     "coconet-bart": ("coconet", "coconet", "tiny-bart", "model.architecture.dropout"),
 }
-
-
-def write_pairs(folder: Path) -> None:
-    rng = random.Random(3)
-    words = [f"word{i}" for i in range(30)]
-    for split, count in (("train", 90), ("validation", 12)):
-        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
-            for number in range(count):
-                text = [rng.choice(words) for _ in range(rng.randint(3, 9))]
-                pair = {"id": f"{split}{number}", "document": " ".join(text), "summary": " ".join(text[:2])}
-                file.write(json.dumps(pair) + "\n")
 
 
 def settings(
@@ -93,14 +85,22 @@ def _headline_writer(places: dict[str, str], training: dict[str, Any]) -> dict[s
     }
 
 
-def child(values: dict[str, Any], out: str, resume: bool, rank: int, world: int, port: int) -> None:
+def child(values: dict[str, Any], out: str, slowly: float, resume: bool, rank: int, world: int, port: int) -> None:
     import torch
 
     from laconic.config.schema import RunConfig
+    from laconic.training import loop
     from laconic.training.processes import close_processes
     from laconic.training.run import train
 
     torch.set_num_threads(1)
+    update = loop.Trainer._update
+
+    def slow(trainer: Any, stop: Any) -> None:
+        time.sleep(slowly)
+        update(trainer, stop)
+
+    loop.Trainer._update = slow  # type: ignore[method-assign, assignment]
     if world > 1:
         places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
         os.environ.update({name: str(value) for name, value in places.items()}, MASTER_ADDR="127.0.0.1")
@@ -108,13 +108,14 @@ def child(values: dict[str, Any], out: str, resume: bool, rank: int, world: int,
     close_processes()
 
 
-def start(values: dict[str, Any], out: Path, world: int = 1) -> list[Any]:
+def start(values: dict[str, Any], out: Path, world: int = 1, slowly: float = 0.0) -> list[Any]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     resume = (out / "recipe.yaml").exists()
     processes = [
-        CONTEXT.Process(target=child, args=(values, str(out), resume, rank, world, port)) for rank in range(world)
+        CONTEXT.Process(target=child, args=(values, str(out), slowly, resume, rank, world, port))
+        for rank in range(world)
     ]
     for process in processes:
         process.start()
@@ -127,18 +128,24 @@ def finish(processes: list[Any]) -> None:
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
-def kill(values: dict[str, Any], out: Path, world: int, after: float) -> bool:
-    """Start a run, or go on with it, and kill all its processes; was there anything left to kill?"""
-    processes = start(values, out, world)
-    deadline = time.monotonic() + after
-    while time.monotonic() < deadline and any(process.is_alive() for process in processes):
-        time.sleep(0.01)
+def kill(values: dict[str, Any], out: Path, world: int, when: Callable[[], bool], slowly: float = 0.0) -> bool:
+    """Start a run, or go on with it, and kill all its processes; was there anything left to kill? ``slowly``: seconds
+    that it waits before each update."""
+    processes = start(values, out, world, slowly)
+    while not when() and any(process.is_alive() for process in processes):
+        time.sleep(0.002)
     alive = any(process.is_alive() for process in processes)
     for process in processes:
         process.kill()
     for process in processes:
         process.join()
     return alive
+
+
+def past(seconds: float) -> Callable[[], bool]:
+    """Is so much time over?"""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
 
 
 def bits(out: Path) -> dict[str, Any]:
@@ -151,7 +158,7 @@ def bits(out: Path) -> dict[str, Any]:
             for clock in ("elapsed_seconds", "timing_bytes"):
                 state["train_state"].pop(clock)
             found[name] = state
-        elif path.is_dir() or path.name in {"timing.jsonl", "manifest.json"}:
+        elif path.is_dir() or path.name in {"timing.jsonl", "manifest.json", "finished.json"}:
             found[name] = None  # its name counts: no litter
         else:
             found[name] = path.read_bytes()
@@ -172,7 +179,7 @@ def survive(folder: Path, family: str, *, world: int, workers: int = 0, kills: i
 
     A run that is over before it is killed is compared, and another one begun.
     """
-    write_pairs(folder)
+    write_word_pairs(folder, PAIRS, 3)
     values = settings(folder, family, workers=workers)
     whole, killed = folder / "whole", folder / "killed"
     before = time.monotonic()
@@ -182,7 +189,7 @@ def survive(folder: Path, family: str, *, world: int, workers: int = 0, kills: i
     done = 0
     while done < kills:
         # each of them may take as long as the first, which also made the tokenizer and the first checkpoints
-        if kill(values, killed, world, rng.uniform(0.1, 1.0) * lasts):
+        if kill(values, killed, world, past(rng.uniform(0.1, 1.0) * lasts)):
             done += 1
         else:
             finish(start(values, killed, world))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from laconic.models.seq2seq import Seq2Seq
 from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch, UpdateContext
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 VOCAB = 20
 
 
@@ -108,9 +110,51 @@ def one_example(batch: TrainingBatch, index: int, *, trim: bool = True) -> Train
     )
 
 
+def left_padded(batch: TrainingBatch, columns: int) -> TrainingBatch:
+    """The same batch with its source's padding in front, and ``columns`` more of it."""
+    width = batch.source_ids.shape[1] + columns
+    mask = torch.stack([torch.arange(width) >= width - int(row.sum()) for row in batch.source_mask])
+
+    def moved(ids: Tensor) -> Tensor:
+        rows = [ids[b, real] for b, real in enumerate(batch.source_mask)]
+        return torch.stack([torch.cat([row.new_full((width - len(row),), PAD), row]) for row in rows])
+
+    sources = {"source_ids": moved(batch.source_ids), "source_extended_ids": moved(batch.source_extended_ids)}
+    return replace(batch, **sources, source_mask=mask)
+
+
+def few_words() -> TrainingBatch:
+    """Lengths 7, 4, 3, 2 and 1: with one position there is nowhere to go, and nothing else to look at."""
+    return random_batch((7, 4, 3, 2, 1), (4, 3, 3, 2, 2), seed=5)
+
+
 TINY = {"embedding_size": 5, "encoder_hidden": 4, "hidden_size": 4}
-
-
+TRANSFORMER: dict[str, Any] = {
+    "type": "transformer",
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "hidden_size": 12,
+    "num_heads": 3,
+    "feed_forward_size": 10,
+    "dropout": 0.0,
+}
+BART: dict[str, Any] = {
+    "model_type": "bart",
+    "d_model": 12,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 16,
+    "decoder_ffn_dim": 16,
+    "max_position_embeddings": 64,
+    "dropout": 0.0,
+    "bos_token_id": BOS,
+    "pad_token_id": PAD,
+    "eos_token_id": EOS,
+    "decoder_start_token_id": BOS,
+    "forced_eos_token_id": None,
+}
 COVERAGE = {"attention": {"type": "additive", "size": 6, "coverage": True}}
 ATTENTION = {"attention": {"type": "additive", "size": 6}}
 PLAIN: dict[str, Any] = {"attention": None, "head": {"type": "vocabulary"}}
@@ -127,8 +171,7 @@ SEE = {
 def tiny_seq2seq(*, vocab_size: int = VOCAB, seed: int = 0, scale: float = 0.6, **options: Any) -> Seq2Seq:
     """A float64 model of a few units, every parameter drawn from U(-scale, scale) (also those that start at zero)."""
     spec = {"type": "seq2seq", **TINY, **options}
-    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
-    model = build("model", MODELS, spec, vocab_size=vocab_size, **ids).double()
+    model = build("model", MODELS, spec, vocab_size=vocab_size, **IDS).double()
     randomise(model, seed=seed, scale=scale)
     return model
 

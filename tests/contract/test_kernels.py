@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
@@ -111,12 +112,13 @@ LAYER = (rand(5, D), rand(V, D, seed=1), rand(V, seed=2))
 GRU = (rand(S, B, D), rand(3 * A, D, seed=1), rand(3 * A, A, seed=2), rand(3 * A, seed=3))
 ALLOWED = coconet.transfers(MASK, IDS, "zero_renorm")
 FILTERS = (rand(12, D), rand(5, D, 3, seed=1))
+DISTRACTED = [partial(attention.distracted_scores, one.attention_scores) for one in (attention, graph)]
 # name: (kernel, plain, inputs with gradients, the rest)
 PAIRS: dict[str, Pair] = {
     "attention.attention_scores": (attention.attention_scores, pointer_generator.attention_scores, SCORED),
     "without coverage": (attention.attention_scores, pointer_generator.attention_scores, SCORED[:3]),
-    "attention.distracted_scores": (attention.distracted_scores, distraction.attention_scores, SCORED),
-    "without history": (attention.distracted_scores, distraction.attention_scores, SCORED[:3]),
+    "attention.distracted_scores": (DISTRACTED[0], distraction.attention_scores, SCORED),
+    "without history": (DISTRACTED[0], distraction.attention_scores, SCORED[:3]),
     "deferral.context": (deferral.context, pointer_generator.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
     "of distraction": (deferral.context, distraction.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
     "of chunks": (deferral.context, coarse_to_fine.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
@@ -165,8 +167,8 @@ PAIRS: dict[str, Pair] = {
     ),
     "graph.attention_scores": (graph.attention_scores, pointer_generator.attention_scores, SCORED),
     "in graphs without coverage": (graph.attention_scores, pointer_generator.attention_scores, SCORED[:3]),
-    "graph.distracted_scores": (graph.distracted_scores, distraction.attention_scores, SCORED),
-    "in graphs without history": (graph.distracted_scores, distraction.attention_scores, SCORED[:3]),
+    "distracted in graphs": (DISTRACTED[1], distraction.attention_scores, SCORED),
+    "in graphs without history": (DISTRACTED[1], distraction.attention_scores, SCORED[:3]),
     "graph.recurrence": (*over_real_tokens(Recurrence("lstm", D, A, bidirectional=True)), (rand(B, S, D),)),
     "of one direction": (*over_real_tokens(Recurrence("gru", D, A)), (rand(B, S, D),)),
     "of torch's GRU": (*over_real_tokens(Recurrence("gru", D, A, bidirectional=True)), (rand(B, S, D),)),

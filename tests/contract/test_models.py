@@ -20,34 +20,10 @@ from laconic.models.base import SummarizationModel
 from laconic.models.stored import FAMILY
 from laconic.search.state import select, select_documents
 from laconic.types import Batch, ModelOutput, UpdateContext
-from samples import EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
+from samples import BART, EOS, PAD, TRANSFORMER, UNK, VOCAB, gradients, one_example, random_batch, randomise
 from trees import Unmodified, tensors_in, tensors_on
 
-TINY_BART = {
-    "d_model": 16,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 24,
-    "decoder_ffn_dim": 24,
-    "max_position_embeddings": 64,
-    "dropout": 0.0,
-    "vocab_size": VOCAB,
-    "pad_token_id": PAD,
-    "bos_token_id": 2,
-    "eos_token_id": EOS,
-    "decoder_start_token_id": 2,
-    "forced_eos_token_id": None,
-}
-TINY_TRANSFORMER = {
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "hidden_size": 16,
-    "num_heads": 2,
-    "feed_forward_size": 24,
-    "dropout": 0.0,
-}
+TINY_BART = BART | {"vocab_size": VOCAB}
 # Models that need more than a type, and forms of a model that no row has.
 FURTHER: dict[str, list[dict[str, Any]]] = {
     "bart": [
@@ -94,13 +70,13 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "transformer": [
-        TINY_TRANSFORMER,
-        {**TINY_TRANSFORMER, "head": {"type": "pointer"}},
-        {**TINY_TRANSFORMER, "head": {"type": "attentional", "lambda_input": "decoder_state"}},
-        {**TINY_TRANSFORMER, "head": {"type": "guided"}},
-        {**TINY_TRANSFORMER, "head": {"type": "correlational", "positional_step": "banded"}, "norm": "pre"},
+        TRANSFORMER,
+        {**TRANSFORMER, "head": {"type": "pointer"}},
+        {**TRANSFORMER, "head": {"type": "attentional", "lambda_input": "decoder_state"}},
+        {**TRANSFORMER, "head": {"type": "guided"}},
+        {**TRANSFORMER, "head": {"type": "correlational", "positional_step": "banded"}, "norm": "pre"},
         {
-            **TINY_TRANSFORMER,
+            **TRANSFORMER,
             "norm": "pre",
             "share_embeddings": False,
             "start_with_end": False,

@@ -7,7 +7,9 @@ import copy
 import gzip
 import json
 import math
+import shutil
 import signal
+import tempfile
 import traceback
 import zlib
 from collections.abc import Iterator, Mapping
@@ -17,13 +19,22 @@ from types import FrameType
 from typing import Any
 
 import yaml
+from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 
 from laconic.config import names
 from laconic.errors import LaconicError
 
 SECONDS = 20
+# of `hypothesis.settings`, where each example takes long and says enough as it is drawn
+MANY: dict[str, Any] = {
+    "deadline": None,
+    "database": None,
+    "phases": [Phase.generate],
+    "suppress_health_check": list(HealthCheck),
+}
 LONGEST_SENTENCE = 4000
+UNREAD = ("README.md", ".lock")  # files of a folder that nothing reads
 
 NUMBERS = [
     *("0", "1", "2", "3", "7", "-1", "-3", "0.5", "-0.5", "3.5", "1e-3", "1e30", "-1e30", "1e400", ".inf", "-.inf"),
@@ -124,10 +135,12 @@ def in_time(seconds: int = SECONDS) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def assert_a_sentence(error: LaconicError) -> None:
+def assert_a_sentence(error: LaconicError, lines: int = 100) -> None:
     """What a user can read: not empty, not pages."""
     said = str(error)
     assert 10 < len(said) < LONGEST_SENTENCE, said[:500]
+    assert said.count("\n") < lines, said[:500]
+    assert "Traceback" not in said
 
 
 def assert_sound(value: Any) -> None:
@@ -174,6 +187,29 @@ class Findings:
 
 
 # ------------------------------------------------------------------------------------------ damage to files
+
+
+@contextmanager
+def copy_of(folder: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as home:
+        yield Path(shutil.copytree(folder, Path(home) / "folder"))
+
+
+def damage_one(folder: Path, draw: Any, values: int, bytes_: int) -> str:
+    """Do something to one file of ``folder``, as often as told to its values and to its bytes; says what."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in UNREAD)
+    path = draw(st.sampled_from(files))
+    how = draw(st.sampled_from(["value"] * values + ["bytes"] * bytes_ + ["remove", "folder"]))
+    if how == "value" and path.suffix in (".json", ".yaml"):
+        return damage_values(path, draw)
+    if how == "remove":
+        path.unlink()
+    elif how == "folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        return damage_bytes(path, draw)
+    return f"{path.name} {how}"
 
 
 def places(values: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -9,15 +9,12 @@ import contextlib
 import json
 import math
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import Findings, assert_a_sentence, damage_bytes, damage_values, in_time
-from hypothesis import HealthCheck, Phase, given, settings
+from hostile import MANY, Findings, assert_a_sentence, copy_of, damage_one, in_time
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exports import save_case
@@ -43,29 +40,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {kind: home / f"{kind}-out" for kind in KINDS}
 
 
-@contextlib.contextmanager
-def copy_of(folder: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as home:
-        yield Path(shutil.copytree(folder, Path(home) / "folder"))
-
-
-def damage(folder: Path, draw: Any) -> str:
-    """Do something to one file; says what."""
-    files = sorted(path for path in folder.iterdir() if path.name not in ("README.md", "metrics.json"))
-    path = draw(st.sampled_from(files))
-    how = draw(st.sampled_from(["value"] * 4 + ["bytes"] * 5 + ["remove", "folder"]))
-    if how == "value" and path.suffix in (".json", ".yaml"):
-        return damage_values(path, draw)
-    if how == "remove":
-        path.unlink()
-    elif how == "folder":
-        path.unlink()
-        path.mkdir()
-    else:
-        return damage_bytes(path, draw)
-    return f"{path.name} {how}"
-
-
 def with_digests(folder: Path) -> None:
     """Let ``export.json`` say of every file what it is now, where it still can."""
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, OSError):
@@ -81,16 +55,10 @@ def test_exported_folders(sound: dict[str, Path], kind: str) -> None:
     assert before
 
     @given(data=st.data())
-    @settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=EXAMPLES, **MANY)
     def check(data: Any) -> None:
         with copy_of(sound[kind]) as folder, findings.of(done := []):
-            done.append(what := damage(folder, data.draw))
+            done.append(what := damage_one(folder, data.draw, values=4, bytes_=5))
             if data.draw(st.booleans()):
                 with_digests(folder)
                 what += ", digests fit"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from laconic.config.names import check_run
 from laconic.config.schema import RunConfig
 from laconic.errors import LaconicError
 from laconic.training.run import train
+from word_pairs import write_word_pairs
 
 SIZES = {"headline_writer": "tiny", "distraction": "tiny", "coarse_to_fine": "tiny", "contrastive": "tiny"}
 SIZES |= {"coconet": "tiny-bart"}
@@ -63,15 +62,8 @@ def base_of(recipe: str, data: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, rng = tmp_path_factory.mktemp("pairs"), random.Random(3)
-    words = [f"word{i}" for i in range(30)]
-    for split, count in (("train", 16), ("validation", 4)):
-        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
-            for _ in range(count):
-                text = [rng.choice(words) for _ in range(rng.randint(4, 9))]
-                file.write(json.dumps({"document": " ".join(text), "summary": " ".join(text[:2])}) + "\n")
     torch.set_num_threads(1)
-    return folder
+    return write_word_pairs(tmp_path_factory.mktemp("pairs"), {"train": 16, "validation": 4}, 3, lengths=(4, 9))
 
 
 @pytest.mark.slow

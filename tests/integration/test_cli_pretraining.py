@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from laconic.cli.compare import _titled
 from laconic.cli.main import main
 from laconic.training import loop
+from word_pairs import write_word_pairs
 
 RECIPE = """
 extends: headline_writer
@@ -30,15 +30,8 @@ rows:
 def place(tmp_path: Path) -> Path:
     """Pairs, spans and a recipe with one row that has a stage."""
     torch.set_num_threads(1)
-    rng = random.Random(2)
-    words = [f"word{i}" for i in range(20)]
-    for folder, count in (("pairs", 24), ("spans", 32)):
-        (tmp_path / folder).mkdir()
-        for split, number in (("train", count), ("validation", 6)):
-            with open(tmp_path / folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
-                for _ in range(number):
-                    text = [rng.choice(words) for _ in range(8)]
-                    file.write(json.dumps({"document": " ".join(text), "summary": " ".join(text[:3])}) + "\n")
+    for seed, (folder, count) in enumerate({"pairs": 24, "spans": 32}.items()):
+        write_word_pairs(tmp_path / folder, {"train": count, "validation": 6}, seed, lengths=(8, 8), summary=3)
     (tmp_path / "staged.yaml").write_text(RECIPE)
     return tmp_path
 

@@ -54,8 +54,7 @@ def trained(tokenizer: Tokenizer, updates: int = UPDATES, **options: Any) -> tup
     """A small model after ``updates`` updates, and its loss on new records."""
     torch.manual_seed(1)
     spec = {"type": "seq2seq", "embedding_size": 24, "encoder_hidden": 32, "hidden_size": 48, **options}
-    ids = {name: getattr(tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")}
-    model = build("model", MODELS, spec, vocab_size=tokenizer.vocab_size, **ids)
+    model = build("model", MODELS, spec, vocab_size=tokenizer.vocab_size, **tokenizer.ids)
     nll = build("objective", OBJECTIVES, {"type": "nll"})
     optimizer = torch.optim.Adam(model.parameters(), 0.008)
     for batch in batches(tokenizer, updates * BATCH, seed=0):
@@ -73,12 +72,11 @@ def trained(tokenizer: Tokenizer, updates: int = UPDATES, **options: Any) -> tup
 def right_summaries(model: Seq2Seq, tokenizer: Tokenizer, beam_size: int) -> float:
     """The share of new documents whose summary comes out as the very same string."""
     config = SearchConfig(beam_size=beam_size, max_length=8)
-    ids = {name: getattr(tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")}
     wanted = [record.summary for record in records(2 * BATCH, seed=2)]
     written = [
         tokenizer.decode(hypotheses[0].ids, words)
         for batch in batches(tokenizer, 2 * BATCH, seed=2)
-        for hypotheses, words in zip(decode(model, batch, config, **ids), batch.oov_words, strict=True)
+        for hypotheses, words in zip(decode(model, batch, config, **tokenizer.ids), batch.oov_words, strict=True)
     ]
     return sum(a == b for a, b in zip(wanted, written, strict=True)) / len(wanted)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -17,24 +16,15 @@ from laconic.config.loading import load_recipe, resolve_run
 from laconic.data.holdout import ENOUGH_FOR_TEST
 from laconic.errors import ConfigError
 from laconic.training.logging import read_log
+from word_pairs import write_word_pairs
 
 END = "training.max_updates"
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    folder = tmp_path / "pairs"
-    folder.mkdir()
-    rng = random.Random(1)
-    words = [f"word{i}" for i in range(20)]
-    for split, count in (("train", 48), ("valid", 8), ("test", 4)):
-        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
-            for number in range(count):
-                text = [rng.choice(words) for _ in range(6)]
-                pair = {"id": str(number), "document": " ".join(text), "summary": " ".join(text[:2])}
-                file.write(json.dumps(pair) + "\n")
     torch.set_num_threads(1)
-    return folder
+    return write_word_pairs(tmp_path / "pairs", {"train": 48, "valid": 8, "test": 4}, 1, lengths=(6, 6))
 
 
 def arguments(data: Path, out: Path, *more: str) -> list[str]:

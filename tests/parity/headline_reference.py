@@ -31,6 +31,19 @@ Parameters = Mapping[str, Tensor]
 ACTIVATIONS = {"none": lambda x: x, "relu": lambda x: torch.clamp(x, min=0), "tanh": torch.tanh}
 
 
+# What `samples.random_batch` is asked for.
+BATCHES: dict[str, dict[str, Any]] = {
+    "mixed": {},
+    "one step": {"target_lengths": (1, 1, 1)},
+    "one source token": {"source_lengths": (1, 1), "target_lengths": (4, 2)},
+    "nothing outside V": {"with_oov": False},
+    "tails of padding": {"extra_source": 3, "extra_target": 2},
+    "gold in the padding": {"padding": "gold", "extra_source": 4, "seed": 5},
+    "no padding": {"source_lengths": (5, 5), "target_lengths": (4, 4)},
+    "one example": {"source_lengths": (6,), "target_lengths": (5,)},
+}
+
+
 @dataclass(frozen=True)
 class Example:
     """One pair without padding. ``source`` and ``target`` in extended ids."""

@@ -6,72 +6,40 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.models.bart import BartSummarizer
 from laconic.models.bart_attention import ATTENTION, folded_attention
 from laconic.models.stored import FAMILY
-from laconic.types import Batch, TrainingBatch, UpdateContext
-from tiny_bart import BOS, EOS, PAD, UNK, architecture, reference_of
+from laconic.types import UpdateContext
+from tiny_bart import BOS, EOS, UNK, VOCABULARY, architecture, reference_of, shifted, source_batch, theirs
 
-VOCABULARY = 29
 LAST = -1
 
 
 def tiny(kind: str, **changes: Any) -> BartSummarizer:
     torch.manual_seed(FAMILY.index(kind))
-    options = architecture(kind, **{"vocab_size": VOCABULARY, "init_std": 0.4, **changes})
+    options = architecture(kind, **{"init_std": 0.4, **changes})
     model = BartSummarizer(BartSummarizer.Config(architecture=options), unk_id=UNK)
     model.network.final_logits_bias[0, EOS] = 1.0  # so that some hypotheses end
     return model.double().eval()
 
 
-def some_batch(*, targets: bool = True, lengths: tuple[int, ...] = (9, 6, 3)) -> Batch:
-    generator = torch.Generator().manual_seed(5)
-    source = torch.randint(4, VOCABULARY, (len(lengths), max(lengths)), generator=generator)
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    batch = Batch(
-        source_ids=source.masked_fill(~mask, PAD),
-        source_extended_ids=source.masked_fill(~mask, PAD),
-        source_mask=mask,
-        extended_vocab_size=VOCABULARY,
-    )
-    if not targets:
-        return batch
-    sizes = torch.tensor([5, 4, 2])[: len(lengths), None]
-    gold = torch.randint(4, VOCABULARY, (len(lengths), 5), generator=generator)
-    real = torch.arange(5) < sizes
-    gold = gold.scatter(1, sizes - 1, EOS).masked_fill(~real, PAD)
-    sources = (batch.source_ids, batch.source_extended_ids, mask, VOCABULARY)
-    return TrainingBatch(*sources, target_input_ids=shifted(gold), target_ids=gold, target_mask=real)
-
-
-def shifted(ids: Tensor) -> Tensor:
-    return torch.cat([torch.full_like(ids[:, :1], EOS), ids[:, :-1]], 1)
-
-
 @pytest.mark.parametrize("kind", FAMILY)
 def test_forward_gives_the_log_probabilities_and_attention_of_transformers(kind: str) -> None:
-    model, batch = tiny(kind), some_batch()
-    network = reference_of(model)
+    model, batch = tiny(kind), source_batch()
+    found = theirs(reference_of(model), batch)
     with torch.no_grad():
         ours = model(batch)
-        theirs = network(
-            input_ids=batch.source_ids,
-            attention_mask=batch.source_mask.long(),
-            decoder_input_ids=shifted(batch.target_ids),
-            output_attentions=True,
-        )
-    gold = theirs.logits.log_softmax(-1).gather(2, batch.target_ids[..., None])[..., 0]
+    gold = found.logits.log_softmax(-1).gather(2, batch.target_ids[..., None])[..., 0]
     assert torch.allclose(ours.gold_log_probs, gold.masked_fill(~batch.target_mask, 0.0), atol=1e-10)
-    assert torch.allclose(ours.attention, theirs.cross_attentions[LAST].mean(1), atol=1e-10)
+    assert torch.allclose(ours.attention, found.cross_attentions[LAST].mean(1), atol=1e-10)
     assert torch.equal(ours.attention > 0, batch.source_mask[:, None].expand_as(ours.attention))
 
 
 @pytest.mark.parametrize("kind", ["bart", "marian", "pegasus"])  # mBART's own shift moves a language code to the front
 def test_labels_shift_as_in_transformers(kind: str) -> None:
-    model, batch = tiny(kind), some_batch()
+    model, batch = tiny(kind), source_batch()
     labels = batch.target_ids.masked_fill(~batch.target_mask, -100)
     with torch.no_grad():
         loss = reference_of(model)(
@@ -83,7 +51,7 @@ def test_labels_shift_as_in_transformers(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", FAMILY)
 def test_gradients_equal_those_of_transformers(kind: str) -> None:
-    model, batch = tiny(kind), some_batch()
+    model, batch = tiny(kind), source_batch()
     network = reference_of(model)
     (-model(batch).gold_log_probs.sum()).backward()
     logits = network(
@@ -93,13 +61,13 @@ def test_gradients_equal_those_of_transformers(kind: str) -> None:
     ).logits
     gold = logits.log_softmax(-1).gather(2, batch.target_ids[..., None])[..., 0]
     (-(gold * batch.target_mask).sum()).backward()
-    for (name, mine), (_, theirs) in zip(model.network.named_parameters(), network.named_parameters(), strict=True):
-        if theirs.grad is not None:
-            assert torch.allclose(mine.grad, theirs.grad, atol=1e-9), name
+    for (name, mine), (_, other) in zip(model.network.named_parameters(), network.named_parameters(), strict=True):
+        if other.grad is not None:
+            assert torch.allclose(mine.grad, other.grad, atol=1e-9), name
 
 
 def test_where_the_gold_is_not_forced_the_model_reads_its_own_prediction() -> None:
-    model, batch = tiny("bart"), some_batch()
+    model, batch = tiny("bart"), source_batch()
     own = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
     with torch.no_grad():
         free = model(batch, context=own).gold_log_probs
@@ -115,7 +83,7 @@ def test_where_the_gold_is_not_forced_the_model_reads_its_own_prediction() -> No
 
 def test_padding_and_companions_do_not_matter() -> None:
     model = tiny("pegasus")
-    together, alone = some_batch(), some_batch()
+    together, alone = source_batch(), source_batch()
     for name in ("source_ids", "source_extended_ids", "source_mask"):
         setattr(alone, name, getattr(alone, name)[1:2, :6])
     for name in ("target_ids", "target_mask"):
@@ -125,7 +93,7 @@ def test_padding_and_companions_do_not_matter() -> None:
 
 
 def test_a_forced_first_token_is_forced_and_costs_nothing() -> None:
-    plain, batch = tiny("bart"), some_batch(targets=False)
+    plain, batch = tiny("bart"), source_batch(targets=False)
     model = BartSummarizer(plain.config.model_copy(update={"forced_bos_id": BOS})).eval()
     with torch.no_grad():
         state = model.start(model.encode(batch))
@@ -153,7 +121,7 @@ def test_folding_is_what_repeating_the_keys_would_give() -> None:
 
 def test_a_source_longer_than_the_position_table_is_refused_in_one_sentence() -> None:
     with pytest.raises(DataError, match="41 tokens is longer than the 40 that this model reads"):
-        tiny("bart").encode(some_batch(targets=False, lengths=(41,)))
+        tiny("bart").encode(source_batch((41,), targets=False))
 
 
 def test_what_is_not_of_the_family_is_refused(tmp_path: Any) -> None:
@@ -169,7 +137,7 @@ def test_what_is_not_of_the_family_is_refused(tmp_path: Any) -> None:
 
 
 def test_a_saved_checkpoint_opens_to_the_same_numbers(tmp_path: Any) -> None:
-    model, batch = tiny("bart"), some_batch()
+    model, batch = tiny("bart"), source_batch()
     network = reference_of(model).float()
     network.generation_config.forced_bos_token_id = BOS
     network.save_pretrained(tmp_path)
@@ -183,16 +151,10 @@ def test_a_saved_checkpoint_opens_to_the_same_numbers(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("kind", FAMILY)
 def test_every_head_of_every_layer_is_that_of_transformers(kind: str) -> None:
-    model, batch = tiny(kind), some_batch()
+    model, batch = tiny(kind), source_batch()
     with torch.no_grad():
         found = model.cross_attentions(batch)
-        theirs = reference_of(model)(
-            input_ids=batch.source_ids,
-            attention_mask=batch.source_mask.long(),
-            decoder_input_ids=shifted(batch.target_ids),
-            output_attentions=True,
-        ).cross_attentions
         averaged = model(batch).attention
     assert found.shape == (2, 4, 3, 5, 9)
-    torch.testing.assert_close(found, torch.stack(theirs).transpose(1, 2))
+    torch.testing.assert_close(found, torch.stack(theirs(reference_of(model), batch).cross_attentions).transpose(1, 2))
     torch.testing.assert_close(found[LAST].mean(0), averaged)

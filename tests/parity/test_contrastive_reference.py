@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,18 +12,10 @@ from torch import Tensor
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.models.transformer import Transformer
 from laconic.types import PLAIN_PASS, Batch
-from samples import EOS, PAD, UNK, VOCAB, assert_same, gradients, random_batch, randomise
+from samples import IDS, TRANSFORMER, UNK, VOCAB, assert_same, few_words, gradients, left_padded, randomise
 
-HEADS = 3
-BASE = {
-    "type": "transformer",
-    "encoder_layers": 1,
-    "decoder_layers": 3,
-    "hidden_size": 12,
-    "num_heads": HEADS,
-    "feed_forward_size": 10,
-    "dropout": 0.0,
-}
+BASE = TRANSFORMER | {"encoder_layers": 1, "decoder_layers": 3}
+HEADS = BASE["num_heads"]
 PLACE = {"layer": 1, "head": 2}
 OPPONENTS: dict[str, dict[str, Any]] = {
     "max": {"type": "max"},
@@ -59,15 +50,9 @@ def options_of(name: str) -> dict[str, Any]:
 
 def model_of(name: str) -> Transformer:
     spec = BASE | {"opponent": options_of(name)}
-    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": 2, "eos_id": EOS}
-    model = build("model", MODELS, spec, vocab_size=VOCAB, **ids).double().eval()
+    model = build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double().eval()
     randomise(model, scale=0.9, seed=3)
     return model
-
-
-def batch_of() -> Batch:
-    """Lengths 7, 4, 3, 2 and 1: with one position nothing is left to look at."""
-    return random_batch((7, 4, 3, 2, 1), (4, 3, 3, 2, 2), seed=5)
 
 
 def reference_steps(name: str, model: Transformer, batch: Batch) -> tuple[list[list[ReferenceStep]], Any]:
@@ -91,7 +76,7 @@ def gold_of(batch: Batch, b: int, t: int) -> int:
 
 @pytest.mark.parametrize("name", OPPONENTS)
 def test_attention_and_probability(name: str) -> None:
-    model, batch = model_of(name), batch_of()
+    model, batch = model_of(name), few_words()
     expected, decoded = reference_steps(name, model, batch)
     reading = model._opponent_output(model.opponent, decoded)
     output = model(batch)
@@ -110,7 +95,7 @@ def test_attention_and_probability(name: str) -> None:
 @pytest.mark.parametrize("name", OPPONENTS)
 def test_steps_are_worth_the_joint_score(name: str) -> None:
     """``log P_c + lambda log P_o`` of every word, step by step, equals the teacher-forced reference."""
-    model, batch = model_of(name), batch_of()
+    model, batch = model_of(name), few_words()
     with torch.no_grad():
         expected, _ = reference_steps(name, model, batch)
         state = model.start(model.encode(batch))
@@ -132,7 +117,7 @@ def test_steps_are_worth_the_joint_score(name: str) -> None:
 @pytest.mark.parametrize("name", OPPONENTS)
 def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
     """``-J`` a word, with and without label smoothing, as the loop computes it."""
-    model, batch = model_of(name), batch_of()
+    model, batch = model_of(name), few_words()
     objectives = [
         build("objective", OBJECTIVES, {"type": "nll", "label_smoothing": eps}),
         build("objective", OBJECTIVES, {"type": "opponent", "weight": 0.3, "label_smoothing": eps}),
@@ -162,19 +147,10 @@ def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
     assert_same(actual, gradients(model), 1e-9)
 
 
-def left_padded(batch: Batch, columns: int) -> Batch:
-    """The same batch with its source's padding in front, and ``columns`` more of it."""
-    width = batch.source_ids.shape[1] + columns
-    rows = [batch.source_ids[b, batch.source_mask[b]] for b in range(len(batch.source_mask))]
-    ids = torch.stack([torch.cat([row.new_full((width - len(row),), PAD), row]) for row in rows])
-    mask = torch.stack([torch.arange(width) >= width - len(row) for row in rows])
-    return replace(batch, source_ids=ids, source_extended_ids=ids, source_mask=mask)
-
-
 @pytest.mark.parametrize("name", ["max", "top-3-first", "dynamic", "inverse", "averaged", "release"])
 @torch.no_grad()
 def test_the_side_of_padding_does_not_matter(name: str) -> None:
-    model, batch = model_of(name), batch_of()
+    model, batch = model_of(name), few_words()
     right, left = model(batch), model(left_padded(batch, 2))
     for key in ("opponent_log_probs",):
         torch.testing.assert_close(left.details[key], right.details[key], **EXACT)
@@ -204,7 +180,7 @@ def attention_of_torch(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor
 @torch.no_grad()
 def test_conventional_weights_are_those_of_torch() -> None:
     for name in ("max", "averaged"):
-        model, batch = model_of(name), batch_of()
+        model, batch = model_of(name), few_words()
         weights, tap = attention_of_torch(model, batch)
         reading = model.opponent.read(tap.queries, tap.keys, tap.values, tap.mask)
         wanted = weights.mean(1) if name == "averaged" else weights[:, PLACE["head"]]
@@ -216,7 +192,7 @@ def test_the_options_reach_different_cases() -> None:
     readings = {}
     with torch.no_grad():
         for name in ("max", "top-2", "dynamic", "dynamic-while-over", "one-minus", "inverse", "none", "renorm"):
-            model, batch = model_of(name), batch_of()
+            model, batch = model_of(name), few_words()
             readings[name] = model._opponent_output(model.opponent, model._forced(batch, model.encode(batch))).opponent
     names = list(readings)
     for i, a in enumerate(names):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -25,18 +24,21 @@ from laconic.config.names import COPY_HEADS, MODELS, OBJECTIVES, build, parse
 from laconic.errors import ConfigError
 from laconic.models.transformer import Transformer
 from laconic.types import PLAIN_PASS, Batch
-from samples import EOS, PAD, UNK, VOCAB, assert_same, gradients, one_example, random_batch, randomise
+from samples import (
+    EOS,
+    IDS,
+    TRANSFORMER,
+    UNK,
+    VOCAB,
+    assert_same,
+    few_words,
+    gradients,
+    left_padded,
+    one_example,
+    randomise,
+)
 
-HEADS = 3
-BASE = {
-    "type": "transformer",
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "hidden_size": 12,
-    "num_heads": HEADS,
-    "feed_forward_size": 10,
-    "dropout": 0.0,
-}
+BASE, HEADS = TRANSFORMER, TRANSFORMER["num_heads"]
 SPECIALS = (UNK, EOS)
 NO_SPECIALS: dict[str, Any] = {"exclude_special_from_copy": True, "special_ids": SPECIALS}
 CASES: dict[str, dict[str, Any]] = {
@@ -101,15 +103,9 @@ EXACT = {"atol": 1e-10, "rtol": 0}
 
 def model_of(name: str, **base: Any) -> Transformer:
     spec = BASE | base | {"head": CASES[name]}
-    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": 2, "eos_id": EOS}
-    model = build("model", MODELS, spec, vocab_size=VOCAB, **ids).double().eval()
+    model = build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double().eval()
     randomise(model, scale=0.9, seed=3)
     return model
-
-
-def batch_of() -> Batch:
-    """Lengths 7, 4, 3, 2 and 1: with one position there is nowhere to go."""
-    return random_batch((7, 4, 3, 2, 1), (4, 3, 3, 2, 2), seed=5)
 
 
 def gates_of(model: Transformer) -> dict[str, Gate]:
@@ -179,7 +175,7 @@ def mean_gate(step: ReferenceStep, before: ReferenceStep | None) -> Tensor:
 @torch.no_grad()
 def test_every_step_of_a_summary(name: str) -> None:
     """log P of every word, alpha, the gates and the chain, step by step on the gold words."""
-    model, batch = model_of(name), batch_of()
+    model, batch = model_of(name), few_words()
     expected = reference_steps(name, model, batch)
     forced = model(batch)
     state = model.start(model.encode(batch))
@@ -240,7 +236,7 @@ LOSSES += [pytest.param(case, 0.0, marks=pytest.mark.slow) for case in CASES if 
 
 def agree(name: str, eps: float, **base: Any) -> None:
     """The loss and the gradients of all parameters."""
-    model, batch = model_of(name, **base), batch_of()
+    model, batch = model_of(name, **base), few_words()
     model.zero_grad()
     loss = loss_of(name, model, batch, eps)
     loss.backward()
@@ -257,19 +253,6 @@ def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
     agree(name, eps)
 
 
-def left_padded(batch: Batch, columns: int) -> Batch:
-    """The same batch with its source's padding in front, and ``columns`` more of it."""
-    width = batch.source_ids.shape[1] + columns
-    mask = torch.stack([torch.arange(width) >= width - int(row.sum()) for row in batch.source_mask])
-
-    def moved(ids: Tensor) -> Tensor:
-        rows = [ids[b, real] for b, real in enumerate(batch.source_mask)]
-        return torch.stack([torch.cat([row.new_full((width - len(row),), PAD), row]) for row in rows])
-
-    sources = {"source_ids": moved(batch.source_ids), "source_extended_ids": moved(batch.source_extended_ids)}
-    return replace(batch, **sources, source_mask=mask)
-
-
 def worst_company(model: Transformer, batch: Batch) -> float:
     """How far a word's log-probability moves when a document is read alone, or padded on the other side."""
     together = model(batch).gold_log_probs
@@ -283,13 +266,13 @@ def worst_company(model: Transformer, batch: Batch) -> float:
 @pytest.mark.parametrize("name", [name for name in CASES if name != "release-bugs"])
 @torch.no_grad()
 def test_padding_and_companions_do_not_matter(name: str) -> None:
-    assert worst_company(model_of(name), batch_of()) < 1e-10
+    assert worst_company(model_of(name), few_words()) < 1e-10
 
 
 @torch.no_grad()
 def test_with_the_faults_of_the_release_they_do() -> None:
     """Its softmax reaches padding, so that a document's scores depend on its companions."""
-    assert worst_company(model_of("release-bugs"), batch_of()) > 0.01
+    assert worst_company(model_of("release-bugs"), few_words()) > 0.01
 
 
 @pytest.mark.parametrize("base", [{"norm": "pre"}, {"attention_layer": 0}], ids=str)
@@ -313,10 +296,9 @@ def test_presets() -> None:
 
 
 def test_what_is_no_distribution_is_not_trained() -> None:
-    batch = batch_of()
+    batch = few_words()
     for spec in ({"preset": "literal"}, {"self_transfer": "zero"}, {"normalise": "none"}, {"first_step": "literal"}):
-        ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": 2, "eos_id": EOS}
-        model = build("model", MODELS, BASE | {"head": {"type": "correlational", **spec}}, vocab_size=VOCAB, **ids)
+        model = build("model", MODELS, BASE | {"head": {"type": "correlational", **spec}}, vocab_size=VOCAB, **IDS)
         with pytest.raises(ConfigError, match="allow_literal_training"):
             model.train()(batch)
         model.eval()(batch)

@@ -22,18 +22,9 @@ from laconic.decoding import decode
 from laconic.models.transformer import Transformer
 from laconic.search.state import select
 from laconic.types import Batch, Hypothesis
-from samples import BOS, EOS, PAD, UNK, VOCAB, one_example, random_batch, randomise
+from samples import BOS, EOS, IDS, TRANSFORMER, UNK, VOCAB, one_example, random_batch, randomise
 
-IDS = {"unk_id": UNK, "bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
-BASE: dict[str, Any] = {
-    "type": "transformer",
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "hidden_size": 12,
-    "num_heads": 3,
-    "feed_forward_size": 16,
-    "dropout": 0.0,
-}
+BASE = TRANSFORMER | {"feed_forward_size": 16}
 HEADS: dict[str, dict[str, Any]] = {
     "attentional": {"type": "attentional"},
     "guided": {"type": "guided"},

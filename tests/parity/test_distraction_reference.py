@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 from distraction_reference import DistractionReference, Past
-from headline_reference import Reference, State, examples_of
+from headline_reference import BATCHES, Reference, State, examples_of
 from torch import Tensor
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.models.distraction import Distraction
 from laconic.models.seq2seq import Seq2Seq
 from laconic.types import TrainingBatch, UpdateContext
-from samples import BOS, EOS, PAD, UNK, VOCAB, assert_same, gradients, random_batch, randomise, tiny_seq2seq
+from samples import BOS, IDS, PAD, UNK, VOCAB, assert_same, gradients, random_batch, randomise, tiny_seq2seq
 
 TOLERANCE = 1e-10
 SIZES = {"embedding_size": 5, "hidden_size": 4}
@@ -54,20 +54,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "m2-pointer-one-level-paper": {**M2, **POINTER, **ONE_LEVEL, **PAPER},
     "plain-pointer-no-bias": {**PLAIN, **POINTER, "bias": False},
 }
-BATCHES: dict[str, dict[str, Any]] = {
-    "mixed": {},
-    "one step": {"target_lengths": (1, 1, 1)},
-    "one source token": {"source_lengths": (1, 1), "target_lengths": (4, 2)},
-    "tails of padding": {"extra_source": 3, "extra_target": 2},
-    "gold in the padding": {"padding": "gold", "extra_source": 4, "seed": 5},
-    "no padding": {"source_lengths": (5, 5), "target_lengths": (4, 4)},
-    "one document": {"source_lengths": (6,), "target_lengths": (7,)},
-}
 
 
 def model_of(*, seed: int = 0, scale: float = 0.6, **options: Any) -> Distraction:
-    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
-    model: Distraction = build("model", MODELS, {"type": "distraction", **SIZES, **options}, vocab_size=VOCAB, **ids)
+    model: Distraction = build("model", MODELS, {"type": "distraction", **SIZES, **options}, vocab_size=VOCAB, **IDS)
     model.double()
     randomise(model, seed=seed, scale=scale)
     return model

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from headline_reference import Reference, examples_of
+from headline_reference import BATCHES, Reference, examples_of
 from torch import Tensor
 
 from laconic.config.names import OBJECTIVES, build
@@ -87,16 +87,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "see-parity-before": {**COVERAGE, "attention_timing": "before", "see_decode_parity": True},
 }
 
-BATCHES: dict[str, dict[str, Any]] = {
-    "mixed": {},
-    "one step": {"target_lengths": (1, 1, 1)},
-    "one source token": {"source_lengths": (1, 1), "target_lengths": (4, 2)},
-    "nothing outside V": {"with_oov": False},
-    "tails of padding": {"extra_source": 3, "extra_target": 2},
-    "gold in the padding": {"padding": "gold", "extra_source": 4, "seed": 5},
-    "no padding": {"source_lengths": (5, 5), "target_lengths": (4, 4)},
-    "one example": {"source_lengths": (6,), "target_lengths": (5,)},
-}
 REDUCTIONS = ("token", "example", "sentence", "sum")
 
 

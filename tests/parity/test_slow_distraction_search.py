@@ -17,9 +17,8 @@ from laconic.decoding import decode
 from laconic.search import distraction
 from laconic.search.state import rows_of_documents
 from laconic.types import Batch, Hypothesis
-from samples import BOS, EOS, PAD, UNK, one_example, random_batch, randomise, tiny_seq2seq
+from samples import BOS, EOS, IDS, one_example, random_batch, randomise, tiny_seq2seq
 
-IDS = {"unk_id": UNK, "bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
 MAX_LENGTH = 7
 BATCHES = [random_batch((9, 6, 4, 1), (2, 2, 2, 2), seed=seed) for seed in (1, 2, 4)]
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from laconic.config.names import MODELS, build
 from laconic.layers.transformer import BlockSizes, TransformerDecoder, TransformerEncoder
 from laconic.types import Batch
-from samples import BOS, EOS, PAD, UNK, VOCAB, random_batch, randomise
+from samples import EOS, IDS, PAD, UNK, VOCAB, random_batch, randomise
 
 SIZE, HEADS, INNER = 12, 3, 20
 EXACT = {"atol": 1e-12, "rtol": 0}
@@ -173,8 +173,7 @@ def test_the_model_is_the_documented_one(norm: str) -> None:
         "dropout": 0.0,
         "norm": norm,
     }
-    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
-    own = build("model", MODELS, spec, vocab_size=VOCAB, **ids).double()
+    own = build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double()
     randomise(own)
     reference, batch = Reference(own, norm), random_batch()
     log_probs = reference(batch)

@@ -47,7 +47,6 @@ class Example:
     target_extended_ids: np.ndarray | None = None
     record_id: str = ""
     index: int = 0
-    source_truncated: bool = False
 
 
 @dataclass(slots=True)
@@ -162,7 +161,6 @@ class EncodedDataset:
             self._finished(self._targets[index], cut, len(words)) if total else None,
             "".join(self._ids.strings(index)),
             index,
-            int(self._source_totals[index]) > room,
         )
 
     def _finished(self, target: np.ndarray, cut: bool, num_words: int) -> np.ndarray:
@@ -346,7 +344,7 @@ def encode_documents(
         if not text.total:
             raise DataError(f"Document {record_id or index + 1} is empty; there is nothing to summarize.")
         source, words = extended(text, frame.vocab_size, frame.unk_id, None if frame.extends else [])
-        examples.append(Example(source, list(words), None, record_id, index, source_truncated=text.truncated))
+        examples.append(Example(source, list(words), None, record_id, index))
     return examples, texts
 
 

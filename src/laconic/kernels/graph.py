@@ -21,21 +21,8 @@ def attention_scores(
     """`laconic.papers.pointer_generator.attention_scores`; the sum over A is a product with v."""
     z = keys.unsqueeze(1) + queries.unsqueeze(2)  # (B, Q, S, A)
     if coverage is not None and coverage_vector is not None:
-        z = z + coverage_vector * coverage.unsqueeze(-1)
+        z = z + coverage_vector * coverage.to(keys.dtype).unsqueeze(-1)
     return torch.matmul(torch.tanh(z), score_vector)
-
-
-def distracted_scores(
-    keys: Tensor,
-    queries: Tensor,
-    score_vector: Tensor,
-    history: Tensor | None = None,
-    history_vector: Tensor | None = None,
-) -> Tensor:
-    """`laconic.papers.distraction.attention_scores`: ``v . tanh(W s' + U h - b A)``."""
-    if history is None or history_vector is None:
-        return attention_scores(keys, queries, score_vector)
-    return attention_scores(keys, queries, score_vector, history.to(keys.dtype), -history_vector)
 
 
 def first_positions(ids: Tensor, size: int) -> Tensor:

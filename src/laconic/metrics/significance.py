@@ -14,6 +14,7 @@ import numpy as np
 
 from laconic.errors import DataError
 
+SAMPLES, _SEED = 10_000, 1
 _CHUNK = 4_000_000  # elements drawn at a time
 
 
@@ -34,30 +35,26 @@ class TestResult:
     high: float | None = None
 
 
-def paired_bootstrap(
-    first: Sequence[float], second: Sequence[float], *, samples: int = 10_000, seed: int = 1, confidence: float = 95.0
-) -> TestResult:
+def paired_bootstrap(first: Sequence[float], second: Sequence[float], *, samples: int = SAMPLES) -> TestResult:
     """Resample documents with replacement (Koehn 2004); p from the share of resamples on the other side of zero.
 
     p is twice the smaller tail, (1 + count) / (1 + samples) so that it is never zero; the interval is the percentile
     interval of the difference.
     """
     difference = _differences(first, second)
-    means = _resampled_means(difference, samples, np.random.default_rng(seed))
+    means = _resampled_means(difference, samples)
     below, above = int((means <= 0).sum()), int((means >= 0).sum())
     p = min(1.0, 2.0 * (1 + min(below, above)) / (1 + samples))
-    return TestResult(float(difference.mean()), p, len(difference), None, *_middle(means, confidence))
+    return TestResult(float(difference.mean()), p, len(difference), None, *_middle(means))
 
 
-def approximate_randomization(
-    first: Sequence[float], second: Sequence[float], *, samples: int = 10_000, seed: int = 1
-) -> TestResult:
+def approximate_randomization(first: Sequence[float], second: Sequence[float], *, samples: int = SAMPLES) -> TestResult:
     """Swap the two systems' scores document by document at random (Noreen 1989); exact when 2^n is no more work."""
     difference = _differences(first, second)
     total = len(difference)
     observed = abs(difference.sum())
     tolerance = 1e-12 * np.abs(difference).sum()
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(_SEED)
     if 2**total <= samples:
         signs = 1.0 - 2.0 * ((np.arange(2**total)[:, None] >> np.arange(total)) & 1)
         p = float((np.abs(signs @ difference) >= observed - tolerance).mean())
@@ -96,20 +93,17 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return {name: adjusted[name] for name in p_values}
 
 
-def bootstrap_interval(
-    scores: Sequence[float], *, samples: int = 10_000, seed: int = 1, confidence: float = 95.0
-) -> tuple[float, float]:
-    """The percentile bootstrap interval of a mean over documents."""
+def bootstrap_interval(scores: Sequence[float]) -> tuple[float, float]:
+    """The 95% percentile bootstrap interval of a mean over documents."""
     values = np.asarray(scores, dtype=np.float64)
     if not len(values):
         raise DataError("A confidence interval needs at least one score.")
-    return _middle(_resampled_means(values, samples, np.random.default_rng(seed)), confidence)
+    return _middle(_resampled_means(values, SAMPLES))
 
 
-def _middle(means: np.ndarray, confidence: float) -> tuple[float, float]:
-    """The ends of the middle ``confidence`` per cent."""
-    tail = (100.0 - confidence) / 2.0
-    low, high = np.percentile(means, [tail, 100.0 - tail])
+def _middle(means: np.ndarray) -> tuple[float, float]:
+    """The ends of the middle 95 per cent."""
+    low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 
 
@@ -131,7 +125,7 @@ def _chunks(samples: int, width: int) -> list[int]:
     return [min(size, samples - start) for start in range(0, samples, size)]
 
 
-def _resampled_means(values: np.ndarray, samples: int, generator: np.random.Generator) -> np.ndarray:
-    total = len(values)
+def _resampled_means(values: np.ndarray, samples: int) -> np.ndarray:
+    total, generator = len(values), np.random.default_rng(_SEED)
     parts = [values[generator.integers(0, total, size=(size, total))].mean(axis=1) for size in _chunks(samples, total)]
     return np.concatenate(parts)

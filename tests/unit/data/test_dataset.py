@@ -116,7 +116,6 @@ def test_without_summaries_there_are_no_targets() -> None:
     assert Collator(TOKENIZER)(examples).oov_words == [["zyxt"], []]
     assert texts[0].offsets == ((0, 3), (4, 8))
     assert texts[0].truncated
-    assert examples[0].source_truncated
 
 
 def test_empty_texts_never_reach_a_batch() -> None:

@@ -124,21 +124,6 @@ def test_chunks_of_padding_stand_behind_the_document() -> None:
     assert chunk_spans(np.array([[0, 0]]), []) == [(0, 0)]
 
 
-def test_what_a_path_read() -> None:
-    made = hypothesis()
-    _note_reading([[made]], [FIGURES], [RANGES])
-    first = -(0.25 * np.log(0.25) * 2 + 0.5 * np.log(0.5))
-    second = -np.log(0.5)
-    assert made.reading == FIGURES | {
-        "chunks_chosen": 2,
-        "coarse_entropy": pytest.approx((first + second) / 2),  # EOS is no word
-        "steps": 2,
-    }
-    empty = hypothesis(ids=[])
-    _note_reading([[empty]], [FIGURES], [RANGES])
-    assert "coarse_entropy" not in empty.reading
-
-
 def test_the_record_keeps_chunks_and_reading() -> None:
     made = hypothesis()
     _note_reading([[made]], [FIGURES], [RANGES])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from laconic.kernels import dispatch, vocabulary
 from laconic.layers.vocabulary import VocabularyProjection
+from laconic.papers import pointer_generator
 from samples import rand
 
 pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="LACONIC_KERNELS=off: the kernel is not in use")
@@ -31,14 +32,9 @@ GOLD = torch.randint(V, (M,), generator=torch.Generator().manual_seed(1))
 
 
 def plain(layer: VocabularyProjection, features: Tensor, gold: Tensor) -> Tensor:
-    """log softmax(W x + b)[gold], one row at a time."""
-    rows = []
-    for x, word in zip(features, gold.tolist(), strict=True):
-        if layer.hidden is not None:
-            x = layer.hidden.weight @ x + layer.hidden.bias
-        logits = layer.weight @ x + layer.bias
-        rows.append(torch.log(torch.exp(logits[word]) / torch.exp(logits).sum()))
-    return torch.stack(rows)
+    """log softmax(W x + b)[gold]."""
+    features = features if layer.hidden is None else layer.hidden(features)
+    return pointer_generator.gold_log_probs(features, layer.weight, layer.bias, gold)
 
 
 @pytest.fixture(params=[1, 2**24], ids=["chunks", "one chunk"])

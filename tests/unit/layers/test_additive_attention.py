@@ -10,23 +10,11 @@ from laconic.errors import ConfigError
 from laconic.kernels import attention
 from laconic.kernels.deferral import deferred
 from laconic.layers.attention.additive import AdditiveAttention
+from laconic.papers import pointer_generator
 from laconic.types import Memory
 from samples import rand
 
 B, S, D, A, H = 2, 4, 3, 5, 6
-
-
-def plain_scores(keys: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None, w: Tensor | None) -> Tensor:
-    """Equation (7), one number at a time."""
-    rows = []
-    for b in range(keys.shape[0]):
-        for q in range(queries.shape[1]):
-            for i in range(keys.shape[1]):
-                inside = keys[b, i] + queries[b, q]
-                if coverage is not None and w is not None:
-                    inside = inside + w * coverage[b, q, i]
-                rows.append((v * torch.tanh(inside)).sum())
-    return torch.stack(rows).view(keys.shape[0], queries.shape[1], keys.shape[1])
 
 
 def scored(states: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None, w: Tensor | None) -> Tensor:
@@ -53,7 +41,7 @@ def test_scores_and_gradients(queries: int, covers: bool) -> None:
         return value, list(torch.autograd.grad((value * weight).sum(), inputs))
 
     value, grads = both(scored)
-    expected, wanted = both(plain_scores)
+    expected, wanted = both(pointer_generator.attention_scores)
     torch.testing.assert_close(value, expected, atol=1e-13, rtol=0)
     for gradient, reference in zip(grads, wanted, strict=True):
         torch.testing.assert_close(gradient, reference, atol=1e-12, rtol=0)

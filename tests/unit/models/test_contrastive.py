@@ -16,41 +16,16 @@ from laconic.decoding import decode
 from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
 from laconic.types import PLAIN_PASS, Batch, ModelOutput, TrainingBatch, UpdateContext
-from samples import EOS, PAD, UNK, VOCAB, gradients, random_batch, randomise
+from samples import BART, EOS, IDS, PAD, TRANSFORMER, VOCAB, gradients, random_batch, randomise
 
-BASE: dict[str, Any] = {
-    "type": "transformer",
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "hidden_size": 12,
-    "num_heads": 3,
-    "feed_forward_size": 10,
-    "dropout": 0.0,
-}
+BASE = TRANSFORMER | {"decoder_layers": 3}
 OPPONENT = {"type": "max", "layer": 1, "head": 1}
-BART = {
-    "type": "bart",
-    "architecture": {
-        "d_model": 12,
-        "encoder_layers": 1,
-        "decoder_layers": 2,
-        "encoder_attention_heads": 3,
-        "decoder_attention_heads": 3,
-        "encoder_ffn_dim": 8,
-        "decoder_ffn_dim": 8,
-        "max_position_embeddings": 32,
-        "dropout": 0.0,
-        "decoder_start_token_id": 2,
-        "forced_eos_token_id": None,
-    },
-}
-IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": 2, "eos_id": EOS}
 MODELS_WITH_ONE = {
     "transformer": BASE | {"opponent": OPPONENT},
     "untied": BASE | {"share_embeddings": False, "opponent": OPPONENT},
     "averaged": BASE | {"opponent": OPPONENT | {"head": "average"}},
     "pointer": BASE | {"head": {"type": "pointer"}, "opponent": OPPONENT},
-    "bart": BART | {"opponent": OPPONENT},
+    "bart": {"type": "bart", "architecture": BART, "opponent": OPPONENT},
 }
 every_model = pytest.mark.parametrize("name", MODELS_WITH_ONE)
 EXACT = {"atol": 1e-10, "rtol": 0}
@@ -283,11 +258,10 @@ def test_a_wide_beam_finds_the_best_joint_score(name: str) -> None:
     model = model_of(name, vocab_size=7)
     source = torch.tensor([[4, 6, 5, 4, EOS]])
     batch = Batch(source, source, torch.ones_like(source, dtype=torch.bool), 7)
-    specials = {"unk_id": UNK, "bos_id": 2, "eos_id": EOS, "pad_id": PAD}
 
     def found(beam: int, switches: dict[str, Any]) -> Any:
         config = SearchConfig(beam_size=beam, model=switches, **SEARCH)
-        return decode(model, batch, config, **specials)[0][0]
+        return decode(model, batch, config, **IDS)[0][0]
 
     everything = [words for length in range(4) for words in itertools.product(WORDS, repeat=length)]
     bests = {}

@@ -12,15 +12,14 @@ from laconic.config.names import MODELS, build
 from laconic.errors import ConfigError
 from laconic.kernels import dispatch
 from laconic.models.distraction import Distraction
-from samples import BOS, EOS, PAD, UNK, VOCAB, gradients, random_batch, randomise
+from samples import IDS, PAD, VOCAB, gradients, random_batch, randomise
 
 BOTH = {"type": "distraction", "size": 6}
 
 
 def built(vocab_size: int = VOCAB, **options: Any) -> Distraction:
     spec = {"type": "distraction", "embedding_size": 5, "hidden_size": 4, "attention": BOTH, **options}
-    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
-    model: Distraction = build("model", MODELS, spec, vocab_size=vocab_size, **ids)
+    model: Distraction = build("model", MODELS, spec, vocab_size=vocab_size, **IDS)
     return model
 
 

@@ -95,16 +95,6 @@ def test_fused_equals_the_step_loop(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert_same(looped_grads, grads, 1e-12)
 
 
-@pytest.mark.parametrize("name", PATHS)
-def test_every_input_forced_is_teacher_forcing(name: str) -> None:
-    """The self-feeding path with every input forced is teacher forcing, gradients included."""
-    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch()
-    expected, wanted = backward(model, batch)
-    output, grads = backward(model, batch, UpdateContext(forced_mask=torch.ones_like(batch.target_mask)))
-    torch.testing.assert_close(output.gold_log_probs, expected.gold_log_probs, atol=1e-12, rtol=0)
-    assert_same(grads, wanted, 1e-12)
-
-
 @pytest.mark.parametrize("name", ["bilstm", "pointer", "coverage", "linear", "see"])
 def test_small_blocks_and_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_seq2seq(**PATHS[name][0])

@@ -22,10 +22,9 @@ from laconic.layers.transformer import head_attention
 from laconic.models.transformer import Transformer
 from laconic.search.state import select
 from laconic.types import UpdateContext
-from samples import BOS, EOS, PAD, UNK, VOCAB, gradients, random_batch, randomise
+from samples import BOS, EOS, IDS, PAD, UNK, VOCAB, gradients, random_batch, randomise
 
 TINY = {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 16, "num_heads": 2, "feed_forward_size": 24}
-IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 POINTER = {"head": {"type": "pointer"}}
 EXACT = {"atol": 1e-11, "rtol": 0}
 

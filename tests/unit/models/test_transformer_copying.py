@@ -13,10 +13,9 @@ from laconic.layers.transformer import TransformerEncoder, head_attention, mean_
 from laconic.models.transformer import Transformer
 from laconic.papers import coconet
 from laconic.types import ModelOutput
-from samples import BOS, EOS, PAD, UNK, VOCAB, random_batch, randomise
+from samples import BOS, EOS, IDS, PAD, VOCAB, random_batch, randomise
 
 TINY = {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 16, "num_heads": 2, "feed_forward_size": 24}
-IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 EXACT = {"atol": 1e-11, "rtol": 0}
 HEADS: list[dict[str, Any]] = [
     {"type": "attentional"},

@@ -12,7 +12,7 @@ from laconic.errors import ConfigError, TrainingError
 from laconic.kernels import vocabulary
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch, UpdateContext
-from samples import EOS, PAD, UNK, VOCAB, random_batch, randomise, tiny_seq2seq
+from samples import BART, IDS, VOCAB, random_batch, randomise, tiny_seq2seq
 
 MASK = torch.tensor([[True, True, True], [True, False, False]])
 VALUES = torch.tensor([[-1.0, -2.0, -3.0], [-4.0, 0.0, 0.0]])
@@ -102,23 +102,10 @@ def test_without_bias_nothing_is_stored_for_it() -> None:
     assert not layer.bias.any()
 
 
-TINY_BART = {
-    "d_model": 8,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 8,
-    "decoder_ffn_dim": 8,
-    "max_position_embeddings": 32,
-    "dropout": 0.0,
-    "decoder_start_token_id": 2,
-    "forced_eos_token_id": None,
-}
 SMOOTHING: dict[str, dict[str, Any]] = {
     "transformer": {"type": "transformer", "hidden_size": 8, "num_heads": 2, "feed_forward_size": 8, "dropout": 0.0,
                     "encoder_layers": 1, "decoder_layers": 1},
-    "bart": {"type": "bart", "architecture": TINY_BART},
+    "bart": {"type": "bart", "architecture": BART},
     "distraction": {"type": "distraction", "embedding_size": 5, "hidden_size": 4},
     "coarse_to_fine": {"type": "coarse_to_fine", "attention": {"type": "hierarchical"}, "embedding_size": 5,
                        "hidden_size": 4, "chunk_words": 3, "coarse": {"type": "bag_of_words"}, "dropout": 0.0},
@@ -131,8 +118,7 @@ def test_models_smooth_their_labels(name: str) -> None:
     if name == "seq2seq":
         model = tiny_seq2seq(head={"type": "vocabulary"})
     else:
-        ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": 2, "eos_id": EOS}
-        model = build("model", MODELS, SMOOTHING[name], vocab_size=VOCAB, **ids).double().eval()
+        model = build("model", MODELS, SMOOTHING[name], vocab_size=VOCAB, **IDS).double().eval()
         randomise(model)
     batch = random_batch()
     output = model(batch, context=UpdateContext(label_smoothing=0.1))

@@ -29,7 +29,7 @@ from laconic.objectives.risk import (
     unsupported_words,
 )
 from laconic.types import Batch, Hypothesis, UpdateContext
-from samples import BOS, COVERAGE, EOS, PAD, UNK, random_batch, randomise
+from samples import BOS, COVERAGE, EOS, IDS, PAD, UNK, random_batch, randomise
 
 WORDS, LONGEST = 7, 2  # words 4, 5, 6; two words at most
 
@@ -64,8 +64,7 @@ def model_of(name: str, *, vocab_size: int = WORDS, seed: int = 0, unk: float = 
     spec = dict(MODELS_TRIED[name])
     if spec["type"] == "seq2seq":
         spec = {"embedding_size": 5, "encoder_hidden": 4, "hidden_size": 4, **spec}
-    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
-    model = build("model", MODELS, spec, vocab_size=vocab_size, **ids).double()
+    model = build("model", MODELS, spec, vocab_size=vocab_size, **IDS).double()
     randomise(model, seed=seed, scale=0.9)
     bias = model.head.projection.bias
     with torch.no_grad():
@@ -294,8 +293,7 @@ def test_candidates_are_found_in_full_precision() -> None:
         "hidden_size": 4,
         "attention": {"type": "distraction", "size": 4},
     }
-    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
-    model, batch = build("model", MODELS, spec, vocab_size=WORDS, **ids), tiny_batch()
+    model, batch = build("model", MODELS, spec, vocab_size=WORDS, **IDS), tiny_batch()
     config = beam_config(run_of(), model, 2)
     memory = model.encode(batch)
     exact = search_candidates(model, memory, config)

@@ -96,8 +96,7 @@ def test_validation_rouge_is_that_of_the_exported_model(make_run: Any, tmp_path:
     texts = []
     for index in range(7):
         batch = collator([data[index]])
-        ids = {f"{name}_id": getattr(loaded.tokenizer, f"{name}_id") for name in ("unk", "bos", "eos", "pad")}
-        best = decode(loaded.model, batch, run.search, **ids)[0][0]
+        best = decode(loaded.model, batch, run.search, **loaded.tokenizer.ids)[0][0]
         texts.append(loaded.tokenizer.decode(best.ids, batch.oov_words[0]))
     expected = rouge(texts, [record.summary for record in records])
     assert result.metrics["rouge1"] == pytest.approx(expected.mean["1"].f)
