@@ -129,6 +129,8 @@ def test_what_is_not_of_the_family_is_refused(tmp_path: Any) -> None:
         BartSummarizer(BartSummarizer.Config())
     with pytest.raises(ConfigError, match="'t5' is not one of bart"):
         BartSummarizer(BartSummarizer.Config(architecture={"model_type": "t5"}))
+    with pytest.raises(ConfigError, match="encoder_ffn_dim is -5"):
+        BartSummarizer(BartSummarizer.Config(architecture=architecture() | {"encoder_ffn_dim": -5}))
     with pytest.raises(ConfigError, match="attention_layer 2 does not exist"):
         BartSummarizer(BartSummarizer.Config(architecture=tiny("bart").config.architecture, attention_layer=2))
     (tmp_path / "config.json").write_text('{"model_type": "t5"}')

@@ -170,8 +170,8 @@ def component_settings(run: Mapping[str, Any]) -> dict[str, type[ConfigBase]]:
     for key, (table, section) in named.items():
         spec = section.get(key.rpartition(".")[2]) if isinstance(section, Mapping) else None
         name = spec.get("type") if isinstance(spec, Mapping) else None
-        if name in table:
-            found[key] = resolve(key, table, str(name)).Config
+        if isinstance(name, str) and name in table:
+            found[key] = resolve(key, table, name).Config
     return found
 
 

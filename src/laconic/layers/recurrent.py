@@ -8,6 +8,7 @@ which no fused kernel computes. `PaperGruCell` and `PaperRecurrence` are that on
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each 
 _LAYERS: dict[str, Callable[..., nn.RNNBase]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 _STEPS: dict[str, Callable[..., Tensor | tuple[Tensor, Tensor]]] = {"gru": torch.gru_cell, "lstm": torch.lstm_cell}
 _SEQUENCES: dict[str, Callable[..., tuple[Tensor, ...]]] = {"gru": torch.gru, "lstm": torch.lstm}
+# On a GPU torch says so of weights that `_padded` has put together; they are of a call.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 _CLOSED = 1e4  # its sigmoid is exactly 1, that of its negative exactly 0, in every precision
 _CLOSING = {"gru": (0.0, _CLOSED, 0.0), "lstm": (-_CLOSED, _CLOSED, 0.0, 0.0)}  # what closes z; i and f
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"none": lambda x: x, "relu": torch.relu, "tanh": torch.tanh}

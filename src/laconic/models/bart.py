@@ -331,12 +331,14 @@ def _refuse_impossible(options: PretrainedConfig) -> None:
     """What transformers would notice in the middle of a summary only, or fill a table of sines for, number by number.
 
     Raises:
-        ConfigError: a dropout that is no share, or positions without end.
+        ConfigError: a dropout that is no share, a size below zero, or positions without end.
     """
     for name, value in options.to_dict().items():
         share = isinstance(value, int | float) and 0 <= value <= 1
         if not share and "drop" in name and not name.startswith("classif"):
             raise ConfigError(f"{name} is {str(value)[:60]!r}, and a share between 0 and 1 was expected.")
+        if isinstance(value, int) and value < 0 and not name.endswith("_id"):
+            raise ConfigError(f"{name} is {value}, and no number below zero was expected.")
     if options.model_type in SINES and options.max_position_embeddings * options.d_model > MOST_SINES:
         raise ConfigError(
             f"A '{options.model_type}' model of {options.max_position_embeddings} positions of width {options.d_model} "

@@ -161,6 +161,11 @@ def test_a_run_reads_back_equal(recipe: Recipe, tmp_path: Path) -> None:
     assert load_run(path) == run
 
 
+def test_a_misspelt_key_is_told_beside_a_type_that_is_no_name(recipe: Recipe) -> None:
+    with pytest.raises(ConfigError, match=r"search\.beem"):
+        resolve_run(recipe, overrides=["model.type={a: 1}", "search.beem=2"])
+
+
 keys = st.sampled_from("abcd")
 trees = st.recursive(
     st.one_of(st.integers(), st.none(), st.text(max_size=3)), lambda c: st.dictionaries(keys, c, max_size=3)
