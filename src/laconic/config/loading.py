@@ -142,7 +142,7 @@ def with_absolute_paths(run: RunConfig) -> RunConfig:
     if weights not in (None, *SHIPPED) and os.path.exists(str(weights)):  # else it is an id of the hub
         weights = os.path.abspath(str(weights))
     changes: dict[str, dict[str, Any]] = {
-        "data": {split: absolute(getattr(run.data, split)) for split in SPLITS},
+        "data": {split: absolute(getattr(run.data, split)) for split in SPLITS if run.data.format != "hub"},
         "text": {"pretrained_embeddings": absolute(run.text.pretrained_embeddings)},
         "training": {"initial_weights": weights},
         "pretraining": {"data": absolute(run.pretraining.data)},

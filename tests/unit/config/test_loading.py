@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laconic.config.base import validate
-from laconic.config.loading import dump_run, load_recipe, load_run, merge, parse_overrides, resolve_run
+from laconic.config.loading import (
+    dump_run,
+    load_recipe,
+    load_run,
+    merge,
+    parse_overrides,
+    resolve_run,
+    with_absolute_paths,
+)
 from laconic.config.schema import Recipe, RunConfig
 from laconic.errors import ConfigError
 
@@ -159,6 +167,11 @@ def test_a_run_reads_back_equal(recipe: Recipe, tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(dump_run(run), encoding="utf-8")
     assert load_run(path) == run
+
+
+def test_a_data_set_of_the_hub_is_no_local_path(recipe: Recipe) -> None:
+    run = with_absolute_paths(resolve_run(recipe, overrides=["data.train=owner/name", "data.format=hub"]))
+    assert run.data.train == "owner/name"
 
 
 keys = st.sampled_from("abcd")
