@@ -91,9 +91,16 @@ def test_extends(tmp_path: Path) -> None:
 
 def test_extends_in_a_circle(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
-    (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
+    (tmp_path / "b.yaml").write_text(f"extends: ../{tmp_path.name}/a.yaml\n")
     with pytest.raises(ConfigError, match="extends itself"):
         load_recipe(tmp_path / "a.yaml")
+
+
+def test_extends_what_is_not_there(tmp_path: Path) -> None:
+    for name in ("headline_writter", "headline_writer.yaml"):
+        (tmp_path / "a.yaml").write_text(f"extends: {name}\n")
+        with pytest.raises(ConfigError, match=rf"a\.yaml extends '{name}': .* Did you mean 'headline_writer'\?"):
+            load_recipe(tmp_path / "a.yaml")
 
 
 def test_overrides_are_read_as_yaml() -> None:
