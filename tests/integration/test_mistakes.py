@@ -94,7 +94,7 @@ MISTAKES = [
     ("train good.jsonl", 2, "is data, not a recipe: `laconic train headline_writer --data good.jsonl`"),
     ("train no_recipe.yaml --data good.jsonl", 2, "begins with a line such as `extends: headline_writer`"),
     ("train headline_writer", 2, "Which pairs? Give --data"),
-    ("train headline_writer --size tiny --data good.jsonl --out good.jsonl", 2, "is a file; --out names a folder"),
+    ("train headline_writer --size tiny --data good.jsonl --out good.jsonl", 2, "is a file; name a folder."),
     ("resume good", 5, "Start one with `laconic train`"),
     ("summarize lead mising.txt", 3, "There is no file mising.txt."),
     ("summarize lead blank.txt", 3, "is empty; there is nothing to summarize"),
