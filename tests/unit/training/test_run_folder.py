@@ -254,7 +254,7 @@ def test_a_run_of_which_only_the_model_was_kept_is_not_replaced(run: Any, tmp_pa
     for path in out.glob("*.jsonl"):
         path.unlink()
     before = (out / "model" / "model.safetensors").stat()
-    with pytest.raises(ConfigError, match=r"already holds a run\. Choose another --out, or use --force"):
+    with pytest.raises(ConfigError, match=r"Choose another folder \(--out\), or use force \(--force\)"):
         go(run, out)
     assert (out / "model" / "model.safetensors").stat() == before
     assert go(run, out, force=True).updates == 6
