@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from laconic.config.base import validate
 from laconic.config.schema import EvaluationConfig
 from laconic.data.places import split_of
 from laconic.data.readers import read_records
-from laconic.errors import DataError
+from laconic.errors import ConfigError, DataError
 from laconic.evaluation.run import EvaluationResult, options_of
 from laconic.evaluation.run import evaluate as evaluate_one
 from laconic.evaluation.systems import Contender
@@ -55,9 +55,9 @@ def evaluate(
         ConfigError: ``max_records`` or ``profile`` does not fit.
     """
     config = validate(EvaluationConfig, {"profile": profile, "max_records": max_records}, where="")
-    names = [str(name) for name in ([systems] if isinstance(systems, str | Path) else systems)]
+    names = [_name(one) for one in (systems if _are_several(systems) else [systems])]
     source = read_records(split_of(data, split)) if isinstance(data, str | Path) else data
-    records = list(islice(source, config.max_records))
+    records = list(islice(source if _are_several(source) else [source], config.max_records))
     if not records:
         raise DataError(f"{data if isinstance(data, str | Path) else 'The list'} holds no records.")
     for number, record in enumerate(records, 1):
@@ -73,3 +73,15 @@ def evaluate(
         )
         for name in names
     }
+
+
+def _are_several(given: Any) -> TypeGuard[Iterable[Any]]:
+    return isinstance(given, Iterable) and not isinstance(given, str)
+
+
+def _name(system: Any) -> str:
+    if not isinstance(system, str | Path):
+        raise ConfigError(
+            f"Systems are given by name, as a folder, a hub id or an extractive method, not as {type(system).__name__}."
+        )
+    return str(system)
