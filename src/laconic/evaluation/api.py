@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from laconic.config.base import validate
 from laconic.config.schema import EvaluationConfig
@@ -55,9 +55,11 @@ def evaluate(
         ConfigError: ``max_records`` or ``profile`` does not fit.
     """
     config = validate(EvaluationConfig, {"profile": profile, "max_records": max_records}, where="")
-    names = [_name(one) for one in (systems if _are_several(systems) else [systems])]
+    names = [systems] if isinstance(systems, str) or not isinstance(systems, Iterable) else list(systems)
+    for other in (one for one in names if not isinstance(one, str | Path)):
+        raise ConfigError(f"A system is a folder, a hub id or an extractive method by name, no {type(other).__name__}.")
     source = read_records(split_of(data, split)) if isinstance(data, str | Path) else data
-    records = list(islice(source if _are_several(source) else [source], config.max_records))
+    records = list(islice(source if isinstance(source, Iterable) else [source], config.max_records))
     if not records:
         raise DataError(f"{data if isinstance(data, str | Path) else 'The list'} holds no records.")
     for number, record in enumerate(records, 1):
@@ -71,17 +73,5 @@ def evaluate(
         name: evaluate_one(
             Contender(name, settings={} if is_method(name) else decoding, device=device), records, options=options
         )
-        for name in names
+        for name in map(str, names)
     }
-
-
-def _are_several(given: Any) -> TypeGuard[Iterable[Any]]:
-    return isinstance(given, Iterable) and not isinstance(given, str)
-
-
-def _name(system: Any) -> str:
-    if not isinstance(system, str | Path):
-        raise ConfigError(
-            f"Systems are given by name, as a folder, a hub id or an extractive method, not as {type(system).__name__}."
-        )
-    return str(system)
