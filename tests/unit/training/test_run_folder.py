@@ -241,7 +241,7 @@ def test_what_no_run_wrote_is_never_replaced(run: Any, tmp_path: Path, name: str
     out = tmp_path / "a project"
     (out / name).parent.mkdir(parents=True)
     (out / name).write_text("name: mine")
-    with pytest.raises(ConfigError, match=f"is no run folder, and its {name.partition('/')[0]} would be lost: choose"):
+    with pytest.raises(ConfigError, match=f"is no run folder, and its {name.partition('/')[0]} would be lost: name"):
         go(run, out, force=force)
     assert [path.read_text() for path in out.rglob("*") if path.is_file()] == ["name: mine"]
 
