@@ -41,8 +41,11 @@ def only_here(folder: Path) -> Iterator[None]:
     ``folder/.lock``, which goes away again, and so does a folder that was made here and stayed empty.
 
     Raises:
+        ConfigError: it is a file.
         FolderInUseError: another process, or another block of this one, holds it.
     """
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file; name a folder.")
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -85,6 +85,8 @@ class Summarizer:
     """
 
     def __init__(self, system: System | None = None) -> None:
+        if isinstance(system, str | os.PathLike):
+            raise ConfigError(f"A model is opened with Summarizer.from_pretrained({os.fspath(system)!r}).")
         self.system: System = system or Summarizer.from_pretrained(default_model(warnings.warn)).system
 
     @classmethod

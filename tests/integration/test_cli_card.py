@@ -11,8 +11,10 @@ import huggingface_hub
 import pytest
 
 from commands import run
+from laconic.cli.card import card_follows
 from laconic.cli.main import main
 from laconic.metrics.card import Facts, model_card, write_card
+from laconic.metrics.confidence import Calibration
 from laconic.summarizer import Summarizer
 from tiny_models import DOCUMENTS, save_tiny_model
 
@@ -253,3 +255,18 @@ def test_new_scores_take_the_place_of_those_on_the_same_data() -> None:
         assert [one.signature for one in facts.with_scores(scores).scores] == left
     changed = facts.changed(license="", language=[], datasets=["dogs"])
     assert (changed.license, changed.language, changed.datasets) == ("mit", ["en"], ["dogs"])
+
+
+def test_a_card_follows_what_changes_in_its_folder(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with card_follows(model):
+        Calibration.blank().save(model)
+    assert "Below a confidence of" in (model / "README.md").read_text()
+    (model / "README.md").write_text(text := (model / "README.md").read_text() + "By hand.")
+    with card_follows(model):
+        (model / "calibration.json").unlink()
+    assert (model / "README.md").read_text() == text
+    assert f"was changed by hand and stays as it is; `laconic card {model}` prints" in capsys.readouterr().err
+    (model / "README.md").write_text("# Somebody else's")
+    with card_follows(model):
+        pass
+    assert not capsys.readouterr().err

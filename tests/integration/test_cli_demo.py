@@ -13,7 +13,7 @@ from commands import refused
 from laconic.cli import demo
 from laconic.cli.main import main
 from laconic.config import shipped
-from laconic.config.loading import read_run
+from laconic.config.loading import load_run, read_run
 from laconic.metrics.confidence import Calibration
 from laconic.study.corpora.docstrings import CorpusPair, split_by_package
 from laconic.types import Record
@@ -94,6 +94,13 @@ def test_the_model_in_the_box_answers_first_and_is_fine_tuned(
     assert "Training oneline, fine-tuned" in page
     assert "Training from scratch" in page
     assert "-pointer-generator-coverage" not in page, "samples have the table's names"
+
+
+def test_the_smallest_size_fine_tunes_the_model_in_the_box_as_it_is(tmp_path: Path) -> None:
+    box, run = load_run(shipped.ROOT / "oneline" / "recipe.yaml"), demo._runs(tmp_path, "tiny", 1.0, None, boxed=True)
+    assert (run[demo.TUNED].model, run[demo.TUNED].text) == (box.model, box.text)
+    whole = demo._runs(tmp_path, demo.SIZE, 1.0, None, boxed=True)
+    assert (whole[demo.TUNED].model, whole[demo.TUNED].text) == (box.model, box.text)
 
 
 def test_what_the_box_has_seen_is_not_held_out(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.Capt
     assert model.search.model_dump(mode="json") == first["best_search"]
     assert model.run.search == model.search
     assert model.search.length_normalisation == "none"
+    assert f"writes up to {model.search.max_length} (" in (place / "run" / "model" / "README.md").read_text()
     assert tune(place, "--grid", "max_length=1,2,4", "--json") == 0
     again = json.loads(capsys.readouterr().out)
     assert again["model_identity"] == first["model_identity"], "decoding settings are not the model"

@@ -94,7 +94,7 @@ MISTAKES = [
     ("train good.jsonl", 2, "is data, not a recipe: `laconic train headline_writer --data good.jsonl`"),
     ("train no_recipe.yaml --data good.jsonl", 2, "begins with a line such as `extends: headline_writer`"),
     ("train headline_writer", 2, "Which pairs? Give --data"),
-    ("train headline_writer --size tiny --data good.jsonl --out good.jsonl", 2, "is a file; --out names a folder"),
+    ("train headline_writer --size tiny --data good.jsonl --out good.jsonl", 2, "is a file; name a folder."),
     ("resume good", 5, "Start one with `laconic train`"),
     ("summarize lead mising.txt", 3, "There is no file mising.txt."),
     ("summarize lead blank.txt", 3, "is empty; there is nothing to summarize"),
@@ -112,6 +112,9 @@ MISTAKES = [
     ("summarize lead good.jsonl --output runs", 2, "is a folder; --output names a file"),
     ("summarize lead --sentences -1 good.jsonl", 2, "greater than or equal to 1"),
     ("evaluate lead-1 --data columns.csv", 3, "--document-column"),
+    ("evaluate lead-1 runs --data good.jsonl --output scores", 4, "runs holds no config.json"),
+    ("evaluate lead-1 runs/mine --data good.jsonl --output scores", 4, "There is no model folder runs/mine"),
+    ("compare lead-1 runs --data good.jsonl --out scores", 4, "runs holds no config.json"),
     ("evaluate lead-1", 2, "Missing option '--data'"),
     ("calibrate lead --data good.jsonl", 2, "is an extractive method"),
     # arguments in another place, options of other programs
@@ -153,7 +156,7 @@ MISTAKES = [
     ("data subset good.jsonl x.jsonl --last 1 --sample 2", 3, "2 documents were asked for, but there are 1"),
     ("tune oneline --data good.jsonl --grid beam_size=1 --apply", 2, "is part of the package and stays as it is"),
     ("calibrate oneline --data good.jsonl", 2, "`laconic export oneline --out DIR` makes a copy"),
-    ("evaluate lead-1 ./lead-1 --data good.jsonl --output out", 2, "of lead-1 and ./lead-1 would be one file"),
+    ("evaluate a/b a/b. --data good.jsonl --output out", 2, "of a/b and a/b. would be one file"),
     ("compare headline_writer --size tiny --data good.jsonl --out out", 2, "would be trained on and scored on"),
     ("summarize oneline text.txt --set search.beam_size=2 --set beam_sise=3", 2, "Did you mean 'beam_size'?"),
     ("summarize oneline text.txt --set search=3", 2, "--set search is a section: name a key of it"),
@@ -194,6 +197,7 @@ def test_one_sentence_that_leads_on(
     assert told[0].startswith("laconic: ")
     assert told[0][-1] in ".?`" or "| laconic summarize" in told[0]
     after = {path: path.stat().st_size for path in place.rglob("*") if path.is_file()}
+    assert not (place / "scores").exists(), "nothing was decoded before the mistake was told"
     assert {path: after.get(path) for path in before} == before  # nothing of the user's is moved or changed
 
 

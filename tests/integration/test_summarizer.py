@@ -782,6 +782,7 @@ def test_calibrate_stores_what_it_found(
     assert found.records == 120
     assert Summarizer.from_pretrained(place).summarize(DOCUMENTS[0], always_write=True).confidence is not None
     assert found.choosing == ()
+    assert "Below a confidence of 0.20" in (place / "README.md").read_text()
     assert main([*arguments, "--set", "choose=rerank", "--set", "beam_size=3"]) == 0
     learnt = Summarizer.from_pretrained(place).system
     assert isinstance(learnt, NeuralSystem)

@@ -134,3 +134,14 @@ def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
         laconic.evaluate("lead-1", data, max_records=-1)
     with pytest.raises(DataError, match=r"Record 1 is of type dict; give laconic.types.Record objects"):
         laconic.evaluate("lead-1", [{"document": "a", "summary": "b"}])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="an extractive method by name, no Summarizer"):
+        laconic.evaluate(laconic.Summarizer.from_pretrained("lead-1"), data)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="Record 1 is of type NoneType"):
+        laconic.evaluate("lead-1", None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"opened with Summarizer.from_pretrained\('oneline'\)"):
+        laconic.Summarizer("oneline")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="settings is a mapping"):
+        laconic.train("headline_writer", data, tmp_path / "run", settings=["a=1"])  # type: ignore[arg-type]
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"file is a file; name a folder\."):
+        laconic.train("headline_writer", data, tmp_path / "file", size="tiny")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from laconic.cli.card import card_follows
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, TrustCode, check_picture
 from laconic.cli.output import print_result, progress
@@ -98,9 +99,10 @@ def fitted(
     system.set_defaults(changes)
     with progress(title, total=decoded_by_calibration(summarizer, records, how.get("ratings"))) as bar:
         calibration, found = calibrate(summarizer, records, progress=bar.advance, known=_known(folder), **how)
-    if changes:
-        apply(folder, system.search)
-    calibration.save(folder)
+    with card_follows(folder):
+        if changes:
+            apply(folder, system.search)
+        calibration.save(folder)
     return calibration, found
 
 

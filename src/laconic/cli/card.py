@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -28,6 +30,7 @@ from laconic.text.base import read_json
 from laconic.text.control import safe_print as print
 
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*|multilingual")
+OF_LACONIC = "\nlibrary_name: laconic\n"  # stands in every card that is made here
 # what a card may lack, and the option that tells it
 UNSAID = {"licence": "--license ID", "language": "--language CODE", "scores": "--data FILE"}
 
@@ -86,6 +89,20 @@ def command(
     if missing := {what: option for what, option in UNSAID.items() if not said[what]}:
         command_line = f"laconic card {quote(model)} {' '.join(missing.values())}"
         say(f"It does not say its {' and '.join(missing)} yet: {command_line}")
+
+
+@contextmanager
+def card_follows(folder: Path) -> Iterator[None]:
+    """The card of a model folder says what the block has changed; one that was written by hand stays."""
+    path = folder / README
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    ours = OF_LACONIC in text  # a checkpoint of somebody else has a card of its own
+    same = ours and text == model_card(folder)
+    yield
+    if same:
+        write_card(folder)
+    elif ours:
+        say(f"{path} was changed by hand and stays as it is; `laconic card {quote(str(folder))}` prints the new one.")
 
 
 def push(

@@ -21,7 +21,7 @@ from laconic.cli.output import aligned, note, progress, show_summaries
 from laconic.cli.own_data import calibrated
 from laconic.config.loading import load_recipe, merge, read_run, resolve_run, with_absolute_paths
 from laconic.config.schema import RunConfig
-from laconic.config.shipped import DEFAULT, default_model
+from laconic.config.shipped import DEFAULT, default_model, place_of
 from laconic.data.readers import read_records
 from laconic.evaluation.run import EvaluationResult, evaluate
 from laconic.evaluation.systems import Contender
@@ -118,7 +118,8 @@ def _runs(corpus: Path, size: str, minutes: float, max_train: int | None, boxed:
     runs = {SCRATCH: resolve_run(load_recipe(RECIPE), ROW, size, changes)}
     if boxed:
         recipe = load_recipe(DEFAULT)
-        start = {"training": {"initial_weights": DEFAULT}}
+        box = read_run(place_of(DEFAULT) / "recipe.yaml")  # whatever the size: the weights are of this model
+        start = {"training": {"initial_weights": DEFAULT}, "model": box.model, "text": box.text.model_dump()}
         chosen = recipe.default_size if size == SIZE else size
         runs = {TUNED: resolve_run(recipe, None, chosen, merge(changes, start)), **runs}
     return runs

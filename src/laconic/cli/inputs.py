@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,12 @@ def check_output(option: str, path: Path | None, read: Iterable[str | Path]) -> 
     """Refuse to write over what a command reads."""
     if path is not None and path.is_file() and any(path.samefile(name) for name in filter(os.path.exists, read)):
         raise ConfigError(f"{path} is what this command reads; {option} names another file.")
+
+
+def read_once(names: Sequence[str]) -> None:
+    """Refuse to read standard input twice."""
+    if names.count("-") > 1:
+        raise ConfigError("Standard input (-) can be read only once; save it, and name that file.")
 
 
 def stream_records(

@@ -60,7 +60,7 @@ def check(
     file: Annotated[str | None, Argument(help="A recipe's name or a YAML file; all recipes if not given.")] = None,
 ) -> None:
     """Resolve every row in every size and build the configuration of every component."""
-    problems, checked = [], 0
+    problems, checked = dict[tuple[str, str], list[str]](), 0
     for name in [file] if file else recipe_names():
         recipe = load_recipe(name)
         for row, size in product(recipe.rows, recipe.sizes):
@@ -71,9 +71,12 @@ def check(
                 else:
                     check_run(resolve_run(recipe, row, size))
             except LaconicError as error:
-                problems.append(f"{name}, row {row}, size {size}: {error}")
+                problems.setdefault((name, str(error)), []).append(f"row {row}, size {size}")
     if problems:
-        raise ConfigError("\n".join([f"{len(problems)} of {checked} combinations are wrong:", *problems]))
+        lines = [f"{sum(map(len, problems.values()))} of {checked} combinations are wrong:"]
+        for (name, problem), (first, *others) in problems.items():
+            lines.append(f"{name}, {first}{f' and {len(others)} others' if others else ''}: {problem}")
+        raise ConfigError("\n".join(lines))
     print(f"{checked} combinations of recipe, row and size are sound.")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from laconic.cli.inputs import text_of
+from laconic.cli.inputs import read_once, text_of
 from laconic.cli.options import AsJson
 from laconic.cli.output import aligned, print_result, say
 from laconic.errors import DataError
@@ -79,6 +79,7 @@ def command(
 
 def read_both(hypotheses: str, references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """The texts of both sides, one entry a document."""
+    read_once([hypotheses, *references])
     entries = _entries(hypotheses)
     if not references:
         if not isinstance(entries[0], dict):

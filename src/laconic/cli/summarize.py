@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from laconic.cli.inputs import check_output, count_lines, documents_of, is_records, model_and_inputs
+from laconic.cli.inputs import check_output, count_lines, documents_of, is_records, model_and_inputs, read_once
 from laconic.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode
 from laconic.cli.output import NO_LINES, Skipped, as_lines, is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
@@ -61,8 +61,7 @@ def command(
     """
     model, given = model_and_inputs([name for name in (model, *(files or [])) if name is not None])
     inputs = given or ["-"]
-    if inputs.count("-") > 1:
-        raise ConfigError("Standard input (-) can be read only once.")
+    read_once(inputs)
     jsonl = jsonl or reading.format != "auto"
     check_output("--output", output, inputs)
     of_records = [is_records(name, jsonl) for name in inputs]

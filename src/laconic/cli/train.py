@@ -85,8 +85,6 @@ def command(
         fitting = merge(merge(given, found), changes, revive=True)
         run = resolve_run(load_recipe(recipe), row, None, merge(fitting, {"training": found["training"]}))
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, size or run.size) if part)
-    if folder.is_file():
-        raise ConfigError(f"{folder} is a file; --out names a folder.")
     if run.data.validation is None and data is not None and not all_pairs:
         from laconic.training.run import refuse_used
 

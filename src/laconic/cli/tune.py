@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from laconic.cli.card import card_follows
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, BatchSize, Device, MaxRecords, ReadingOptions, Split, TrustCode, search_settings
 from laconic.cli.output import aligned, print_result, progress, say
@@ -93,7 +94,8 @@ def command(
     new = bool(fixed) or result.best is not result.present
     applied = apply and new
     if applied:
-        tuning.apply(model_folder(model), best)
+        with card_follows(model_folder(model)):
+            tuning.apply(model_folder(model), best)
     asked = {"model": model, "model_identity": identity, "data": path, "records": len(records), "seed": seed}
     searched = {"draws": trials if ranges else 0, **tuning.described(grids, ranges), "fixed": fixed}
     content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": applied}

@@ -20,7 +20,7 @@ from laconic.config.base import validate
 from laconic.config.names import component_settings, refuse_code
 from laconic.config.schema import SPLITS, Recipe, RunConfig
 from laconic.config.shipped import SHIPPED
-from laconic.errors import ConfigError, unknown_choice
+from laconic.errors import ConfigError, did_you_mean, unknown_choice
 
 OF_THE_RECIPE = ("name", "row", "size", "published")
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -142,7 +142,7 @@ def with_absolute_paths(run: RunConfig) -> RunConfig:
     if weights not in (None, *SHIPPED) and os.path.exists(str(weights)):  # else it is an id of the hub
         weights = os.path.abspath(str(weights))
     changes: dict[str, dict[str, Any]] = {
-        "data": {split: absolute(getattr(run.data, split)) for split in SPLITS},
+        "data": {split: absolute(getattr(run.data, split)) for split in SPLITS if run.data.format != "hub"},
         "text": {"pretrained_embeddings": absolute(run.text.pretrained_embeddings)},
         "training": {"initial_weights": weights},
         "pretraining": {"data": absolute(run.pretraining.data)},
@@ -216,8 +216,8 @@ def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
         path = RECIPES / f"{name_or_path}.yaml"
         if not os.path.isfile(path):
             raise ConfigError(unknown_choice("recipe", str(name_or_path), recipe_names()))
-    if str(path) in seen:
-        raise ConfigError(f"Recipe {path} extends itself through {' -> '.join(seen)}.")
+    if (place := os.path.abspath(path)) in seen:
+        raise ConfigError(f"{path} extends itself.")
     if path.suffix.lower() in (".jsonl", ".json", ".csv", ".tsv", ".txt"):
         raise ConfigError(f"{path} is data, not a recipe: `laconic train headline_writer --data {path}`, for example.")
     values = _read_yaml(path)
@@ -227,7 +227,10 @@ def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(parent, str):
         raise ConfigError(f"{path}: 'extends' is the name of a recipe or of a YAML file (given: {str(parent)[:100]}).")
     beside = path.parent / parent
-    return merge(_read(beside if os.path.isfile(beside) else parent, (*seen, str(path))), values)
+    try:
+        return merge(_read(beside if os.path.isfile(beside) else parent, (*seen, place)), values)
+    except ConfigError as error:
+        raise ConfigError(f"{path} extends '{parent}': {error}") from None
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -235,7 +238,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         with path.open(encoding="utf-8") as file:
             values = parse_yaml(file.read(MOST_BYTES + 1), str(path))
     except FileNotFoundError:
-        raise ConfigError(f"There is no recipe file {path}.") from None
+        raise ConfigError(f"There is no recipe file {path}.{did_you_mean(path.stem, recipe_names())}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text; save it as UTF-8.") from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name

@@ -23,7 +23,7 @@ _SUFFIXES = {
     "csv": ".csv .tsv .tab",
     "story": ".story",
     "sqlite": ".db .sqlite .sqlite3",
-    "parquet": ".parquet .arrow",
+    "parquet": ".parquet",
 }
 FORMAT_OF = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}  # of files of records
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")

@@ -29,7 +29,7 @@ def split_of(data: str | Path, split: str) -> str:
     """
     found = splits_in(data) or {split: str(data)}
     if split not in found:
-        raise DataError(f"{data} has no '{split}' split, only {', '.join(found)}; choose one with --split.")
+        raise DataError(f"{data} has no '{split}' split, only {', '.join(found)}; choose one with split (--split).")
     return found[split]
 
 

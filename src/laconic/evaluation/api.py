@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from laconic.config.base import validate
 from laconic.config.schema import EvaluationConfig
 from laconic.data.places import split_of
 from laconic.data.readers import read_records
-from laconic.errors import DataError
+from laconic.errors import ConfigError, DataError
 from laconic.evaluation.run import EvaluationResult, options_of
 from laconic.evaluation.run import evaluate as evaluate_one
 from laconic.evaluation.systems import Contender
@@ -55,9 +55,11 @@ def evaluate(
         ConfigError: ``max_records`` or ``profile`` does not fit.
     """
     config = validate(EvaluationConfig, {"profile": profile, "max_records": max_records}, where="")
-    names = [str(name) for name in ([systems] if isinstance(systems, str | Path) else systems)]
+    names = [systems] if isinstance(systems, str) or not isinstance(systems, Iterable) else list(systems)
+    for other in (one for one in names if not isinstance(one, str | Path)):
+        raise ConfigError(f"A system is a folder, a hub id or an extractive method by name, no {type(other).__name__}.")
     source = read_records(split_of(data, split)) if isinstance(data, str | Path) else data
-    records = list(islice(source, config.max_records))
+    records = list(islice(source if isinstance(source, Iterable) else [source], config.max_records))
     if not records:
         raise DataError(f"{data if isinstance(data, str | Path) else 'The list'} holds no records.")
     for number, record in enumerate(records, 1):
@@ -71,5 +73,5 @@ def evaluate(
         name: evaluate_one(
             Contender(name, settings={} if is_method(name) else decoding, device=device), records, options=options
         )
-        for name in names
+        for name in map(str, names)
     }

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from laconic.data.lines import BadRecordError, check_text, text_lines
-from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.errors import ConfigError, DataError
 from laconic.files import replacing_folder, write_json, write_text
 from laconic.metrics.significance import bootstrap_interval, holm
 from laconic.study.tables import mark_of, named_test
@@ -443,12 +443,9 @@ def _whole(text: str, lowest: int, highest: int, where: str, what: str, advice: 
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: str = "interval") -> float | None:
-    """Alpha of ``ratings[annotator][unit]``, where None is missing.
+    """Alpha of ``ratings[annotator][unit]``, where None is missing, at one of `LEVELS`.
 
     None where it is not defined: no unit with two ratings, or all ratings that can be paired are equal.
-
-    Raises:
-        ConfigError: no such level of measurement.
     """
     units = [[value for value in unit if value is not None] for unit in zip(*ratings, strict=True)]
     units = [unit for unit in units if len(unit) > 1]
@@ -463,12 +460,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: str = "
     totals = coincidences.sum(axis=1)
     # Ordinal: the number of ratings from one value to the other, of the end values the half: differences of mid-ranks.
     scales = {"interval": np.array(values), "ordinal": np.cumsum(totals) - totals / 2.0}
-    if level == "nominal":
-        distance = 1.0 - np.eye(len(values))
-    elif level in scales:
-        distance = np.square(scales[level][:, None] - scales[level][None, :])
-    else:
-        raise ConfigError(unknown_choice("level of measurement", level, ["interval", "nominal", "ordinal"]))
+    distance = np.square(scales[level][:, None] - scales[level][None, :])
     observed = float((coincidences * distance).sum())
     expected = float((np.outer(totals, totals) * distance).sum()) / (float(totals.sum()) - 1.0)
     return 1.0 - observed / expected

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from laconic.config.loading import LONGEST_NUMBER, parse_overrides
@@ -61,13 +62,16 @@ def check_name(name: str, recipes: Sequence[str] = ()) -> bool:
     if is_method(name):
         ExtractiveSystem(name)
         return True
-    if not place_of(name).exists() and "/" not in name:
+    place = place_of(name).expanduser()
+    if not place.exists() and "/" not in name:
         meant = did_you_mean(name, [*recipes, *SHIPPED, *EXTRACTIVE])
         known = f"Recipes: {', '.join(recipes)}. " if recipes else ""
         raise ModelError(
             f"'{name}' is neither {'a recipe, ' if recipes else ''}a model nor an extractive method.{meant} "
             f"{known}Methods: {', '.join(sorted(EXTRACTIVE))}."
         )
+    if place.parent.is_dir() and not any((at / "config.json").is_file() for at in (place, place / "model")):
+        resolve_name("laconic.models.folder:find_folder")(name)  # no id of the hub: it says what this is instead
     return False
 
 

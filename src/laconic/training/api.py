@@ -10,6 +10,7 @@ from laconic.config.loading import load_recipe, merge, resolve_run
 from laconic.config.names import check_run
 from laconic.data.lines import BadRecordError
 from laconic.data.places import data_changes
+from laconic.errors import ConfigError
 from laconic.training.loop import TrainResult
 from laconic.training.prepare import open_initial, tokenizer_settings
 from laconic.training.run import train as train_run
@@ -47,6 +48,8 @@ def train(
         DataError: the data is not usable.
         TrainingError: loss or gradients are not finite.
     """
+    if not isinstance(settings, Mapping | None):
+        raise ConfigError('settings is a mapping of keys to values, for example {"training.batch_size": 16}.')
     changes = merge(data_changes(Path(data)), start_changes(start), revive=True)
     run = resolve_run(load_recipe(recipe), row, size, merge(changes, settings or {}, revive=True))
     check_run(run)

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laconic.config.base import validate
-from laconic.config.loading import dump_run, load_recipe, load_run, merge, parse_overrides, resolve_run
+from laconic.config.loading import (
+    dump_run,
+    load_recipe,
+    load_run,
+    merge,
+    parse_overrides,
+    resolve_run,
+    with_absolute_paths,
+)
 from laconic.config.schema import Recipe, RunConfig
 from laconic.errors import ConfigError
 
@@ -83,9 +91,16 @@ def test_extends(tmp_path: Path) -> None:
 
 def test_extends_in_a_circle(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
-    (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
+    (tmp_path / "b.yaml").write_text(f"extends: ../{tmp_path.name}/a.yaml\n")
     with pytest.raises(ConfigError, match="extends itself"):
         load_recipe(tmp_path / "a.yaml")
+
+
+def test_extends_what_is_not_there(tmp_path: Path) -> None:
+    for name in ("headline_writter", "headline_writer.yaml"):
+        (tmp_path / "a.yaml").write_text(f"extends: {name}\n")
+        with pytest.raises(ConfigError, match=rf"a\.yaml extends '{name}': .* Did you mean 'headline_writer'\?"):
+            load_recipe(tmp_path / "a.yaml")
 
 
 def test_overrides_are_read_as_yaml() -> None:
@@ -164,6 +179,11 @@ def test_a_run_reads_back_equal(recipe: Recipe, tmp_path: Path) -> None:
 def test_a_misspelt_key_is_told_beside_a_type_that_is_no_name(recipe: Recipe) -> None:
     with pytest.raises(ConfigError, match=r"search\.beem"):
         resolve_run(recipe, overrides=["model.type={a: 1}", "search.beem=2"])
+
+
+def test_a_data_set_of_the_hub_is_no_local_path(recipe: Recipe) -> None:
+    run = with_absolute_paths(resolve_run(recipe, overrides=["data.train=owner/name", "data.format=hub"]))
+    assert run.data.train == "owner/name"
 
 
 keys = st.sampled_from("abcd")

@@ -87,6 +87,7 @@ def test_long_line(files, capsys):
         (["hyp.txt", "short.txt"], 3, "hyp.txt has 4 lines but short.txt has 1"),
         (["hyp.txt", "missing.txt"], 3, "There is no file missing.txt"),
         (["hyp.txt"], 3, "name a file of references"),
+        (["-", "-"], 2, "can be read only once; save it, and name that file"),
         (["empty.txt", "empty.txt"], 3, "empty.txt is empty"),
         (["binary.txt", "short.txt"], 3, "binary.txt, line 2 is not UTF-8"),
         (["bad.jsonl", "short.txt"], 3, "bad.jsonl, line 1: this is not JSON"),

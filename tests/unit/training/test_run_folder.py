@@ -241,7 +241,7 @@ def test_what_no_run_wrote_is_never_replaced(run: Any, tmp_path: Path, name: str
     out = tmp_path / "a project"
     (out / name).parent.mkdir(parents=True)
     (out / name).write_text("name: mine")
-    with pytest.raises(ConfigError, match=f"is no run folder, and its {name.partition('/')[0]} would be lost: choose"):
+    with pytest.raises(ConfigError, match=f"is no run folder, and its {name.partition('/')[0]} would be lost: name"):
         go(run, out, force=force)
     assert [path.read_text() for path in out.rglob("*") if path.is_file()] == ["name: mine"]
 
@@ -254,7 +254,7 @@ def test_a_run_of_which_only_the_model_was_kept_is_not_replaced(run: Any, tmp_pa
     for path in out.glob("*.jsonl"):
         path.unlink()
     before = (out / "model" / "model.safetensors").stat()
-    with pytest.raises(ConfigError, match=r"already holds a run\. Choose another --out, or use --force"):
+    with pytest.raises(ConfigError, match=r"Choose another folder \(--out\), or use force \(--force\)"):
         go(run, out)
     assert (out / "model" / "model.safetensors").stat() == before
     assert go(run, out, force=True).updates == 6
