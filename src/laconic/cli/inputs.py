@@ -19,6 +19,7 @@ from laconic.data.lines import DAMAGED, FORMAT_OF, UTF16_MARKS, bare_name, what_
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
 from laconic.text.html import charset_of, is_html, page_text
+from laconic.text.manual import manual_text
 from laconic.types import Record
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _without_markup(name: str) -> str:
 
         return "\n\n".join(paragraphs(text.replace("\r\n", "\n").expandtabs())) or text
     if suffix not in PAGE_SUFFIXES and not is_html(text):
-        return text
+        return manual_text(text) or text
     found = page_text(text)
     if not found:
         raise DataError(f"{name} is a web page without text; perhaps a script would write it: save the page as text.")
