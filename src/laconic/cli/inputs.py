@@ -18,7 +18,7 @@ from laconic.config.shipped import SHIPPED, default_model
 from laconic.data.lines import DAMAGED, FORMAT_OF, UTF16_MARKS, bare_name, what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
-from laconic.text.html import charset_of, is_html, page_text
+from laconic.text.html import charset_of, is_html, is_tagged, page_text, tagged_text
 from laconic.text.manual import manual_text
 from laconic.types import Record
 
@@ -168,7 +168,8 @@ def _without_markup(name: str) -> str:
 
         return "\n\n".join(paragraphs(text.replace("\r\n", "\n").expandtabs())) or text
     if suffix not in PAGE_SUFFIXES and not is_html(text):
-        return manual_text(text) or text
+        tagged = suffix in ("", ".txt", ".xml") and is_tagged(text)
+        return manual_text(text) or (tagged and tagged_text(text)) or text
     found = page_text(text)
     if not found:
         raise DataError(f"{name} is a web page without text; perhaps a script would write it: save the page as text.")

@@ -332,9 +332,9 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
 
 def _is_entry(text: str) -> bool:
     """Is it an option, the head of a page, a field, an address, a line of code or of a log, rather than a sentence? It
-    ends without a stop and has no word that holds others together, its key ("To: Anna") aside."""
+    ends without a stop and has no word that holds others together, its keys ("To: Anna") aside."""
     said = text.replace("...", " ").strip()
-    told = words(re.sub(r"\A[\w-]+:\s", "", said))
+    told = words(re.sub(r"(?<!\S)[A-Z][\w-]*:\s", "", said))
     plain = _STOP.search(said) or not _FIELD.search(said) or not FUNCTION_WORDS.isdisjoint(told)
     return not plain or _OPTION.match(said) is not None
 

@@ -214,7 +214,7 @@ def test_a_short_sentence_answers_where_there_is_no_other() -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        *("FOO(1) User Commands FOO(1)", "From: Anna Foo <anna@foo.org>", "-a foo of bars"),
+        *("FOO(1) User Commands FOO(1)", "From: Anna Foo <anna@foo.org>", "-a foo of bars", "Next: Foo, Up: Bar bar"),
         *("Usage: foo [option] file...", "foo (1.2-3) unstable; urgency=medium"),
         *("Mar 1 12:00 host foo[12]: started <bar>", "x = foo(1, bar, baz)"),
     ],
