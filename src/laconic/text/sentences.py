@@ -62,7 +62,11 @@ _GOES_ON = re.compile(
     re.IGNORECASE,
 )
 _EXAMPLES = re.compile(r"(?:,\s+(?:like|for example|for instance|namely)|(?<!\s),?\s+(?:including|such as))[\s.:,;]*\Z")
-_COMMAND = re.compile(r"\\(?:text(?:bf|it|md|rm|sc|sf|sl|tt|up)?|emph|underline|math(?:bf|it|rm|sf|tt))\s*\{|\\?[{}]")
+_COMMAND = re.compile(
+    r"\\(?:text(?:bf|it|md|rm|sc|sf|sl|tt|up)?|emph|underline|math(?:bf|it|rm|sf|tt))\s*\{"
+    r"|\{\\(?:bf|em|it|rm|sc|sf|sl|tt)(?![a-z])\s*|\\?[{}]"
+)
+_CITATION = re.compile(r"(?:(?<=\S)|~)\\[cC]ite\w*\{[^{}]*\}")
 _FORMULA = re.compile(r"\$([^$]{1,80})\$")
 _LINK = re.compile(
     r"(?<![\w\]])(!?\[)((?:[^\[\]]|\[[^\[\]]*\])*)(\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)|\[[^\[\]\s]*\]))"
@@ -113,6 +117,7 @@ def markup(text: str) -> list[Span]:
     for link in _LINK.finditer(text):
         if _WORD.search(link[2]):  # else perhaps two references
             found += [link.span()] if link[1] == "![" else [link.span(1), link.span(3)]
+    found += [one.span() for one in _CITATION.finditer(text)]
     found += [one.span(sign) for one in _STRESSED.finditer(text) for sign in (1, 3)]
     open_braces: list[Span | None] = []
     for one in _COMMAND.finditer(text):

@@ -205,6 +205,7 @@ def test_blanks_cost_no_time() -> None:
         (r"\textit{\textbf{Insert-V}}, an \emph{end {to} end} one", "Insert-V, an end {to} end one"),
         (r"$\mathcal{B}^{3}$-Net, \{b\} and $5, $6", r"$\mathcal{B}^{3}$-Net, \{b\} and $5, $6"),
         (r"$x_{\text{a}}$", r"$x_{a}$"),
+        (r"{\sc Foo}, a {\bf fast} one~\cite{a,b}, as \cite{c}", r"Foo, a fast one, as \cite{c}"),
         (r"named \textbf{\tracker}, or \textbf{open", r"named \tracker, or \textbf{open"),
         ("[Image-set](http://x.y) of [CSS][ref] ![badge](http://b)shows", "Image-set of CSS shows"),
         ("**Foo** is *it*, 2 * 3 * 4, a**b**c, ***bar***", "Foo is it, 2 * 3 * 4, a**b**c, bar"),
