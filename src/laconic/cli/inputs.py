@@ -20,6 +20,7 @@ from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
 from laconic.text.html import charset_of, is_html, is_tagged, page_text, tagged_text
 from laconic.text.manual import manual_text
+from laconic.text.sources import said_in
 from laconic.types import Record
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES}
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
 _LINK = re.compile(r"\[[^\[\]]+\]\((?:https?:|[#./]|[\w-]+\.\w)|^ {0,3}\[[^\[\]]+\]:[ \t]+\S", re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^\.\. (?:image|figure|code-block|contents|toctree|note|warning)::", re.MULTILINE)
+_FIELDS = re.compile(r"^:[\w -]+:(?:[ ].*)?\n(?:[ ]+\S.*\n)*", re.MULTILINE)  # :Author: Anna
 OnSkip = Callable[[Exception], object]
 
 
@@ -159,14 +162,17 @@ def _without_markup(name: str) -> str:
     """The text of an input; of a web page that of its article, of Markdown and reStructuredText what they say in
     sentences, if anything."""
     text, suffix = text_of(name), Path(name).suffix.lower()
+    if said := said_in(text, suffix):
+        return said
     if suffix in MARKDOWN_SUFFIXES or (not suffix and not is_html(text) and is_markdown(text)):
         from laconic.text.markdown import markdown_text
 
         return markdown_text(text)
-    if suffix == ".rst":
+    if suffix == ".rst" or (suffix in ("", ".txt") and _DIRECTIVE.search(text)):
         from laconic.study.corpora.docstring_text import paragraphs
 
-        return "\n\n".join(paragraphs(text.replace("\r\n", "\n").expandtabs())) or text
+        plain = _FIELDS.sub("\n", text.replace("\r\n", "\n").expandtabs())
+        return "\n\n".join(paragraphs(plain)) or text
     if suffix not in PAGE_SUFFIXES and not is_html(text):
         tagged = suffix in ("", ".txt", ".xml") and is_tagged(text)
         return manual_text(text) or (tagged and tagged_text(text)) or text

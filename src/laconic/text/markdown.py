@@ -12,6 +12,7 @@ from markdown_it.token import Token
 from laconic.text.html import UNSEEN, between_tags, is_prose
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(?=[\w\"'-]+[ \t]*[:=]|#)(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
+_UNDERLINED = re.compile(r"(?<=[^\W\d_]\.)[ \t]*\n(?=-{3,}[ \t]*$)", re.MULTILINE)  # a sentence, no heading
 _BREAK = re.compile(r"</?(?:p|div|li|br|t[dhr])\b", re.IGNORECASE)
 _SIGNS = re.compile(r"\A\[(?:![A-Z]+|[ xX])\]\s+|\[\^[^\[\]\s]+\]")  # > [!NOTE], - [ ] a task, a footnote[^1]
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]:")
@@ -21,7 +22,8 @@ def markdown_text(document: str) -> str:
     """Of CommonMark with tables: of one without sentences its headings, without these all that is no comment. A page's
     tags within it are left out, what stands between them stays."""
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
-    tokens = parser.parse(_FRONT_MATTER.sub("", document.replace("\r\n", "\n")))
+    text = _FRONT_MATTER.sub("", document.replace("\r\n", "\n"))
+    tokens = parser.parse(_UNDERLINED.sub("\n\n", text))
     said = "\n\n".join(_blocks(tokens)) or "\n\n".join(_blocks(tokens, within=("heading_",)))
     return said or UNSEEN.sub("", document)
 
