@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
 MARKDOWN_SUFFIXES = {".md", ".markdown"}
-TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES}
+NOTEBOOKS = {".ipynb"}
+TEXT_SUFFIXES = {".txt", ".rst", *NOTEBOOKS, *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES}
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
 _LINK = re.compile(r"\[[^\[\]]+\]\((?:https?:|[#./]|[\w-]+\.\w)|^ {0,3}\[[^\[\]]+\]:[ \t]+\S", re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
@@ -164,10 +165,10 @@ def _without_markup(name: str) -> str:
     text, suffix = text_of(name), Path(name).suffix.lower()
     if said := said_in(text, suffix):
         return said
-    if suffix in MARKDOWN_SUFFIXES or (not suffix and not is_html(text) and is_markdown(text)):
-        from laconic.text.markdown import markdown_text
+    if suffix in NOTEBOOKS | MARKDOWN_SUFFIXES or (not suffix and not is_html(text) and is_markdown(text)):
+        from laconic.text.markdown import markdown_text, notebook_text
 
-        return markdown_text(text)
+        return (notebook_text(text) or text) if suffix in NOTEBOOKS else markdown_text(text)
     if suffix == ".rst" or (suffix in ("", ".txt") and _DIRECTIVE.search(text)):
         from laconic.study.corpora.docstring_text import paragraphs
 

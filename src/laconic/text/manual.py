@@ -11,7 +11,7 @@ _SOURCE = re.compile(r"^\.(?:TH|Dt) (?:.*\n){1,500}?\.S[Hh]\b", re.MULTILINE)
 _MACRO = re.compile(r"^\.de\b(?:.*\n){1,200}?\.\.$", re.MULTILINE)
 _REQUEST = re.compile(r"[.'][ \t]*([A-Za-z]*)[ \t]*(.*)")
 _ESCAPE = re.compile(r"\\(?:[fm*](?:\[\w*\]|\(..|.)|s[-+]?\d|\((..)|\[(\w+)\]|(.))")
-_SIGNS = dict(zip("hy em en aq bu lq rq e".split(), "-\u2014\u2013'\u2022\u201c\u201d\\", strict=True))  # noqa: SIM905
+_SIGNS = dict(zip("hy em en aq bu lq rq e ~".split(), "-\u2014\u2013'\u2022\u201c\u201d\\ ", strict=True))  # noqa: SIM905
 _BREAKS = frozenset(["PP", "P", "LP", "HP", "TP", "TQ", "IP", "SS", "Pp", "Ss", "It", "sp"])
 _FONTS = frozenset(["B", "I", "SM", "SB", "BR", "RB", "IR", "RI", "BI", "IB"])
 

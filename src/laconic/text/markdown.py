@@ -3,8 +3,10 @@ addresses and what only leads elsewhere."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -26,6 +28,14 @@ def markdown_text(document: str) -> str:
     tokens = parser.parse(_UNDERLINED.sub("\n\n", text))
     said = "\n\n".join(_blocks(tokens)) or "\n\n".join(_blocks(tokens, within=("heading_",)))
     return said or UNSEEN.sub("", document)
+
+
+def notebook_text(notebook: str) -> str:
+    """What the cells of Markdown in a notebook of Jupyter say; empty where it is none."""
+    with suppress(ValueError, RecursionError, LookupError, TypeError):
+        cells = [cell["source"] for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "markdown"]
+        return markdown_text("\n\n".join("".join(cell) for cell in cells))
+    return ""
 
 
 def _blocks(tokens: Iterable[Token], within: tuple[str, ...] = ()) -> Iterator[str]:

@@ -1,13 +1,13 @@
-"""What a notebook, a Python file and an e-mail say in sentences."""
+"""What a Python file and an e-mail say in sentences."""
 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from contextlib import suppress
 from email import message_from_bytes, policy
 from typing import Any
+from warnings import catch_warnings
 
 _MAIL = re.compile(r"(?:From .*\n)?(?=(?:\S.*\n|[ \t].*\n)*?From:)(?:[A-Z][\w-]*:.*\n(?:[ \t]+\S.*\n)*){2,}[ \t]*\n")
 _OTHERS = re.compile(  # what others said, that they did, and what stands behind the mail itself
@@ -19,10 +19,8 @@ _OTHERS = re.compile(  # what others said, that they did, and what stands behind
 def said_in(text: str, suffix: str) -> str:
     """The prose of a text that is one of these, by its name or how it begins; empty where it is none, or has none."""
     text = text.replace("\r\n", "\n")
-    if suffix == ".ipynb":
-        return _said_in_notebook(text)
     if suffix == ".py":
-        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        with suppress(SyntaxError, ValueError, RecursionError, MemoryError), catch_warnings(action="ignore"):
             return ast.get_docstring(ast.parse(text)) or ""
     elif _MAIL.match(text):
         said = _said_in_mail(text)
@@ -38,14 +36,4 @@ def _said_in_mail(text: str) -> str:
         with suppress(UnicodeDecodeError):
             return str(raw, "utf-8")
         return str(raw, part.get_content_charset("latin-1"), "replace")
-    return ""
-
-
-def _said_in_notebook(text: str) -> str:
-    """What its cells of Markdown say."""
-    from laconic.text.markdown import markdown_text
-
-    with suppress(ValueError, RecursionError, LookupError, TypeError):
-        cells = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
-        return markdown_text("\n\n".join("".join(cell) for cell in cells))
     return ""

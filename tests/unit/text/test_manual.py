@@ -41,7 +41,7 @@ foo, bar \- print all \fIbars\fR of a file
 [\-a] FILE
 .SH "DESCRIPTION"
 .B Foo
-reads a file and prints its
+reads a\~file and prints its
 .BR bars (1)
 in the order \(em the first
 first \[em] of their beginning.

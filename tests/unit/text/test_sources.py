@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from laconic.cli.inputs import documents_of
+from laconic.text.markdown import notebook_text
 from laconic.text.sources import said_in
 
 NOTEBOOK = json.dumps(
@@ -41,7 +42,7 @@ The b=E4rs were closed=
 """
 SAID = [
     ("a.ipynb", NOTEBOOK, "Foo prints bars."),
-    ("a.py", '#!x\n"""Print bars.\n\n    Of all kinds.\n    """\nbars()\n', "Print bars.\n\nOf all kinds."),
+    ("a.py", '#!x\n"""Print bars.\n\n    Of all kinds.\n    """\nbars("\\d")\n', "Print bars.\n\nOf all kinds."),
     ("a.eml", MAIL, "The bars were closed."),
     ("a", MAIL.replace("The bars were closed.", ""), None),
     ("a", CODED, "The b\u00e4rs were closed on Monday."),
@@ -61,13 +62,14 @@ def test_what_they_say_is_read(name: str, text: str, said: str | None, tmp_path:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        *[(".ipynb", text) for text in ("{", "[]", '{"cells": 1}', '{"cells": [1]}', "{}")],
         *[(".py", text) for text in ("bars()", "(", "\0")],
         ("", "Note: it rains.\nTo: Bert\n\nBars."),
     ],
 )
 def test_what_is_none_of_these_stays_as_it_is(name: str, text: str) -> None:
     assert said_in(text, name) == ""
+    for damaged in ("{", "[]", '{"cells": 1}', '{"cells": [1]}', "{}", text):
+        assert notebook_text(damaged) == ""
 
 
 @pytest.mark.parametrize(
