@@ -108,7 +108,7 @@ _ASIDES = tuple(
 )
 _FIELD = re.compile(r"[\]\[<>=@|\\{}]|:\s|://|\w\(|\(\W*\d|\d\)")  # what a sentence seldom has, but for a function word
 _OPTION = re.compile(r"\[?--?\w")
-_STOP = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
+_STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
 FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
 
 
@@ -332,7 +332,7 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
 
 def _is_entry(text: str) -> bool:
     """Is it an option, the head of a page, a field, an address, a line of code or of a log, rather than a sentence? It
-    ends without a stop and has no word that holds others together, its keys ("To: Anna") aside."""
+    ends without a stop and has no word that holds others together, its keys ("To: Anna") aside; usage says enough."""
     said = text.replace("...", " ").strip()
     told = words(re.sub(r"(?<!\S)[A-Z][\w-]*:\s", "", said))
     plain = _STOP.search(said) or not _FIELD.search(said) or not FUNCTION_WORDS.isdisjoint(told)

@@ -215,8 +215,7 @@ def test_a_short_sentence_answers_where_there_is_no_other() -> None:
     "entry",
     [
         *("FOO(1) User Commands FOO(1)", "From: Anna Foo <anna@foo.org>", "-a foo of bars", "Next: Foo, Up: Bar bar"),
-        *("Usage: foo [option] file...", "foo (1.2-3) unstable; urgency=medium"),
-        *("Mar 1 12:00 host foo[12]: started <bar>", "x = foo(1, bar, baz)"),
+        *("foo (1.2-3) unstable; urgency=medium", "Mar 1 12:00 host foo[12]: started <bar>", "x = foo(1, bar, baz)"),
     ],
 )
 def test_an_entry_answers_only_where_there_is_no_sentence(entry: str) -> None:
@@ -225,6 +224,8 @@ def test_an_entry_answers_only_where_there_is_no_sentence(entry: str) -> None:
         document = f"{entry}\n\n{sentence}"
         assert or_decline(replace(written, document=document), calibration()).text == sentence
     assert or_decline(replace(written, document=f"{entry}\n\n{entry}"), calibration()).text == entry
+    usage = "Usage: foo [user] command..."
+    assert or_decline(replace(written, document=f"{usage}\n\nThe bars were closed."), calibration()).text == usage
 
 
 def test_a_place_costs_what_five_sentences_cost_and_no_more() -> None:
