@@ -373,7 +373,7 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     subject = document[begins:start].rstrip()
     plain, capital = found.words[0].text.rstrip(",.;:").replace("-", ""), found.text[0].upper()
     ordinary = plain.isalpha() and plain.islower() and len(capital) == 1  # no iOS, no ligature
-    if subject[-1:].isalnum() and ordinary:  # a subject, no mark of a list
+    if any(map(str.isalnum, subject)) and ordinary:  # a subject, no mark of a list
         first = replace(found.words[0], text=capital + found.words[0].text[1:])
         found = replace(found, text=first.text + found.text[len(first.text) :], words=(first, *found.words[1:]))
     return replace(

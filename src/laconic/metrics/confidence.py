@@ -1,31 +1,18 @@
-"""Knowing which and when not to: the best of several summaries of a text, how likely a reader is to accept it, and
-whether the text is of a kind that the model knows.
+"""Knowing which and when not to, from what decoding leaves anyway and the text (docs/confidence.md tells why):
 
-Four questions, answered from what decoding leaves anyway and the text (no second pass, no tensor library):
-
-1. Is the document like those that the model was trained on? Four plain figures of it are held against the range they
-   had there (`Ranges`): how many tokens it has, how many of its words the vocabulary lacks, how many are among the
-   vocabulary's hundred most frequent ones (in another language hardly any are), and the mean over its words of
-
-       ln p(w, English of no particular kind) / p(w, the model's documents)
-
-   the likelihood ratio that tells texts of another domain (Ren et al., NeurIPS 2019, with unigram models; e-mails given
-   to a model of abstracts). A text that is only longer is not strange: the model reads its beginning, and the summary
-   says how much (``truncated``).
-2. Would a reader accept the summary? Confidence is a logistic regression over a few facts (`FEATURES`), fitted on
-   validation records (`laconic calibrate`), so that of summaries with confidence 0.7 about seven in ten are accepted:
+1. Is the document like those that the model was trained on? Figures of it are held against the range that they had
+   there (`Ranges`); the mean of ln p(word in English of no particular kind) / p(word in the model's documents) tells
+   texts of another domain (Ren et al., NeurIPS 2019, with unigram models).
+2. Would a reader accept the summary? A logistic regression over `FEATURES`, fitted on validation records:
 
        confidence = sigmoid(bias + sum_j weight_j (fact_j - mean_j) / deviation_j)
 
-3. Which hypothesis of the search is the best? Its probability knows little of that: the one with the highest ROUGE is
-   often another one. A linear regression predicts by how much a hypothesis's ROUGE differs from the mean over those of
-   its document, from facts of `FEATURES` and from how much it agrees with the others (`laconic.metrics.consensus`),
-   and the highest is taken (``search.choose: rerank``; reranking of N-best lists: Och et al. 2004).
-4. Which sentence of the document would answer in place of the summary, and would it do better? One is chosen by what
-   it says of the summary, by its place and its form (`WORTH`), and has a chance of being accepted of its own, by the
-   same regression over `SENTENCE`, fitted on sentences that readers have rated.
+3. Which hypothesis of the search is the best? A linear regression predicts by how much its score differs from the mean
+   over those of its document (``search.choose: rerank``; reranking of N-best lists: Och et al. 2004).
+4. Which sentence of the document would answer in its place? The one worth most by `WORTH`, with a chance of being
+   accepted of its own: the same regression over `SENTENCE`.
 
-A `Calibration` lies in the model folder as ``calibration.json``. A model without one has neither answer.
+A `Calibration` lies in the model folder as ``calibration.json``. A model without one has no answers to these.
 """
 
 from __future__ import annotations
@@ -47,6 +34,7 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 from laconic.errors import ModelError
 from laconic.files import write_json
 from laconic.metrics.words import is_stop_word, stem, words
+from laconic.text.mending import FUNCTION_WORDS
 from laconic.text.sentences import sentence_strings, shortened, split_sentences
 from laconic.types import Hypothesis, TokenizedText
 
@@ -118,6 +106,9 @@ _ASIDES = tuple(
         r"https?:|www\.|`|\b(?:here|npm|yarn|pip|github)\b",
     )
 )
+_FIELD = re.compile(r"[\]\[<>=@|\\{}]|:\s|://|\w\(|\(\W*\d|\d\)")  # what a sentence seldom has, but for a function word
+_OPTION = re.compile(r"\[?--?\w")
+_STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
 FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
 
 
@@ -335,7 +326,17 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
     ends."""
     spans = split_sentences(document)
     telling = [span for span in spans if len(words(document[slice(*span)])) >= FEWEST_WORDS] or spans
+    telling = [span for span in telling if not _is_entry(document[slice(*span)])] or telling
     return [(start, *shortened(document, start, end)) for start, end in telling]
+
+
+def _is_entry(text: str) -> bool:
+    """Is it an option, the head of a page, a field, an address, a line of code or of a log, rather than a sentence? It
+    ends without a stop and has no word that holds others together, its keys ("To: Anna") aside; usage says enough."""
+    said = text.replace("...", " ").strip()
+    told = words(re.sub(r"(?<!\S)[A-Z][\w-]*:\s", "", said))
+    plain = _STOP.search(said) or not _FIELD.search(said) or not FUNCTION_WORDS.isdisjoint(told)
+    return not plain or _OPTION.match(said) is not None
 
 
 def told_sentences(document: str, summary: str) -> list[tuple[tuple[int, int, int], Facts]]:

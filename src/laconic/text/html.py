@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import codecs
 import re
+from html import unescape
 from typing import Any
+
+from laconic.text.detokenize import is_unspaced
 
 _NO_TEXT = "script, style, noscript, template, nav, footer, aside, svg, iframe, dialog"
 _NO_TEXT += ", button, select, textarea, label, legend"  # of forms
@@ -24,6 +27,15 @@ _BEGINNING = re.compile(
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
 _LINK = re.compile(r"\[[^\[\]]+\]\((?:https?:|[#./]|[\w-]+\.\w)|^ {0,3}\[[^\[\]]+\]:[ \t]+\S", re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
+FEWEST_WORDS = 5  # of a block between tags, or of a link that stands for itself, that says something
+UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|pre|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+_END = re.compile(r"\n\s*\n|</?(?:p|div|h\d|li|br|t[dhr])\b[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(r"<[/!?]?[A-Za-z](?:\"[^\"]*\"|'[^']*'|[^<>\"']){0,500}>")
+_CLOSING = re.compile(
+    r"</(?:p|div|h[1-6]|ul|ol|li|table|t[dhr]|a|b|i|em|strong|span|font|code|center|body)\s*>", re.IGNORECASE
+)
+_XML = re.compile(r"\s*<\?xml\b")
+_FEWEST_TAGS = 3
 
 
 def is_html(text: str) -> bool:
@@ -35,6 +47,29 @@ def is_markdown(text: str) -> bool:
     """Has it a heading of Markdown, and links or blocks of code besides? A program whose remarks have "#" has not."""
     linked = _LINK.search(text) is not None or len(_FENCE.findall(text)) > 1
     return linked and _HEADING.search(text) is not None and not text.startswith("#!") and not is_html(text)
+
+
+def is_tagged(text: str) -> bool:
+    """Is it XML, or has it a page's tags in it?"""
+    return _XML.match(text) is not None or len(_CLOSING.findall(text[:5000])) >= _FEWEST_TAGS
+
+
+def between_tags(text: str) -> list[str]:
+    """What stands between the tags of blocks; of XML each two tags are between blocks."""
+    text = re.sub(r">\s*<", ">\n\n<", text) if _XML.match(text) else text
+    parts = (" ".join(unescape(_TAG.sub("", part)).split()) for part in _END.split(UNSEEN.sub("\n\n", text)))
+    return list(filter(None, parts))
+
+
+def tagged_text(text: str) -> str:
+    """The blocks of a text with tags that say something, if any do."""
+    blocks = between_tags(text)
+    return "\n\n".join(filter(is_prose, blocks)) or "\n\n".join(blocks)
+
+
+def is_prose(text: str) -> bool:
+    """Has it some words?"""
+    return len(re.findall(r"[^\W\d_]{2,}", text)) + sum(map(is_unspaced, text)) // 2 >= FEWEST_WORDS
 
 
 def charset_of(raw: bytes) -> str:

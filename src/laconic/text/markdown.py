@@ -3,20 +3,18 @@ addresses and what only leads elsewhere."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from html import unescape
+from contextlib import suppress
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from laconic.text.detokenize import is_unspaced
+from laconic.text.html import UNSEEN, between_tags, is_prose
 
-FEWEST_WORDS = 5  # of a block of a page's tags, or of a link that stands for itself, that says something
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(?=[\w\"'-]+[ \t]*[:=]|#)(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
-_UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|pre|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
-_END = re.compile(r"\n\s*\n|</?(?:p|div|h\d|li|br|t[dhr])\b[^<>]*>", re.IGNORECASE)
-_TAG = re.compile(r"<[/!?]?[A-Za-z](?:\"[^\"]*\"|'[^']*'|[^<>\"']){0,500}>")
+_UNDERLINED = re.compile(r"(?<=[^\W\d_]\.)[ \t]*\n(?=-{3,}[ \t]*$)", re.MULTILINE)  # a sentence, no heading
 _BREAK = re.compile(r"</?(?:p|div|li|br|t[dhr])\b", re.IGNORECASE)
 _SIGNS = re.compile(r"\A\[(?:![A-Z]+|[ xX])\]\s+|\[\^[^\[\]\s]+\]")  # > [!NOTE], - [ ] a task, a footnote[^1]
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]:")
@@ -26,9 +24,18 @@ def markdown_text(document: str) -> str:
     """Of CommonMark with tables: of one without sentences its headings, without these all that is no comment. A page's
     tags within it are left out, what stands between them stays."""
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
-    tokens = parser.parse(_FRONT_MATTER.sub("", document.replace("\r\n", "\n")))
+    text = _FRONT_MATTER.sub("", document.replace("\r\n", "\n"))
+    tokens = parser.parse(_UNDERLINED.sub("\n\n", text))
     said = "\n\n".join(_blocks(tokens)) or "\n\n".join(_blocks(tokens, within=("heading_",)))
-    return said or _UNSEEN.sub("", document)
+    return said or UNSEEN.sub("", document)
+
+
+def notebook_text(notebook: str) -> str:
+    """What the cells of Markdown in a notebook of Jupyter say; empty where it is none."""
+    with suppress(ValueError, RecursionError, LookupError, TypeError):
+        cells = [cell["source"] for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "markdown"]
+        return markdown_text("\n\n".join("".join(cell) for cell in cells))
+    return ""
 
 
 def _blocks(tokens: Iterable[Token], within: tuple[str, ...] = ()) -> Iterator[str]:
@@ -41,8 +48,7 @@ def _blocks(tokens: Iterable[Token], within: tuple[str, ...] = ()) -> Iterator[s
             if text := _said(token.children or ()):
                 yield text
         elif token.type == "html_block" and not within:
-            parts = _END.split(_UNSEEN.sub("\n\n", token.content))
-            yield from filter(_is_prose, (" ".join(unescape(_TAG.sub("", part)).split()) for part in parts))
+            yield from filter(is_prose, between_tags(token.content))
 
 
 def _said(tokens: Sequence[Token]) -> str:
@@ -51,7 +57,7 @@ def _said(tokens: Sequence[Token]) -> str:
     for token in tokens if [token.type for token in tokens] != ["code_inline"] else ():
         if token.type.startswith("link_"):
             links += token.nesting
-            own, link = own or _is_prose(link), ""
+            own, link = own or is_prose(link), ""
         elif token.type.startswith("s_"):
             struck += token.nesting
         elif token.type in ("text", "code_inline") and not struck:
@@ -61,7 +67,3 @@ def _said(tokens: Sequence[Token]) -> str:
         elif token.type in ("softbreak", "hardbreak") or (token.type == "html_inline" and _BREAK.match(token.content)):
             said += " "
     return " ".join(_SIGNS.sub("", said).split()) if own and not _FOOTNOTE.match(said) else ""
-
-
-def _is_prose(text: str) -> bool:
-    return len(re.findall(r"[^\W\d_]{2,}", text)) + sum(map(is_unspaced, text)) // 2 >= FEWEST_WORDS

@@ -28,6 +28,8 @@ _OPENING_WORDS = (
     "instead overall together despite"
 )
 _OPENERS = FUNCTION_WORDS | frozenset(_OPENING_WORDS.split())
+_AHEAD = "a an the of and or from with its their our your my his"  # a line with such a word at its end goes on
+_GOES_BEFORE = frozenset(_AHEAD.split())
 _HEADING = 4  # words of a heading in capitals, at most, over an indented text
 WRAPPED = re.compile(r"(?<=[a-z][-‐])\s*\n\s*(?!(?:and|or|to|und|oder)\b)(?=[a-z])")  # a word, at the end of a line
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
@@ -60,12 +62,20 @@ _GOES_ON = re.compile(
     re.IGNORECASE,
 )
 _EXAMPLES = re.compile(r"(?:,\s+(?:like|for example|for instance|namely)|(?<!\s),?\s+(?:including|such as))[\s.:,;]*\Z")
-_COMMAND = re.compile(r"\\(?:text(?:bf|it|md|rm|sc|sf|sl|tt|up)?|emph|underline|math(?:bf|it|rm|sf|tt))\s*\{|\\?[{}]")
+_COMMAND = re.compile(
+    r"\\(?:text(?:bf|it|md|rm|sc|sf|sl|tt|up)?|emph|underline|math(?:bf|it|rm|sf|tt))\s*\{"
+    r"|\{\\(?:bf|em|it|rm|sc|sf|sl|tt)(?![a-z])\s*|\\?[{}]"
+)
+_CITATION = re.compile(r"(?:(?<=\S)|~)\\[cC]ite\w*\{[^{}]*\}")
 _FORMULA = re.compile(r"\$([^$]{1,80})\$")
 _LINK = re.compile(
     r"(?<![\w\]])(!?\[)((?:[^\[\]]|\[[^\[\]]*\])*)(\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)|\[[^\[\]\s]*\]))"
 )
 _STRESSED = re.compile(r"(?<![^\s(\[{\"'])(\*{1,3})(?=[^\s*])([^*]{1,200}?)(?<=[^\s*])(\1)(?![^\s.,;:!?)\]}\"'])")
+_NAMED = re.compile(  # "foo - print all bars" at the beginning, "Anna - could you", "LONDON, May 2 (Reuters) -"
+    r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s\([A-Z][^\n()]{0,30}\))"
+    r"\s{1,9}(?:--?|[\u2013\u2014])\s{1,9}(?=\S+\s+\S+\s)"
+)
 _MARK = re.compile(r"(?:[>*•–—#-]+\s+)+")
 
 
@@ -89,11 +99,12 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
 
 
 def shortened(text: str, start: int, end: int) -> Span:
-    """The part of an English sentence that could stand above the text: where it says what its subject is or does, what
-    stands behind that; the whole of any other. Without a lead to examples that it does not have."""
+    """The part of an English sentence that could stand above the text: where it says what its subject is or does, or
+    begins the text with a name and a dash, what stands behind that; the whole of any other. Without a lead to examples
+    that it does not have."""
     if (mark := _MARK.match(text, start, end)) and mark.end() < end:
         start = mark.end()
-    lead = _LEAD.match(text, start, end)
+    lead = _LEAD.match(text, start, end) or _NAMED.match(text, start, end)
     if lead and len(text[lead.end() : end].split()) > 2 and not _GOES_ON.match(text, lead.end(), end):
         start = lead.end()
     return start, start + (len(_EXAMPLES.sub("", text[start:end]).rstrip(" \n:,;")) or end - start)
@@ -106,6 +117,7 @@ def markup(text: str) -> list[Span]:
     for link in _LINK.finditer(text):
         if _WORD.search(link[2]):  # else perhaps two references
             found += [link.span()] if link[1] == "![" else [link.span(1), link.span(3)]
+    found += [one.span() for one in _CITATION.finditer(text)]
     found += [one.span(sign) for one in _STRESSED.finditer(text) for sign in (1, 3)]
     open_braces: list[Span | None] = []
     for one in _COMMAND.finditer(text):
@@ -138,7 +150,8 @@ def _in_name(text: str, end: int) -> bool:
 
 def _line_ends(text: str) -> list[int]:
     """The ends of lines that were ended on purpose, as in lists, minutes and mails: the next line is blank, or its
-    first word would have fitted in and does not begin in lower case. So are headings, in capitals or underlined.
+    first word would have fitted in and does not begin in lower case, nor does the line end in "of" or the like. So are
+    headings, in capitals or underlined.
 
     Lines of prose that was wrapped are as full as they can be. The longest line tells the width, where it has the 60
     characters that wrapped prose usually has.
@@ -150,6 +163,7 @@ def _line_ends(text: str) -> list[int]:
         place += len(line) + 1
         word = following.split(maxsplit=1)[:1]
         fitted = word and not word[0][0].islower() and len(line.rstrip()) + 1 + len(word[0]) <= width
+        fitted = fitted and line.rstrip().rpartition(" ")[2].strip("(").lower() not in _GOES_BEFORE
         heading = line.isupper() and len(line.split()) <= _HEADING and following[:1].isspace()
         if not word or fitted or heading or RULER.fullmatch(line.strip()) or RULER.fullmatch(word[0]):
             found.append(place)

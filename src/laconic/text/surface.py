@@ -1,17 +1,7 @@
 """Text as people write it: the one step between the tokens a model wrote and the text that is shown.
 
-A lower-cased vocabulary writes ``ragout (ra-gu) is a tool for tool for the``; the source says ``Ragout (RA-GU)``. What
-the step does depends on ``search.surface``:
-
-* ``raw``: nothing, the tokens as the tokenizer joins them; ``tokens``: with a blank between any two.
-* ``cased``: words get the form of the source place they were copied from, else the form that the source or the training
-  texts use (`laconic.text.casing`); between words that stand next to each other in the source stands what the source
-  has there; sentences begin as those of the training summaries do. Of a tokenizer that keeps case the case stays.
-* ``clean``: besides, doubled words and phrases, a dangling end, stray signs and UNK are dropped
-  (`laconic.text.mending`), "a" in front of a vowel that the source does not have so is "an", and behind a "to" of the
-  model's own a verb loses the ending that it has in "a tool that reads files" ("a tool to read files").
-
-Whatever is dropped is dropped by the token, so that every word keeps its provenance; spans always index the text.
+What it does, and for which ``search.surface``, is told in docs/text.md. Whatever is dropped is dropped by the token, so
+that every word keeps its provenance; spans always index the text.
 """
 
 from __future__ import annotations

@@ -211,6 +211,23 @@ def test_a_short_sentence_answers_where_there_is_no_other() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("FOO(1) User Commands FOO(1)", "From: Anna Foo <anna@foo.org>", "-a foo of bars", "Next: Foo, Up: Bar bar"),
+        *("foo (1.2-3) unstable; urgency=medium", "Mar 1 12:00 host foo[12]: started <bar>", "x = foo(1, bar, baz)"),
+    ],
+)
+def test_an_entry_answers_only_where_there_is_no_sentence(entry: str) -> None:
+    written = Summary("foo user commands unstable started", document=f"{entry}\n\nBars were closed", confidence=0.1)
+    for sentence in ("The bars were closed", "Bars were quickly closed", "\u6865(1)\u6cb3\u5173\u95ed\u3002"):
+        document = f"{entry}\n\n{sentence}"
+        assert or_decline(replace(written, document=document), calibration()).text == sentence
+    assert or_decline(replace(written, document=f"{entry}\n\n{entry}"), calibration()).text == entry
+    usage = "Usage: foo [user] command..."
+    assert or_decline(replace(written, document=f"{usage}\n\nThe bars were closed."), calibration()).text == usage
+
+
 def test_a_place_costs_what_five_sentences_cost_and_no_more() -> None:
     front = [f"Nothing of note was said {word}." for word in ("here", "there", "then", "now", "again", "at all")]
     document = " ".join([*front * 4, "The river rose two metres in one night."])
@@ -279,6 +296,7 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
     [
         ("Foo is a tool for long rivers.", "Tool for long rivers."),
         ("> Foo lets you\nmeasure long rivers:", "Measure long rivers"),
+        ("foo - measure long rivers", "Measure long rivers"),
         ("We propose a one-shot view of long rivers.", "One-shot view of long rivers."),
         ("Foo is a filter, and a view of long rivers.", "Filter, and a view of long rivers."),
         ("Foo is an iOS app for long rivers.", "iOS app for long rivers."),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from laconic.text.html import charset_of, is_html, page_text
+from laconic.cli.inputs import documents_of
+from laconic.text.html import charset_of, is_html, is_tagged, page_text, tagged_text
 
 
 @pytest.mark.parametrize(
@@ -58,3 +61,24 @@ def test_an_article_that_is_but_a_teaser_is_not_the_pages_text() -> None:
 )
 def test_the_encoding_that_a_page_names(name: str, read_as: str) -> None:
     assert charset_of(f'<meta charset="{name}">'.encode()) == read_as
+
+
+XML = '<?xml version="1.0"?>\n<rss><a>Bars</a> <item><text>Bars close on <b>Monday</b>, says Foo.</text></item>'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (XML, "Bars close on Monday, says Foo."),
+        ('<?xml version="1.0"?><a>Foo</a><a>Bar</a>', "Foo\n\nBar"),
+        ("Bars <b>close</b> on <i>Monday</i>,\nsays &quot;Foo&quot;.<br>It <b>rains</b> all day long.", None),
+    ],
+)
+def test_what_stands_between_tags_is_read(text: str, said: str | None, tmp_path: Path) -> None:
+    said = said or 'Bars close on Monday, says "Foo".\n\nIt rains all day long.'
+    assert is_tagged(text)
+    assert tagged_text(text) == said
+    for name, read in {"a": said, "a.txt": said, "a.c": text}.items():
+        (tmp_path / name).write_text(text)
+        assert next(documents_of(str(tmp_path / name))).document == read
+    assert not is_tagged("The tags <b> and </b> are for bold text, a < b, and List<a>.")

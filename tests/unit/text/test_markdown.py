@@ -68,6 +68,7 @@ def test_paragraphs_and_items_are_what_it_says(ends: str) -> None:
         ("+++\ntitle = 1\n+++\n\nSeen.", "Seen."),
         ("A server of files<br>It caches.", "A server of files It caches."),
         ("- [ ] Replace it\n- [x] Done", "Replace it\n\nDone"),
+        ("Foo is a tool.\nIt rises.\n---\n\nWhat is foo?\n-----\n\nSeen.", "Foo is a tool. It rises.\n\nSeen."),
         ("It is ~~on Monday~~ on Tuesday.[^1]\n\n[^1]: Or not.", "It is on Tuesday."),
         ("<p>A tool for <code>JSON</code>, <b>YAML</b>, and others.</p>", "A tool for JSON, YAML, and others."),
         ('<p><img alt="a > b" src="x"> This is text of five words.</p>', "This is text of five words."),
@@ -122,7 +123,12 @@ def test_files_of_restructured_text_are_read_so(tmp_path: Path) -> None:
     lines += ["`the docs <http://x>`_::", "", "\tnpm i foo", "", "- one item", "", "Returns", "-------", "", "nothing"]
     path = tmp_path / "README.rst"
     path.write_bytes("\r\n".join(lines).encode())
-    assert next(documents_of(str(path))).document == "Foo is a fast glob library, see the docs.\n\none item"
+    plain = path.with_name("README.txt")
+    plain.write_bytes(path.read_bytes())
+    for name in (path, plain):
+        assert next(documents_of(str(name))).document == "Foo is a fast glob library, see the docs.\n\none item"
+    path.write_text("Foo\n===\n\n:Author: Anna\n:Date: May\n  2021\n\nFoo is a tool.\n")
+    assert next(documents_of(str(path))).document == "Foo is a tool."
     path.write_text("Foo\n===\n")
     assert next(documents_of(str(path))).document == "Foo\n===\n"
 

@@ -105,6 +105,8 @@ def test_lines_that_nobody_wrapped_are_sentences() -> None:
     first, *others, last = MAIL.splitlines()
     assert sentence_strings(MAIL) == [f"{first}\n{others[0]}", *others[1:-1], f"{others[-1]}\n{last}"]
     assert sentence_strings(WRAPPED) == [WRAPPED.removesuffix(" Nobody came."), "Nobody came."]
+    article = "Copies of this software and files (the\n'Work') are free."
+    assert sentence_strings(f"{article}\n{'-' * 80}")[0] == article
     assert sentence_strings("The river rose.\nIt rained\n\nand rained.") == [
         *("The river rose.", "It rained", "and rained."),
     ]
@@ -173,6 +175,24 @@ def test_a_sentence_is_made_a_line(sentence: str, line: str) -> None:
     assert shortened(sentence, 0, len(sentence)) == (start - 8, end - 8)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("foo - print all bars of a file", "print all bars of a file"),
+        ("foo, bar \u2013 print all bars.", "print all bars."),
+        ("Anna - could you send me the bars?", "could you send me the bars?"),
+        ("(FOO) -- The bars were closed.", "The bars were closed."),
+        ("LONDON, May 2 (Foo News) - The bars were closed.", "The bars were closed."),
+        *[(kept, kept) for kept in ("foo - bars", "It is max(bars) - min(bars) of all.")],
+    ],
+)
+def test_a_name_or_a_dateline_is_no_part_of_the_line(text: str, line: str) -> None:
+    assert text[slice(*shortened(text, 0, len(text)))] == line
+    behind = f"Bars. {text}"
+    dated = line if "(Foo" in text else text
+    assert behind[slice(*shortened(behind, 6, len(behind)))] == dated, "a name stands at the beginning alone"
+
+
 def test_blanks_cost_no_time() -> None:
     wide = "Foo" + " " * 100_000 + "rises"
     assert shortened(wide, 0, len(wide)) == (0, len(wide))
@@ -185,6 +205,7 @@ def test_blanks_cost_no_time() -> None:
         (r"\textit{\textbf{Insert-V}}, an \emph{end {to} end} one", "Insert-V, an end {to} end one"),
         (r"$\mathcal{B}^{3}$-Net, \{b\} and $5, $6", r"$\mathcal{B}^{3}$-Net, \{b\} and $5, $6"),
         (r"$x_{\text{a}}$", r"$x_{a}$"),
+        (r"{\sc Foo}, a {\bf fast} one~\cite{a,b}, as \cite{c}", r"Foo, a fast one, as \cite{c}"),
         (r"named \textbf{\tracker}, or \textbf{open", r"named \tracker, or \textbf{open"),
         ("[Image-set](http://x.y) of [CSS][ref] ![badge](http://b)shows", "Image-set of CSS shows"),
         ("**Foo** is *it*, 2 * 3 * 4, a**b**c, ***bar***", "Foo is it, 2 * 3 * 4, a**b**c, bar"),
