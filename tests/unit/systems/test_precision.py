@@ -143,7 +143,7 @@ def test_trying_decodes_in_each_precision(folder: Path, monkeypatch: pytest.Monk
     assert found is not None
     assert found.records == 2
     assert set(found.of) == {"bf16", "int8"}
-    assert try_precisions(Summarizer("lead-1"), [Record(TEXT, "x")]) is None
+    assert try_precisions(Summarizer.from_pretrained("lead-1"), [Record(TEXT, "x")]) is None
 
 
 def test_another_device_has_none_of_it(folder: Path) -> None:
