@@ -19,6 +19,9 @@ settings.load_profile("laconic")
 _cache = tempfile.TemporaryDirectory(prefix="laconic-cache-")
 os.environ["LACONIC_CACHE"] = _cache.name
 
+# What a cut of the power leaves is not tested in this process: waiting for the disk would take a tenth of the time.
+os.fsync = lambda _: None
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
