@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from laconic.server.page import HEADERS, assets
-from laconic.text.html import is_markdown
 from laconic.text.markdown import markdown_text
+from laconic.text.reading import as_prose
 
 NUMBER = {"type": "integer", "minimum": 1, "maximum": 16}
 DECODING = {
@@ -81,9 +81,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send(502, b"<html>Bad gateway</html>", {"Content-Type": "text/html"})
         else:
             time.sleep(1.5 if model == "slow" else 0)
-            markdown = is_markdown(document) if request["format"] == "auto" else request["format"] == "markdown"
-            said = markdown_text(document) if markdown else document
-            how = {"format": "markdown", "document": said} if markdown else {}
+            kind, said = request["format"], document
+            if kind == "auto":
+                kind, said = as_prose(document)
+            elif kind == "markdown":
+                said = markdown_text(document)
+            how = {"format": kind, "document": said} if kind != "text" else {}
             self.send_json(200, {"model": model, "summaries": [record(model, said) | how]})
 
     def allowed(self) -> bool:

@@ -415,6 +415,19 @@ def test_markdown_is_read_as_what_it_says_unless_it_shall_be_taken_as_it_is(page
     assert [asked["format"] for asked in server.asked] == ["auto"] * 3 + ["text"] * 3 + ["markdown"] * 3
 
 
+def test_an_e_mail_is_read_without_its_head_unless_it_shall_be_taken_as_it_is(page: Any, server: Server) -> None:
+    mail = f"From: Ann <ann@example.org>\nSubject: Meeting\n\n{TEXT}\n\n> When do we meet?\n"
+    summarized(page, server, text=mail)
+    said = page.locator(".document").inner_text()
+    assert said.startswith("Dear all")
+    assert "Read as an e-mail, without its head and quotations." in page.locator(".text-head").inner_text()
+    page.click("text=Take it as it is")
+    page.click("text=Read it as an e-mail")
+    page.wait_for_selector("text=Read as an e-mail")
+    assert page.locator(".document").inner_text() == said
+    assert [asked["format"] for asked in server.asked] == ["auto", "text", "auto"]
+
+
 def test_a_file_that_is_called_markdown_is_read_so_and_another_text_in_its_place_as_it_looks(
     page: Any, server: Server
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -18,21 +17,14 @@ from laconic.config.shipped import SHIPPED, default_model
 from laconic.data.lines import DAMAGED, FORMAT_OF, UTF16_MARKS, bare_name, what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
-from laconic.text.html import charset_of, is_html, is_markdown, is_tagged, page_text, tagged_text
-from laconic.text.manual import manual_text
-from laconic.text.sources import said_in
+from laconic.text.html import MARKDOWN_SUFFIXES, PAGE_SUFFIXES, charset_of
 from laconic.types import Record
 
 if TYPE_CHECKING:
     from laconic.config.schema import DataConfig
     from laconic.data.readers import ReadOptions
 
-PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
-MARKDOWN_SUFFIXES = {".md", ".markdown"}
-NOTEBOOKS = {".ipynb"}
-TEXT_SUFFIXES = {".txt", ".rst", *NOTEBOOKS, *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES}
-_DIRECTIVE = re.compile(r"^\.\. (?:image|figure|code-block|contents|toctree|note|warning)::", re.MULTILINE)
-_FIELDS = re.compile(r"^:[\w -]+:(?:[ ].*)?\n(?:[ ]+\S.*\n)*", re.MULTILINE)  # :Author: Anna
+TEXT_SUFFIXES = {".txt", ".rst", ".ipynb", *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES}
 OnSkip = Callable[[Exception], object]
 
 
@@ -163,27 +155,13 @@ def documents_of(
 
 
 def _without_markup(name: str) -> str:
-    """The text of an input; of a web page that of its article, of Markdown and reStructuredText what they say in
-    sentences, if anything."""
-    text, suffix = text_of(name), Path(name).suffix.lower()
-    if said := said_in(text, suffix):
-        return said
-    if suffix in NOTEBOOKS | MARKDOWN_SUFFIXES or (not suffix and is_markdown(text)):
-        from laconic.text.markdown import markdown_text, notebook_text
+    """The text of an input; of a web page that of its article, of Markdown and the like what they say in sentences."""
+    from laconic.text.reading import as_prose
 
-        return (notebook_text(text) or text) if suffix in NOTEBOOKS else markdown_text(text)
-    if suffix == ".rst" or (suffix in ("", ".txt") and _DIRECTIVE.search(text)):
-        from laconic.study.corpora.docstring_text import paragraphs
-
-        plain = _FIELDS.sub("\n", text.replace("\r\n", "\n").expandtabs())
-        return "\n\n".join(paragraphs(plain)) or text
-    if suffix not in PAGE_SUFFIXES and not is_html(text):
-        tagged = suffix in ("", ".txt", ".xml") and is_tagged(text)
-        return manual_text(text) or (tagged and tagged_text(text)) or text
-    found = page_text(text)
-    if not found:
+    kind, said = as_prose(text_of(name), Path(name).suffix.lower())
+    if kind == "page" and not said:
         raise DataError(f"{name} is a web page without text; perhaps a script would write it: save the page as text.")
-    return found
+    return said
 
 
 def text_of(name: str) -> str:

@@ -40,6 +40,7 @@ FIRST_ERROR = GetPydanticSchema(lambda kind, schema: {**schema(kind), "fail_fast
 Text = Annotated[StrictStr, BeforeValidator(_whole)]  # JSON can hold half characters, UTF-8 cannot
 Options = Annotated[dict[Text, StrictBool | StrictInt | StrictFloat | Text], BeforeValidator(_few)]
 Format = Literal["text", "markdown", "auto"]
+Kind = Literal["markdown", "restructuredtext", "page", "tagged", "manual", "mail"]
 Mixed = Annotated[dict[str, Any], BeforeValidator(_few)]
 
 TEXT = (
@@ -90,7 +91,7 @@ class SummarizeRequest(_Body, json_schema_extra={"examples": [{"document": TEXT}
         description="Decoding options of a trained model, or settings of an extractive method: see `GET /v1/models`.",
         json_schema_extra={"maxProperties": MOST_FIELDS},
     )
-    format: Format = Field("text", description="`markdown`: only what its sentences say; `auto`: if it looks so.")
+    format: Format = Field("text", description="`markdown`: only what its sentences say; `auto`: as it looks.")
     explain: StrictBool = Field(False, description="Say where each word came from, and what the text does not support.")
     attention: StrictBool = Field(False, description="With `explain`: the attention of each word over the source.")
     always_write: StrictBool = Field(False, description="Give what the model wrote, also where it is not sure of it.")
@@ -236,8 +237,8 @@ class Alternative(BaseModel):
 
 class SummaryRecord(Alternative):
     """A summary. `words`, `support` and `document` are there with `explain`, `alternatives` with `num_return`; `format`
-    and `document` where the document was read as Markdown. Places in texts count Unicode characters (code points), not
-    bytes and not UTF-16 units."""
+    and `document` where the document was not taken as it is. Places in texts count Unicode characters (code points),
+    not bytes and not UTF-16 units."""
 
     source_offsets: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = None
     chunks: list[ChunkRecord] | None = None
@@ -246,7 +247,7 @@ class SummaryRecord(Alternative):
         description="Why `summary` is taken from the document; the first of `alternatives` is what the model wrote.",
     )
     read_to: int | None = Field(None, description="Where the part of the document ends that the model was given.")
-    format: Literal["markdown"] | None = Field(None, description="As what the document was read, if not as it is.")
+    format: Kind | None = Field(None, description="As what the document was read, if not as it is.")
     document: str | None = Field(None, description="The text that was summarized; places in the document count in it.")
     alternatives: list[Alternative] | None = None
 

@@ -8,9 +8,8 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any
 
 from laconic.errors import LaconicError
@@ -22,8 +21,8 @@ from laconic.server.metrics import Metrics
 from laconic.server.schemas import Document, Format, ProblemError
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer, or_decline
-from laconic.text.html import is_markdown
 from laconic.text.markdown import markdown_text
+from laconic.text.reading import as_prose
 from laconic.text.sentences import split_sentences
 from laconic.types import Record, Summary
 
@@ -37,12 +36,12 @@ class ClientGoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A checked request; ``markdown`` says which of its documents were read as such."""
+    """A checked request; ``kinds`` says as what each of its documents was read."""
 
     served: Served
     options: Any
     records: tuple[Record, ...]
-    markdown: tuple[bool, ...]
+    kinds: tuple[str, ...]
     explain: bool = False
     attention: bool = False
     stream: bool = False
@@ -95,7 +94,7 @@ class Service:
         self.open_requests = 0
         self.metrics = Metrics()
         self.metrics.open.set_function(lambda: self.open_requests)
-        self._reader = ThreadPoolExecutor(1, "laconic-markdown")  # Markdown can be made to take seconds
+        self._reader = ThreadPoolExecutor(1, "laconic-reading")  # Markdown can be made to take seconds
         # nothing is gained by picking sentences of several documents at once
         alone = self.settings.model_copy(update={"max_batch": 1, "batch_wait": 0.0})
         self._batchers: dict[str, Batcher] = {}
@@ -147,22 +146,21 @@ class Service:
         if stream and len(documents) > 1:
             raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
         given = [Document(document=one) if isinstance(one, str) else one for one in documents]
-        markdown = tuple(format == "markdown" or (format == "auto" and is_markdown(one.document)) for one in given)
-        numbered = zip(given, markdown, count(1), strict=False)
         try:
             async with asyncio.timeout(self.settings.request_timeout):
-                records = tuple([await self._record(*one, served) for one in numbered])
+                read = [await self._record(one, format, number, served) for number, one in enumerate(given, 1)]
         except TimeoutError:
             raise self.too_late() from None
-        return Order(served, served.parse(options or {}, stream=stream), records, markdown, stream=stream, **shown)
+        records, kinds = zip(*read, strict=True)
+        return Order(served, served.parse(options or {}, stream=stream), records, kinds, stream=stream, **shown)
 
-    async def _record(self, given: Document, markdown: bool, number: int, served: Served) -> Record:
-        text, most = given.document, self.settings.max_characters
+    async def _record(self, given: Document, format: Format, number: int, served: Served) -> tuple[Record, str]:
+        kind, text, most = "text", given.document, self.settings.max_characters
         if len(text) > most:
             reason = f"Document {number} has {len(text):,} characters; the limit is {most:,}."
             raise ProblemError("document_too_long", reason)
-        if markdown:
-            text = await asyncio.get_running_loop().run_in_executor(self._reader, markdown_text, text)
+        if format != "text":
+            kind, text = await asyncio.get_running_loop().run_in_executor(self._reader, _read, text, format)
         if not text.strip():
             raise ProblemError("empty_document", f"Document {number} is empty; there is nothing to summarize.")
         most = self.settings.max_sentences
@@ -170,7 +168,7 @@ class Service:
         if ends > most and (ends := len(split_sentences(text))) > most:  # which are never more
             reason = f"Document {number} has {ends:,} sentences; extractive methods compare all of them, and the"
             raise ProblemError("document_too_long", f"{reason} limit is {most:,}.")
-        return Record(text, id=given.id, origin=str(number))
+        return Record(text, id=given.id, origin=str(number)), kind
 
     @asynccontextmanager
     async def running(self, order: Order, on_text: Callable[[str], None] | None = None) -> AsyncIterator[Running]:
@@ -231,6 +229,17 @@ class Service:
             self.metrics.documents.labels(order.served.name, outcome).inc()
 
 
+def _read(text: str, format: Format) -> tuple[str, str]:
+    """As what a text was read, and what was read: the text itself where nothing is found."""
+    if format == "markdown":
+        return format, markdown_text(text)
+    with suppress(ModuleNotFoundError):  # of what reads pages
+        kind, said = as_prose(text)
+        if said.strip():
+            return kind, said
+    return "text", text
+
+
 def _stopped() -> ProblemError:
     return ProblemError("draining", "The service stopped before the answer was ready; try another instance.")
 
@@ -250,10 +259,10 @@ def as_problem(error: BaseException) -> BaseException:
 def rendered(order: Order, summaries: Iterable[Summary]) -> list[dict[str, Any]]:
     """The summaries as the answer shows them."""
     records = []
-    for summary, markdown in zip(summaries, order.markdown, strict=True):
+    for summary, kind in zip(summaries, order.kinds, strict=True):
         shown = summary if order.explain else replace(summary, words=())  # which extracts always have
-        record = to_dict(shown, document=order.explain or markdown, attention=order.explain and order.attention)
-        record |= {"format": "markdown"} if markdown else {}
+        record = to_dict(shown, document=order.explain or kind != "text", attention=order.explain and order.attention)
+        record |= {"format": kind} if kind != "text" else {}
         source = SourceFacts(summary.document) if order.explain else None
         for values in (record, *record.get("alternatives", ())):
             values["model"] = order.served.name  # which need not be the one in its folder

@@ -10,6 +10,8 @@ from typing import Any
 
 from laconic.text.detokenize import is_unspaced
 
+PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
+MARKDOWN_SUFFIXES = {".md", ".markdown"}
 _NO_TEXT = "script, style, noscript, template, nav, footer, aside, svg, iframe, dialog"
 _NO_TEXT += ", button, select, textarea, label, legend"  # of forms
 _ARTICLES = ("article", "main, [role=main]")
@@ -101,8 +103,18 @@ def page_text(page: str) -> str:
     for node in forms:
         if len(_text(node)) < whole / 2:  # else it is around the page, as ASP.NET has it
             node.decompose()
-    article, main = (max(map(_text, tree.css(selector)), key=len, default="") for selector in _ARTICLES)
+    article, main = (_longest(tree, selector) for selector in _ARTICLES)
     return (article if len(article) >= _TEASER * len(main) else main) or _text(tree.body)
+
+
+def _longest(tree: Any, selector: str) -> str:
+    """The longest text of the nodes that are in no other of the kind."""
+    found, inner = "", set[int]()
+    for node in tree.css(selector):
+        if node.mem_id not in inner:
+            inner.update(other.mem_id for other in node.css(selector))
+            found = max(found, _text(node), key=len)
+    return found
 
 
 def _text(node: Any) -> str:

@@ -16,6 +16,13 @@ _OTHERS = re.compile(  # what others said, that they did, and what stands behind
 )
 
 
+class _Headers(policy.EmailPolicy):
+    """Of a long one its beginning: what it takes to parse it goes with the square of its length."""
+
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        return super().header_fetch_parse(name, value[:2000])
+
+
 def said_in(text: str, suffix: str) -> str:
     """The prose of a text that is one of these, by its name or how it begins; empty where it is none, or has none."""
     text = text.replace("\r\n", "\n")
@@ -30,8 +37,9 @@ def said_in(text: str, suffix: str) -> str:
 
 def _said_in_mail(text: str) -> str:
     """Its plain text, if it has any."""
-    with suppress(LookupError, ValueError, TypeError, AttributeError):  # of damaged headers
-        part: Any = message_from_bytes(text.encode(), policy=policy.default).get_body(("plain",))
+    with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):  # of damaged ones
+        mail: Any = message_from_bytes(text.encode(), policy=_Headers())
+        part = mail.get_body(("plain",))
         raw = part.get_payload(decode=True)
         with suppress(UnicodeDecodeError):
             return str(raw, "utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -20,6 +21,7 @@ from laconic.server.schemas import ModelList, SummarizeResponse
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
 from laconic.systems.decoding import Writer
+from laconic.text.reading import as_prose
 from laconic.types import Record
 from tiny_models import DOCUMENTS, save_tiny_model
 
@@ -330,6 +332,47 @@ def test_markdown_is_read_as_what_it_says_where_that_is_asked_for(client: TestCl
     streamed = events(client.post("/v1/summarize/stream", json={"document": MARKED, **asked}).text)[-1][1]["summary"]
     assert streamed == {**marked, "id": streamed["id"]}
     SummarizeResponse.model_validate(post(client, documents=given, **asked))
+
+
+READ = {
+    "mail": ("From: Ann <a@b.org>\nSubject: River\n\nThe river rose.\n\n> Did it?\n", "The river rose."),
+    "page": ("<!doctype html><nav>Home</nav><article>The river rose.</article>", "The river rose."),
+    "manual": ("A(1)  User  A(1)\n\nNAME\n  a - rise\n\nOPTIONS\n  -x  fall\n", "a - rise"),
+    "tagged": ("<p>The</p><p>brown <b>river</b> rose last <i>night</i>.</p>", "brown river rose last night."),
+    "restructuredtext": (".. note::\n\n   The *river* rose.\n", "The river rose."),
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_a_text_is_read_as_it_looks_and_the_answer_says_as_what(client: TestClient, kind: str) -> None:
+    given, said = READ[kind]
+    answer = post(client, documents=[given, said], model="lead", format="auto")
+    read, plain = SummarizeResponse.model_validate(answer).summaries
+    assert (read.format, read.document, read.summary) == (kind, said, said)
+    assert (plain.format, plain.document, plain.summary) == (None, None, said)
+    assert "format" not in post(client, document=given, model="lead")["summaries"][0]
+
+
+def test_a_page_of_which_nothing_is_read_is_taken_as_it_is(client: TestClient) -> None:
+    given = "<html><script>The river rose.</script></html>"
+    [found] = post(client, document=given, model="lead", format="auto", explain=True)["summaries"]
+    assert (found.get("format"), found["document"]) == (None, given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ".. note::\n\na " + ":" * 100_000,
+        ".. note::\n\n" + "*" * 100_000 + "!",
+        "From: a\nContent-Type: multipart/mixed; " + 'boundary="a"; ' * 10_000 + "\n\nHello.",
+        "<html>" + "<article>a" * 10_000,
+    ],
+    ids=lambda given: given[:20],
+)
+def test_what_is_made_to_be_slow_to_read_is_not(given: str) -> None:
+    before = time.process_time()
+    as_prose(given)
+    assert time.process_time() - before < 10, "where it is quadratic, minutes"
 
 
 def test_of_a_long_summary_several_words_are_told_at_once_and_all_of_them(summarizer: Summarizer) -> None:

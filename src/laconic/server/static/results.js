@@ -5,6 +5,16 @@ import { Panel } from "./view/panel.js";
 import { copyButton } from "./view/summary.js";
 import { counted, countWords } from "./view/text.js";
 
+// As what the service reads a text that it does not take as it is, and what is read of it.
+const READ = {
+  markdown: ["Markdown", ", without headings, code and tables"],
+  restructuredtext: ["reStructuredText", ", without headings, code and tables"],
+  page: ["a web page", ": its article"],
+  tagged: ["text with tags", ": what stands between them"],
+  manual: ["a manual page", ": its name and description"],
+  mail: ["an e-mail", ", without its head and quotations"],
+};
+
 export class Results {
   /**
    * @param {HTMLElement} place
@@ -17,7 +27,8 @@ export class Results {
     this.running = new Set();
     /** @type {Map<string, Object>} the records of this text, by what was asked */
     this.answers = new Map();
-    this.read = null; // what was read in the place of a text in Markdown
+    this.read = null; // what was read in the place of a text, and as what
+    this.kind = null;
   }
 
   /**
@@ -31,7 +42,7 @@ export class Results {
     this.cancel();
     if (!keep) {
       this.answers.clear();
-      this.wasMarkdown = format === "text" && this.given === text && (this.wasMarkdown || this.read !== null);
+      if (format !== "text" || this.given !== text) this.kind = null;
       [this.given, this.read] = [text, null];
     }
     this.panel?.close();
@@ -47,13 +58,14 @@ export class Results {
 
   /** The text that was read, with how it was read, where that can be said. @param {boolean} [held] by the keyboard */
   showText(held = this.head.contains(document.activeElement)) {
-    const { panel, read, given, wasMarkdown } = this;
+    const { panel, read, given, kind } = this;
+    const [name, part] = READ[kind] ?? [];
     if (read !== null && panel.text !== read) panel.replaceText(read);
     const title = h("h2", {}, "Your text ", h("span", { class: "quiet" }, counted(countWords(read ?? given), "word")));
     const edit = button("Edit", this.onedit, { "aria-label": "Edit the text" });
     let note = [];
-    if (read !== null) note = ["Read as Markdown, without headings, code and tables. ", button("Take it as it is", () => this.onformat("text"))];
-    else if (wasMarkdown) note = ["Taken as it is. ", button("Read it as Markdown", () => this.onformat("markdown"))];
+    if (read !== null) note = [`Read as ${name}${part}. `, button("Take it as it is", () => this.onformat("text"))];
+    else if (kind) note = ["Taken as it is. ", button(`Read it as ${name}`, () => this.onformat(kind === "markdown" ? kind : "auto"))];
     this.head.replaceChildren(title, edit, note.length ? h("p", { class: "quiet" }, ...note) : "");
     if (held) edit.focus({ preventScroll: true });
   }
@@ -102,8 +114,8 @@ export class Results {
   }
 
   show(slot, record, about) {
-    if (record.format === "markdown" && this.read === null) {
-      this.read = record.document;
+    if (READ[record.format] && this.read === null) {
+      [this.read, this.kind] = [record.document, record.format];
       this.showText();
     }
     const copy = copyButton(() => record.summary, "Copy");
@@ -113,7 +125,7 @@ export class Results {
     });
     slot.replaceChildren(this.header(record.model, copy, save), h("p", { class: "about quiet" }, about));
     const view = this.panel.show(slot, record);
-    this.say(`${this.panel.describe(view)}${this.read === null ? "" : " Your text was read as Markdown."}`);
+    this.say(`${this.panel.describe(view)}${this.read === null ? "" : ` Your text was read as ${READ[this.kind][0]}.`}`);
   }
 
   showProblem(slot, error, system) {
