@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from laconic.data.columns import Columns, RawRecord, RawRecords, TableOptions
+from laconic.data.columns import LONGEST, Columns, RawRecord, RawRecords, TableOptions, listed
 from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, raw_lines, read_text, text_lines
 from laconic.errors import DataError
 
@@ -80,7 +80,7 @@ def read_json(path: Path, options: TableOptions) -> RawRecords:
         arrays = {name: rows for name, rows in value.items() if isinstance(rows, list)}
         if len(arrays) != 1:
             raise DataError(
-                f"{path}: a JSON object with {len(arrays)} arrays ({', '.join(arrays) or 'none'}) where one array of "
+                f"{path}: a JSON object with {len(arrays)} arrays ({listed(arrays) or 'none'}) where one array of "
                 "records was expected; write the records as JSON lines."
             )
         value = next(iter(arrays.values()))
@@ -174,7 +174,7 @@ def mapped_record(row: Mapping[str, Any], columns: Columns, origin: str, number:
 
 def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
     if name not in row:
-        raise BadRecordError(origin, f"no field '{name}' (fields: {', '.join(map(str, row))})")
+        raise BadRecordError(origin, f"no field '{name}' (fields: {listed(map(str, row))})")
     value = row[name]
     if value is None or _is_nan(value):
         return []
@@ -208,7 +208,8 @@ def read_csv(path: Path, options: TableOptions) -> RawRecords:
     first = next(lines, "")
     if not first.strip():
         raise DataError(f"{path}: the file has no header line.")
-    reader = csv.reader(itertools.chain([first], lines, [_END]), delimiter=_delimiter(path, first))
+    separator = _delimiter(path, first)
+    reader = csv.reader(itertools.chain([first], lines, [_END]), delimiter=separator)
     try:
         header = next(reader)
     except csv.Error as error:
@@ -218,7 +219,14 @@ def read_csv(path: Path, options: TableOptions) -> RawRecords:
     if bad := next(filter(None, map(_undecodable, header)), None):
         raise bad_byte(f"{path}:1", bad, path=path)
     check_text(f"{path}:1", "".join(header))
-    columns = options.choose(header, str(path))
+    try:
+        columns = options.choose(header, str(path))
+    except DataError as problem:
+        if max(map(len, header)) <= LONGEST:
+            raise
+        names = separator.join(("document", "summary"))
+        asked = f"Does the first line hold the names of the columns? If not, put one above it: {names}"
+        raise type(problem)(f"{problem} {asked}") from None
     return _csv_rows(path, reader, header, columns)
 
 

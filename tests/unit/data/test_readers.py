@@ -346,6 +346,17 @@ def test_columns_of_one_name(write, header: str, options: dict[str, object], sai
         assert pairs(path, **options)[0][0] == "first"
 
 
+def test_a_first_line_that_is_a_record_is_not_quoted_whole(write) -> None:
+    a_text = "The river\nrose. " * 50
+    said = problem(write("a.csv", f'"{a_text}",River rose\n'))
+    assert "'The river rose. The river" in said
+    assert said.endswith("hold the names of the columns? If not, put one above it: document,summary")
+    assert len(said) < 400
+    assert "no column 'text'" in (again := problem(write("a.csv", "a" * 99 + "\tb\n"), document_column="text"))
+    assert again.endswith("document\tsummary")
+    assert len(problem(write("a.jsonl", json.dumps({a_text: "a", "x": "b"})))) < 300
+
+
 def test_find_splits(write, tmp_path: Path) -> None:
     for name in ("training.jsonl", "dev.source", "dev.target", "test.csv", "notes.txt", "stats.json"):
         write(f"d/{name}", GOOD)
