@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note, say
 from laconic.config.shipped import SHIPPED, default_model
-from laconic.data.lines import DAMAGED, FORMAT_OF, UTF16_MARKS, bare_name, what_it_is, with_iconv
+from laconic.data.lines import DAMAGED, FORMAT_OF, bare_name, what_it_is, wide_encoding, with_iconv
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
 from laconic.text.html import charset_of, is_html, is_markdown, is_tagged, page_text, tagged_text
@@ -196,7 +196,8 @@ def text_of(name: str) -> str:
         raise DataError(f"{name} is a folder; name a file.") from None
     if other := what_it_is(name, raw[:8]):
         raise DataError(other)
-    if b"\0" in raw[:1_000_000] and not raw.startswith(UTF16_MARKS):
+    wide = wide_encoding(raw)
+    if b"\0" in raw[:1_000_000] and not wide:
         raise DataError(f"{name} is not text: it holds NUL bytes.")
     encoding = charset_of(raw) if Path(name).suffix.lower() in PAGE_SUFFIXES else "utf-8"
     try:
@@ -204,8 +205,8 @@ def text_of(name: str) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         place = "standard input" if name == "-" else name
-        if raw.startswith(UTF16_MARKS):
-            raise DataError(f"{place} is UTF-16; save it as UTF-8.") from None
+        if wide:
+            raise DataError(f"{place} is {wide}; save it as UTF-8.") from None
         if not raw[: error.start].isascii():
             raise DataError(f"{place}, line {line}: not UTF-8: byte 0x{raw[error.start]:02X}; {DAMAGED}.") from None
         how = with_iconv(Path(name), raw) or ", for example with iconv"

@@ -26,7 +26,7 @@ _SUFFIXES = {
     "parquet": ".parquet",
 }
 FORMAT_OF = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}  # of files of records
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_WIDE = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _BOM = b"\xef\xbb\xbf"
 _HALF = re.compile("[\ud800-\udfff]")
 # Said where UTF-8 stands before a byte that is none: another encoding would spoil what is good.
@@ -88,11 +88,16 @@ def open_bytes(path: Path) -> IO[bytes]:
         raise DataError(f"{path} may not be read (permission denied).") from None
 
 
+def wide_encoding(beginning: bytes) -> str:
+    """``UTF-16`` or ``UTF-32``, by the mark that such a text begins with; or nothing."""
+    return next((name for mark, name in _WIDE.items() if beginning.startswith(mark)), "")
+
+
 def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers from 1, byte order mark removed.
 
     Raises:
-        DataError: the file is UTF-16, its compressed data is damaged, or the disk fails.
+        DataError: the file is UTF-16 or UTF-32, its compressed data is damaged, or the disk fails.
     """
     number = 0
     damage: tuple[type[Exception], ...] = (gzip.BadGzipFile, EOFError, zlib.error)
@@ -102,8 +107,8 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with open_bytes(path) as handle:
             for number, line in enumerate(handle, start=1):
                 if number == 1:
-                    if line.startswith(UTF16_MARKS):
-                        raise DataError(f"{path} is UTF-16; save it as UTF-8.")
+                    if wide := wide_encoding(line):
+                        raise DataError(f"{path} is {wide}; save it as UTF-8.")
                     if other := what_it_is(str(path), line):
                         raise DataError(other)
                     line = line.removeprefix(_BOM)
