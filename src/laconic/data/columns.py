@@ -34,6 +34,7 @@ _ID_LIKE = re.compile(r"key\Z|number\Z|.*_id\Z", re.DOTALL)  # if there is one o
 _ID_OF_CAMELS = re.compile(r".*[a-z0-9]I[dD]\Z", re.DOTALL)
 REFERENCE_NAMES = ("references", "summaries")
 SENTENCE_NAMES = ("sentences",)
+EXCEL_SEPARATOR = re.compile(r"\Asep=([,;|\t])\r?\n?")  # the line above the names that Excel does not show
 LONGEST = 60  # what is longer is hardly a column's name, and is not shown whole
 PUBLICATION_NAMES = ("publication", "publisher")
 _NUMBERED_SUMMARY = re.compile(r"summary_?\d+\Z")

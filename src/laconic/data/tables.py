@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from laconic.data.columns import LONGEST, Columns, RawRecord, RawRecords, TableOptions, listed
+from laconic.data.columns import EXCEL_SEPARATOR, LONGEST, Columns, RawRecord, RawRecords, TableOptions, listed
 from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, raw_lines, read_text, text_lines
 from laconic.errors import DataError
 
@@ -206,19 +206,20 @@ def read_csv(path: Path, options: TableOptions) -> RawRecords:
     csv.field_size_limit(_LARGEST_FIELD)
     lines = (line.decode("utf-8", errors="surrogateescape") for _, line in raw_lines(path))
     first = next(lines, "")
-    if not first.strip():
-        raise DataError(f"{path}: the file has no header line.")
-    separator = _delimiter(path, first)
+    told = EXCEL_SEPARATOR.match(first)
+    separator, origin = (told[1], f"{path}:2") if told else (_delimiter(path, first), f"{path}:1")
     reader = csv.reader(itertools.chain([first], lines, [_END]), delimiter=separator)
     try:
-        header = next(reader)
+        header = next(reader) if told is None else next(itertools.islice(reader, 1, None))
     except csv.Error as error:
-        raise DataError(f"{path}:1: broken CSV: {error}; repair the header line.") from None
+        raise DataError(f"{origin}: broken CSV: {error}; repair the header line.") from None
+    if not "".join(header).removesuffix(_END).strip():
+        raise DataError(f"{path}: the file has no header line.")
     if header[-1].endswith(_END):
-        raise DataError(f"{path}:1: the header line opens a quotation that does not end; close it.")
+        raise DataError(f"{origin}: the header line opens a quotation that does not end; close it.")
     if bad := next(filter(None, map(_undecodable, header)), None):
-        raise bad_byte(f"{path}:1", bad, path=path)
-    check_text(f"{path}:1", "".join(header))
+        raise bad_byte(origin, bad, path=path)
+    check_text(origin, "".join(header))
     try:
         columns = options.choose(header, str(path))
     except DataError as problem:

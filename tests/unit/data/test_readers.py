@@ -93,6 +93,14 @@ def test_other_separators(write, name: str, separator: str) -> None:
     ]
 
 
+def test_the_separator_that_excel_writes_above_the_header(write) -> None:
+    path = write("a.csv", "\ufeffsep=;\r\ntext;title\r\nSea, sand and sun.;Sea, sun\r\nBroken\r\n")
+    records = list(read_records(path, skip_bad=True))
+    assert [(record.document, record.summary) for record in records] == [("Sea, sand and sun.", "Sea, sun")]
+    assert "a.csv:4: wrong number of fields" in problem(path)
+    assert "has no header line" in problem(write("b.csv", "sep=;\n"))
+
+
 def test_csv_with_a_large_field(write) -> None:
     assert len(pairs(write("a.csv", f"text,summary\n{'x ' * 200_000},y\n"))[0][0]) > 300_000
 
