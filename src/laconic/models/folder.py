@@ -192,6 +192,8 @@ def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyT
     Raises:
         ModelError: there is none.
     """
+    if not str(name).strip():
+        raise ModelError("The name of the model is empty; give a folder made by `laconic train`, or a model's name.")
     folder = place_of(name).expanduser()
     for candidate in (folder, folder / "model"):
         put_back(candidate)
