@@ -92,10 +92,10 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
     model = "" if not names or "://" in names[0] or _is_input(names[0]) else f" {names[0]}"
     names = [_local(name, model) for name in names]
     for name in names[1:]:
-        own = (Path(name) / "config.json").is_file() or (Path(name) / "recipe.yaml").is_file()
-        if own or (not Path(name).exists() and (is_method(name) or name in SHIPPED)):
+        own = any(os.path.isfile(f"{name}/{file}") for file in ("config.json", "recipe.yaml"))
+        if own or (not os.path.exists(name) and (is_method(name) or name in SHIPPED)):
             raise ConfigError(f"{name} is a model or run; the model stands before what it shall summarize.")
-    if names and any(mark.isspace() for mark in names[0]) and not Path(names[0]).exists():
+    if names and any(mark.isspace() for mark in names[0]) and not os.path.exists(names[0]):
         raise ConfigError(
             f"'{names[0][:60]}' is neither a model nor a file. A text comes from a file or through standard input: "
             "echo 'Your text.' | laconic summarize"
@@ -116,12 +116,11 @@ def _is_input(name: str) -> bool:
     """Does a command's first name mean something to read? A file there is, or the name of one that is missing."""
     if is_method(name) or name in SHIPPED:
         return False
-    path = Path(name)
     return (
         name == "-"
         or name.startswith("hub:")
-        or path.is_file()
-        or (not path.exists() and (_suffix(name) in {*TEXT_SUFFIXES, *FORMAT_OF} or bool(what_it_is(name))))
+        or os.path.isfile(name)  # which unlike that of pathlib bears a whole text
+        or (not os.path.exists(name) and (_suffix(name) in {*TEXT_SUFFIXES, *FORMAT_OF} or bool(what_it_is(name))))
     )
 
 
