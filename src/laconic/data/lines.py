@@ -94,7 +94,7 @@ def wide_encoding(beginning: bytes) -> str:
 
 
 def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers from 1, byte order mark removed.
+    """The lines of a file with their numbers from 1, byte order marks before them removed.
 
     Raises:
         DataError: the file is UTF-16 or UTF-32, its compressed data is damaged, or the disk fails.
@@ -111,11 +111,10 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                         raise DataError(f"{path} is {wide}; save it as UTF-8.")
                     if other := what_it_is(str(path), line):
                         raise DataError(other)
-                    line = line.removeprefix(_BOM)
                     if b"\r" in line and not line.endswith(b"\n"):  # the whole file, of a classic Mac
-                        yield from enumerate(line.splitlines(keepends=True), start=1)
+                        yield from enumerate(line.removeprefix(_BOM).splitlines(keepends=True), start=1)
                         continue
-                yield number, line
+                yield number, line.removeprefix(_BOM)  # there is one within, where files were put together
     except damage as error:
         kind = "zstd" if path.suffix == ".zst" else "gzip"
         raise DataError(f"{path}: the {kind} data is damaged after line {number} ({error}).") from None

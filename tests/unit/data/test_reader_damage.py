@@ -42,6 +42,20 @@ def test_aligned_files_of_a_classic_mac(tmp_path: Path) -> None:
     assert [record.summary for record in read_records(tmp_path / "x.source")] == ["River rose", "Cat sat"]
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
+def test_marks_within_files_that_were_put_together(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(MAC[name].replace("\r", "\n\ufeff").removesuffix("\ufeff"), encoding="utf-8")
+    found = list(read_records(tmp_path / name))
+    assert len(found) == 2
+    assert all(record.document.startswith(("The", "A")) for record in found)
+
+
+def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").symlink_to("x.jsonl")
+    with pytest.raises(DataError, match="is a link that leads to no file"):
+        list(read_records(tmp_path / "x.jsonl"))
+
+
 def test_a_header_that_no_csv_has(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(b"document,summary\rx\nThe river rose.,River rose\n")
