@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -15,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note, say
 from laconic.config.shipped import SHIPPED, default_model
-from laconic.data.lines import DAMAGED, FORMAT_OF, bare_name, what_it_is, wide_encoding, with_iconv
+from laconic.data.lines import DAMAGED, FORMAT_OF, bare_name, what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
 from laconic.text.html import charset_of, is_html, is_markdown, is_tagged, page_text, tagged_text
@@ -155,8 +154,7 @@ def documents_of(
     if name == "-":
         if kind != "jsonl":
             raise ConfigError(f"Standard input is a text or JSON lines, not {kind}: save it, and name that file.")
-        first = next(iter(sys.stdin.buffer), b"").removeprefix(codecs.BOM_UTF8)
-        yield from read_json_lines(chain([first], sys.stdin.buffer), "standard input", options, on_skip=on_skip)
+        yield from read_json_lines(sys.stdin.buffer, "standard input", options, on_skip=on_skip)
     else:
         yield from read_with(name, options, on_skip=on_skip)
 
@@ -193,19 +191,16 @@ def text_of(name: str) -> str:
         raise DataError(f"There is no file {name}.") from None
     except IsADirectoryError:
         raise DataError(f"{name} is a folder; name a file.") from None
-    if other := what_it_is(name, raw[:8]):
+    place = "standard input" if name == "-" else name
+    if other := what_it_is(place, raw[:8]):
         raise DataError(other)
-    wide = wide_encoding(raw)
-    if b"\0" in raw[:1_000_000] and not wide:
-        raise DataError(f"{name} is not text: it holds NUL bytes.")
+    if b"\0" in raw[:1_000_000]:
+        raise DataError(f"{place} is not text: it holds NUL bytes.")
     encoding = charset_of(raw) if Path(name).suffix.lower() in PAGE_SUFFIXES else "utf-8"
     try:
         return raw.decode("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        place = "standard input" if name == "-" else name
-        if wide:
-            raise DataError(f"{place} is {wide}; save it as UTF-8.") from None
         if not raw[: error.start].isascii():
             raise DataError(f"{place}, line {line}: not UTF-8: byte 0x{raw[error.start]:02X}; {DAMAGED}.") from None
         how = with_iconv(Path(name), raw) or ", for example with iconv"
