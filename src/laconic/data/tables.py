@@ -225,9 +225,8 @@ def read_csv(path: Path, options: TableOptions) -> RawRecords:
     except DataError as problem:
         if max(map(len, header)) <= LONGEST:
             raise
-        names = separator.join(("document", "summary"))
-        asked = f"Does the first line hold the names of the columns? If not, put one above it: {names}"
-        raise type(problem)(f"{problem} {asked}") from None
+        asked = "Does the first line hold the names of the columns? If not, put one above it: document"
+        raise type(problem)(f"{problem} {asked}{separator}summary") from None
     return _csv_rows(path, reader, header, columns)
 
 
@@ -307,15 +306,11 @@ def read_sqlite(path: Path, options: TableOptions) -> RawRecords:
 
 
 def _sqlite_record(row: dict[str, Any], columns: Columns, origin: str, number: int) -> RawRecord | BadRecordError:
-    decoded: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, bytes):
-            try:
-                decoded[name] = value.decode("utf-8")
-            except UnicodeDecodeError as error:
-                return bad_byte(origin, value[error.start], f" in '{name}'")
-        else:
-            decoded[name] = value
+    try:
+        decoded = {name: value.decode() if isinstance(value, bytes) else value for name, value in row.items()}
+    except UnicodeDecodeError as error:
+        name = next(name for name, value in row.items() if value == error.object)
+        return bad_byte(origin, error.object[error.start], f" in '{name}'")
     return mapped_record(decoded, columns, origin, str(number))
 
 

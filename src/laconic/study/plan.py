@@ -98,8 +98,7 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
         method = method_spec(place) if check_name(place, recipe_names()) else None
         meant = str(method or place_of(place).expanduser().resolve()).removesuffix("/model")  # however it is spelled
         if meant in named:
-            twice = f"'{named[meant]}' is named twice, the second time as '{place}'"
-            raise ConfigError(f"{twice}; a system is compared once.")
+            raise ConfigError(f"'{named[meant]}' is named twice (again as '{place}'); a system is compared once.")
         named[meant] = place
         if method:
             rows.append(PlannedRow(place, place, method=method))
