@@ -240,9 +240,8 @@ def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
 
 
 def _name(folder_or_hub_id: str | Path) -> str:
-    path = Path(folder_or_hub_id)
+    path = Path(folder_or_hub_id).resolve()
     if path.is_dir():
-        path = path.resolve()
         return path.parent.name if path.name == "model" else path.name
     return str(folder_or_hub_id)
 
