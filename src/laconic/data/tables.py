@@ -39,18 +39,18 @@ def read_jsonl(
             continue
         if not line.strip():
             continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line")
-            continue
-        if isinstance(value, list) and number == 1:
+        if number == 1 and line.lstrip().startswith("["):  # on one line or on many
             said = "this is JSON, not JSON lines"
             if path.suffix in (".jsonl", ".ndjson"):
                 said += f"; name the file {path.with_suffix('.json').name}"
             problem = BadRecordError(origin, "a JSON array where an object was expected", said)
             problem.option = ("format", "json")
             yield problem
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line")
             continue
         yield columns.record(value, origin, str(number))
 
@@ -181,9 +181,10 @@ def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return [str(value)]
     values = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str) for item in values):
-        raise BadRecordError(origin, f"the field '{name}' is a JSON {_kind(value)} where text was expected")
     for item in values:
+        if not isinstance(item, str):
+            holds = "holds" if values is value else "is"
+            raise BadRecordError(origin, f"the field '{name}' {holds} a JSON {_kind(item)} where text was expected")
         check_text(origin, item)
     return list(values)
 

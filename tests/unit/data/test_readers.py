@@ -200,6 +200,7 @@ def test_broken_json_in_line_7012(write) -> None:
         ('{"document": "x", "summary": null}', ":2: empty summary", "empty summary"),
         ('{"document": "x"}', ":2: no field 'summary'", "no field 'summary'"),
         ('{"document": {"a": 1}, "summary": "y"}', ":2: the field 'document' is a JSON object", "the field 'document'"),
+        ('{"document": ["x", null], "summary": "y"}', ":2: the field 'document' holds a JSON null", "the field 'docum"),
         ("[1, 2]", ":2: a JSON array where an object", "a JSON array"),
         ("x\0y", ":2: a NUL byte", "a NUL byte"),
     ],
