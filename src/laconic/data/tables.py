@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from laconic.data.columns import EXCEL_SEPARATOR, LONGEST, Columns, RawRecord, RawRecords, TableOptions, listed
-from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, raw_lines, read_text, text_lines
+from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, decode_line, raw_lines, text_lines
 from laconic.errors import DataError
 
 _LARGEST_FIELD = 2**31 - 1
@@ -68,11 +68,12 @@ def first_columns(path: Path, options: TableOptions, lines: Iterable[bytes]) -> 
 
 def read_json(path: Path, options: TableOptions) -> RawRecords:
     """An array of objects, an object that holds one array, or (by its first line) JSON lines."""
-    if _is_json_lines(path):
-        yield from read_jsonl(path, options)
+    found = None if path.is_file() else list(raw_lines(path)) or [(1, b"")]  # a pipe can be read only once
+    if _is_json_lines(found or raw_lines(path)):
+        yield from read_jsonl(path, options, found)
         return
     try:
-        value = json.loads(read_text(path))
+        value = json.loads("\n".join(decode_line(path, *line) for line in found or raw_lines(path)))
     except (ValueError, RecursionError) as error:
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise DataError(f"{path}{line}: broken JSON: {_json_problem(error)}; repair the file.") from None
@@ -91,8 +92,8 @@ def read_json(path: Path, options: TableOptions) -> RawRecords:
         yield columns.record(row, f"{path}: record {number}", str(number))
 
 
-def _is_json_lines(path: Path) -> bool:
-    lines = (line for _, line in raw_lines(path) if line.strip())
+def _is_json_lines(found: Iterable[tuple[int, bytes]]) -> bool:
+    lines = (line for _, line in found if line.strip())
     try:
         value = json.loads(next(lines, b""))
     except (ValueError, RecursionError):
