@@ -36,12 +36,15 @@ def _no_model_in_the_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.usefixtures("_no_model_in_the_box")
 def test_demo_and_its_repetition(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--out", str(folder), "--size", "tiny", "--minutes", "1", "--max-test", "12"]
-    assert main(["demo", *arguments, "Sort the cache. It is </script> big."]) == 0
+    (folder / "notes.md").write_text("# Caches\n\nSort the cache. It is </script> big.\n")
+    assert main(["demo", *arguments, str(folder / "notes.md")]) == 0
     first = capsys.readouterr()
     assert "lead-1" in first.out
     assert "The demo trains from nothing." in first.err
     assert "the model from scratch" in first.out
     assert "Your text" in first.out
+    assert "cache" in first.out
+    assert "notes.md" not in first.out
     assert "On 12 docstrings of packages it never saw" in first.out
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "Held-out packages" in page
@@ -117,6 +120,7 @@ def test_what_the_box_has_seen_is_not_held_out(tmp_path: Path) -> None:
 
 def test_an_empty_text_is_refused_before_anything_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused(capsys, 2, "empty", "demo", "--out", tmp_path / "demo", "   ")
+    refused(capsys, 3, "There is no file no.txt", "demo", "--out", tmp_path / "demo", "no.txt")
     assert not (tmp_path / "demo").exists()
 
 

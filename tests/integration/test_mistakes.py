@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -29,6 +30,8 @@ FILES: dict[str, bytes] = {
     "other.txt": b"A byte that Windows lacks: \x81.",
     "utf16.csv": "document,summary\nA text.,short\n".encode("utf-16"),
     "utf16.txt": "A text.".encode("utf-16"),
+    "utf32.csv": b"\0\0\xfe\xff" + "document,summary\nA text.,short\n".encode("utf-32-be"),
+    "utf32.txt": "A text.".encode("utf-32"),
     "cells.csv": b"text,Title,title\nA text.,short,long\n",
     "tickets.xlsx": b"PK\x03\x04" + bytes(500),
     "renamed.csv": b"PK\x03\x04" + bytes(range(256)),
@@ -36,6 +39,7 @@ FILES: dict[str, bytes] = {
     "paper.pdf": b"%PDF-1.4\n" + bytes(range(256)),
     "columns.csv": b"ticket,answer\nThe printer does not print any more.,new toner\n",
     "no_line.csv": b"document,summary\na text,short\nanother text,\n",
+    "rows.jsonl": b'[\n{"document": "a b c", "summary": "a"},\n{"document": "a b c", "summary": "a"}\n]\n',
     "array.jsonl": b'[{"document": "a b c", "summary": "a"}]\n',
     "ragged.csv": b"document,summary\na text, with a comma,short\n",
     "broken.jsonl": b'{"document": "a b c", "summary": "a"}\n{"document": "x\n',
@@ -45,6 +49,8 @@ FILES: dict[str, bytes] = {
     "script.html": b"<html><body><script>write()</script></body></html>",
     "text.txt": b"The river rose in the night. Nobody slept.\n",
     "renamed.jsonl.gz": b"no gzip",
+    "packed.txt.gz": gzip.compress(b"A text."),
+    "packed.jsonl.bz2": bz2.compress(b"{}"),
     "tab.yaml": b"extends: headline_writer\nbase:\n\ttraining: {}\n",
     "twice.yaml": b"extends: headline_writer\nbase:\n  training: {max_epochs: 1}\n  training: {max_epochs: 2}\n",
     "list.yaml": b"- a\n",
@@ -71,12 +77,15 @@ MISTAKES = [
         3,
         "this is JSON, not JSON lines; name the file array.json. --format json reads it.",
     ),
-    (f"{TRAIN} utf16.csv", 3, "is UTF-16; save it as UTF-8"),
-    ("summarize lead utf16.txt", 3, "utf16.txt is UTF-16; save it as UTF-8."),
+    (f"{TRAIN} rows.jsonl", 3, "this is JSON, not JSON lines; name the file rows.json. --format json reads it."),
+    (f"{TRAIN} utf16.csv", 3, "is UTF-16: save it as UTF-8"),
+    ("summarize lead utf16.txt", 3, "utf16.txt is UTF-16: save it as UTF-8."),
+    (f"{TRAIN} utf32.csv", 3, "is UTF-32: save it as UTF-8"),
+    ("summarize lead utf32.txt", 3, "utf32.txt is UTF-32: save it as UTF-8."),
     ("data columns cells.csv", 3, "the summary could be any of 'Title', 'title'; choose with --summary-column"),
     ("export oneline --out new --check columns.csv", 3, "--document-column"),
     (f"{TRAIN} tickets.xlsx", 3, "tickets.xlsx is an Excel workbook: save it as CSV (UTF-8)"),
-    (f"{TRAIN} packed.csv", 3, "packed.csv is an archive or an office file, whatever its name says"),
+    (f"{TRAIN} packed.csv", 3, "packed.csv is compressed: unpack it; pairs may stay packed as .gz or .zst."),
     (f"{TRAIN} renamed.csv", 3, "is an archive or an office file, whatever its name says"),
     (f"{TRAIN} columns.csv", 3, "name it with --document-column (data.document_column). Columns: 'ticket', 'answer'."),
     (f"{TRAIN} columns.csv --document-column tickt", 3, "Did you mean 'ticket'?"),
@@ -169,6 +178,9 @@ MISTAKES = [
         "None of the 3 pairs of ",
     ),
     ("compare headline_writer --size tiny --rows lead --data good.jsonl --out out", 2, "Did you mean 'lead-"),
+    ("summarize lead packed.txt.gz", 3, "packed.txt.gz is compressed: unpack it"),
+    (f"{TRAIN} packed.jsonl.bz2", 3, "packed.jsonl.bz2 is compressed: unpack it"),
+    (f"summarize '{'A text. ' * 99}'", 2, "A text comes from a file or through standard input"),
     ("summarize '' text.txt", 2, "An argument is empty"),
     ("explain lead-1 ''", 2, "An argument is empty"),
 ]

@@ -8,6 +8,7 @@ what it made, so the command can be interrupted and repeated.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Option
 
-from laconic.cli.inputs import records_of
+from laconic.cli.inputs import TEXT_SUFFIXES, documents_of, records_of
 from laconic.cli.output import aligned, note, progress, show_summaries
 from laconic.cli.own_data import calibrated
 from laconic.config.loading import load_recipe, merge, read_run, resolve_run, with_absolute_paths
@@ -45,7 +46,7 @@ TEXT = (
 
 
 def command(
-    text: Annotated[str | None, Argument(help="A text to summarize.")] = None,
+    text: Annotated[str | None, Argument(help="A text to summarize, or its file.")] = None,
     out: Annotated[Path, Option(help="Folder for corpus, run, scores and report.html.")] = Path("demo"),
     minutes: Annotated[float, Option(min=0.01, help="Time for each of the two trainings.")] = 6.0,
     size: Annotated[str, Option(help=f"Size of the recipes: {SIZE}, or tiny to see that it runs.")] = SIZE,
@@ -59,6 +60,8 @@ def command(
     """
     started_at = time.perf_counter()
     document = (text if text is not None else TEXT).strip()
+    if os.path.exists(document) or (len(document.split()) == 1 and Path(document).suffix.lower() in TEXT_SUFFIXES):
+        document = next(documents_of(document)).document.strip()
     if not document:
         raise BadParameter("The text to summarize is empty.")
     boxed = default_model(lambda text: note(f"{text} The demo trains from nothing.")) == DEFAULT

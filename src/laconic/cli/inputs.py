@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -14,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note, say
 from laconic.config.shipped import SHIPPED, default_model
-from laconic.data.lines import DAMAGED, FORMAT_OF, UTF16_MARKS, bare_name, what_it_is, with_iconv
+from laconic.data.lines import DAMAGED, FORMAT_OF, bare_name, what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
 from laconic.text.html import MARKDOWN_SUFFIXES, PAGE_SUFFIXES, charset_of
@@ -84,10 +83,10 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
     model = "" if not names or "://" in names[0] or _is_input(names[0]) else f" {names[0]}"
     names = [_local(name, model) for name in names]
     for name in names[1:]:
-        own = (Path(name) / "config.json").is_file() or (Path(name) / "recipe.yaml").is_file()
-        if own or (not Path(name).exists() and (is_method(name) or name in SHIPPED)):
+        own = any(os.path.isfile(f"{name}/{file}") for file in ("config.json", "recipe.yaml"))
+        if own or (not os.path.exists(name) and (is_method(name) or name in SHIPPED)):
             raise ConfigError(f"{name} is a model or run; the model stands before what it shall summarize.")
-    if names and any(mark.isspace() for mark in names[0]) and not Path(names[0]).exists():
+    if names and any(mark.isspace() for mark in names[0]) and not os.path.exists(names[0]):
         raise ConfigError(
             f"'{names[0][:60]}' is neither a model nor a file. A text comes from a file or through standard input: "
             "echo 'Your text.' | laconic summarize"
@@ -108,12 +107,11 @@ def _is_input(name: str) -> bool:
     """Does a command's first name mean something to read? A file there is, or the name of one that is missing."""
     if is_method(name) or name in SHIPPED:
         return False
-    path = Path(name)
     return (
         name == "-"
         or name.startswith("hub:")
-        or path.is_file()
-        or (not path.exists() and (_suffix(name) in {*TEXT_SUFFIXES, *FORMAT_OF} or bool(what_it_is(name))))
+        or os.path.isfile(name)  # which unlike that of pathlib bears a whole text
+        or (not os.path.exists(name) and (_suffix(name) in {*TEXT_SUFFIXES, *FORMAT_OF} or bool(what_it_is(name))))
     )
 
 
@@ -148,8 +146,7 @@ def documents_of(
     if name == "-":
         if kind != "jsonl":
             raise ConfigError(f"Standard input is a text or JSON lines, not {kind}: save it, and name that file.")
-        first = next(iter(sys.stdin.buffer), b"").removeprefix(codecs.BOM_UTF8)
-        yield from read_json_lines(chain([first], sys.stdin.buffer), "standard input", options, on_skip=on_skip)
+        yield from read_json_lines(sys.stdin.buffer, "standard input", options, on_skip=on_skip)
     else:
         yield from read_with(name, options, on_skip=on_skip)
 
@@ -172,18 +169,16 @@ def text_of(name: str) -> str:
         raise DataError(f"There is no file {name}.") from None
     except IsADirectoryError:
         raise DataError(f"{name} is a folder; name a file.") from None
-    if other := what_it_is(name, raw[:8]):
+    place = "standard input" if name == "-" else name
+    if other := what_it_is(place, raw[:8]):
         raise DataError(other)
-    if b"\0" in raw[:1_000_000] and not raw.startswith(UTF16_MARKS):
-        raise DataError(f"{name} is not text: it holds NUL bytes.")
+    if b"\0" in raw[:1_000_000]:
+        raise DataError(f"{place} is not text: it holds NUL bytes.")
     encoding = charset_of(raw) if Path(name).suffix.lower() in PAGE_SUFFIXES else "utf-8"
     try:
         return raw.decode("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        place = "standard input" if name == "-" else name
-        if raw.startswith(UTF16_MARKS):
-            raise DataError(f"{place} is UTF-16; save it as UTF-8.") from None
         if not raw[: error.start].isascii():
             raise DataError(f"{place}, line {line}: not UTF-8: byte 0x{raw[error.start]:02X}; {DAMAGED}.") from None
         how = with_iconv(Path(name), raw) or ", for example with iconv"

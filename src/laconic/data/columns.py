@@ -34,6 +34,8 @@ _ID_LIKE = re.compile(r"key\Z|number\Z|.*_id\Z", re.DOTALL)  # if there is one o
 _ID_OF_CAMELS = re.compile(r".*[a-z0-9]I[dD]\Z", re.DOTALL)
 REFERENCE_NAMES = ("references", "summaries")
 SENTENCE_NAMES = ("sentences",)
+EXCEL_SEPARATOR = re.compile(r"\Asep=([,;|\t])\r?\n?")  # the line above the names that Excel does not show
+LONGEST = 60  # what is longer is hardly a column's name, and is not shown whole
 PUBLICATION_NAMES = ("publication", "publisher")
 _NUMBERED_SUMMARY = re.compile(r"summary_?\d+\Z")
 
@@ -99,9 +101,9 @@ def _numbered(names: Sequence[str]) -> tuple[str, ...]:
 
 def _given(name: str | None, names: Sequence[str], where: str) -> str | None:
     if name is not None and name not in names:
-        raise DataError(f"{where}: there is no column '{name}'.{did_you_mean(name, names)} Columns: {_list(names)}.")
+        raise DataError(f"{where}: there is no column '{name}'.{did_you_mean(name, names)} Columns: {listed(names)}.")
     if name is not None and names.count(name) > 1:
-        raise DataError(f"{where}: several columns are called '{name}'; rename all but one. Columns: {_list(names)}.")
+        raise DataError(f"{where}: several columns are called '{name}'; rename all but one. Columns: {listed(names)}.")
     return name
 
 
@@ -113,17 +115,18 @@ def _choose(side: str, names: Sequence[str], where: str, *, taken: str | None, r
             return fitting[0]
         if fitting and required:
             how = f"choose with --{side}-column (data.{side}_column)" if len(set(fitting)) > 1 else "rename all but one"
-            raise DataError(f"{where}: the {side} could be any of {_list(fitting)}; {how}. Columns: {_list(names)}.")
+            raise DataError(f"{where}: the {side} could be any of {listed(fitting)}; {how}. Columns: {listed(names)}.")
     if not required:
         return None
     raise NoColumnError(
         f"{where}: no column is known to hold the {side}; name it with --{side}-column (data.{side}_column). "
-        f"Columns: {_list(names) or 'none'}."
+        f"Columns: {listed(names) or 'none'}."
     )
 
 
-def _list(names: Iterable[str]) -> str:
-    shown = [f"'{name}'" for name in names]
+def listed(names: Iterable[str]) -> str:
+    """The first names, long ones shortened."""
+    shown = [f"'{name[:LONGEST]}{'…' if len(name) > LONGEST else ''}'".replace("\n", " ") for name in names]
     return ", ".join(shown[:30]) + (f" and {len(shown) - 30} more" if len(shown) > 30 else "")
 
 

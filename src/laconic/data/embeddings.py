@@ -48,11 +48,8 @@ def load_glove(
     rows = inexact | rows
     if not rows:
         raise DataError(f"{file}: none of the vocabulary's {len(wanted):,} words is in the file; is it the right one?")
-    shape = (tokenizer.vocab_size, width)
-    deviation = float(np.sqrt(max(squares / count - (total / count) ** 2, 0.0)))
-    matrix = np.zeros(shape, dtype=np.float32)
-    if missing == "normal":
-        matrix = np.random.default_rng(seed).normal(0.0, deviation, shape).astype(np.float32)
+    deviation = float(np.sqrt(max(squares / count - (total / count) ** 2, 0.0))) if missing == "normal" else 0.0
+    matrix = np.random.default_rng(seed).normal(0.0, deviation, (tokenizer.vocab_size, width)).astype(np.float32)
     for index, vector in rows.items():
         matrix[index] = vector
     matrix[tokenizer.pad_id] = 0.0

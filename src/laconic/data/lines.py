@@ -26,7 +26,6 @@ _SUFFIXES = {
     "parquet": ".parquet",
 }
 FORMAT_OF = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}  # of files of records
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
 _HALF = re.compile("[\ud800-\udfff]")
 # Said where UTF-8 stands before a byte that is none: another encoding would spoil what is good.
@@ -82,17 +81,15 @@ def open_bytes(path: Path) -> IO[bytes]:
         return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
     except FileNotFoundError:
         raise DataError(f"{path} does not exist.") from None
-    except IsADirectoryError:
-        raise DataError(f"{path} is a folder where a file was expected.") from None
-    except PermissionError:
-        raise DataError(f"{path} may not be read (permission denied).") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be opened ({error.strerror or error}).") from None
 
 
 def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers from 1, byte order mark removed.
+    """The lines of a file with their numbers from 1, byte order marks before them removed.
 
     Raises:
-        DataError: the file is UTF-16, its compressed data is damaged, or the disk fails.
+        DataError: the file is UTF-16 or UTF-32, its compressed data is damaged, or the disk fails.
     """
     number = 0
     damage: tuple[type[Exception], ...] = (gzip.BadGzipFile, EOFError, zlib.error)
@@ -102,15 +99,12 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with open_bytes(path) as handle:
             for number, line in enumerate(handle, start=1):
                 if number == 1:
-                    if line.startswith(UTF16_MARKS):
-                        raise DataError(f"{path} is UTF-16; save it as UTF-8.")
                     if other := what_it_is(str(path), line):
                         raise DataError(other)
-                    line = line.removeprefix(_BOM)
                     if b"\r" in line and not line.endswith(b"\n"):  # the whole file, of a classic Mac
-                        yield from enumerate(line.splitlines(keepends=True), start=1)
+                        yield from enumerate(line.removeprefix(_BOM).splitlines(keepends=True), start=1)
                         continue
-                yield number, line
+                yield number, line.removeprefix(_BOM)  # there is one within, where files were put together
     except damage as error:
         kind = "zstd" if path.suffix == ".zst" else "gzip"
         raise DataError(f"{path}: the {kind} data is damaged after line {number} ({error}).") from None
@@ -125,7 +119,7 @@ def decode_line(path: Path, number: int, line: bytes) -> str:
         BadRecordError: a byte that is not UTF-8 (named, with its position), or a NUL byte.
     """
     try:
-        text = line.decode("utf-8")
+        text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         place = f" at position {error.start + 1} of the line"
         raise bad_byte(f"{path}:{number}", line[error.start], place, path) from None
@@ -249,18 +243,23 @@ _BY_SUFFIX = {
     ".rtf": ("a text document with formatting", _PLAIN),
     ".pdf": ("a PDF", "save its text, for example with pdftotext"),
     ".epub": ("a book", "save its text"),
-    **dict.fromkeys((".zip", ".tar", ".7z"), ("an archive", "unpack it and name a file of it")),
+    **dict.fromkeys((".zip", ".tar", ".7z", ".rar"), ("an archive", "unpack it and name a file of it")),
+    **dict.fromkeys((".bz2", ".xz", "packed"), ("compressed", "unpack it; pairs may stay packed as .gz or .zst")),
     **dict.fromkeys((".pkl", ".pickle"), ("a Python pickle, which can run code", "write its records as JSON lines")),
     **dict.fromkeys((".jpg", ".jpeg", ".png", ".gif", ".webp", ".tiff"), ("a picture", "name a file of text")),
+    "utf16": ("UTF-16", "save it as UTF-8"),
+    "utf32": ("UTF-32", "save it as UTF-8"),
+    "office": ("an archive or an office file, whatever its name says", "save it as CSV or text (UTF-8)"),
     **dict.fromkeys((".mp3", ".wav", ".mp4", ".mov"), ("a recording", "name a file with its transcript")),
 }
 _BY_BEGINNING = {
-    b"PK\x03\x04": ".zip",
-    b"\xd0\xcf\x11\xe0": ".xls",
+    **dict.fromkeys((b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "utf32"),
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "utf16"),
+    **dict.fromkeys((b"PK\x03\x04", b"\xd0\xcf\x11\xe0"), "office"),
     b"%PDF": ".pdf",
     b"\xff\xd8\xff": ".jpg",
     b"\x89PNG": ".png",
-    b"\x1f\x8b": ".gz",  # by its name a file that is read
+    **dict.fromkeys((b"\x1f\x8b", b"BZh91AY&", b"\xfd7zXZ", b"(\xb5/\xfd"), "packed"),  # whatever the name says
 }
 
 
@@ -269,9 +268,5 @@ def what_it_is(name: str, beginning: bytes = b"") -> str:
     suffix = Path(name).suffix.lower()
     if suffix not in _BY_SUFFIX:
         suffix = next((kind for mark, kind in _BY_BEGINNING.items() if beginning.startswith(mark)), "")
-        if suffix in (".zip", ".xls", ".gz"):
-            return f"{name} is an archive or an office file, whatever its name says: save it as CSV or text (UTF-8)."
-    if suffix not in _BY_SUFFIX:
-        return ""
-    kind, remedy = _BY_SUFFIX[suffix]
-    return f"{name} is {kind}: {remedy}."
+    kind, remedy = _BY_SUFFIX.get(suffix, ("", ""))
+    return f"{name} is {kind}: {remedy}." if kind else ""

@@ -22,8 +22,6 @@ from laconic.types import Record
 R = TypeVar("R")
 RECORDS = 1000  # a piece of work of a process
 BYTES = 3_000_000  # the same, of lines: the larger, the more words a piece has in common with others
-
-
 Lines = tuple[Path, int, list[bytes], Columns | None]  # of one file, from a line number on; what its first record chose
 
 

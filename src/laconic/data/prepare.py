@@ -30,8 +30,6 @@ _BLACKLIST = (
 )  # fmt: skip
 
 SHORT_SENTENCE = 130  # characters below which DUC's input takes the second sentence too
-
-
 Words = Callable[[str], list[str]]  # a text to its tokens
 
 
@@ -74,18 +72,15 @@ def _hashed(word: str) -> str:
 
 
 def _fault(source: Sequence[str], title: Sequence[str]) -> str:
-    if "." not in source:
-        return "no full stop in the sentence"
     joined = " ".join(title)
-    if any(part in joined for part in _BLACKLIST):
-        return "title with a part of the blacklist"
-    if not 10 < len(source) < 100:
-        return "sentence not of 11 to 99 tokens"
-    if not 3 < len(title) < 50:
-        return "title not of 4 to 49 tokens"
-    if not {word for word in title if len(word) > 3} & set(source):
-        return "no word in common"
-    return ""
+    faults = {
+        "no full stop in the sentence": "." not in source,
+        "title with a part of the blacklist": any(part in joined for part in _BLACKLIST),
+        "sentence not of 11 to 99 tokens": not 10 < len(source) < 100,
+        "title not of 4 to 49 tokens": not 3 < len(title) < 50,
+        "no word in common": not {word for word in title if len(word) > 3} & set(source),
+    }
+    return next((reason for reason, found in faults.items() if found), "")
 
 
 # -------------------------------------------------------------------------------------------- DUC

@@ -422,6 +422,8 @@ def _is_lcsts(path: Path) -> bool:
 
 def _missing(path: str) -> str:
     place = Path(path)
+    if place.is_symlink():
+        return f"{path} is a link that leads to no file."
     names = [entry.name for entry in place.parent.iterdir()] if place.parent.is_dir() else []
     close = difflib.get_close_matches(place.name, names, n=1, cutoff=0.75)
     if close:

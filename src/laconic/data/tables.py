@@ -14,8 +14,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from laconic.data.columns import Columns, RawRecord, RawRecords, TableOptions
-from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, raw_lines, read_text, text_lines
+from laconic.data.columns import EXCEL_SEPARATOR, LONGEST, Columns, RawRecord, RawRecords, TableOptions, listed
+from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, decode_line, raw_lines, text_lines
 from laconic.errors import DataError
 
 _LARGEST_FIELD = 2**31 - 1
@@ -39,18 +39,18 @@ def read_jsonl(
             continue
         if not line.strip():
             continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line")
-            continue
-        if isinstance(value, list) and number == 1:
+        if number == 1 and line.lstrip().startswith("["):  # on one line or on many
             said = "this is JSON, not JSON lines"
             if path.suffix in (".jsonl", ".ndjson"):
                 said += f"; name the file {path.with_suffix('.json').name}"
             problem = BadRecordError(origin, "a JSON array where an object was expected", said)
             problem.option = ("format", "json")
             yield problem
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line")
             continue
         yield columns.record(value, origin, str(number))
 
@@ -68,11 +68,12 @@ def first_columns(path: Path, options: TableOptions, lines: Iterable[bytes]) -> 
 
 def read_json(path: Path, options: TableOptions) -> RawRecords:
     """An array of objects, an object that holds one array, or (by its first line) JSON lines."""
-    if _is_json_lines(path):
-        yield from read_jsonl(path, options)
+    found = None if path.is_file() else list(raw_lines(path)) or [(1, b"")]  # a pipe can be read only once
+    if _is_json_lines(found or raw_lines(path)):
+        yield from read_jsonl(path, options, found)
         return
     try:
-        value = json.loads(read_text(path))
+        value = json.loads("\n".join(decode_line(path, *line) for line in found or raw_lines(path)))
     except (ValueError, RecursionError) as error:
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise DataError(f"{path}{line}: broken JSON: {_json_problem(error)}; repair the file.") from None
@@ -80,7 +81,7 @@ def read_json(path: Path, options: TableOptions) -> RawRecords:
         arrays = {name: rows for name, rows in value.items() if isinstance(rows, list)}
         if len(arrays) != 1:
             raise DataError(
-                f"{path}: a JSON object with {len(arrays)} arrays ({', '.join(arrays) or 'none'}) where one array of "
+                f"{path}: a JSON object with {len(arrays)} arrays ({listed(arrays) or 'none'}) where one array of "
                 "records was expected; write the records as JSON lines."
             )
         value = next(iter(arrays.values()))
@@ -91,8 +92,8 @@ def read_json(path: Path, options: TableOptions) -> RawRecords:
         yield columns.record(row, f"{path}: record {number}", str(number))
 
 
-def _is_json_lines(path: Path) -> bool:
-    lines = (line for _, line in raw_lines(path) if line.strip())
+def _is_json_lines(found: Iterable[tuple[int, bytes]]) -> bool:
+    lines = (line for _, line in found if line.strip())
     try:
         value = json.loads(next(lines, b""))
     except (ValueError, RecursionError):
@@ -174,16 +175,17 @@ def mapped_record(row: Mapping[str, Any], columns: Columns, origin: str, number:
 
 def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
     if name not in row:
-        raise BadRecordError(origin, f"no field '{name}' (fields: {', '.join(map(str, row))})")
+        raise BadRecordError(origin, f"no field '{name}' (fields: {listed(map(str, row))})")
     value = row[name]
     if value is None or _is_nan(value):
         return []
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return [str(value)]
     values = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str) for item in values):
-        raise BadRecordError(origin, f"the field '{name}' is a JSON {_kind(value)} where text was expected")
     for item in values:
+        if not isinstance(item, str):
+            holds = "holds" if values is value else "is"
+            raise BadRecordError(origin, f"the field '{name}' {holds} a JSON {_kind(item)} where text was expected")
         check_text(origin, item)
     return list(values)
 
@@ -206,19 +208,27 @@ def read_csv(path: Path, options: TableOptions) -> RawRecords:
     csv.field_size_limit(_LARGEST_FIELD)
     lines = (line.decode("utf-8", errors="surrogateescape") for _, line in raw_lines(path))
     first = next(lines, "")
-    if not first.strip():
-        raise DataError(f"{path}: the file has no header line.")
-    reader = csv.reader(itertools.chain([first], lines, [_END]), delimiter=_delimiter(path, first))
+    told = EXCEL_SEPARATOR.match(first)
+    separator, origin = (told[1], f"{path}:2") if told else (_delimiter(path, first), f"{path}:1")
+    reader = csv.reader(itertools.chain([first], lines, [_END]), delimiter=separator)
     try:
-        header = next(reader)
+        header = next(reader) if told is None else next(itertools.islice(reader, 1, None))
     except csv.Error as error:
-        raise DataError(f"{path}:1: broken CSV: {error}; repair the header line.") from None
+        raise DataError(f"{origin}: broken CSV: {error}; repair the header line.") from None
+    if not "".join(header).removesuffix(_END).strip():
+        raise DataError(f"{path}: the file has no header line.")
     if header[-1].endswith(_END):
-        raise DataError(f"{path}:1: the header line opens a quotation that does not end; close it.")
+        raise DataError(f"{origin}: the header line opens a quotation that does not end; close it.")
     if bad := next(filter(None, map(_undecodable, header)), None):
-        raise bad_byte(f"{path}:1", bad, path=path)
-    check_text(f"{path}:1", "".join(header))
-    columns = options.choose(header, str(path))
+        raise bad_byte(origin, bad, path=path)
+    check_text(origin, "".join(header))
+    try:
+        columns = options.choose(header, str(path))
+    except DataError as problem:
+        if max(map(len, header)) <= LONGEST:
+            raise
+        asked = "Does the first line hold the names of the columns? If not, put one above it: document"
+        raise type(problem)(f"{problem} {asked}{separator}summary") from None
     return _csv_rows(path, reader, header, columns)
 
 
@@ -283,9 +293,9 @@ def read_sqlite(path: Path, options: TableOptions) -> RawRecords:
                 )
             ]
             if _NEWS_TABLE not in tables and len(tables) != 1:
-                how = f"; write one as CSV: sqlite3 -header -csv {path} 'select * from {tables[0]}'" if tables else ""
-                found = ", ".join(tables) or "none"
-                raise DataError(f"{path}: {len(tables)} tables ({found}) where one was expected{how}.")
+                found = f"{len(tables)} tables ({listed(tables) or 'none'}) where one was expected"
+                how = f"; write one as CSV: sqlite3 -header -csv {path} 'select * from \"{tables[0]}\"'"
+                raise DataError(f"{path}: {found}{how if tables else ''}.")
             table = _NEWS_TABLE if _NEWS_TABLE in tables else tables[0]
             cursor = connection.execute('SELECT * FROM "{}"'.format(table.replace('"', '""')))
             names = [column[0] for column in cursor.description]
@@ -298,15 +308,11 @@ def read_sqlite(path: Path, options: TableOptions) -> RawRecords:
 
 
 def _sqlite_record(row: dict[str, Any], columns: Columns, origin: str, number: int) -> RawRecord | BadRecordError:
-    decoded: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, bytes):
-            try:
-                decoded[name] = value.decode("utf-8")
-            except UnicodeDecodeError as error:
-                return bad_byte(origin, value[error.start], f" in '{name}'")
-        else:
-            decoded[name] = value
+    try:
+        decoded = {name: value.decode() if isinstance(value, bytes) else value for name, value in row.items()}
+    except UnicodeDecodeError as error:
+        name = next(name for name, value in row.items() if value == error.object)
+        return bad_byte(origin, error.object[error.start], f" in '{name}'")
     return mapped_record(decoded, columns, origin, str(number))
 
 

@@ -192,6 +192,8 @@ def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyT
     Raises:
         ModelError: there is none.
     """
+    if not str(name).strip():
+        raise ModelError("The name of the model is empty; give a folder made by `laconic train`, or a model's name.")
     folder = place_of(name).expanduser()
     for candidate in (folder, folder / "model"):
         put_back(candidate)
@@ -238,9 +240,8 @@ def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
 
 
 def _name(folder_or_hub_id: str | Path) -> str:
-    path = Path(folder_or_hub_id)
+    path = Path(folder_or_hub_id).resolve()
     if path.is_dir():
-        path = path.resolve()
         return path.parent.name if path.name == "model" else path.name
     return str(folder_or_hub_id)
 

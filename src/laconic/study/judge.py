@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from laconic.data.columns import EXCEL_SEPARATOR
 from laconic.data.lines import BadRecordError, check_text, text_lines
 from laconic.errors import ConfigError, DataError
 from laconic.files import replacing_folder, write_json, write_text
@@ -410,7 +411,7 @@ def _rows(path: Path) -> list[list[str]]:
         raise DataError(f"{path} is a workbook with the name of a CSV file; save the sheet as CSV.")
     rows: list[list[str]] = []
     try:
-        text = re.sub(r"\Asep=.\r?\n", "", _decoded(raw))  # a line of Excel's that it does not show
+        text = EXCEL_SEPARATOR.sub("", _decoded(raw))
         separator = max(_SEPARATORS, key=text.split("\n", 1)[0].count)
         rows.extend(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
     except (UnicodeDecodeError, csv.Error) as error:

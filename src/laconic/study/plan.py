@@ -90,15 +90,18 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
     overrides = dict(choice.overrides)
     search = overrides.pop("search", {})
     validate(SearchConfig, search, where="search")
-    if twice := [place for place in places if list(places).count(place) > 1]:
-        raise ConfigError(f"'{twice[0]}' is named twice; a system is compared once.")
     for key in overrides:
         if key not in SECTIONS:
             raise ConfigError(unknown_choice("key", key, [*SECTIONS, "search"]))
-    rows, runs = [], []
+    rows, runs, named = [], [], dict[str, str]()
     for place in places:
-        if check_name(place, recipe_names()):
-            rows.append(PlannedRow(place, place, method=method_spec(place)))
+        method = method_spec(place) if check_name(place, recipe_names()) else None
+        meant = str(method or place_of(place).expanduser().resolve()).removesuffix("/model")  # however it is spelled
+        if meant in named:
+            raise ConfigError(f"'{named[meant]}' is named twice (again as '{place}'); a system is compared once.")
+        named[meant] = place
+        if method:
+            rows.append(PlannedRow(place, place, method=method))
             continue
         recipe = place_of(place) / "recipe.yaml"
         run = read_run(recipe) if recipe.is_file() else None

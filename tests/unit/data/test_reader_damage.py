@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,30 @@ def test_aligned_files_of_a_classic_mac(tmp_path: Path) -> None:
     (tmp_path / "x.source").write_bytes(b"The river rose.\rA cat sat.\r")
     (tmp_path / "x.target").write_bytes(b"River rose\nCat sat\n")
     assert [record.summary for record in read_records(tmp_path / "x.source")] == ["River rose", "Cat sat"]
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
+def test_marks_within_files_that_were_put_together(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(MAC[name].replace("\r", "\n\ufeff").removesuffix("\ufeff"), encoding="utf-8")
+    found = list(read_records(tmp_path / name))
+    assert len(found) == 2
+    assert all(record.document.startswith(("The", "A")) for record in found)
+
+
+def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").symlink_to("x.jsonl")
+    with pytest.raises(DataError, match="is a link that leads to no file"):
+        list(read_records(tmp_path / "x.jsonl"))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_that_comes_through_a_pipe(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "x.json"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=(json.dumps([PAIR, PAIR], indent=indent),), daemon=True)
+    writer.start()
+    assert len(list(read_records(path))) == 2
+    writer.join()
 
 
 def test_a_header_that_no_csv_has(tmp_path: Path) -> None:

@@ -93,6 +93,14 @@ def test_other_separators(write, name: str, separator: str) -> None:
     ]
 
 
+def test_the_separator_that_excel_writes_above_the_header(write) -> None:
+    path = write("a.csv", "\ufeffsep=;\r\ntext;title\r\nSea, sand and sun.;Sea, sun\r\nBroken\r\n")
+    records = list(read_records(path, skip_bad=True))
+    assert [(record.document, record.summary) for record in records] == [("Sea, sand and sun.", "Sea, sun")]
+    assert "a.csv:4: wrong number of fields" in problem(path)
+    assert "has no header line" in problem(write("b.csv", "sep=;\n"))
+
+
 def test_csv_with_a_large_field(write) -> None:
     assert len(pairs(write("a.csv", f"text,summary\n{'x ' * 200_000},y\n"))[0][0]) > 300_000
 
@@ -192,6 +200,7 @@ def test_broken_json_in_line_7012(write) -> None:
         ('{"document": "x", "summary": null}', ":2: empty summary", "empty summary"),
         ('{"document": "x"}', ":2: no field 'summary'", "no field 'summary'"),
         ('{"document": {"a": 1}, "summary": "y"}', ":2: the field 'document' is a JSON object", "the field 'document'"),
+        ('{"document": ["x", null], "summary": "y"}', ":2: the field 'document' holds a JSON null", "the field 'docum"),
         ("[1, 2]", ":2: a JSON array where an object", "a JSON array"),
         ("x\0y", ":2: a NUL byte", "a NUL byte"),
     ],
@@ -344,6 +353,17 @@ def test_columns_of_one_name(write, header: str, options: dict[str, object], sai
         assert said in problem(path, **options)
     else:
         assert pairs(path, **options)[0][0] == "first"
+
+
+def test_a_first_line_that_is_a_record_is_not_quoted_whole(write) -> None:
+    a_text = "The river\nrose. " * 50
+    said = problem(write("a.csv", f'"{a_text}",River rose\n'))
+    assert "'The river rose. The river" in said
+    assert said.endswith("hold the names of the columns? If not, put one above it: document,summary")
+    assert len(said) < 400
+    assert "no column 'text'" in (again := problem(write("a.csv", "a" * 99 + "\tb\n"), document_column="text"))
+    assert again.endswith("document\tsummary")
+    assert len(problem(write("a.jsonl", json.dumps({a_text: "a", "x": "b"})))) < 300
 
 
 def test_find_splits(write, tmp_path: Path) -> None:

@@ -245,6 +245,8 @@ def test_nothing_there(tmp_path: Path) -> None:
         load_model_folder(tmp_path)
     with pytest.raises(ModelError, match="Did you mean 'lexrank'"):
         load_model_folder("lexrnk")
+    with pytest.raises(ModelError, match="name of the model is empty"):
+        load_model_folder("")
     (tmp_path / "file").write_text("x")
     with pytest.raises(ModelError, match="is a file"):
         load_model_folder(tmp_path / "file")

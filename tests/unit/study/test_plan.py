@@ -101,8 +101,11 @@ def test_systems_that_exist(tmp_path: Path) -> None:
     ]
     with pytest.raises(ModelError, match="Did you mean 'lexrank'"):
         plan_systems(["lexrnk"], Choice())
-    with pytest.raises(ConfigError, match="named twice"):
-        plan_systems(["lead", "lead"], Choice())
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "config.json").write_text("{}")
+    for one, two in (("lead", "lead"), ("lead-3", "lead:sentences=3"), (f"{tmp_path}/run", f"{tmp_path}/run/./model/")):
+        with pytest.raises(ConfigError, match="named twice"):
+            plan_systems([one, two], Choice())
     with pytest.raises(ConfigError, match="Did you mean 'data'"):
         plan_systems(["lead"], Choice(overrides={"dta": {"skip_bad": True}}))
 

@@ -466,6 +466,7 @@ def test_three_weights() -> None:
         ("a.txt", b"caf\xe9\n", "not UTF-8: byte 0xE9"),
         ("a.txt", b"a\0b\n", "a NUL byte"),
         ("a.txt", b"\xff\xfea\0", "is UTF-16"),
+        ("a.txt", "a".encode("utf-32"), "is UTF-32"),
         ("a.txt.gz", b"no gzip", "the gzip data is damaged"),
         ("a.txt.gz", gzip.compress(b"some words\n" * 999, mtime=0)[:-20], "the gzip data is damaged"),
         ("a.txt", b"", "The input holds no text"),
