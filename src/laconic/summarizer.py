@@ -23,7 +23,7 @@ from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.explain.provenance import extractive_summary
 from laconic.files import put_back
 from laconic.jobs import batches
-from laconic.metrics.confidence import Calibration, answering_sentence
+from laconic.metrics.confidence import Calibration, answering_sentence, divided
 from laconic.metrics.words import words
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
@@ -366,10 +366,10 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
         begins = start = len(document) - len(document.lstrip())
         text = document[start : start + FIRST_CHARACTERS]
         end = start + [word.end() for word in islice(re.finditer(r"\S+", text), FIRST_WORDS)][-1]
-    signs = [(start + first, start + last) for first, last in markup(document[start:end])]
+    signs = [*divided(document, start, end), *markup(document[start:end])]
+    signs = [(start + first, start + last) for first, last in signs]
     signs = signs if without(document, signs, start, end).strip() else []
-    place = [(start, end)]
-    found = extractive_summary(document, place, model_name=summary.model, record_id=summary.id, left_out=signs)
+    found = extractive_summary(document, [(start, end)], model_name=summary.model, record_id=summary.id, left_out=signs)
     subject = document[begins:start].rstrip()
     plain, capital = found.words[0].text.rstrip(",.;:").replace("-", ""), found.text[0].upper()
     ordinary = plain.isalpha() and plain.islower() and len(capital) == 1  # no iOS, no ligature

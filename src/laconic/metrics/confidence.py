@@ -1,16 +1,7 @@
-"""Knowing which and when not to, from what decoding leaves anyway and the text (docs/confidence.md tells why):
-
-1. Is the document like those that the model was trained on? Figures of it are held against the range that they had
-   there (`Ranges`); the mean of ln p(word in English of no particular kind) / p(word in the model's documents) tells
-   texts of another domain (Ren et al., NeurIPS 2019, with unigram models).
-2. Would a reader accept the summary? A logistic regression over `FEATURES`, fitted on validation records:
-
-       confidence = sigmoid(bias + sum_j weight_j (fact_j - mean_j) / deviation_j)
-
-3. Which hypothesis of the search is the best? A linear regression predicts by how much its score differs from the mean
-   over those of its document (``search.choose: rerank``; reranking of N-best lists: Och et al. 2004).
-4. Which sentence of the document would answer in its place? The one worth most by `WORTH`, with a chance of being
-   accepted of its own: the same regression over `SENTENCE`.
+"""Knowing which and when not to, from what decoding leaves anyway and the text (docs/confidence.md tells why): is the
+document like those that the model was trained on (`Ranges`), would a reader accept the summary (a logistic regression
+over `FEATURES`), which hypothesis is the best (a linear one over `CHOOSING`), which sentence would answer in its place
+(`WORTH`, and a chance of being accepted of its own by `SENTENCE`)?
 
 A `Calibration` lies in the model folder as ``calibration.json``. A model without one has no answers to these.
 """
@@ -33,9 +24,9 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from laconic.errors import ModelError
 from laconic.files import write_json
-from laconic.metrics.words import is_stop_word, stem, words
+from laconic.metrics.words import is_stop_word, ordinary_stems, stem, words
 from laconic.text.mending import FUNCTION_WORDS
-from laconic.text.sentences import sentence_strings, shortened, split_sentences
+from laconic.text.sentences import WRAPPED, sentence_strings, shortened, split_sentences
 from laconic.types import Hypothesis, TokenizedText
 
 T = TypeVar("T")
@@ -45,36 +36,17 @@ _STEPS = 20  # of a ratio's unit
 _OPENING = 2000  # characters in which the first sentence is looked for
 COMMON = 100  # so many of the vocabulary's first words count as common
 Facts = dict[str, float]
-FEATURES = (
-    "mean_log_prob",  # of the summary's tokens, END counted
-    "least_log_prob",  # of its least likely token
-    "tokens",
-    "new_words",  # share of its words that the document, as read, does not hold
-    "source_unknown",  # share of the document's words that the vocabulary lacks
-    "log_source_tokens",
-    "last_log_prob",  # of its END
-    "said_often",  # share of its words, each counted once, whose stem the document has more than once; no stop words
-    "joins",  # neighbours among its content words that are no neighbours among the document's
-    "opening",  # how many of its content words the document's first sentence has
-    "longest_run",  # of its words, how many at most follow each other in the document
+FEATURES = (  # of a summary; `DocumentWords.facts` and `facts_of` find them
+    *("mean_log_prob", "least_log_prob", "tokens", "new_words", "source_unknown", "log_source_tokens", "last_log_prob"),
+    *("said_often", "joins", "opening", "longest_run"),
 )
 CHOOSING = (
     *("agreement", "mean_log_prob", "least_log_prob", "last_log_prob", "tokens", "new_words", "said_often"),
     *("joins", "opening", "longest_run"),
 )
-SENTENCE = (
-    "says",  # the share of the summary's content words that a sentence of the document holds
-    "long",  # how many words it has beyond ``LINE``
-    "hangs",  # does its first word lean on what was said before?
-    "place",  # how many sentences stand before it, five at most
-    "confidence",  # in the summary
-    "first",  # does it stand before all others?
-    "last",  # behind all others?
-    "alone",  # is there no other?
-    "states",  # does it begin with its subject and what that is or does (`shortened`)?
-    "presents",  # "we propose ...", "this paper studies ..."
-    "packages",  # "this package provides ..."
-    "asides",  # of how many other things it speaks: what comes along, versions and people, where to look
+SENTENCE = (  # of a sentence; `told_sentences` finds them
+    *("says", "long", "hangs", "place", "confidence", "first", "last", "alone", "states", "presents", "packages"),
+    "asides",
 )
 WORTH = {  # of a sentence, in points of readers who rated from 0 to 3: least squares over 4,021 rated sentences
     **{"says": 1.11, "long": -0.006, "hangs": -0.073, "place": -0.058, "first": 0.23, "last": -0.17},
@@ -86,29 +58,48 @@ _LEANING = (
     "additionally besides instead to in note see by when if for you as "
 )
 _PRESENTS = re.compile(
-    r"\b(?:we|this (?:paper|work|article|study))\b[^.]{0,40}"
-    r"\b(?:present|propose|introduce|describe|develop|study|investigate|analy[sz]e|show|examine|explore)",
-    re.IGNORECASE,
+    r"(?i)\b(?:we|this (?:paper|work|article|study))\b[^.]{0,40}"
+    r"\b(?:present|propose|introduce|describe|develop|study|investigate|analy[sz]e|show|examine|explore)"
 )
 _PACKAGES = re.compile(
-    r"\b(?:this|the|these|it)\b[^.]{0,30}\b(?:packages?|metapackage|dummy|transitional|source)\b[^.]{0,40}"
-    r"\b(?:contains?|includes?|installs?|depends?|provides?|is|are|ships?|holds?|part of|for use)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:this|the|these|it)\b[^.]{0,30}\b(?:packages?|metapackage|dummy|transitional|source)\b[^.]{0,40}"
+    r"\b(?:contains?|includes?|installs?|depends?|provides?|is|are|ships?|holds?|part of|for use)\b"
 )
-_ASIDES = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"\b(?:development files|headers|header files|documentation|debug(?:ging)? symbols|"
+_ASIDES = (
+    re.compile(
+        r"(?i)\b(?:development files|headers|header files|documentation|debug(?:ging)? symbols|"
         r"(?:shared|static) librar(?:y|ies)|python ?[23]|examples|plugins? for|dependenc(?:y|ies)|metapackage|"
-        r"transitional|install(?:s|ed|ation|ing)?|tests?)\b",
-        r"\b(?:versions?|released?|maintain(?:s|ed|er|ers)?|licen[cs]ed?|authors?|written by|upstream|deprecated|stars?"
-        r"|contribut(?:e[ds]?|ions?|ors?|ing)|thanks|sponsors?)\b",
-        r"https?:|www\.|`|\b(?:here|npm|yarn|pip|github)\b",
-    )
+        r"transitional|install(?:s|ed|ation|ing)?|tests?)\b"
+    ),
+    re.compile(
+        r"(?i)\b(?:versions?|released?|maintain(?:s|ed|er|ers)?|licen[cs]ed?|authors?|written by|upstream|deprecated|"
+        r"stars?|contribut(?:e[ds]?|ions?|ors?|ing)|thanks|sponsors?)\b"
+    ),
+    re.compile(r"(?i)https?:|www\.|`|\b(?:here|npm|yarn|pip|github)\b"),
 )
 _FIELD = re.compile(r"[\]\[<>=@|\\{}]|:\s|://|\w\(|\(\W*\d|\d\)")  # what a sentence seldom has, but for a function word
-_OPTION = re.compile(r"\[?--?\w")
+_DIVIDED = re.compile(rf"(?<![\w-])([^\W\d_]+)[-\u2010]{WRAPPED.pattern}([^\W\d_]+)")
+_ABSTRACT = re.compile(
+    r"(?:A ?bstract|A ?BSTRACT|Summary|SUMMARY)(?:\s*[.:\u2013\u2014]+\s*(?=\S)|\s+(?=(?:We|In|The|This|An?|Our)\s))"
+)
+_REFERENCES = re.compile(r"(?im)^[ \t\d.#*IVX]{0,9}(?:references|bibliography|works cited)[ \t:*]{0,9}$")
+_CAPTIONS = re.compile(
+    r"(?m)^(?:(?:F(?:ig|IG)(?:ure|URE|\.)|T(?:able|ABLE))\s*\d[\d.-]*\s*[.:|\u2013\u2014]|\[\d{1,3}\]\s+[A-Z])"
+    r"(?:.*\S\n?){1,4}"  # the lines of its paragraph
+)
+_LEGEND = re.compile(  # an option, what a paper has around its text, LaTeX's commands
+    r"(?i)\[?--?\w|(?:key\s?words|index terms)\s*[:.\u2013\u2014-]|source:\s|received\W.*\d{4}"
+    r"|permission to make|please cite|correspond(?:ing author|ence to)"
+    r"|%|\\(?:begin|end|(?:sub)*section|chapter|caption|label|title|author|usepackage|documentclass|newcommand)\b"
+)
+_HEAD = re.compile(  # of pages and papers, and what leads to a page, columns
+    r"(?i)\bpage\s+\d|\S@\w|\.{4}|(?:\s\.){3}|[\u00a9\u2020\u2021]|\b(?:vol|no)\.\s\d|\S(?: {4,}|\t\s*)\S"
+    r"|(?:\S {2,}\S.*){2}|all rights reserved"
+    r"|\A\W{0,9}\d?\s?(?:department|faculty|institute|school|university|college|laboratory)\s+(?:of|for)\b"
+)
+_NAMES = re.compile(r"\b[A-Z]\.\s|\A(?=[^:]*\Z)[A-Z\d][^,]*,\s*\S")
 _STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
+_HEADING = 5  # words, at most, without a stop, of a text that has pages
 FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
 
 
@@ -139,20 +130,16 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How to turn facts into confidence (the vectors follow `FEATURES`), and what documents the model knows.
-
-    ``threshold``: below this confidence an extractive answer is given instead. ``accepted`` says in words what counted
-    as accepted when the regression was fitted; ``records`` on how many.
-    """
+    """How to turn facts into confidence (the vectors follow `FEATURES`), and what documents the model knows."""
 
     mean: tuple[FiniteFloat, ...]
     deviation: tuple[FiniteFloat, ...]
     weight: tuple[FiniteFloat, ...]
     bias: FiniteFloat
-    threshold: FiniteFloat
+    threshold: FiniteFloat  # below this confidence an extractive answer is given instead
     ranges: Ranges
-    accepted: str = ""
-    records: int = 0
+    accepted: str = ""  # what counted as that when the regression was fitted, in words
+    records: int = 0  # that it was fitted on
     choosing: tuple[FiniteFloat, ...] = ()  # ROUGE points a unit of each fact of `CHOOSING`; none: not fitted
     word_ratios: Annotated[str, Field(pattern=_BASE64)] = ""  # `packed` log ratios, one an id of the vocabulary
     sentence: tuple[FiniteFloat, ...] = ()  # the weights of `SENTENCE`, as they are, and the bias; none: not fitted
@@ -179,22 +166,16 @@ class Calibration:
 
     def order(self, found: Sequence[Mapping[str, float]]) -> list[int]:
         """The places of a document's hypotheses, whose facts these are, the one expected to score best first."""
-
-        def points(place: int) -> float:
-            return sum(weight * found[place][name] for name, weight in zip(CHOOSING, self.choosing, strict=True))
-
-        return sorted(range(len(found)), key=points, reverse=True)
+        weights = list(zip(CHOOSING, self.choosing, strict=True))
+        points = [sum(weight * facts[name] for name, weight in weights) for facts in found]
+        return sorted(range(len(found)), key=points.__getitem__, reverse=True)
 
     def save(self, folder: Path) -> None:
         write_json(folder / FILE, asdict(self), indent=2)
 
     @classmethod
     def load(cls, folder: Path) -> Calibration | None:
-        """The calibration of a model folder, ``None`` where there is none.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
+        """The calibration of a model folder, ``None`` where there is none; a `ModelError` where it is damaged."""
         found = stored(folder / FILE, _STORED)
         if found is None:
             return None
@@ -217,11 +198,7 @@ _STORED = TypeAdapter(Calibration)
 
 
 def stored(path: Path, kind: TypeAdapter[T]) -> T | None:
-    """What `laconic calibrate` left in a file of a model folder, ``None`` where there is no such file.
-
-    Raises:
-        ModelError: the file is damaged.
-    """
+    """What `laconic calibrate` left in a model folder, or ``None``; a `ModelError` where it is damaged."""
     if not path.is_file():
         return None
     try:
@@ -264,11 +241,8 @@ def facts_of(
     word_ratios: str = "",
     wording: Mapping[str, float],
 ) -> Facts:
-    """`FEATURES` of a summary, and the figures of its document that `Ranges` looks at.
-
-    ``wording`` are the facts of the text (`DocumentWords`). ``reserved`` special tokens stand in the vocabulary before
-    its words.
-    """
+    """`FEATURES` of a summary, with its ``wording`` (what `DocumentWords` finds), and the figures of its document that
+    `Ranges` looks at. ``reserved`` special tokens stand in the vocabulary before its words."""
     read = word_ids(source)
     count, length = max(1, len(read)), max(1, source.total or len(source.ids))
     steps = [max(-50.0, value) for value in hypothesis.token_log_probs] or [-50.0]
@@ -324,19 +298,56 @@ class DocumentWords:
 def telling_sentences(document: str) -> list[tuple[int, int, int]]:
     """The sentences that may answer in place of a summary: where each begins, and where its `shortened` form begins and
     ends."""
-    spans = split_sentences(document)
-    telling = [span for span in spans if len(words(document[slice(*span)])) >= FEWEST_WORDS] or spans
-    telling = [span for span in telling if not _is_entry(document[slice(*span)])] or telling
-    return [(start, *shortened(document, start, end)) for start, end in telling]
+    heads = ((_ABSTRACT.match(document, *span), span) for span in split_sentences(document))
+    spans = [(head.end() if head else start, end) for head, (start, end) in heads]
+    said, furniture = {span: document[slice(*span)] for span in spans}, _furniture(document)
+    for tells in (
+        lambda span: len(words(said[span])) >= FEWEST_WORDS,
+        lambda span: not _is_entry(said[span]),
+        lambda span: 1 not in furniture or _STOP.search(said[span]) or len(words(said[span])) > _HEADING,
+        lambda span: not furniture[span[0]],
+    ):
+        spans = list(filter(tells, spans)) or spans
+    return [(start, *shortened(document, start, end)) for start, end in spans]
+
+
+def divided(document: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Of the part of a document from ``start`` to ``end`` the hyphens that divide a word at the end of a line, counted
+    from ``start``: no others ("well-\\nknown")."""
+    found = []
+    for one in _DIVIDED.finditer(document, start, end):
+        whole, *parts = (stem(word.lower()) in ordinary_stems() for word in (one[1] + one[2], *one.groups()))
+        if whole or not any(parts) or one[1] + one[2] in document:
+            found.append((one.end(1) - start, one.end(1) + 1 - start))
+    return found
+
+
+def _furniture(document: str) -> bytes:
+    """Of each character, does it stand in what pages of paper have beside their text? Lines that come again, but for
+    their numbers, captions and references."""
+    lines = [(found, re.sub(r"\d+", "0", found[0].strip())) for found in re.finditer(r".*\w.*", document)]
+    times, marked = Counter(line for _, line in lines), bytearray(len(document))
+    again = [found for found, line in lines if times[line] > (1 if "0" in line else 2)]
+    for found in (*again, *_CAPTIONS.finditer(document)):
+        marked[slice(*found.span())] = bytes([1]) * len(found[0])
+    *_, references = (len(document), *(found.end() for found in _REFERENCES.finditer(document)))
+    return bytes(marked[:references]) + bytes([1]) * (len(document) - references)
 
 
 def _is_entry(text: str) -> bool:
-    """Is it an option, the head of a page, a field, an address, a line of code or of a log, rather than a sentence? It
-    ends without a stop and has no word that holds others together, its keys ("To: Anna") aside; usage says enough."""
+    """Is it an option, the head of a page, a field, an address, names, a row of a table, a line of code or of a log,
+    rather than a sentence? It ends without a stop and has no word that holds others together, its keys ("To: Anna") and
+    those of names aside; usage says enough."""
     said = text.replace("...", " ").strip()
-    told = words(re.sub(r"(?<!\S)[A-Z][\w-]*:\s", "", said))
-    plain = _STOP.search(said) or not _FIELD.search(said) or not FUNCTION_WORDS.isdisjoint(told)
-    return not plain or _OPTION.match(said) is not None
+    told = FUNCTION_WORDS.intersection(words(re.sub(r"(?<!\S)[A-Z](?:[\w-]*:|\.)\s", "", said)))
+    if _LEGEND.match(said) or 2 * sum(not any(map(str.isalpha, one)) for one in said.split()) >= len(said.split()) > 2:
+        return True
+    heads = (
+        _HEAD.search(text)
+        or (told <= {"and", "of", "for"} and _NAMES.search(said))
+        or (not told and _FIELD.search(said))
+    )
+    return bool(heads) and not _STOP.search(said)
 
 
 def told_sentences(document: str, summary: str) -> list[tuple[tuple[int, int, int], Facts]]:
@@ -352,7 +363,7 @@ def told_sentences(document: str, summary: str) -> list[tuple[tuple[int, int, in
             "first": place == 0,
             "last": 0 < place == len(spans) - 1,
             "alone": len(spans) == 1,
-            "states": start > begins,
+            "states": start > begins,  # it begins with its subject and what that is or does
             "presents": bool(_PRESENTS.search(whole)),
             "packages": bool(_PACKAGES.search(whole)),
             "asides": sum(bool(aside.search(whole)) for aside in _ASIDES),

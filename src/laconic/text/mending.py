@@ -1,8 +1,5 @@
 """What is dropped of a summary before it is shown: doubled words and phrases, a name that the source does not give,
-a dangling end, stray signs, rulers (=====), UNK.
-
-Only whole words are dropped and nothing is added. What the source says itself stays: a doubled name (``Duran Duran``),
-signs in a row, a sentence that ends in a preposition.
+a dangling end, stray signs, rulers (=====), UNK. Only whole words are dropped, and what the source says itself stays.
 """
 
 from __future__ import annotations
@@ -125,9 +122,8 @@ def _stray(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWord])
             continue
         if before in _PAUSES and sign in _PAUSES | ENDS:
             return {at - 1}
-        if (before in ENDS and sign in _PAUSES) or (before == sign and sign in ENDS):
-            return {at}
-        if before in _PAIRS and sign in _PAUSES | ENDS:
+        weaker = before in ENDS and (sign in _PAUSES or before == sign)
+        if weaker or (before in _PAIRS and sign in _PAUSES | ENDS):
             return {at}
     return set()
 

@@ -39,7 +39,7 @@ _NOUN = (  # the article of a noun that says what something is
 _NO_NOUN = r"(?!(?:an?|the|th[ie]s|these|that|it|all|no|some|several|many|following)\b)"
 # "Foo is a tool for ...", "This package provides ...", "Foo allows you to ...", "In this paper, we propose a ..."
 _LEAD = re.compile(
-    rf"""(?:
+    rf"""(?ix)(?:
         (?!(?:there|one|what|which|here|if|when|while|as|how|because|since|note|and|but|or|s?he|each|every|some|all)\b)
         [^\s,;()]*[^\s,;:()]
         (?:\s+(?!(?:which|that|who|should|can|could|will|would|must|may|to|not|only|does|do|did)\b)[^\s,;()]+){{0,3}}?\s+
@@ -51,22 +51,23 @@ _LEAD = re.compile(
         (?:(?:also|then|first)\s+)?
         (?:stud(?:y|ies)|(?:present|propose|introduce|describe|develop|investigate|consider|analy[sz]e|explore|address
         |examine)(?:e?s)?)
-        \s+(?!(?:both|whether|that|if|how|when|what|this|these|it)\b)(?:{_NOUN})?)""",
-    re.IGNORECASE | re.VERBOSE,
+        \s+(?!(?:both|whether|that|if|how|when|what|this|these|it)\b)(?:{_NOUN})?)"""
 )
 # A verb of what was left out: "we study rivers and show that ...", "Foo is a tool for rivers and will ..."
 _GOES_ON = re.compile(
-    r"(?:(?!\b(?:that|which|who|whose|where|to|can|could|will|would|how|whether|if)\b)[^;:])*?\band\s+(?:\w+ly\s+|then\s+|also\s+)?"
+    r"(?i)(?:(?!\b(?:that|which|who|whose|where|to|can|could|will|would|how|whether|if)\b)[^;:])*?\band\s+(?:\w+ly\s+|then\s+|also\s+)?"
     r"(?:show|find|prove|demonstrate|observe|argue|report|reveal|conclude|evaluate|propose|introduce|present|develop"
-    r"|construct|provide|will|can|is|are|was|has|does|provides|includes|contains|supports|allows|behaves|aims|uses)\s",
-    re.IGNORECASE,
+    r"|construct|provide|will|can|is|are|was|has|does|provides|includes|contains|supports|allows|behaves|aims|uses)\s"
 )
 _EXAMPLES = re.compile(r"(?:,\s+(?:like|for example|for instance|namely)|(?<!\s),?\s+(?:including|such as))[\s.:,;]*\Z")
 _COMMAND = re.compile(
     r"\\(?:text(?:bf|it|md|rm|sc|sf|sl|tt|up)?|emph|underline|math(?:bf|it|rm|sf|tt))\s*\{"
     r"|\{\\(?:bf|em|it|rm|sc|sf|sl|tt)(?![a-z])\s*|\\?[{}]"
 )
-_CITATION = re.compile(r"(?:(?<=\S)|~)\\[cC]ite\w*\{[^{}]*\}")
+_CITATION = re.compile(  # and references to parts of the text, and the names of these
+    r"\s\((?:see|cf\.)?[^()\\{}]{0,20}\\(?:S\s?\\)?(?:auto|eq|[cC])?ref\{[^{}]*\}\)[.,;]?"
+    r"|(?:(?<=\S)|~)\\[cC]ite\w*\{[^{}]*\}|(?:~|\b\s)?\\(?:auto|eq|page|[cC])?ref\{[^{}]*\}|\s*\\label\{[^{}]*\}"
+)
 _FORMULA = re.compile(r"\$([^$]{1,80})\$")
 _LINK = re.compile(
     r"(?<![\w\]])(!?\[)((?:[^\[\]]|\[[^\[\]]*\])*)(\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)|\[[^\[\]\s]*\]))"
@@ -76,7 +77,7 @@ _NAMED = re.compile(  # "foo - print all bars" at the beginning, "Anna - could y
     r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s\([A-Z][^\n()]{0,30}\))"
     r"\s{1,9}(?:--?|[\u2013\u2014])\s{1,9}(?=\S+\s+\S+\s)"
 )
-_MARK = re.compile(r"(?:[>*•–—#-]+\s+)+")
+_MARK = re.compile(r"(?:(?:[>*•–—#-]+|\\item)\s+)+")
 
 
 def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
@@ -113,11 +114,10 @@ def shortened(text: str, start: int, end: int) -> Span:
 def markup(text: str) -> list[Span]:
     """The signs in ``text`` that say how it shall look, in order: LaTeX's commands for fonts with their braces and what
     is left of a formula (``$\\textbf{R}$``), Markdown's stars, its links without their text, and its pictures."""
-    found: list[Span] = []
+    found = [one.span() for one in _CITATION.finditer(text)]
     for link in _LINK.finditer(text):
         if _WORD.search(link[2]):  # else perhaps two references
             found += [link.span()] if link[1] == "![" else [link.span(1), link.span(3)]
-    found += [one.span() for one in _CITATION.finditer(text)]
     found += [one.span(sign) for one in _STRESSED.finditer(text) for sign in (1, 3)]
     open_braces: list[Span | None] = []
     for one in _COMMAND.finditer(text):
@@ -151,11 +151,8 @@ def _in_name(text: str, end: int) -> bool:
 def _line_ends(text: str) -> list[int]:
     """The ends of lines that were ended on purpose, as in lists, minutes and mails: the next line is blank, or its
     first word would have fitted in and does not begin in lower case, nor does the line end in "of" or the like. So are
-    headings, in capitals or underlined.
-
-    Lines of prose that was wrapped are as full as they can be. The longest line tells the width, where it has the 60
-    characters that wrapped prose usually has.
-    """
+    headings, in capitals or underlined. The longest line tells the width of prose that was wrapped, where it has the 60
+    characters that such prose usually has."""
     lines = text.split("\n")
     width = max(NARROWEST, *map(len, lines))
     found, place = [], 0
@@ -181,12 +178,9 @@ def bounds(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def sentence_gaps(text: str, separator: str, sentences: Sequence[str] = (), *, by_line: bool = False) -> list[Span]:
-    """The stretches between the sentences of ``text`` (often one blank) where ``separator`` belongs.
-
-    Text that holds the separator already, between blanks, is split there and nowhere else. Otherwise sentences are
-    ``sentences`` where they all stand in the text, else, with ``by_line``, its lines if it has several, else those of
-    `split_sentences`.
-    """
+    """The stretches between the sentences of ``text`` (often one blank) where ``separator`` belongs: there alone where
+    it holds the separator already, between blanks. Else sentences are ``sentences`` where they all stand in the text,
+    or with ``by_line`` its lines if it has several, or those of `split_sentences`."""
     if separator in text:
         mark = re.escape(separator)
         return [found.span() for found in re.finditer(rf"\s*(?<!\S){mark}(?!\S)(?:\s+{mark}(?!\S))*\s*", text)]
@@ -213,11 +207,8 @@ def _located(text: str, sentences: Sequence[str]) -> list[Span]:
 def insert_separators(
     ids: Sequence[int], tokens: Sequence[str], offsets: Sequence[Span], gaps: Sequence[Span], separator: tuple[int, str]
 ) -> tuple[list[int], list[str], list[Span]]:
-    """Put ``separator`` (id, string) where a gap lies between two tokens; tokens within a gap are left out.
-
-    ``gaps`` are in order and do not overlap. Gaps without a token on either side, or without one between them, give no
-    second separator.
-    """
+    """Put ``separator`` (id, string) where gaps, in order and apart, lie between two tokens; those within are left out.
+    Gaps without a token on either side, or without one between them, give no second separator."""
     rows: list[tuple[int, str, Span]] = []
     passed, pending = 0, False
     for row in zip(ids, tokens, offsets, strict=True):

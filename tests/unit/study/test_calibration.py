@@ -216,6 +216,19 @@ def test_a_short_sentence_answers_where_there_is_no_other() -> None:
     [
         *("FOO(1) User Commands FOO(1)", "From: Anna Foo <anna@foo.org>", "-a foo of bars", "Next: Foo, Up: Bar bar"),
         *("foo (1.2-3) unstable; urgency=medium", "Mar 1 12:00 host foo[12]: started <bar>", "x = foo(1, bar, baz)"),
+        *("Bar report of foo Page 3 of 42", "Anna Foo, Unstable User and Lars Bar", "Present here: A. Foo, B. Bar"),
+        *(
+            "Department of Foo, University of Bar",
+            "{anna,foo}@bar.edu is to foo",
+            "Foo 12.3 14.1 19.0.",
+            "Foo of the bar ..... 3",
+        ),
+        *(
+            "Keywords: foo, bar, the baz.",
+            "Foo  of bars  in baz",
+            "Foo of    bars",
+        ),
+        *("% a foo of the bars.", "\\section{A foo of the bars.}", "Received 3 May 2019; accepted 4 May."),
     ],
 )
 def test_an_entry_answers_only_where_there_is_no_sentence(entry: str) -> None:
@@ -223,9 +236,48 @@ def test_an_entry_answers_only_where_there_is_no_sentence(entry: str) -> None:
     for sentence in ("The bars were closed", "Bars were quickly closed", "\u6865(1)\u6cb3\u5173\u95ed\u3002"):
         document = f"{entry}\n\n{sentence}"
         assert or_decline(replace(written, document=document), calibration()).text == sentence
-    assert or_decline(replace(written, document=f"{entry}\n\n{entry}"), calibration()).text == entry
+    assert or_decline(replace(written, document=f"{entry}\n\n{entry}"), calibration()).text == " ".join(entry.split())
     usage = "Usage: foo [user] command..."
     assert or_decline(replace(written, document=f"{usage}\n\nThe bars were closed."), calibration()).text == usage
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(
+            "Bulletin of foo and bars here\n\n{}\n\n" * 2 + "Bulletin of foo and bars here",
+            "{}\n\nReferences\nFoo of bars in baz.",
+        ),
+        *(
+            "Foo of bars 2019, No 1\n\n{}\n\nFoo of bars 2019, No 2",
+            "Figure 2-1: Foo of bars.\nIt has bars of foo.\n\n{}",
+        ),
+        *(
+            "THE FOO OF BARS\n\nPage 1 of 2\n\n{}\n\nPage 2 of 2",
+            "[1] A. Foo and B. Bar. A foo of bars\n\n{}",
+            "Abstract\u2014{}",
+            "Summary: {}",
+        ),
+    ],
+)
+def test_what_pages_have_beside_their_text_answers_only_where_there_is_nothing_else(page: str) -> None:
+    sentence = "The port was closed on Monday."
+    written = Summary("foo of bars", document=page.replace("{}", sentence), confidence=0.1)
+    assert or_decline(written, calibration()).text == sentence
+    assert or_decline(replace(written, document="THE FOO OF BARS"), calibration()).text == "THE FOO OF BARS"
+
+
+def test_an_abstract_that_is_no_heading_stays() -> None:
+    document = "Abstract machines are used here."
+    assert or_decline(Summary("machines", document=document, confidence=0.1), calibration()).text == document
+
+
+def test_the_hyphen_of_a_word_that_a_line_divides_is_left_out() -> None:
+    """It stays where its parts are words and the whole is none, or a line divides none."""
+    document = "Swit-\nzerland has mea-\nsures, foobar, foo-\nbar and well-\nknown re-runs there."
+    found = or_decline(Summary("measures", document=document, confidence=0.1), calibration())
+    assert found.text == "Switzerland has measures, foobar, foobar and well-known re-runs there."
+    assert [document[one.start : one.end] for one in found.words[0].sources] == ["Swit-\nzerland"]
 
 
 def test_a_place_costs_what_five_sentences_cost_and_no_more() -> None:

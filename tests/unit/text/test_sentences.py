@@ -206,6 +206,7 @@ def test_blanks_cost_no_time() -> None:
         (r"$\mathcal{B}^{3}$-Net, \{b\} and $5, $6", r"$\mathcal{B}^{3}$-Net, \{b\} and $5, $6"),
         (r"$x_{\text{a}}$", r"$x_{a}$"),
         (r"{\sc Foo}, a {\bf fast} one~\cite{a,b}, as \cite{c}", r"Foo, a fast one, as \cite{c}"),
+        (r"Foo (see Fig.~\ref{a}) in Table~\ref{b}\label{c} and Eq.~\eqref{d}", "Foo in Table and Eq."),
         (r"named \textbf{\tracker}, or \textbf{open", r"named \tracker, or \textbf{open"),
         ("[Image-set](http://x.y) of [CSS][ref] ![badge](http://b)shows", "Image-set of CSS shows"),
         ("**Foo** is *it*, 2 * 3 * 4, a**b**c, ***bar***", "Foo is it, 2 * 3 * 4, a**b**c, bar"),
