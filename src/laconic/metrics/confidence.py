@@ -1,9 +1,31 @@
-"""Knowing which and when not to, from what decoding leaves anyway and the text (docs/confidence.md tells why): is the
-document like those that the model was trained on (`Ranges`), would a reader accept the summary (a logistic regression
-over `FEATURES`), which hypothesis is the best (a linear one over `CHOOSING`), which sentence would answer in its place
-(`WORTH`, and a chance of being accepted of its own by `SENTENCE`)?
+"""Knowing which and when not to: the best of several summaries of a text, how likely a reader is to accept it, and
+whether the text is of a kind that the model knows.
 
-A `Calibration` lies in the model folder as ``calibration.json``. A model without one has no answers to these.
+Four questions, answered from what decoding leaves anyway and the text (no second pass, no tensor library):
+
+1. Is the document like those that the model was trained on? Four plain figures of it are held against the range they
+   had there (`Ranges`): how many tokens it has, how many of its words the vocabulary lacks, how many are among the
+   vocabulary's hundred most frequent ones (in another language hardly any are), and the mean over its words of
+
+       ln p(w, English of no particular kind) / p(w, the model's documents)
+
+   the likelihood ratio that tells texts of another domain (Ren et al., NeurIPS 2019, with unigram models; e-mails given
+   to a model of abstracts). A text that is only longer is not strange: the model reads its beginning, and the summary
+   says how much (``truncated``).
+2. Would a reader accept the summary? Confidence is a logistic regression over a few facts (`FEATURES`), fitted on
+   validation records (`laconic calibrate`), so that of summaries with confidence 0.7 about seven in ten are accepted:
+
+       confidence = sigmoid(bias + sum_j weight_j (fact_j - mean_j) / deviation_j)
+
+3. Which hypothesis of the search is the best? Its probability knows little of that: the one with the highest ROUGE is
+   often another one. A linear regression predicts by how much a hypothesis's ROUGE differs from the mean over those of
+   its document, from facts of `FEATURES` and from how much it agrees with the others (`laconic.metrics.consensus`),
+   and the highest is taken (``search.choose: rerank``; reranking of N-best lists: Och et al. 2004).
+4. Which sentence of the document would answer in place of the summary, and would it do better? One is chosen by what
+   it says of the summary, by its place and its form (`WORTH`), and has a chance of being accepted of its own, by the
+   same regression over `SENTENCE`, fitted on sentences that readers have rated.
+
+A `Calibration` lies in the model folder as ``calibration.json``. A model without one has neither answer.
 """
 
 from __future__ import annotations
@@ -36,17 +58,36 @@ _STEPS = 20  # of a ratio's unit
 _OPENING = 2000  # characters in which the first sentence is looked for
 COMMON = 100  # so many of the vocabulary's first words count as common
 Facts = dict[str, float]
-FEATURES = (  # of a summary; `DocumentWords.facts` and `facts_of` find them
-    *("mean_log_prob", "least_log_prob", "tokens", "new_words", "source_unknown", "log_source_tokens", "last_log_prob"),
-    *("said_often", "joins", "opening", "longest_run"),
+FEATURES = (
+    "mean_log_prob",  # of the summary's tokens, END counted
+    "least_log_prob",  # of its least likely token
+    "tokens",
+    "new_words",  # share of its words that the document, as read, does not hold
+    "source_unknown",  # share of the document's words that the vocabulary lacks
+    "log_source_tokens",
+    "last_log_prob",  # of its END
+    "said_often",  # share of its words, each counted once, whose stem the document has more than once; no stop words
+    "joins",  # neighbours among its content words that are no neighbours among the document's
+    "opening",  # how many of its content words the document's first sentence has
+    "longest_run",  # of its words, how many at most follow each other in the document
 )
 CHOOSING = (
     *("agreement", "mean_log_prob", "least_log_prob", "last_log_prob", "tokens", "new_words", "said_often"),
     *("joins", "opening", "longest_run"),
 )
-SENTENCE = (  # of a sentence; `told_sentences` finds them
-    *("says", "long", "hangs", "place", "confidence", "first", "last", "alone", "states", "presents", "packages"),
-    "asides",
+SENTENCE = (
+    "says",  # the share of the summary's content words that a sentence of the document holds
+    "long",  # how many words it has beyond ``LINE``
+    "hangs",  # does its first word lean on what was said before?
+    "place",  # how many sentences stand before it, five at most
+    "confidence",  # in the summary
+    "first",  # does it stand before all others?
+    "last",  # behind all others?
+    "alone",  # is there no other?
+    "states",  # does it begin with its subject and what that is or does (`shortened`)?
+    "presents",  # "we propose ...", "this paper studies ..."
+    "packages",  # "this package provides ..."
+    "asides",  # of how many other things it speaks: what comes along, versions and people, where to look
 )
 WORTH = {  # of a sentence, in points of readers who rated from 0 to 3: least squares over 4,021 rated sentences
     **{"says": 1.11, "long": -0.006, "hangs": -0.073, "place": -0.058, "first": 0.23, "last": -0.17},
@@ -363,7 +404,7 @@ def told_sentences(document: str, summary: str) -> list[tuple[tuple[int, int, in
             "first": place == 0,
             "last": 0 < place == len(spans) - 1,
             "alone": len(spans) == 1,
-            "states": start > begins,  # it begins with its subject and what that is or does
+            "states": start > begins,
             "presents": bool(_PRESENTS.search(whole)),
             "packages": bool(_PACKAGES.search(whole)),
             "asides": sum(bool(aside.search(whole)) for aside in _ASIDES),

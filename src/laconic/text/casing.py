@@ -1,5 +1,9 @@
-"""How the training texts write their words, and how their summaries begin: ``casing.json`` beside the tokenizer, which
-`laconic.text.surface` puts to use."""
+"""How the training texts write their words: names and acronyms, and how their summaries begin.
+
+A model with a lower-cased vocabulary writes ``python bindings for opengl``. The table learnt here knows that people
+write ``Python`` and ``OpenGL``, and whether the summaries it was learnt from begin with a capital. It stands beside the
+tokenizer as ``casing.json``; what puts it to use is `laconic.text.surface`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """What is dropped of a summary before it is shown: doubled words and phrases, a name that the source does not give,
-a dangling end, stray signs, rulers (=====), UNK. Only whole words are dropped, and what the source says itself stays.
+a dangling end, stray signs, rulers (=====), UNK.
+
+Only whole words are dropped and nothing is added. What the source says itself stays: a doubled name (``Duran Duran``),
+signs in a row, a sentence that ends in a preposition.
 """
 
 from __future__ import annotations
