@@ -150,9 +150,9 @@ class Summarizer:
         A long document is cut at the model's limit; ``tokens_read``, ``tokens_given`` and ``truncated`` say so.
 
         A calibrated model that is not sure of its words (``Summary.confidence``), or that is given a text unlike those
-        it knows, or of which a sentence is likelier to do, answers with the sentence of the document that says most of
-        what it wrote (with the first words of a text without sentences); ``declined`` says why, and what it wrote is in
-        ``alternatives``.
+        it knows, or of which a sentence is likelier to do, answers with the sentence of the document that is likeliest
+        to say what it is about (with the first words of a text without sentences); ``declined`` says why, and what it
+        wrote is in ``alternatives``.
 
         Raises:
             DataError: a document is empty or not a text (the message says which).
@@ -343,8 +343,8 @@ def _by_length(
 
 
 def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
-    """``summary``, or where the model had better not answer the sentence of its document that says most of it, made a
-    line (the first words of a text without sentences, such as a list)."""
+    """``summary``, or where the model had better not answer the sentence of its document that is likeliest to say what
+    it is about, made a line (the first words of a text without sentences, such as a list)."""
     if calibration is None or summary.confidence is None:
         return summary
     document, confidence = summary.document, summary.confidence

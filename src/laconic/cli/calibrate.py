@@ -57,9 +57,9 @@ def command(
 
     With --set choose=rerank it learns to choose among the beam's hypotheses, and does so from then on.
     Its summaries then carry a confidence; where that is below the threshold, or the text is unlike those the
-    model knows, the answer is the sentence of the document that says most of its line, or the first words of a text
-    without sentences (--always-write gives the model's words anyway). Ratings of sentences teach when one is likelier
-    to do.
+    model knows, the answer is the sentence of the document that is likeliest to say what it is about, or the first
+    words of a text without sentences (--always-write gives the model's words anyway). Ratings of sentences teach when
+    one is likelier to do.
     """
     if diagram is not None:
         check_picture(diagram)

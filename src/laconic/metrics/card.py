@@ -178,7 +178,7 @@ def _what_it_is(folder: Path, kind: str, config: Mapping[str, Any], search: Mapp
         lines.append(
             f"Below a confidence of {calibration.threshold:.2f}, of texts unlike those it knows"
             f"{', and where it is likelier to do' * bool(calibration.sentence)}, the answer is the sentence of the "
-            "document that says most of what the model wrote."
+            "document that is likeliest to say what it is about."
         )
     return "\n".join(lines)
 
