@@ -11,7 +11,7 @@ from pathlib import Path
 def write_word_pairs(
     folder: Path, splits: Mapping[str, int], seed: int, *, lengths: tuple[int, int] = (3, 9), summary: int = 2
 ) -> Path:
-    """``SPLIT.jsonl`` with so many documents of twenty words; a summary is the first words of its document."""
+    """``SPLIT.jsonl`` with so many documents of ``lengths`` words, out of twenty; a summary is the first of them."""
     folder.mkdir(exist_ok=True)
     rng = random.Random(seed)
     for split, count in splits.items():
