@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from laconic.cli.main import COMMANDS, load_command
+from laconic.cli.main import COMMANDS, EXIT_CODES, VARIABLES, load_command
 from laconic.config import names
 from laconic.config.schema import RunConfig
 
@@ -51,8 +51,6 @@ API = {
     "Pages": ("laconic.explain.html.render",),
     "Errors": ("laconic.errors",),
 }
-START = ["index.md", "install.md", "tutorial.md", "page.md", "python.md", "text.md"]
-HOW_TO = ["data.md", "training.md", "tuning.md", "decoding.md", "comparing.md", "explain.md", "faithfulness.md"]
 
 
 # --------------------------------------------------------------------------------------------- the hook
@@ -96,17 +94,19 @@ def navigation(pages: set[str]) -> list[Any]:
     """The site's contents. A page that no list names stands under "More", so that a new one is never lost."""
     papers = [place for name, (_, page) in PAPERS.items() for place in (page, f"papers/{name}.md")]
     sections = {
-        "Start": START,
-        "How to": HOW_TO,
-        "Serve": ["serving.md", "deploying.md", "bulk.md", "confidence.md", "reliability.md"],
-        "Papers": [*papers, "transformer.md", "pretraining.md", "continued_pretraining.md", "legend.md"],
-        "Reference": [f"reference/{name}.md" for name in ("api", "commands", "recipe_keys")],
-        "Results": ["results.md", "results-small.md", "performance.md", "protocol.md"],
-        "The model in the box": ["oneline.md", "oneline-making.md", "model_card.md"],
+        "Start": ["index.md", "install.md", "tutorial.md", "oneline.md", "page.md", "python.md"],
+        "Your own model": ["data.md", "training.md", "decoding.md", "tuning.md"],
+        "Judge a summarizer": ["comparing.md", "explain.md", "faithfulness.md", "confidence.md", "align.md", "text.md"],
+        "Serve": ["serving.md", "deploying.md", "bulk.md", "reliability.md"],
+        "Reference": [f"reference/{name}.md" for name in ("commands", "recipe_keys", "api")],
+        "Papers": [*papers, "transformer.md", "pretraining.md", "continued_pretraining.md"],
+        "Results": ["results.md", "results-small.md", "protocol.md", "performance.md"],
+        "How the model in the box was made": ["model_card.md", "oneline-making.md"],
+        "The code": ["architecture.md", "tour.md", "legend.md"],
     }
     named = {place for places in sections.values() for place in places}
     sections["More"] = sorted(place for place in pages - named if place.endswith(".md"))
-    return [{title: [place for place in places if place in pages]} for title, places in sections.items()]
+    return [{title: [place for place in places if place in pages]} for title, places in sections.items() if places]
 
 
 def inside_only(markdown: str) -> str:
@@ -129,9 +129,13 @@ def api_page() -> str:
 
 
 def commands_page() -> str:
-    """Every command and its options, from the parsers."""
+    """Every command and its options, from the parsers; exit codes and environment variables from ``laconic --help``."""
     parts = ["# Commands\n\nOptions that every command knows: `--help`; `laconic --quiet COMMAND` shows no progress.\n"]
-    return "\n".join([*parts, *(_command(f"laconic {name}", load_command(name)) for name in COMMANDS)])
+    parts += [_command(f"laconic {name}", load_command(name)) for name in COMMANDS]
+    for title, table in {"Exit codes": EXIT_CODES, "Environment variables": VARIABLES}.items():
+        rows = [f"| `{key}` | {said} |" for key, said in table.items()]
+        parts += [f"## {title}\n", "| | |", "| --- | --- |", *rows, ""]
+    return "\n".join(parts)
 
 
 def _command(name: str, command: Any, level: int = 2) -> str:

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from commands import program
-from laconic.cli.main import COMMANDS, load_command
+from laconic.cli.main import COMMANDS, EXIT_CODES, VARIABLES, load_command
 from laconic.config import names
 from laconic.config.schema import OptimizerConfig, RunConfig
 
@@ -66,6 +66,7 @@ def test_the_page_of_commands_has_every_option(site: ModuleType) -> None:
         for one in getattr(command, "commands", {"": command}).values():
             for parameter in one.params:
                 assert parameter.opts[0] in page or not parameter.opts[0].startswith("-")
+    assert all(f"| `{key}` | {said} |" in page for key, said in {**EXIT_CODES, **VARIABLES}.items())
 
 
 def test_links_out_of_the_site_become_text(site: ModuleType) -> None:
