@@ -247,7 +247,9 @@ def damage_values(path: Path, draw: Any) -> str:
     is_json = path.suffix == ".json"
     text = path.read_text(encoding="utf-8")
     values = json.loads(text) if is_json else yaml.safe_load(text)
-    place = draw(st.sampled_from(list(places(values))))
+    if not (found := list(places(values))):
+        return damage_bytes(path, draw)
+    place = draw(st.sampled_from(found))
     value = draw(st.sampled_from(VALUES))
     how, values = changed(values, place, value, draw)
     dumped = json.dumps(values) if is_json else yaml.safe_dump(values)

@@ -65,9 +65,13 @@ def test_every_shell_knows_every_command(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
     found = json.loads(run(capsys, "doctor", "--json"))
     assert found["torch"] != "not installed"
     assert set(found["missing"]) <= set(EXTRAS.values())
+    assert found["allocator"].startswith("the system's")
+    monkeypatch.setenv("LD_PRELOAD", "/lib/libtcmalloc_minimal.so.4")
+    assert json.loads(run(capsys, "doctor", "--json"))["allocator"] == "/lib/libtcmalloc_minimal.so.4"
     monkeypatch.setattr("laconic.cli.doctor.find_spec", lambda name: None)
     shown = run(capsys, "doctor")
     assert "Missing for web pages: selectolax; pip install 'laconic[html]'" in shown

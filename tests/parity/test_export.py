@@ -274,6 +274,10 @@ def test_another_file_is_noticed(fast: dict[str, tuple[Path, Path]], tmp_path: P
     (folder / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes() + b" ")
     with pytest.raises(ModelError, match="is not the file that was exported"):
         Summarizer.from_pretrained(folder)
+    (folder / "export.json").unlink()
+    (folder / "export.json").mkdir()
+    with pytest.raises(ModelError, match=r"export\.json cannot be read \(Is a directory\); copy the folder again"):
+        ExportedSystem.from_pretrained(folder)
 
 
 def test_what_graphs_cannot(fast: dict[str, tuple[Path, Path]]) -> None:

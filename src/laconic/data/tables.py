@@ -294,8 +294,8 @@ def read_sqlite(path: Path, options: TableOptions) -> RawRecords:
             ]
             if _NEWS_TABLE not in tables and len(tables) != 1:
                 found = f"{len(tables)} tables ({listed(tables) or 'none'}) where one was expected"
-                how = f"; write one as CSV: sqlite3 -header -csv {path} 'select * from \"{tables[0]}\"'"
-                raise DataError(f"{path}: {found}{how if tables else ''}.")
+                how = "; write one as CSV: sqlite3 -header -csv {} 'select * from \"{}\"'"
+                raise DataError(f"{path}: {found}{how.format(path, tables[0]) if tables else ''}.")
             table = _NEWS_TABLE if _NEWS_TABLE in tables else tables[0]
             cursor = connection.execute('SELECT * FROM "{}"'.format(table.replace('"', '""')))
             names = [column[0] for column in cursor.description]

@@ -344,12 +344,14 @@ class Tokenizer(ABC):
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises ModelError when the file is damaged."""
+    """Read a JSON object. Raises ModelError when the file is damaged or cannot be read."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(value, ensure_ascii=False).encode()  # half characters (lone surrogates) can be written nowhere
     except FileNotFoundError:
         raise ModelError(f"{path} does not exist; the folder holds no tokenizer.") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror}); copy the folder again.") from None
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not valid JSON ({error}); the file is damaged: save or copy it again.") from None
     if not isinstance(value, dict):

@@ -203,6 +203,9 @@ def test_names_in_sqlite(tmp_path: Path) -> None:
 def test_sqlite_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"could not be read as SQLite \(unable to open"):
         list(read_sqlite(tmp_path / "missing.db", TableOptions()))
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(DataError, match=r"empty\.db: 0 tables \(none\) where one was expected\.$"):
+        list(read_sqlite(tmp_path / "empty.db", TableOptions()))
 
 
 def test_parts_with_endless_numbers(tmp_path: Path) -> None:
