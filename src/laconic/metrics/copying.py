@@ -60,6 +60,8 @@ def novel_rate(summary: Words, runs: Runs, n: int) -> float | None:
     """`novel_ngram_rate` by the summary's ``runs`` in the source."""
     if len(summary) < n:
         return None
+    if runs[0] == len(runs):  # found quickly
+        return 0.0
     novel = {gram for gram, run in zip(ngrams(summary, n), runs, strict=False) if run < n}
     return len(novel) / len(ngram_set(summary, n)) if novel else 0.0
 
