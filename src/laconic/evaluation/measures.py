@@ -87,16 +87,17 @@ def _figures(document: str, summary: str, group: Sequence[str], unk_text: str | 
     plain = summary.replace(unk_text, " ") if unk_text else summary
     facts, models, mine = SourceFacts(document, places=False), [words(model) for model in group], words(plain)
     source = mine if facts.has_whole(plain) else facts.words  # for what is counted of words it need not be longer
-    known = [word for model in models for word in (*model, _BETWEEN)]
+    known = models[0] if len(models) == 1 else [word for model in models for word in (*model, _BETWEEN)]
     expected = _mean(map(len, models))
     rates = copying.repeated_ngram_rates(mine, len(REPEATED))
-    over = copying.over_copied_words(mine, source, known)
+    in_source, in_known = copying.shared_runs(mine, source), copying.shared_runs(mine, known)
+    over = copying.over_copied(mine, in_source, in_known)
     claims = verdicts(plain, facts, mine)
     checked, missing = [claim[0] for claim in claims], [kind for kind, _, _, place in claims if place is None]
-    correct = copying.correct_ngram_counts(mine, source, known, len(CORRECT))
+    correct = copying.correct_counts(in_source, in_known, len(CORRECT))
     figures = (
-        *(copying.coverage_and_density(mine, source) or (None, None)),
-        copying.novel_ngram_rate(mine, source, 2),
+        *(copying.copied_share(in_source) or (None, None)),
+        copying.novel_rate(mine, in_source, 2),
         *rates,
         copying.repeats(mine, rates[-1]) if mine else None,
         marks / len(summary.split()) if marks else 0.0,

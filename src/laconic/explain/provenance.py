@@ -200,7 +200,8 @@ def extractive_summary(
             words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
             at += len(word) + 1
     read = len(document.split())
-    whole = (word for start, end in spans for word in WRAPPED.sub("", document[start:end]).split())
+    pieces = [document[start:end] for start, end in spans]
+    whole = (word for piece in pieces for word in (WRAPPED.sub("", piece) if "\n" in piece else piece).split())
     return Summary(
         text=" ".join([word.text for word in words] if looked_at else whole),
         id=record_id,

@@ -15,6 +15,7 @@ from laconic.errors import DataError
 from laconic.extractive.base import Extractor, ExtractorConfig
 from laconic.metrics.overlap import ngram_counts, overlap
 from laconic.metrics.rouge_text import shared_text
+from laconic.text.sentences import sentence_spans
 
 _GAIN = 1e-12
 
@@ -23,6 +24,17 @@ class Lead(Extractor):
     """The first ``sentences`` sentences."""
 
     in_short = "Takes the first sentences of the text."
+
+    def sentences(self, document: str | Sequence[str]) -> list[str]:
+        """Those of a text up to the last that is picked."""
+        if not isinstance(document, str):
+            return super().sentences(document)
+        found: list[str] = []
+        for start, end in sentence_spans(document, self.config.language):
+            found.append(document[start:end])
+            if len(found) >= self.config.sentences and len(set(found)) == self.config.sentences:
+                break  # of identical ones only the first is picked
+        return found
 
     def pick(self, sentences: list[str]) -> Sequence[int]:
         return range(min(len(sentences), self.config.sentences))

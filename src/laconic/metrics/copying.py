@@ -1,27 +1,69 @@
 """How much of a summary is copied, and how much it repeats: novel n-grams, extractive fragments, correct n-grams,
 over-copied words, repeated n-grams, and what a reader calls repetition.
 
-All functions take sequences of words (`laconic.metrics.words.words`).
+All functions take sequences of words (`laconic.metrics.words.words`), which hold no blanks. What a summary shares with
+another text is told by its runs: of each of its words, how many words from there on stand in a row in that text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
+from itertools import accumulate, compress
 from operator import eq
 
 from laconic.metrics.overlap import ngram_set, ngrams
 from laconic.metrics.words import is_stop_word
 
 Words = Sequence[str]
+Runs = Sequence[int]
+
+
+def shared_runs(summary: Words, other: Words) -> Runs:
+    """Of each word of the summary, how many words from there on stand in a row in the other text: 0 where it lacks the
+    word, all that are left where the other text is the summary (``is``)."""
+    if summary is other:
+        return range(len(summary), 0, -1)
+    held = [*map(set(other).__contains__, summary), False]
+    runs, length = [], 0
+    texts: tuple[str, str, list[int]] | None = None
+    for start, here in enumerate(held[:-1]):
+        length = length - 1 if length > 1 else int(here)  # what is left of a run is one
+        end = start + length
+        if length and held[end]:
+            texts = texts or _as_strings(summary, other)
+            end = _run_end(start, end, held, *texts)
+            length = end - start
+        runs.append(length)
+    return runs
+
+
+def _as_strings(summary: Words, other: Words) -> tuple[str, str, list[int]]:
+    """Both with a blank around each word, and where in the summary's these blanks are."""
+    blanks = list(accumulate((len(word) + 1 for word in summary), initial=0))
+    return f" {' '.join(summary)} ", f" {' '.join(other)} ", blanks
+
+
+def _run_end(start: int, end: int, held: Sequence[bool], mine: str, theirs: str, blanks: Sequence[int]) -> int:
+    """How far the run of the words from ``start`` to ``end`` goes on; a longer one stands nowhere before a shorter."""
+    place = 0
+    while held[end] and (place := theirs.find(mine[blanks[start] : blanks[end + 1] + 1], place)) >= 0:
+        end += 1
+    return end
 
 
 def novel_ngram_rate(summary: Words, source: Words, n: int) -> float | None:
     """The share of the summary's distinct n-grams that the source does not contain; None without n-grams."""
-    if summary is source:
-        return 0.0 if len(summary) >= n else None
-    mine = ngram_set(summary, n)
-    return len(mine.difference(ngrams(source, n))) / len(mine) if mine else None
+    return novel_rate(summary, shared_runs(summary, source), n)
+
+
+def novel_rate(summary: Words, runs: Runs, n: int) -> float | None:
+    """`novel_ngram_rate` by the summary's ``runs`` in the source."""
+    if len(summary) < n:
+        return None
+    if runs[0] == len(runs):  # found quickly
+        return 0.0
+    novel = {gram for gram, run in zip(ngrams(summary, n), runs, strict=False) if run < n}
+    return len(novel) / len(ngram_set(summary, n)) if novel else 0.0
 
 
 def extractive_fragments(summary: Words, source: Words) -> list[tuple[int, int]]:
@@ -29,27 +71,18 @@ def extractive_fragments(summary: Words, source: Words) -> list[tuple[int, int]]
 
     From the left, at each summary word the longest stretch that the source contains is taken.
     """
-    if summary == source:  # found quickly
-        return [(0, len(summary))] if summary else []
-    places: dict[str, list[int]] = {word: [] for word in summary}
-    for position, word in enumerate(source):
-        if word in places:
-            places[word].append(position)
-    fragments = []
-    start = 0
-    while start < len(summary):
-        longest = 0
-        for position in places[summary[start]]:
-            most = min(len(summary) - start, len(source) - position)
-            if most <= longest or summary[start + longest] != source[position + longest]:
-                continue  # no longer than the longest
-            length = 1
-            while length < most and summary[start + length] == source[position + length]:
-                length += 1
-            longest = max(longest, length)
-        if longest:
-            fragments.append((start, longest))
-        start += max(longest, 1)
+    return fragments_of(shared_runs(summary, source))
+
+
+def fragments_of(runs: Runs) -> list[tuple[int, int]]:
+    """`extractive_fragments` by the summary's ``runs`` in the source."""
+    if runs and runs[0] == len(runs):  # found quickly
+        return [(0, len(runs))]
+    fragments, end = [], 0
+    for start, length in enumerate(runs):
+        if length and start >= end:
+            fragments.append((start, length))
+            end = start + length
     return fragments
 
 
@@ -59,29 +92,37 @@ def coverage_and_density(summary: Words, source: Words) -> tuple[float, float] |
 
     A single word is a fragment too, so that coverage is the share of the summary's words that the source holds.
     """
-    if not summary:
+    return copied_share(shared_runs(summary, source))
+
+
+def copied_share(runs: Runs) -> tuple[float, float] | None:
+    """`coverage_and_density` by the summary's ``runs`` in the source."""
+    if not runs:
         return None
-    lengths = [length for _, length in extractive_fragments(summary, source)]
-    return sum(lengths) / len(summary), sum(length * length for length in lengths) / len(summary)
+    lengths = [length for _, length in fragments_of(runs)]
+    return sum(lengths) / len(runs), sum([length * length for length in lengths]) / len(runs)
 
 
 def correct_ngram_counts(summary: Words, source: Words, reference: Words, longest: int) -> list[tuple[int, int]]:
     """CoCoNet's figure 4, for n up to ``longest``: the summary's n-grams that source and reference have, and all."""
-    counts, hits = [], 2
-    for n in range(1, longest + 1):
-        # in a longer n-gram that is correct are two shorter ones
-        known = ngram_set(reference, n) if hits > 1 else set()
-        if known and summary is not source:
-            known = known.intersection(ngrams(summary, n)).intersection(ngrams(source, n))
-        hits = sum(map(known.__contains__, ngrams(summary, n))) if known else 0
-        counts.append((hits, max(0, len(summary) - n + 1)))
-    return counts
+    return correct_counts(shared_runs(summary, source), shared_runs(summary, reference), longest)
+
+
+def correct_counts(in_source: Runs, in_reference: Runs, longest: int) -> list[tuple[int, int]]:
+    """`correct_ngram_counts` by the summary's runs in both."""
+    both = list(filter(None, map(min, in_source, in_reference)))
+    hits = (len(both if n == 1 else [run for run in both if run >= n]) for n in range(1, longest + 1))
+    return [(some, max(0, len(in_source) - n)) for n, some in enumerate(hits)]
 
 
 def over_copied_words(summary: Words, source: Words, reference: Words) -> list[str]:
     """Words of the summary that the source has and the reference has not (CoCoNet section 5, our reading)."""
-    over = (set(summary) if summary is source else set(summary).intersection(source)).difference(reference)
-    return [word for word in summary if word in over]
+    return over_copied(summary, shared_runs(summary, source), shared_runs(summary, reference))
+
+
+def over_copied(summary: Words, in_source: Runs, in_reference: Runs) -> list[str]:
+    """`over_copied_words` by the summary's runs in both."""
+    return [word for word, run, known in zip(summary, in_source, in_reference, strict=True) if run and not known]
 
 
 # ----------------------------------------------------------------------------------------------------------- repetition

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 
-from laconic.metrics.quantities import Key, Quantity, amount_key, in_order, year_of
+from laconic.metrics.quantities import NUMBER_WORDS, Key, Quantity, amount_key, in_order, quantities, year_of
 
 _MONTHS = in_order(
     "january/jan february/feb march/mar april/apr may june/jun july/jul august/aug september/sept/sep october/oct "
@@ -27,8 +27,8 @@ _ORDINARY_DAYS = frozenset({"sat", "sun", "wed", "mon", "fri", "thu"})
 _MONTH_WORDS = frozenset({*_MONTHS, *(f"{month}'s" for month in _MONTHS)})
 _DAY_WORDS = frozenset(f"{day}{ending}" for day in _DAYS for ending in ("", "s", "'s", "’s"))
 _CLOCK_WORDS = frozenset({"am", "pm", "o'clock", "o’clock"})
-DATE_WORDS = _MONTH_WORDS | _DAY_WORDS | {"noon", "midday", "midnight"}
-_DIGIT = re.compile(r"[0-9]")
+_QUANTITY_WORDS = NUMBER_WORDS | _MONTH_WORDS | _DAY_WORDS | {"noon", "midday", "midnight"}
+_DIGIT, _ANY_DIGIT = re.compile(r"[0-9]"), re.compile(r"\d")
 _WHOLE_NUMBER = re.compile(r"(?<![\w/.])\d{1,3}\s\Z")
 _WINDOW = 40  # characters that are looked at before a word: more than the words that tell
 _HALF = re.compile(r"[0-9]\s?[ap]\.?\s?m\b")
@@ -66,6 +66,23 @@ _DAY_NEAR = re.compile(
     r"\b(?:on|this|next|last|every|by|until|through|thru|and|or)\s+$|(?:day|mon|tues?|wed|thu|thurs?|fri|sat)\s?[-/&,]\s?$"
 )
 _DAY_BEHIND = re.compile(rf",?\s*(?:\d|at\b|morning|night|noon|evening|[-/&]|(?:{'|'.join(_MONTHS)})\b)")
+
+
+def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> Iterator[Quantity]:
+    """The dates and numbers of ``text``, none within another; the earlier reading of a place counts."""
+    if not known.isdisjoint(_QUANTITY_WORDS) or _ANY_DIGIT.search(text):
+        busy = bytearray(len(text))
+        found = [quantity for quantity in dates(text, lower, known) if takes(busy, quantity.start, quantity.end)]
+        yield from found
+        yield from quantities(text, lower, known, [(quantity.start, quantity.end) for quantity in found])
+
+
+def takes(busy: bytearray, start: int, end: int) -> bool:
+    """Marks these characters, unless one of them is ``busy`` already."""
+    free = busy.find(1, start, end) < 0
+    if free:
+        busy[start:end] = b"\1" * (end - start)
+    return free
 
 
 def dates(text: str, lower: str, known: AbstractSet[str]) -> Iterator[Quantity]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -165,10 +166,13 @@ def _score_all(
     for part in forked(work, range(0, len(pairs), size), processes, option="processes"):
         table = np.frombuffer(part).reshape(-1, 3 * len(kinds) + 2)
         for place, column in enumerate(scores):
-            column.extend(map(Score._make, table[:, 3 * place : 3 * place + 3].tolist()))
+            column.extend(map(_as_score, table[:, 3 * place : 3 * place + 3].tolist()))
         for of_side, flags in zip(words, table[:, -2:].astype(bool).T.tolist(), strict=True):
             of_side += flags
     return scores, words[0], words[1]
+
+
+_as_score = partial(tuple.__new__, Score)  # what `Score._make` does, in half the time
 
 
 def _mean(scores: Sequence[Score]) -> Score:

@@ -15,7 +15,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, chain, combinations
@@ -24,11 +23,12 @@ from typing import Literal
 
 from rapidfuzz.distance import OSA
 
-from laconic.metrics.dates import DATE_WORDS, dates
-from laconic.metrics.quantities import NUMBER_WORDS, Key, Quantity, quantities
+from laconic.metrics.dates import read_quantities, takes
+from laconic.metrics.quantities import Key, Quantity
 from laconic.metrics.words import (
     ASCII_WORD,
     WORD,
+    beginning,
     irregular_forms,
     is_character,
     is_ordinary,
@@ -47,10 +47,8 @@ Span = tuple[int, int]
 _SOMEWHERE: Span | None = (0, 0)
 _Verdict = tuple[Kind, int, int, Span | None]  # a claim and where the source has it
 
-_DIGIT = re.compile(r"\d")
 _UNKNOWN = re.compile(r"<unk>|\[UNK\]")  # what models write for a word that they do not know
 _without_marks = partial(_UNKNOWN.sub, lambda mark: " " * len(mark[0]))  # places stay what they are
-_QUANTITY_WORDS = NUMBER_WORDS | DATE_WORDS
 _DOTTED = re.compile(r"(?<![\w.])(?:[^\W\d_]\.\s?){1,}[^\W\d_](?:\.|(?!\w))")
 _ASIDE = re.compile(r"(?<![\w.])(?i:e\.\s?g|i\.\s?e|[ap]\.\s?m|cf|vs|etc)\.")  # never part of a name
 # before a point of one of these: a letter by itself, or what an aside ends with
@@ -131,7 +129,9 @@ class SourceFacts:
     @cached_property
     def known(self) -> frozenset[str]:
         """Its words, also without possessive endings."""
-        return (distinct := frozenset(self.words)).union([_bare(word) for word in distinct if not word.isalnum()])
+        distinct = frozenset(self.words)
+        ending = "'" in self.lower or "’" in self.lower
+        return distinct.union([_bare(word) for word in distinct if not word.isalnum()]) if ending else distinct
 
     @cached_property
     def _reading(self) -> Iterator[Quantity]:
@@ -198,9 +198,16 @@ class SourceFacts:
     def form_of(self, word: str) -> str | None:
         """Another form of the lower-cased ``word`` that the document has ("pays" for "paid")."""
         wanted = stem(word)
-        alike = [other for other in self.known if other.startswith(wanted[:3])]
-        alike += self.known & irregular_forms()
-        return min((other for other in alike if stem(other) == wanted), default=None)
+        alike = beginning(self._listed, wanted[:3])
+        return min((other for other in chain(alike, self._irregular) if stem(other) == wanted), default=None)
+
+    @cached_property
+    def _listed(self) -> str:
+        return f" {' '.join(self.known)} "
+
+    @cached_property
+    def _irregular(self) -> frozenset[str]:
+        return self.known & irregular_forms()
 
     @cached_property
     def _accented(self) -> dict[str, str]:
@@ -309,23 +316,6 @@ def verdicts(summary: str, source: SourceFacts, said: Sequence[str] | None = Non
     return [*found, *_of_words(summary, [(one.start, one.end) for one in read], source)]
 
 
-def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> Iterator[Quantity]:
-    """The dates and numbers of ``text``, none within another; the earlier reading of a place counts."""
-    if not known.isdisjoint(_QUANTITY_WORDS) or _DIGIT.search(text):
-        busy = bytearray(len(text))
-        found = [quantity for quantity in dates(text, lower, known) if _takes(busy, quantity.start, quantity.end)]
-        yield from found
-        yield from quantities(text, lower, known, [(quantity.start, quantity.end) for quantity in found])
-
-
-def _takes(busy: bytearray, start: int, end: int) -> bool:
-    """Marks these characters, unless one of them is ``busy`` already."""
-    free = busy.find(1, start, end) < 0
-    if free:
-        busy[start:end] = b"\1" * (end - start)
-    return free
-
-
 def _quantity_place(quantity: Quantity, source: SourceFacts) -> Span | None:
     places = []
     for group in quantity.needs:
@@ -380,7 +370,7 @@ def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
     found: list[_Word] = []
     for dotted in _DOTTED.finditer(text) if points else ():
         letters = "".join(_CASED_WORD.findall(dotted[0]))
-        if len(letters) > 1 and letters.lower() not in ("am", "pm", "ie", "eg") and _takes(busy, *dotted.span()):
+        if len(letters) > 1 and letters.lower() not in ("am", "pm", "ie", "eg") and takes(busy, *dotted.span()):
             found.append((letters.upper(), letters.lower(), *dotted.span(), True, True))
     pattern, lower_case = (ASCII_WORD, str.lower) if text.isascii() else (WORD, lowered)
     pieces = pattern.split(text)  # a word behind each gap, in less time than by matches

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -44,6 +45,14 @@ def lowered(text: str) -> str:
     """``text`` in lower case with every character in its place; the few whose lower case is longer stay."""
     lower = text.lower()
     return lower if len(lower) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)
+
+
+def beginning(listed: str, letters: str) -> Iterator[str]:
+    """Those words of ``listed``, with a blank around each, that begin with ``letters``."""
+    place = listed.find(f" {letters}")
+    while place >= 0:
+        yield listed[place + 1 : listed.index(" ", place + 1)]
+        place = listed.find(f" {letters}", place + 1)
 
 
 def is_character(word: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import sentencex
@@ -86,17 +86,23 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     A blank line always ends a sentence, and so does the end of a line that nobody wrapped (`_line_ends`); text between
     two spans is white space only.
     """
-    ends = sorted({*_line_ends(text), *(found.end() for found in _ETC.finditer(text) if language == "en")})
-    spans: list[tuple[int, int]] = []
+    return list(sentence_spans(text, language))
+
+
+def sentence_spans(text: str, language: str = "en") -> Iterator[tuple[int, int]]:
+    """Those of `split_sentences`, one by one: whoever stops asking does not pay for the rest."""
+    ends = _line_ends(text)
+    if language == "en" and "etc." in text:  # found quickly
+        ends = sorted({*ends, *(found.end() for found in _ETC.finditer(text))})
     first = 0
-    for boundary in sentencex.get_sentence_boundaries(language, _PANICS.sub(r"\1 ", encodable(text))):
+    safe = text if text.isascii() else _PANICS.sub(r"\1 ", encodable(text))
+    for boundary in sentencex.get_sentence_boundaries(language, safe):
         last = boundary["end_index"]
         if last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last)):
             continue
         cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
-        spans += [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
+        yield from [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
         first = last
-    return spans
 
 
 def shortened(text: str, start: int, end: int) -> Span:
