@@ -360,10 +360,11 @@ def test_other_scripts_and_numbers_that_are_none(summary: str, source: str, miss
 
 def test_words_of_other_scripts() -> None:
     assert words("हिन्दी भाषा, தமிழ் x中y d’é") == ["हिन्दी", "भाषा", "தமிழ்", "x", "中", "y", "d’é"]
+    assert words("ปิดที่ 3ปี။ x々") == ["ปิ", "ด", "ที่", "3", "ปี", "x", "々"]
 
 
 def test_characters_that_are_words_are_no_names() -> None:
-    assert [is_character(text) for text in ("中", "글", "中国", "x", "")] == [True, True, False, False, False]
+    assert [is_character(text) for text in ("中", "글", "ที่", "中国", "x", "")] == [True] * 3 + [False] * 3
     assert {claim.kind for claim in check_support("中国 서울", "中国和 서울").claims} == {"word"}
 
 
