@@ -175,7 +175,7 @@ MISTAKES = [
     (
         f"{TRAIN} good.jsonl --set data.min_supported=1 --set text.max_source_tokens=1 --all-pairs",
         3,
-        "None of the 3 pairs of ",
+        "--set data.min_supported=0 learns from all",
     ),
     ("compare headline_writer --size tiny --rows lead --data good.jsonl --out out", 2, "Did you mean 'lead-"),
     ("summarize lead packed.txt.gz", 3, "packed.txt.gz is compressed: unpack it"),

@@ -283,7 +283,10 @@ def find_splits(folder: str | Path) -> dict[str, Path]:
                 "name the file to use."
             )
     if not found:
-        raise DataError(f"{place} has no file named train, validation (valid, dev, val) or test.")
+        raise DataError(
+            f"{place} has no file named train, validation (valid, dev, val) or test. Where each text is a file of its "
+            "own, write them into one file first, such as a CSV with a line a pair under text,summary."
+        )
     return {split: found[split][0] for split in _SPLIT_NAMES if split in found}
 
 
