@@ -411,3 +411,4 @@ def test_a_folder_of_single_texts_is_told_what_to_do(write) -> None:
     write("1.sum", "A line.")
     with pytest.raises(DataError, match="Where each text is a file of its own, write them into one file first"):
         find_splits(folder)
+    assert f"`laconic summarize` takes texts by their own names: {folder}/*.txt" in problem(folder)
