@@ -51,9 +51,10 @@ def reading_table(sets: dict[str, EncodedDataset], left_out: dict[str, int]) -> 
 def fitting_limits(run: RunConfig, records: Sequence[Record], asked: Set[str]) -> tuple[dict[str, Any], str]:
     """Changes of ``run`` by which it reads most texts whole within the memory at hand, and a line that says so.
 
-    The limits are the 95th percentile of the lengths, rounded up to tens, as far as the model has positions. Where a
-    batch would need too much memory, it is made in parts (``training.accumulation``), which changes no result; where
-    single documents would, the limits fall. No summary need be longer than the shortest twentieth of the data's. Those that are ``asked`` for are the run's own, and then none falls.
+    The limits are the 95th percentile of the lengths, rounded up to tens, as far as the model has positions; no summary
+    need be longer than the shortest twentieth of them. Where a batch would need too much memory, it is made in parts
+    (``training.accumulation``), which changes no result; where single documents would, the limits fall. Those that are
+    ``asked`` for are the run's own, and then none falls.
     """
     count = counter_of_run(run)
     sampled = records[:: max(1, len(records) // SAMPLE)]
