@@ -124,6 +124,16 @@ MISTAKES = [
     ("evaluate lead-1 runs --data good.jsonl --output scores", 4, "runs holds no config.json"),
     ("evaluate lead-1 runs/mine --data good.jsonl --output scores", 4, "There is no model folder runs/mine"),
     ("compare lead-1 runs --data good.jsonl --out scores", 4, "runs holds no config.json"),
+    (
+        "compare lead-1 longest-1 --data good.jsonl --max-records 1 --test bootstrap --out scores",
+        3,
+        "--test bootstrap needs at least two documents, and here is one",
+    ),
+    (
+        "compare lead-1 longest-1 --data good.jsonl --max-records 1 --test t --out scores",
+        3,
+        "--test t needs at least two documents, and here is one",
+    ),
     ("evaluate lead-1", 2, "Missing option '--data'"),
     ("calibrate lead --data good.jsonl", 2, "is an extractive method"),
     # arguments in another place, options of other programs
