@@ -32,6 +32,7 @@ class Scoring:
     hash_digits: bool = False
 
 
+ANOTHER_SCRIPT = "profile unicode, because most references are of another script than Latin"
 _DIGIT = re.compile(r"\d")
 _LETTERS, _LATIN = re.compile(r"[^\W\d_]+"), re.compile("[A-Za-z]")
 _BEYOND = re.compile(r"[^\W\d_a-zA-Z]")
@@ -102,8 +103,7 @@ def suited(way: Scoring, references: Iterable[Iterable[str]]) -> Scoring:
             return way
         flags = f"rouge155 parts words at letters such as é and ü, which {parted:,} of {len(texts):,} references have; "
         return replace(way, flags=f"{flags}profile unicode (evaluation.profile) counts them whole")
-    flags = "profile unicode, because most references are of another script than Latin"
-    return replace(way, rouge={**way.rouge, "profile": "unicode"}, flags=flags)
+    return replace(way, rouge={**way.rouge, "profile": "unicode"}, flags=ANOTHER_SCRIPT)
 
 
 def _of_another_script(text: str) -> bool:
