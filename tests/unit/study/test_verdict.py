@@ -38,8 +38,8 @@ def test_against_the_first_sentence(level: float, said: str) -> None:
 
 
 def test_a_model_of_another_script_is_not_told_to_start_from_an_english_one() -> None:
-    results = [replace(result(name, level), flags=ANOTHER_SCRIPT) for name, level in (("lead-1", 0.2), ("the model", 0))]
-    lines = verdict(results, fine_tuned=False)
+    lead, model = result("lead-1", 0.2), replace(result("the model", 0.0), flags=ANOTHER_SCRIPT)
+    lines = verdict([lead, model], fine_tuned=False)
     assert "try more pairs or a longer training (training.max_epochs, training.max_minutes)." in lines[0]
 
 
