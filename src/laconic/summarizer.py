@@ -294,7 +294,7 @@ def with_graphs(name: str) -> Path | None:
 
 def _is_one(texts: Any) -> bool:
     """Is this a document, or what is refused as one, rather than several?"""
-    one = isinstance(texts, (str, bytes, Record, Mapping))
+    one = isinstance(texts, (str, bytes, Record, Mapping)) or hasattr(texts, "columns")  # a table gives their names
     return one or not (isinstance(texts, Iterable) or hasattr(texts, "__getitem__"))
 
 

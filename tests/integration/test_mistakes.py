@@ -124,6 +124,16 @@ MISTAKES = [
     ("evaluate lead-1 runs --data good.jsonl --output scores", 4, "runs holds no config.json"),
     ("evaluate lead-1 runs/mine --data good.jsonl --output scores", 4, "There is no model folder runs/mine"),
     ("compare lead-1 runs --data good.jsonl --out scores", 4, "runs holds no config.json"),
+    (
+        "compare lead-1 longest-1 --data good.jsonl --max-records 1 --test bootstrap --out scores",
+        3,
+        "--test bootstrap needs at least two documents, and here is one",
+    ),
+    (
+        "compare lead-1 longest-1 --data good.jsonl --max-records 1 --test t --out scores",
+        3,
+        "--test t needs at least two documents, and here is one",
+    ),
     ("evaluate lead-1", 2, "Missing option '--data'"),
     ("calibrate lead --data good.jsonl", 2, "is an extractive method"),
     # arguments in another place, options of other programs
@@ -175,7 +185,7 @@ MISTAKES = [
     (
         f"{TRAIN} good.jsonl --set data.min_supported=1 --set text.max_source_tokens=1 --all-pairs",
         3,
-        "None of the 3 pairs of ",
+        "--set data.min_supported=0 learns from all",
     ),
     ("compare headline_writer --size tiny --rows lead --data good.jsonl --out out", 2, "Did you mean 'lead-"),
     ("summarize lead packed.txt.gz", 3, "packed.txt.gz is compressed: unpack it"),

@@ -10,6 +10,7 @@ import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import laconic
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.explain.html import render
 from laconic.models import folder
+from laconic.types import Record
 from tiny_models import DOCUMENTS, save_tiny_model
 
 TEXT = DOCUMENTS[0]
@@ -123,6 +125,21 @@ def test_training_and_evaluation_are_functions(data: Path, tmp_path: Path) -> No
     assert laconic.evaluate("lead-1", records, max_records=4)["lead-1"].rouge == scores["lead-1"].rouge
 
 
+def test_a_table_is_not_taken_for_the_names_of_its_columns() -> None:
+    class DataFrame:  # as that of pandas
+        columns = ("document", "summary")
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(self.columns)
+
+    frame: Any = DataFrame()
+    lead = laconic.Summarizer.from_pretrained("lead-1")
+    with pytest.raises(DataError, match="type DataFrame; a document is a text"):
+        lead.summarize(frame)
+    with pytest.raises(ConfigError, match="several documents"):
+        list(lead.stream(frame))
+
+
 def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"max_update.*max_updates"):
         laconic.train("headline_writer", data, tmp_path / "run", settings={"training.max_update": 2})
@@ -142,6 +159,8 @@ def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
         laconic.Summarizer("oneline")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="settings is a mapping"):
         laconic.train("headline_writer", data, tmp_path / "run", settings=["a=1"])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="no list: write them into a file first"):
+        laconic.train("headline_writer", [Record("a", "b")], tmp_path / "run")  # type: ignore[arg-type]
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"file is a file; name a folder\."):
         laconic.train("headline_writer", data, tmp_path / "file", size="tiny")

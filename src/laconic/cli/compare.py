@@ -76,8 +76,8 @@ def command(
     plan = _plan(what, data, Choice(listed, size, seeds, changes, baseline))
     path = _data_path(data, plan, split, named=changes.get("data", {}).get(split) is not None)
     records = records_of(path, plan.data, max_records, some=True)
-    if test == "t" and len(records) < 2:  # before hours of training
-        raise DataError("A paired t-test needs at least two documents, and here is one; --test randomization does not.")
+    if test != "randomization" and len(records) < 2:  # before hours of training
+        raise DataError(f"--test {test} needs at least two documents, and here is one; --test randomization does not.")
     for place in earlier or []:
         if not any((place / name).is_file() for name in ("state.json", "compare.json")):  # the first is of trained rows
             raise ConfigError(f"--earlier: {place} is not the folder of a comparison (there is no compare.json in it).")

@@ -77,6 +77,9 @@ class Columns:
         return f"document: '{self.document}', summary: {summary}{id_}{self.note}"
 
 
+_PARTS = frozenset(("split", "set", "fold", "partition"))  # of a data set, as columns say
+
+
 class NoColumnError(DataError):
     """No column has a name of the table."""
 
@@ -178,5 +181,7 @@ class TableOptions:
         own = self.document_column or self.summary_column
         note = "" if own else " (detected; choose with --document-column and --summary-column)"
         columns = Columns(document, summary, note=note, need_summary=self.need_summary).adapted(names)
-        self.on_choice(f"{where}: {columns.describe()}")
+        parts = next((name for name in names if _fold(name) in _PARTS), None)
+        note = f"; column '{parts}' is not read: parts are a file each (train, validation, test)" if parts else ""
+        self.on_choice(f"{where}: {columns.describe()}{note}")
         return columns

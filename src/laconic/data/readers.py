@@ -283,7 +283,10 @@ def find_splits(folder: str | Path) -> dict[str, Path]:
                 "name the file to use."
             )
     if not found:
-        raise DataError(f"{place} has no file named train, validation (valid, dev, val) or test.")
+        raise DataError(
+            f"{place} has no file named train, validation (valid, dev, val) or test. Where each text is a file of its "
+            "own, write them into one file first, such as a CSV with a line a pair under text,summary."
+        )
     return {split: found[split][0] for split in _SPLIT_NAMES if split in found}
 
 
@@ -374,10 +377,11 @@ def _locate_folder(place: Path, kind: str) -> tuple[str, Path]:
     if shards := _shards(files):
         return _locate(str(shards[0]), kind)[0], place
     names = ", ".join(path.name for path in files[:8])
+    single = f"; `laconic summarize` takes texts by their own names: {place}/*.txt" if any(place.glob("*.txt")) else ""
     raise DataError(
         f"{place} is a folder with {len(files)} data files ({names}); name the one to read."
         if files
-        else f"{place} is a folder without data files that can be read."
+        else f"{place} is a folder without data files that can be read{single}."
     )
 
 

@@ -18,15 +18,16 @@ from laconic.data.dataset import document_gaps
 from laconic.errors import ConfigError, DataError
 from laconic.files import part_of
 from laconic.text.base import TOKENIZER_FILE
+from laconic.text.scripts import SCRIPT_WORD
 from laconic.text.sentences import between_gaps, sentence_gaps
 from laconic.text.tokenizer import CharacterTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Record
 
 TokenCounter = Callable[[Record], tuple[int, int]]  # tokens of the document and of the summary
 
-WORD = re.compile(r"[\u4e00-\u9fff\u3040-\u30ff]|\w+|[^\w\s]")
+WORD = re.compile(rf"{SCRIPT_WORD}|[^\w\s]")
 RULES = ("words", "blanks", "word-tokenizer", "character-tokenizer")
-_WORDS = re.compile(r"\w+")
+_WORDS = re.compile(SCRIPT_WORD)
 _ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORDS.match(chr(code)) and code < 128 else 32 for code in range(256))
 
 

@@ -20,15 +20,16 @@ import Stemmer
 from laconic.errors import ConfigError, unknown_choice
 from laconic.extractive.base import WordsConfig
 from laconic.metrics.rouge_text import longest_suffix
+from laconic.text.scripts import MARKS, UNSPACED
 
 _DATA = Path(__file__).parent / "data"
 
-_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['-])*")
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_WORD = re.compile(rf"[^\W\d_](?:[^\W\d_]|['{MARKS}-])*")
+_UNSPACED = re.compile(rf"(?=\w)[{UNSPACED}][{MARKS}]*")
 
 # One chunk between blanks, with a blank on each side, is cut by these in turn (Treebank conventions).
 _CUTS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile('[«“‘„»”’;@#$%&?!*\\[\\](){}<>\u2012-\u2015"]|`+|\\.{2,}|--'), r" \g<0> "),
+    (re.compile('[«“‘„»”’;@#$%&?!¿¡،؛؟۔।॥*\\[\\](){}<>\u2012-\u2015"]|`+|\\.{2,}|--'), r" \g<0> "),
     (re.compile(r"(?i)(?<!\w)'(?!(?:re|ve|ll|m|t|s|d|n)\b)(?=\w)"), "' "),
     (re.compile(r"([:,])(?=\D)"), r" \1 "),
     (re.compile(r"''"), " '' "),

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from decimal import Decimal
 
 from laconic.metrics.quantities import NUMBER_WORDS, Key, Quantity, amount_key, in_order, quantities, year_of
+from laconic.metrics.words import without_characters
 
 _MONTHS = in_order(
     "january/jan february/feb march/mar april/apr may june/jun july/jul august/aug september/sept/sep october/oct "
@@ -87,6 +88,7 @@ def takes(busy: bytearray, start: int, end: int) -> bool:
 
 def dates(text: str, lower: str, known: AbstractSet[str]) -> Iterator[Quantity]:
     """Every date, week day and time of ``text``, whose lower case is ``lower`` and whose words are ``known``."""
+    lower = without_characters(lower)
     digits = any(map(str.isdigit, lower)) if not lower.isascii() else _DIGIT.search(lower) is not None
     if digits and ("/" in lower or "-" in lower or "." in lower):
         for found in _NUMERIC.finditer(lower):

@@ -17,7 +17,7 @@ from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import Literal
 
-from laconic.metrics.words import is_ordinary
+from laconic.metrics.words import is_ordinary, without_characters
 
 Key = tuple
 
@@ -122,7 +122,7 @@ def quantities(
 
     What is found is blotted out for the readers that follow. No more is read than is asked for.
     """
-    lower = blotted(lower, taken)
+    lower = blotted(without_characters(lower), taken)
     readers: list[Callable[[str, str], Iterator[Quantity]]] = []
     if _DIGIT.search(lower):
         readers += [_decades, _codes, _digits]

@@ -32,7 +32,8 @@ from laconic.metrics.rouge_text import TEXTS, shared_text
 
 MULTI = ("average", "best", "max", "jackknife", "jackknife-average")
 BETTER = ("well", "good")
-REVISION = 1  # part of the signature: raised when a number could change
+# Part of the signature: raised when a number could change; 1 of profiles that are not here.
+REVISIONS = {"unicode": 2}
 
 # Where a profile's defaults differ from RougeOptions' own.
 _PROFILE_DEFAULTS: dict[str, dict[str, Any]] = {
@@ -199,7 +200,7 @@ def signature(profile: str, kinds: tuple[Kind, ...], options: RougeOptions, docu
     parts |= {kind.label: kind.distance if kind.distance >= 0 else "*" for kind in kinds if kind.name in ("S", "SU")}
     if options.interval:
         parts["ci"] = f"{options.confidence:g}%r{options.samples}"
-    return "|".join(f"{name}:{value}" for name, value in parts.items()) + f"|laconic.r{REVISION}"
+    return "|".join(f"{name}:{value}" for name, value in parts.items()) + f"|laconic.r{REVISIONS.get(profile, 1)}"
 
 
 # --------------------------------------------------------------------------------------------------------- one document

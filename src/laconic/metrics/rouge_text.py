@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable
 
 from laconic.metrics.words import smart_stop_words, wordnet_exceptions
+from laconic.text.scripts import MARKS, UNSPACED
 
 _MEMORY_LIMIT = 1_000_000  # words remembered before starting afresh
 _STOPPED = -1
@@ -73,23 +74,17 @@ _ASCII_WORDS = bytes(
 
 _CHARACTERS = re.compile(r"<unk>|\S")
 
-# Scripts written without blanks between words: each character is a word.
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
-    "\u4e00-\u9fff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
-)
+# Of scripts written without blanks between words each character is one, with its vowel signs.
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_APART = re.compile(f"[{UNSPACED}][{MARKS}]*|[^\\s{UNSPACED}]+")
 
 
 class _CharacterClasses(dict):
-    """For ``str.translate``: letters, marks and digits stay, characters of unspaced scripts stand alone."""
+    """For ``str.translate``: letters, marks and digits stay, all else is a blank."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        kind = unicodedata.category(character)[0]
-        result = character if kind in "LMN" else " "
-        if kind in "LN" and _UNSPACED.match(character):  # a mark, such as a vowel sign, stays with its consonant
-            result = f" {character}"
-        self[code] = result
+        self[code] = result = character if unicodedata.category(character)[0] in "LMN" else " "
         return result
 
 
@@ -284,7 +279,8 @@ def _ascii_words(text: str) -> list[bytes]:
 
 
 def _unicode_words(text: str) -> list[str]:
-    return unicodedata.normalize("NFKC", text).casefold().translate(_CHARACTER_CLASSES).split()
+    kept = unicodedata.normalize("NFKC", text).casefold().translate(_CHARACTER_CLASSES)
+    return _APART.findall(kept) if _UNSPACED.search(kept) else kept.split()
 
 
 # Profile -> what cuts a text into words, and what stems a word.

@@ -32,8 +32,10 @@ class Scoring:
     hash_digits: bool = False
 
 
+ANOTHER_SCRIPT = "profile unicode, because most references are of another script than Latin"
 _DIGIT = re.compile(r"\d")
 _LETTERS, _LATIN = re.compile(r"[^\W\d_]+"), re.compile("[A-Za-z]")
+_BEYOND = re.compile(r"[^\W\d_a-zA-Z]")
 _TOOL = {"profile": "rouge155", "stem": True, "multi": "average"}
 # Where each comes from: docs/comparing.md.
 PROFILES: dict[str, Scoring] = {
@@ -91,14 +93,17 @@ def scoring(profile: str | None = None, rouge: Mapping[str, Any] | None = None) 
 
 def suited(way: Scoring, references: Iterable[Iterable[str]]) -> Scoring:
     """``way``; where it names no profile and most references are of another script than Latin, whose words the default
-    does not count, with profile ``unicode``, which ``flags`` say."""
+    does not count, with profile ``unicode``, which ``flags`` say. They say too where the default parts many words."""
     if "profile" in way.rouge:
         return way
     texts = [text for several in references for text in several if text.strip()]
     if 2 * sum(map(_of_another_script, texts)) <= len(texts):
-        return way
-    flags = "profile unicode, because most references are of another script than Latin"
-    return replace(way, rouge={**way.rouge, "profile": "unicode"}, flags=flags)
+        parted = sum(map(bool, map(_BEYOND.search, texts)))
+        if 10 * parted <= len(texts):
+            return way
+        flags = f"rouge155 parts words at letters such as é and ü, which {parted:,} of {len(texts):,} references have; "
+        return replace(way, flags=f"{flags}profile unicode (evaluation.profile) counts them whole")
+    return replace(way, rouge={**way.rouge, "profile": "unicode"}, flags=ANOTHER_SCRIPT)
 
 
 def _of_another_script(text: str) -> bool:

@@ -7,18 +7,19 @@ written without blanks is one. Words are compared in lower case.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
 import Stemmer
 
-_WHOLE = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"  # each character of these is a word
-_SIGNS = "".join(sign for sign in map(chr, range(0x300, 0xE00)) if unicodedata.category(sign)[0] == "M")
-_RUN = rf"[^\W_{_WHOLE}]+(?:[{_SIGNS}]+[^\W_{_WHOLE}]*)*"
-WORD = re.compile(rf"([{_WHOLE}]|{_RUN}(?:['’]{_RUN})*)")  # a group, so that `split` keeps the words
-_CHARACTER = re.compile(f"[{_WHOLE}]")
+from laconic.text.scripts import MARKS, UNSPACED
+
+_WHOLE = rf"{UNSPACED}\uac00-\ud7af"  # each character of these is a word
+_RUN = rf"[^\W_{_WHOLE}]+(?:[{MARKS}]+[^\W_{_WHOLE}]*)*"
+_CHARACTER = re.compile(rf"(?=\w)[{_WHOLE}][{MARKS}]*")
+WORD = re.compile(rf"({_CHARACTER.pattern}|{_RUN}(?:['’]{_RUN})*)")  # a group, so that `split` keeps the words
+_ALONE = re.compile(f"[{_WHOLE}]")
 ASCII_WORD = re.compile(r"([A-Za-z0-9]+(?:'[A-Za-z0-9]+)*)")  # the same where all is ASCII, in half the time
 _APOSTROPHE = re.compile(r"'(?:(?![A-Za-z0-9])|(?<![A-Za-z0-9]'))")  # one that is not within a word
 _ASCII_SIGNS = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) != "'"}
@@ -55,9 +56,15 @@ def beginning(listed: str, letters: str) -> Iterator[str]:
         place = listed.find(f" {letters}", place + 1)
 
 
+def without_characters(text: str) -> str:
+    """``text`` with a character that is part of nothing in place of each that is a word by itself: what stands between
+    them are numbers and names, in 共有30人 as in GDP增长5.2%."""
+    return text if text.isascii() else _ALONE.sub("\0", text)
+
+
 def is_character(word: str) -> bool:
     """Is ``word`` one character of a text whose words blanks do not part?"""
-    return len(word) == 1 and _CHARACTER.match(word) is not None
+    return _CHARACTER.fullmatch(word) is not None
 
 
 @lru_cache(maxsize=50_000)

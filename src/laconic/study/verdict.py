@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from laconic.evaluation.measures import REPEATING, UNSUPPORTED_WORDS
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, evaluate
 from laconic.evaluation.systems import Contender
+from laconic.metrics.scoring import ANOTHER_SCRIPT
 from laconic.study.tables import MEASURES, cells_of, compared, result_row, rouge_column
 from laconic.systems.extractive import Progress
 from laconic.types import Record
@@ -41,7 +42,8 @@ def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool, no_repeat:
     p = compared(results)[1]["p"][kind]
     figures = f"ROUGE-{kind} {ours:.2f} against {theirs:.2f} on {model.records:,} pairs it was not trained on"
     more = "more pairs or a longer training (training.max_epochs, training.max_minutes)"
-    start = more if fine_tuned else f"{more}, or `laconic train oneline`, which starts from a trained model"
+    from_nothing = f"{more}, or `laconic train oneline`, which starts from a trained model"
+    start = more if fine_tuned or model.flags == ANOTHER_SCRIPT else from_nothing  # the trained model is English
     if p >= SURE:
         lines = [f"No clear difference from taking the first sentence: {figures} (p = {p:.2f}); try {start}."]
     elif ours < theirs:

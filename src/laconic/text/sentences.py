@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import sentencex
 
+from laconic.text.detokenize import is_unspaced
 from laconic.text.mending import FUNCTION_WORDS, RULER
 from laconic.text.normalization import encodable
 
@@ -150,7 +151,7 @@ def _in_name(text: str, end: int) -> bool:
     stands behind it, in front of it a letter or a blank, and the word behind it is not one that begins a sentence whose
     blank was forgotten ("here.The rest")."""
     before, behind = text[end - 2 : end - 1], _WORD.match(text, end)
-    named = text[end - 1] == "." and (before.isalpha() or before in " \t\n(/")
+    named = text[end - 1] == "." and (before.isalpha() or before in " \t\n(/") and not is_unspaced(text[end])
     return named and behind is not None and behind[0].lower() not in _OPENERS
 
 

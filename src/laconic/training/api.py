@@ -48,6 +48,11 @@ def train(
         DataError: the data is not usable.
         TrainingError: loss or gradients are not finite.
     """
+    if not isinstance(data, str | Path):
+        raise ConfigError(
+            f"data is the path of a file or folder of pairs, no {type(data).__name__}: write them into a file first, "
+            "such as a CSV with the columns text and summary (DataFrame.to_csv does)."
+        )
     if not isinstance(settings, Mapping | None):
         raise ConfigError('settings is a mapping of keys to values, for example {"training.batch_size": 16}.')
     changes = merge(data_changes(Path(data)), start_changes(start), revive=True)

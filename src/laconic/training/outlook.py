@@ -51,9 +51,10 @@ def reading_table(sets: dict[str, EncodedDataset], left_out: dict[str, int]) -> 
 def fitting_limits(run: RunConfig, records: Sequence[Record], asked: Set[str]) -> tuple[dict[str, Any], str]:
     """Changes of ``run`` by which it reads most texts whole within the memory at hand, and a line that says so.
 
-    The limits are the 95th percentile of the lengths, rounded up to tens, as far as the model has positions. Where a
-    batch would need too much memory, it is made in parts (``training.accumulation``), which changes no result; where
-    single documents would, the limits fall. Those that are ``asked`` for are the run's own, and then none falls.
+    The limits are the 95th percentile of the lengths, rounded up to tens, as far as the model has positions; no summary
+    need be longer than the shortest twentieth of them. Where a batch would need too much memory, it is made in parts
+    (``training.accumulation``), which changes no result; where single documents would, the limits fall. Those that are
+    ``asked`` for are the run's own, and then none falls.
     """
     count = counter_of_run(run)
     sampled = records[:: max(1, len(records) // SAMPLE)]
@@ -64,6 +65,7 @@ def fitting_limits(run: RunConfig, records: Sequence[Record], asked: Set[str]) -
     positions = getattr(model, "max_positions", None) or architecture.get("max_position_embeddings")
     if positions is not None:  # a search writes an end besides
         source, target = min(source, positions), min(target, positions - 1)
+    least = min(run.search.min_length, max(1, int(np.percentile(lengths[:, 1], 100 - PERCENTILE))))  # of short titles
     limits = {"max_source_tokens": source, "max_target_tokens": target}
     source, target = (getattr(run.text, name) if name in asked else limit for name, limit in limits.items())
     kind = "batch_tokens" if run.training.batch_tokens else "batch_size"
@@ -82,7 +84,7 @@ def fitting_limits(run: RunConfig, records: Sequence[Record], asked: Set[str]) -
     changes = {
         "text": {"max_source_tokens": source, "max_target_tokens": target},
         "training": {kind: size, "accumulation": parts},
-        "search": {"max_length": max(target, run.search.min_length)},
+        "search": {"max_length": max(target, least), "min_length": least},
     }
     whole = f"batches of {size}{' tokens' * (kind == 'batch_tokens')}" + (f" x {parts}" if parts > 1 else "")
     share = f"{PERCENTILE}% of the data" + (", but for --set" if asked else "")

@@ -335,6 +335,9 @@ def test_ambiguous_and_missing_columns_list_what_there_is(write) -> None:
     messages: list[str] = []
     list(read_records(missing, summary_column="other", on_choice=messages.append))
     assert messages == [f"{missing}: document: 'text', summary: 'other'"]
+    parts = write("c.jsonl", '{"text": "x", "summary": "z", "Split": "test"}')
+    list(read_records(parts, on_choice=messages.append))
+    assert messages[1].endswith("; column 'Split' is not read: parts are a file each (train, validation, test)")
 
 
 @pytest.mark.parametrize(
@@ -401,3 +404,11 @@ def test_equal_references_of_two_people_stay_two(tmp_path: Path) -> None:
         '{"document": "a b", "summary": "a", "references": ["b", "a"]}\n'
     )
     assert [record.references for record in read_records(path)] == [("a", "b", "a"), ("c", "a", "a"), ("a", "b")]
+
+
+def test_a_folder_of_single_texts_is_told_what_to_do(write) -> None:
+    folder = write("1.txt", "A text.").parent
+    write("1.sum", "A line.")
+    with pytest.raises(DataError, match="Where each text is a file of its own, write them into one file first"):
+        find_splits(folder)
+    assert f"`laconic summarize` takes texts by their own names: {folder}/*.txt" in problem(folder)

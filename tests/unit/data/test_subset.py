@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from laconic.data.checks import CheckOptions, check
 from laconic.data.readers import read_records
-from laconic.data.subset import SubsetOptions, choose, counter_of, write_records
+from laconic.data.subset import SubsetOptions, choose, counter_of, supported_share, write_records
 from laconic.errors import ConfigError, DataError
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record
@@ -125,6 +125,23 @@ def test_statistics_in_tokens_beside_words(tmp_path: Path) -> None:
     assert split["document_words"]["mean"] == pytest.approx(2 * sum(blanks) / 30, abs=0.05)
     assert split["summary_tokens"]["mean"] == 2
     assert "document_tokens" not in check({"train": path}, CheckOptions()).as_dict()["splits"]["train"]
+
+
+@pytest.mark.parametrize(
+    ("document", "summary", "words", "share"),
+    [
+        ("采用HPLC法。色谱柱为C18柱，效果好。", "HPLC色谱法", 4, 1.0),  # a clause was one word: none was supported
+        ("大阪の橋は約9週間閉鎖。", "大阪の橋、9週間閉鎖", 10, 1.0),
+        ("यह हिन्दी भाषा है।", "हिन्दी कम", 2, 0.5),  # vowel signs parted words
+        ("ปิดสะพาน", "สะพานใหญ่", 8, 5 / 8),
+        ("Das Mu\u0308nchner Haus", "Mu\u0308nchner", 1, 1.0),
+        ("این کتاب می\u200cشود", "می\u200cشود", 1, 1.0),
+    ],
+)
+def test_words_of_other_scripts(document: str, summary: str, words: int, share: float) -> None:
+    record = Record(document, summary)
+    assert supported_share(record) == pytest.approx(share)
+    assert counter_of("words")(record)[1] == words
 
 
 def test_equal_lengths_stand_in_the_order_of_the_file() -> None:

@@ -98,6 +98,20 @@ def test_no_result_depends_on_the_hash_seed():
     assert done.stdout.strip() == str(here)
 
 
+@pytest.mark.parametrize(
+    ("sentence", "words"),
+    [
+        ("यह हिन्दी भाषा है।", ["यह", "हिन्दी", "भाषा", "है"]),  # only the first was a word
+        ("أُغلقت المدرسة، هل يكفي؟", ["أُغلقت", "المدرسة", "هل", "يكفي"]),
+        ("¿Cuánto durará?", ["Cuánto", "durará"]),
+        ("Mu\u0308nchen ist zu.", ["Mu\u0308nchen", "ist", "zu"]),
+        ("ปิดที่นี่。", ["ปิ", "ด", "ที่", "นี่"]),
+    ],
+)
+def test_words_of_other_scripts(sentence, words):
+    assert cut_words([sentence]) == [words]
+
+
 def test_summarize_by_name():
     assert extractive.summarize("lead", " ".join(STORY), sentences=1) == STORY[0]
     assert extractive.summarize("first", STORY) == STORY[0]

@@ -227,6 +227,16 @@ def test_unicode_profile_reads_any_script():
     assert (latin.counts.wordless_hypotheses, latin.counts.wordless_references) == (2, 2)
 
 
+@pytest.mark.parametrize("text", ["のため9週間", "基于LSTM的", "รีต 33 ส", "ກABC"])
+def test_what_follows_a_character_of_an_unspaced_script_is_a_word_of_its_own(text: str):
+    """As if blanks stood around each run of Latin letters and digits; the nine of ``のため9週間`` was part of め."""
+    apart = re.sub(r"[A-Za-z0-9]+", r" \g<0> ", text)
+    assert rouge([text], [apart], kinds=["2"], profile="unicode").mean["2"].f == 1.0
+    alone = re.search("[A-Za-z0-9]+", text)
+    assert alone
+    assert rouge([alone[0]], [text], kinds=["1"], profile="unicode").mean["1"].precision == 1.0
+
+
 @pytest.mark.parametrize(
     ("profile", "text", "other", "same"),
     [

@@ -14,7 +14,7 @@ from laconic.config.schema import EvaluationConfig
 from laconic.errors import ConfigError
 from laconic.metrics.rouge import rouge
 from laconic.metrics.rouge_text import stem_rouge155
-from laconic.metrics.scoring import PROFILES, score_texts, scoring, sentence_lines, suited
+from laconic.metrics.scoring import PROFILES, Scoring, score_texts, scoring, sentence_lines, suited
 
 
 def scores(profile: str, hypotheses: list[str], references: list[Any], **changes: Any):
@@ -224,6 +224,15 @@ def test_another_script_than_latin_is_counted_where_nobody_chose(references: lis
     way = suited(scoring(None, {"stem": False}), entries)
     assert way.rouge.get("profile") == profile
     assert way.rouge["stem"] is False
-    assert bool(way.flags) == (profile is not None)
+    assert ("most references" in way.flags) == (profile is not None)
     for chosen in ("rouge155", "plain", "gigaword"):
         assert suited(scoring(chosen), entries) == scoring(chosen)
+
+
+def test_it_is_said_where_the_default_parts_words() -> None:
+    german, english = [["Köln wächst"]], [["The city grows"]]
+    assert suited(Scoring(), german * 2 + english * 8).flags.startswith("rouge155 parts words at letters such as é")
+    assert "which 2 of 10 references have" in suited(Scoring(), german * 2 + english * 8).flags
+    assert suited(Scoring(), german * 2 + english * 8).rouge == {}
+    assert suited(Scoring(), german + english * 9) == Scoring()
+    assert suited(scoring("unicode"), german) == scoring("unicode")

@@ -358,12 +358,33 @@ def test_other_scripts_and_numbers_that_are_none(summary: str, source: str, miss
     assert [claim.text for claim in check_support(summary, source).claims if claim.source is None] == missing
 
 
+@pytest.mark.parametrize(
+    ("summary", "source", "missing"),
+    [
+        ("经济增长5.2%", "中国的经济增长了5.2%。", []),  # was a name "经济增长5.2" that the source lacks
+        ("经济下降6.2%", "中国的经济下降了5.2%。", ["6.2%"]),
+        ("共有30人", "共有人，30人。", []),
+        ("共有300人", "共有5名300多30人。", []),
+        ("2024年", "2023年", ["2024"]),
+        ("のため9週間", "のため約9週間", []),
+        ("のため8週間", "のため約9週間", ["8"]),
+        ("ปิด33", "ปิด34", ["33"]),
+        ("약9주", "약 9주", []),
+        ("于2023-05-03用LSTM5", "在2023-05-03用了于LSTM5", []),
+        ("于2023-05-04", "于2023-05-03", ["2023-05-04"]),
+    ],
+)
+def test_numbers_within_scripts_without_blanks(summary: str, source: str, missing: list[str]) -> None:
+    assert [claim.text for claim in check_support(summary, source).claims if claim.source is None] == missing
+
+
 def test_words_of_other_scripts() -> None:
     assert words("हिन्दी भाषा, தமிழ் x中y d’é") == ["हिन्दी", "भाषा", "தமிழ்", "x", "中", "y", "d’é"]
+    assert words("ปิดที่ 3ปี။ x々") == ["ปิ", "ด", "ที่", "3", "ปี", "x", "々"]
 
 
 def test_characters_that_are_words_are_no_names() -> None:
-    assert [is_character(text) for text in ("中", "글", "中国", "x", "")] == [True, True, False, False, False]
+    assert [is_character(text) for text in ("中", "글", "ที่", "中国", "x", "")] == [True] * 3 + [False] * 3
     assert {claim.kind for claim in check_support("中国 서울", "中国和 서울").claims} == {"word"}
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from laconic.evaluation.run import EvaluationResult, RougeScore
+from laconic.metrics.scoring import ANOTHER_SCRIPT
 from laconic.study.verdict import table, verdict
 
 
@@ -34,6 +35,12 @@ def test_against_the_first_sentence(level: float, said: str) -> None:
     assert len(lines) == 1
     assert ("laconic train oneline" in lines[0]) == (level < 0.3)
     assert "oneline" not in verdict([result("lead-1", 0.2), result("the model", level)], fine_tuned=True)[0]
+
+
+def test_a_model_of_another_script_is_not_told_to_start_from_an_english_one() -> None:
+    lead, model = result("lead-1", 0.2), replace(result("the model", 0.0), flags=ANOTHER_SCRIPT)
+    lines = verdict([lead, model], fine_tuned=False)
+    assert "try more pairs or a longer training (training.max_epochs, training.max_minutes)." in lines[0]
 
 
 def test_how_rouge_counts_is_said_where_it_is_not_as_always() -> None:

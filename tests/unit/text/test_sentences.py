@@ -75,6 +75,10 @@ def test_nothing_ends_within_names() -> None:
     assert sentence_strings(text) == ["It is for users of .NET.", "It reads x.__file__ (and .netrc).", "The end"]
 
 
+def test_a_full_stop_without_a_blank_ends_a_chinese_sentence() -> None:
+    assert sentence_strings("建立方法.色谱柱为C18.结果好.") == ["建立方法.", "色谱柱为C18.", "结果好."]
+
+
 def test_a_capital_behind_etc_begins_a_sentence() -> None:
     text = "It sets sizes, colours, etc. Calling it again (twice etc.) Resets it, etc. for all."
     assert sentence_strings(text) == [

@@ -44,7 +44,9 @@ def test_limits_are_those_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlook, "_free_memory", lambda: 16 * 2**30)
     changes, line = outlook.fitting_limits(run, data, set())
     assert changes["text"] == {"max_source_tokens": 310, "max_target_tokens": 40}
-    assert changes["search"]["max_length"] == 40
+    assert changes["search"] == {"max_length": 40, "min_length": 3}
+    labels = [Record(one.document, "bug") for one in data]
+    assert outlook.fitting_limits(run, labels, set())[0]["search"]["min_length"] == 1
     assert changes["training"] == {"batch_size": 32, "accumulation": 1}
     assert "310 tokens" in line
     monkeypatch.setattr(outlook, "_free_memory", lambda: 2**28)
