@@ -2,8 +2,8 @@
 
 What is written stands beside its place, as ``.NAME.XXXXXXXX.partial``, until it is complete. Whoever writes holds an
 advisory lock on it, and the kernel frees the lock when the process dies, however it dies. So the next one can tell the
-draft of a living process from what a dead one left, and removes only that. Where the file system knows no locks nothing
-is removed and nobody is kept out.
+draft of a living process from what a dead one left, and removes only that. Where the file system knows no locks, or
+the system (Windows), nothing is removed and nobody is kept out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from laconic.errors import ConfigError, FolderInUseError
 
 try:
     import fcntl
-except ImportError:  # a system without advisory locks
+except ImportError:  # Windows, which has no such locks and neither renames nor removes what is open
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
@@ -72,6 +72,9 @@ def only_writer(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _held_by(lock: Path, what: Path) -> Iterator[None]:
+    if fcntl is None:
+        yield
+        return
     handle = _hold_file(lock, what)
     try:
         yield
@@ -116,9 +119,10 @@ def _is_at(handle: int, path: Path) -> bool:
         return False
 
 
-def _release(handle: int) -> None:
-    _held.discard(handle)
-    os.close(handle)
+def _release(handle: int | None) -> None:
+    if handle is not None:
+        _held.discard(handle)
+        os.close(handle)
 
 
 def _forget() -> None:
@@ -198,7 +202,12 @@ def digest_of(path: Path) -> str:
 
 def flush(path: Path) -> None:
     """Force a file or a folder's list of files to the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    try:
+        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows writes out no file that is read
+    except PermissionError:
+        if not path.is_dir():
+            raise
+        return  # nor does it open a folder
     try:
         os.fsync(handle)
     finally:
@@ -273,10 +282,12 @@ def remove_leftovers(folder: Path) -> None:
 # --------------------------------------------------------------------------------------------- drafts
 
 
-def _new_draft(path: Path, make: Callable[..., None]) -> tuple[Path, int]:
+def _new_draft(path: Path, make: Callable[..., None]) -> tuple[Path, int | None]:
     while True:
         draft = path.with_name(f"{_hidden(path)}.{secrets.token_hex(4)}.partial")
         make(draft, exist_ok=False)
+        if fcntl is None:
+            return draft, None
         with suppress(FileNotFoundError):  # taken for a leftover before it was locked
             handle = os.open(draft, os.O_RDONLY)
             _lock(handle, wait=True)

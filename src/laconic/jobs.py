@@ -84,9 +84,9 @@ def forked(work: Callable[[T], R], items: Iterable[T], workers: int, *, option: 
     """``work`` of each item, in order, by ``workers`` processes that are copies of this one as it is at the first item.
 
     ``work`` may be any function, and keep in its process what it likes; items and results travel. With one worker, or
-    where processes cannot be copied, this process does it.
+    where processes are not copied (`copies`), this process does it.
     """
-    if workers <= 1 or "fork" not in multiprocessing.get_all_start_methods():
+    if workers <= 1 or not copies():
         yield from map(work, items)
         return
     with closing(Processes(workers, option=option, inherit=work)) as pool:
@@ -132,10 +132,15 @@ def inherited(item: Any) -> Any:
     return _work(item)
 
 
+def copies() -> bool:
+    """Can a process that has threads be copied? On Linux; on macOS the system's libraries may crash or wait for ever in
+    the copy, and Windows copies none."""
+    return sys.platform == "linux"
+
+
 def unasked_workers() -> int:
-    """Processes to take where nobody said how many: one a thread; only this one where copying a process that has
-    threads is not safe (all but Linux)."""
-    return threads_each(1) if sys.platform == "linux" else 1
+    """Processes to take where nobody said how many: one a thread; only this one where none are copied."""
+    return threads_each(1) if copies() else 1
 
 
 def threads_each(workers: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from laconic.errors import DataError
-from laconic.jobs import Processes, as_finished, in_order, threads_each
+from laconic.jobs import Processes, as_finished, forked, in_order, threads_each, unasked_workers
 
 
 class Doubling:
@@ -70,6 +71,13 @@ def test_threads_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [threads_each(workers) for workers in (1, 3, 8, 20)] == [8, 2, 1, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     assert threads_each(1) >= 1
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_only_linux_copies_processes(monkeypatch: pytest.MonkeyPatch, system: str) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    assert set(forked(lambda _: os.getpid(), range(4), 2, option="--processes")) == {os.getpid()}
+    assert unasked_workers() == 1
 
 
 def test_workers_do_not_run_files_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

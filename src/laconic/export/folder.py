@@ -47,10 +47,10 @@ def export_apart(source: str | Path, target: Path, *, int8: bool = False, trust_
         OSError: a file cannot be written.
     """
     refuse_other(target, MANIFEST, "exported model")
-    environment = os.environ | {"LACONIC_KERNELS": "graph", "PYTHONSAFEPATH": "1"}
+    environment = os.environ | {"LACONIC_KERNELS": "graph", "PYTHONSAFEPATH": "1", "PYTHONIOENCODING": "utf-8"}
     options = [*["--int8"] * int8, *["--trust-code"] * trust_code]
     command = [sys.executable, "-m", "laconic.export.folder", *options, str(source), str(target)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
         if done.returncode > SYSTEM:

@@ -8,7 +8,6 @@ have read ahead.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch.utils.data import DataLoader
 
 from laconic.config.schema import TeacherForcingConfig, TrainingConfig
 from laconic.data.sampler import BucketSampler, Sampler, SortedSampler, cut_by_number, cut_by_tokens
+from laconic.jobs import copies
 from laconic.layers import noise
 from laconic.training.processes import leave_signals_to_the_parent
 from laconic.types import TrainingBatch
@@ -56,7 +56,7 @@ class BatchStream:
         sampler = self._new_sampler(self.dataset)
         sampler.set_epoch(epoch)
         sampler.seek(position)
-        workers = self._config.workers
+        workers = self._config.workers if copies() else 0
         loader: DataLoader[Any] = DataLoader(
             self.dataset,
             batch_sampler=sampler,
@@ -67,8 +67,9 @@ class BatchStream:
             generator=torch.Generator().manual_seed(self._config.seed),
             worker_init_fn=leave_signals_to_the_parent if workers else None,
             # Forked workers share the data set's memory and notice when the training process is killed; those of a
-            # fork server (the default from Python 3.14 on) get a copy each and stay behind.
-            multiprocessing_context="fork" if workers and "fork" in multiprocessing.get_all_start_methods() else None,
+            # fork server (the default from Python 3.14 on) get a copy each and stay behind, and spawned ones begin
+            # with their imports in each epoch.
+            multiprocessing_context="fork" if workers else None,
         )
         self._batches = iter(loader)
 

@@ -403,5 +403,6 @@ def read_checkpoint(folder: Path) -> Snapshot:
     snapshot = Snapshot(values=json.loads((folder / STATE).read_text(encoding="utf-8")))
     for name in files:
         if name.endswith(".safetensors"):
-            snapshot.tensors[name.removesuffix(".safetensors")] = safetensors.torch.load_file(folder / name)
+            mapped = safetensors.torch.load_file(folder / name)  # as long as they live; Windows removes no such file
+            snapshot.tensors[name.removesuffix(".safetensors")] = {key: each.clone() for key, each in mapped.items()}
     return snapshot

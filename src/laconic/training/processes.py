@@ -31,8 +31,9 @@ def join_processes(trackers: Sequence[str], out: Path) -> Accelerator:
     Raises:
         ConfigError: they did not find each other, or work together in a way that a run cannot, or a tracker is absent.
     """
-    # Without cpu=True accelerate takes two processes of torchrun on a machine without a GPU for two single ones.
-    cpu = not torch.accelerator.is_available()
+    # Without cpu=True accelerate takes two processes of torchrun on a machine without a GPU for two single ones, and it
+    # takes the GPU of a Mac, which has no float64, in which losses are summed.
+    cpu = not torch.accelerator.is_available() or torch.backends.mps.is_available()
     absent = sorted(set(trackers) - {tracker.value for tracker in get_available_trackers()})
     if absent:
         raise ConfigError(f"training.trackers: {absent[0]} is not installed; install it, or leave it out.")

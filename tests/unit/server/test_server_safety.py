@@ -8,6 +8,7 @@ import gc
 import io
 import logging
 import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -111,6 +112,14 @@ def test_what_only_this_machine_reaches(monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_address_is_taken_once() -> None:
     with bind("127.0.0.1", 0) as first, pytest.raises(ConfigError, match="is in use"):
         bind("127.0.0.1", first.getsockname()[1])
+
+
+def test_windows_is_not_asked_to_share_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the option that frees an address of an ended service gives it to a second one beside the first."""
+    for system, shared in (("linux", 1), ("win32", 0)):
+        monkeypatch.setattr(sys, "platform", system)
+        with bind("127.0.0.1", 0) as listener:
+            assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) == shared
 
 
 def test_a_log_that_cannot_be_written_is_not_complained_about(capfd: pytest.CaptureFixture[str]) -> None:

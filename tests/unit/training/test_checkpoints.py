@@ -46,6 +46,16 @@ def test_round_trip(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [folder]
 
 
+def test_what_was_read_leaves_its_files_free(tmp_path: Path) -> None:
+    """Windows removes no file, and renames no folder of one, that a process has mapped, and an optimizer goes on with
+    the numbers that it is given."""
+    if not (maps := Path("/proc/self/maps")).exists():
+        pytest.skip("this system does not say what is mapped")
+    back = files.read_checkpoint(files.write_checkpoint(tmp_path, 1, snapshot()))
+    assert str(tmp_path) not in maps.read_text()
+    assert float(back.tensors["optimizer"]["a.step"]) == 1.0
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
 @pytest.mark.parametrize("damage", ["remove", "cut", "flip"])
 def test_a_damaged_checkpoint_falls_back(tmp_path: Path, name: str, damage: str) -> None:

@@ -6,16 +6,18 @@ import multiprocessing
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from accelerate.utils import DistributedType
 from runs import bits, quiet
 
 from laconic.config.schema import RunConfig
 from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
 from laconic.training.logging import read_log
-from laconic.training.processes import close_processes
+from laconic.training.processes import close_processes, join_processes
 from laconic.training.run import train
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -88,3 +90,19 @@ def test_two_processes_continue_exactly(make_run: Any, tmp_path: Path) -> None:
     train_with_two(make_run(**changes, **{"training.max_updates": 5}), tmp_path / "parts")
     train_with_two(whole, tmp_path / "parts", resume=True)
     assert bits(tmp_path / "parts")[:2] == bits(tmp_path / "whole")[:2]
+
+
+def test_training_leaves_apples_gpu_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It has no float64, in which validation sums losses; accelerate would take it unasked."""
+    asked: dict[str, Any] = {}
+
+    def made(**options: Any) -> Any:
+        asked.update(options)
+        return SimpleNamespace(num_processes=1, distributed_type=DistributedType.NO)
+
+    monkeypatch.setattr("laconic.training.processes.Accelerator", made)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    for apple in (False, True):
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda apple=apple: apple)
+        join_processes([], tmp_path)
+        assert asked["cpu"] is apple
