@@ -105,6 +105,28 @@ def test_code_runs_when_it_is_trusted_and_for_that_call_only(saved: Path, import
         Summarizer.from_pretrained(saved)
 
 
+def test_what_was_opened_can_be_saved_and_its_card_says_what_it_needs(
+    saved: Path, imported: Callable[[], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(saved / "config.json", "model", "type", value="evil:Model")
+    change(saved / "recipe.yaml", "model", "type", value="evil:Model")
+    assert main(["card", str(saved)]) == 0
+    assert not imported()  # reading about a model opens none
+    assert "evil:Model" in capsys.readouterr().out
+    Summarizer.from_pretrained(saved, trust_code=True).save_pretrained(tmp_path / "copy")
+    card = (tmp_path / "copy" / "README.md").read_text()
+    assert "made with code that is not laconic's, `evil:Model`" in card
+    assert 'from_pretrained("PATH_OR_HUB_ID", trust_code=True)' in card
+    assert "laconic explain PATH_OR_HUB_ID article.txt --html why.html --trust-code" in card
+    plain = (
+        save_model_folder(
+            tmp_path / "plain", model=Seq2Seq(Seq2Seq.Config(), vocab_size=9), tokenizer=tokenizer_of_words()
+        )
+        / "README.md"
+    ).read_text()
+    assert "trust" not in plain
+
+
 def test_the_commands_that_open_folders(
     saved: Path, imported: Callable[[], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
