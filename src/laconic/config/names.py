@@ -162,6 +162,12 @@ def build(kind: str, table: Table, spec: Mapping[str, Any], **context: Any) -> A
     return cls(config, **context)
 
 
+def name_of(table: Table, cls: type) -> str:
+    """The name that `resolve` finds the class by: that of the table, or ``module:Class``."""
+    target = f"{cls.__module__}:{cls.__qualname__}"
+    return next((name for name, entry in table.items() if entry == target), target)
+
+
 def component_settings(run: Mapping[str, Any]) -> dict[str, type[ConfigBase]]:
     """By dotted key, the ``Config`` of the components that a run's settings name, sound or not."""
     named = {"model": (MODELS, run), "text.tokenizer": (TOKENIZERS, run.get("text"))}
