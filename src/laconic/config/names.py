@@ -119,6 +119,7 @@ TOKENIZERS: Table = {
 # The keys of a model's options that hold components themselves, and the tables these are named in, as far as a model
 # does not name others in its `parts`.
 PARTS = (("attention", "attention", ATTENTIONS), ("head", "copy head", COPY_HEADS), ("opponent", "opponent", OPPONENTS))
+outside_run: set[str] = set()  # classes from outside the tables that this process has used
 _trusted: ContextVar[frozenset[str] | None] = ContextVar("trusted", default=frozenset())  # None: whatever it is
 
 
@@ -140,9 +141,14 @@ def resolve(kind: str, table: Table, name: str) -> type[Any]:
         found = getattr(importlib.import_module(module_name), class_name)
     except Exception as error:  # a module from outside can raise anything
         missing = missing_package(error)
-        raise ConfigError(missing or f"The {kind} '{name}' could not be loaded: {error}.") from error
+        absent = isinstance(error, ModuleNotFoundError)
+        hint = "It is looked for among what is installed and in the working directory."
+        hint = hint if absent else "LACONIC_TRACEBACK=1 shows where."
+        raise ConfigError(missing or f"The {kind} '{name}' could not be loaded: {error}. {hint}") from error
     if name not in table and not (isinstance(found, type) and hasattr(found, "Config")):
         raise ConfigError(f"The {kind} '{name}' is no class with a nested Config, as components are.")
+    if name not in table:
+        outside_run.add(name)
     return found
 
 
