@@ -157,7 +157,8 @@ def parse(kind: str, table: Table, spec: Mapping[str, Any]) -> tuple[type[Any], 
     options = dict(spec)
     name = options.pop("type", None)
     if not isinstance(name, str):
-        raise ConfigError(f"A {kind} needs a 'type'; known: {', '.join(sorted(table))}.")
+        article = "An" if kind[0] in "aeio" else "A"
+        raise ConfigError(f"{article} {kind} needs a 'type'; known: {', '.join(sorted(table))}.")
     cls = resolve(kind, table, name)
     return cls, validate(cls.Config, options, where=kind)
 
@@ -202,7 +203,7 @@ def check_run(run: RunConfig) -> ConfigBase:
     _check_optimizer(run.training.optimizer)
     _check_phases(run, {cls.name: config for cls, config in objectives})
     parts: dict[str, tuple[str, Table]] = {key: (kind, table) for key, kind, table in PARTS} | model.parts
-    named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict) and "type" in value}
+    named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict)}
     sections = [config, *(parse(*parts[key], value)[1] for key, value in named.items())]
     parse("tokenizer", TOKENIZERS, run.text.tokenizer)
     for spec in run.search.scorers:

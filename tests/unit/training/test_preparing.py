@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from laconic.errors import ConfigError, DataError
+from laconic.models.seq2seq import Seq2Seq
 from laconic.objectives.base import Objective
 from laconic.training.run import train
 from laconic.types import ModelOutput, TrainingBatch, UpdateContext
@@ -99,3 +101,22 @@ def test_an_objective_without_a_name_has_that_of_its_class(make_trainer: Any) ->
     trainer = make_trainer(objectives=[{"type": "nll"}, {"type": f"{__name__}:Looking"}])
     assert trainer.fit().metrics["val_loss_tf_Looking"] > 0
     assert not trainer._learner.objective_state(), "the model is saved once"
+
+
+class Forgetful(Seq2Seq):
+    """A model of one's own whose pass leaves no coverage losses."""
+
+    def forward(self, *given: Any, **more: Any) -> ModelOutput:
+        return replace(super().forward(*given, **more), coverage_losses=None)
+
+
+@pytest.mark.parametrize("model", ["seq2seq", f"{__name__}:Forgetful"])
+def test_a_coverage_that_the_model_does_not_leave_is_not_nothing(make_trainer: Any, model: str) -> None:
+    attention = {"type": "additive", "coverage": True}
+    objectives = [{"type": "nll"}, {"type": "coverage"}]
+    trainer = make_trainer(model={"type": model, "attention": attention}, objectives=objectives)
+    if model == "seq2seq":
+        assert trainer.fit().metrics["val_loss_tf_coverage"] > 0
+    else:
+        with pytest.raises(ConfigError, match="Forgetful keeps coverage, but its pass leaves no"):
+            trainer.fit()
