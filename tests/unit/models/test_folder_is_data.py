@@ -14,6 +14,7 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
+import laconic
 from laconic import Summarizer
 from laconic.cli.main import main
 from laconic.config.loading import dump_run, load_run, read_run
@@ -23,6 +24,7 @@ from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel, load_model_folder, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
 from laconic.text.tokenizer import WordTokenizer
+from laconic.types import Record
 from tiny_bart import architecture
 
 EVIL = """
@@ -125,6 +127,16 @@ def test_what_was_opened_can_be_saved_and_its_card_says_what_it_needs(
         / "README.md"
     ).read_text()
     assert "trust" not in plain
+
+
+def test_evaluation_in_python_can_be_told_to_trust(saved: Path, imported: Callable[[], bool]) -> None:
+    change(saved / "config.json", "model", "type", value="evil:Model")
+    records = [Record("the quick dog sees", "the dog")]
+    with pytest.raises(LaconicError, match="trust_code=True in Python"):
+        laconic.evaluate(saved, records)
+    assert not imported()
+    assert laconic.evaluate(saved, records, trust_code=True)[str(saved)].rouge
+    assert imported()
 
 
 def test_the_commands_that_open_folders(
