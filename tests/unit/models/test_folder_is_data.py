@@ -20,6 +20,8 @@ from laconic.cli.main import main
 from laconic.config.loading import dump_run, load_run, read_run
 from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.export.folder import export_apart
+from laconic.files import digest_of
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel, load_model_folder, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
@@ -127,6 +129,25 @@ def test_what_was_opened_can_be_saved_and_its_card_says_what_it_needs(
         / "README.md"
     ).read_text()
     assert "trust" not in plain
+
+
+def test_a_model_that_is_graphs_needs_none_of_the_code_that_made_it(
+    saved: Path, imported: Callable[[], bool], tmp_path: Path
+) -> None:
+    graphs = tmp_path / "graphs"
+    export_apart(saved, graphs)
+    change(graphs / "config.json", "model", "attention", value={"type": "evil:Model"})
+    change(graphs / "export.json", "sha256", "config.json", value=digest_of(graphs / "config.json"))
+    assert Summarizer.from_pretrained(graphs).summarize("the quick dog").tokens_read == 3
+    assert not imported()
+    with pytest.raises(ModelError, match="--trust-code"):
+        load_model_folder(graphs)  # torch builds it
+    decoding = graphs / "generation_config.json"
+    change(decoding, "scorers", value=[{"type": "evil:Scorer", "size": 2}])
+    change(graphs / "export.json", "sha256", decoding.name, value=digest_of(decoding))
+    with pytest.raises(ModelError, match="--trust-code"):
+        Summarizer.from_pretrained(graphs)
+    assert not imported()
 
 
 def test_evaluation_in_python_can_be_told_to_trust(saved: Path, imported: Callable[[], bool]) -> None:
