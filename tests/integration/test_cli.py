@@ -18,6 +18,7 @@ import pytest
 
 from commands import refused, run
 from laconic.cli import main as cli
+from laconic.config import names
 from laconic.errors import CheckpointError, ConfigError, DataError, DiskFullError, ModelError, TrainingError
 
 HEAVY = {"torch", "transformers", "accelerate", "scipy", "numpy", "typer", "rich", "pydantic"}
@@ -114,6 +115,7 @@ def test_an_option_of_the_main_command_is_sent_before_the_command(capsys: pytest
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], int]:
     """Run a command that raises what it is told to."""
     module = importlib.import_module("laconic.cli.recipes")
+    monkeypatch.setattr(names, "outside_run", set())
 
     def run(error: BaseException) -> int:
         def command() -> None:
@@ -186,6 +188,16 @@ def test_our_own_bugs_keep_their_traceback(
     message = capsys.readouterr().err
     assert "Traceback" in message
     assert "bug in Laconic" in message
+
+
+def test_bugs_of_ones_own_classes_are_not_said_to_be_ours(
+    failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names.resolve("scorer", names.SCORERS, "laconic.search.scorers:NgramBlocking")  # by a name that no table has
+    assert failing(AssertionError("rows differ")) == 1
+    message = capsys.readouterr().err
+    assert "a bug in laconic.search.scorers:NgramBlocking, which this command ran, or in Laconic" in message
+    assert "report" not in message
 
 
 def test_a_traceback_can_be_asked_for(

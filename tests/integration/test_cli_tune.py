@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from commands import refused
 from laconic.cli.main import main
 from laconic.config import shipped
+from laconic.config.loading import parse_overrides
 from laconic.metrics.confidence import Calibration
 from laconic.models.folder import load_model_folder
 from laconic.study import tuning
@@ -154,6 +156,25 @@ def test_a_model_of_the_package_is_tuned_from_where_one_is(
     assert not list(place.glob("*.tune"))
     (place / "run" / "model" / "export.json").touch()
     refused(capsys, 2, "was exported", "tune", place / "run", "--data", "x", "--grid", "beam_size=1", "--apply")
+
+
+def test_options_of_scorers_are_searched_and_said_as_a_shell_takes_them(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [{"document": text, "summary": text.split()[0]} for text in TEXTS]
+    (place / "data" / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lists = [[], [{"type": "forbid_tokens", "unk": False}], [{"type": "ngram_blocking", "size": 1}]]
+    grid = ",".join(map(json.dumps, lists))
+    assert tune(place, "--grid", "scorers=" + grid, "--set", "forbid_unk=false", "--set", "max_length=9") == 0
+    said = capsys.readouterr().out
+    record = json.loads((place / "run" / "tune" / "tune.json").read_text())
+    assert record["grid"] == {"scorers": lists}
+    assert {len(trial["settings"].get("scorers", "")) for trial in record["trials"]} == {0, 1}
+    wanted = next(line for line in said.splitlines() if line.startswith("Best by"))
+    words = shlex.split(wanted.partition("settings: ")[2])
+    assert words[-1].startswith("scorers=")
+    best = record["best"]["settings"]["scorers"]
+    assert parse_overrides(words[1::2])["scorers"] == best
 
 
 def test_nothing_better_is_not_applied(

@@ -232,7 +232,12 @@ def _report(error: Exception) -> int:
         return 1
     if not os.environ.get("LACONIC_TRACEBACK"):
         traceback.print_exception(error)
-    say("This is a bug in Laconic; please report it with the lines above.")
+    from laconic.config.names import outside_run
+
+    if outside_run:
+        say(f"This is a bug in {' or '.join(sorted(outside_run))}, which this command ran, or in Laconic.")
+    else:
+        say("This is a bug in Laconic; please report it with the lines above.")
     return 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -131,7 +132,7 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path, new: bo
         lines.append(f"Nothing is better than the present settings (the row of dashes) by {result.metric}.")
     else:
         settings = flatten(content["fixed"]) | result.best.settings
-        wanted = " ".join(f"--set {key}={_cell(value)}" for key, value in settings.items())
+        wanted = " ".join(f"--set {quote(f'{key}={_cell(value)}')}" for key, value in settings.items())
         lines.append(f"Best by {result.metric}, {gain:+.2f} against the present settings: {wanted}")
         lines.append("Chosen on these records, it looks better on them than it is: score it on others.")
     if content["applied"]:
@@ -147,4 +148,6 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path, new: bo
 def _cell(value: Any) -> str:
     if value is None:
         return "null"
-    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

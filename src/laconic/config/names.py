@@ -119,6 +119,7 @@ TOKENIZERS: Table = {
 # The keys of a model's options that hold components themselves, and the tables these are named in, as far as a model
 # does not name others in its `parts`.
 PARTS = (("attention", "attention", ATTENTIONS), ("head", "copy head", COPY_HEADS), ("opponent", "opponent", OPPONENTS))
+outside_run: set[str] = set()  # classes from outside the tables that this process has used
 _trusted: ContextVar[frozenset[str] | None] = ContextVar("trusted", default=frozenset())  # None: whatever it is
 
 
@@ -140,9 +141,14 @@ def resolve(kind: str, table: Table, name: str) -> type[Any]:
         found = getattr(importlib.import_module(module_name), class_name)
     except Exception as error:  # a module from outside can raise anything
         missing = missing_package(error)
-        raise ConfigError(missing or f"The {kind} '{name}' could not be loaded: {error}.") from error
+        absent = isinstance(error, ModuleNotFoundError)
+        hint = "It is looked for among what is installed and in the working directory."
+        hint = hint if absent else "LACONIC_TRACEBACK=1 shows where."
+        raise ConfigError(missing or f"The {kind} '{name}' could not be loaded: {error}. {hint}") from error
     if name not in table and not (isinstance(found, type) and hasattr(found, "Config")):
         raise ConfigError(f"The {kind} '{name}' is no class with a nested Config, as components are.")
+    if name not in table:
+        outside_run.add(name)
     return found
 
 
@@ -151,7 +157,8 @@ def parse(kind: str, table: Table, spec: Mapping[str, Any]) -> tuple[type[Any], 
     options = dict(spec)
     name = options.pop("type", None)
     if not isinstance(name, str):
-        raise ConfigError(f"A {kind} needs a 'type'; known: {', '.join(sorted(table))}.")
+        article = "An" if kind[0] in "aeio" else "A"
+        raise ConfigError(f"{article} {kind} needs a 'type'; known: {', '.join(sorted(table))}.")
     cls = resolve(kind, table, name)
     return cls, validate(cls.Config, options, where=kind)
 
@@ -160,6 +167,12 @@ def build(kind: str, table: Table, spec: Mapping[str, Any], **context: Any) -> A
     """Construct the component that ``spec`` describes: ``Class(Class.Config(**options), **context)``."""
     cls, config = parse(kind, table, spec)
     return cls(config, **context)
+
+
+def name_of(table: Table, cls: type) -> str:
+    """The name that `resolve` finds the class by: that of the table, or ``module:Class``."""
+    target = f"{cls.__module__}:{cls.__qualname__}"
+    return next((name for name, entry in table.items() if entry == target), target)
 
 
 def component_settings(run: Mapping[str, Any]) -> dict[str, type[ConfigBase]]:
@@ -190,7 +203,7 @@ def check_run(run: RunConfig) -> ConfigBase:
     _check_optimizer(run.training.optimizer)
     _check_phases(run, {cls.name: config for cls, config in objectives})
     parts: dict[str, tuple[str, Table]] = {key: (kind, table) for key, kind, table in PARTS} | model.parts
-    named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict) and "type" in value}
+    named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict)}
     sections = [config, *(parse(*parts[key], value)[1] for key, value in named.items())]
     parse("tokenizer", TOKENIZERS, run.text.tokenizer)
     for spec in run.search.scorers:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from laconic.config.base import validate
+from laconic.config.names import trusting
 from laconic.config.schema import EvaluationConfig
 from laconic.data.places import split_of
 from laconic.data.readers import read_records
@@ -28,6 +29,7 @@ def evaluate(
     profile: str | None = None,
     decoding: Mapping[str, Any] | None = None,
     device: str = "cpu",
+    trust_code: bool = False,
 ) -> dict[str, EvaluationResult]:
     """Score systems on a data set, as ``laconic evaluate`` does.
 
@@ -45,13 +47,14 @@ def evaluate(
             ``unicode`` where most references are of another script than Latin.
         decoding: settings of the models' search, such as ``{"beam_size": 8}``.
         device: where models run.
+        trust_code: run Python classes that the folders name, which can do anything.
 
     Returns:
         The result of each system by its name, in the order given.
 
     Raises:
         DataError: the data cannot be read, is empty, or has records without a summary.
-        ModelError: there is no such model or method.
+        ModelError: there is no such model or method, or one names code that is not trusted.
         ConfigError: ``max_records`` or ``profile`` does not fit.
     """
     config = validate(EvaluationConfig, {"profile": profile, "max_records": max_records}, where="")
@@ -69,9 +72,10 @@ def evaluate(
                 "laconic.read_records makes them, or the path of a file."
             )
     options = options_of(config)
-    return {
-        name: evaluate_one(
-            Contender(name, settings={} if is_method(name) else decoding, device=device), records, options=options
-        )
-        for name in map(str, names)
-    }
+    with trusting(trust_code):
+        return {
+            name: evaluate_one(
+                Contender(name, settings={} if is_method(name) else decoding, device=device), records, options=options
+            )
+            for name in map(str, names)
+        }

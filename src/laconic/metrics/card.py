@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from laconic.config.base import validate
-from laconic.config.loading import load_run
+from laconic.config.loading import read_run
+from laconic.config.names import outside_names
 from laconic.config.schema import RunConfig
 from laconic.config.shipped import SHIPPED
 from laconic.files import write_json, write_text
@@ -104,16 +105,23 @@ def model_card(folder: Path, *, opened_as: str = ANYWHERE) -> str:
     facts = Facts.of(folder)
     config, search = read_json(folder / "config.json"), read_json(folder / "generation_config.json")
     metrics = read_json_if_there(folder / "metrics.json")
-    run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
+    run = read_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
+    code = sorted(outside_names([config, search, run.model_dump() if run else {}]))
+    python, option = (", trust_code=True", " --trust-code") if code else ("", "")
     kind = config["model"]["type"]
     title = config.get("name") or kind
     parts = [
         f"---\n{_metadata(title, kind, run, facts, opened_as).to_yaml()}\n---\n# {title}",
         run.description if run else "",
         _what_it_is(folder, kind, config, search),
-        f'```python\nfrom laconic import Summarizer\n\nsummarizer = Summarizer.from_pretrained("{opened_as}")\n'
+        f"It is made with code that is not laconic's, `{'`, `'.join(code)}`: have it installed, or in the working "
+        "directory, and say that you trust it."
+        if code
+        else "",
+        f'```python\nfrom laconic import Summarizer\n\nsummarizer = Summarizer.from_pretrained("{opened_as}"{python})\n'
         'print(summarizer.summarize("Your text.").text)\n```',
-        f"```\nlaconic summarize {opened_as} article.txt\nlaconic explain {opened_as} article.txt --html why.html\n```",
+        f"```\nlaconic summarize {opened_as} article.txt{option}\n"
+        f"laconic explain {opened_as} article.txt --html why.html{option}\n```",
         *_training(run, metrics, read_json_if_there(folder / "environment.json")),
         *_data(metrics.get("data"), facts),
         facts.notes.strip(),

@@ -329,7 +329,7 @@ class Steps:
 
     def remember(self, reading: AttentionOutput) -> None:
         """Append what an attention reading leaves."""
-        assert reading.scores is not None
+        assert reading.scores is not None, "a recurrent model's attention gives `AttentionOutput.scores`"
         self.contexts.append(reading.context)
         self.weights.append(reading.weights)
         self.scores.append(reading.scores)

@@ -36,7 +36,7 @@ from huggingface_hub import ModelHubMixin, get_token, hf_hub_download, snapshot_
 from laconic.config.base import validate
 from laconic.config.generation import search_from
 from laconic.config.loading import dump_run, load_run
-from laconic.config.names import EXTRACTIVE, MODELS, refuse_code, resolve, trusting
+from laconic.config.names import EXTRACTIVE, MODELS, name_of, refuse_code, resolve, trusting
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import LaconicError, ModelError, did_you_mean
@@ -374,7 +374,7 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
         "vocab_size": model.vocab_size,
         "special_ids": loaded.tokenizer.ids,
         "switches": model.switches(),
-        "model": {"type": _type_name(type(model)), **model.config.model_dump(mode="json")},
+        "model": {"type": name_of(MODELS, type(model)), **model.config.model_dump(mode="json")},
         "text": _cut_paths((run.text if run else loaded.text).model_dump(mode="json")),
     }
     write_json(folder / "config.json", config, indent=2)
@@ -394,11 +394,6 @@ def environment(seed: int | None = None) -> dict[str, Any]:
     """Versions, seed and platform; no paths and no names of people or machines."""
     found = {"python": platform.python_version()} | {name: _version(name) for name in ("laconic", *PACKAGES)}
     return found | {"platform": f"{platform.system()} {platform.machine()}", "seed": seed}
-
-
-def _type_name(cls: type) -> str:
-    target = f"{cls.__module__}:{cls.__qualname__}"
-    return next((name for name, entry in MODELS.items() if entry == target), target)
 
 
 def _without_places(run: RunConfig) -> RunConfig:

@@ -8,13 +8,16 @@ mean is over real target steps:
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from laconic.config.schema import RunConfig
+from laconic.errors import ConfigError
 from laconic.objectives.base import Objective, count_of
+from laconic.text.base import Tokenizer
 from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _SMALLEST = 1e-9
@@ -44,9 +47,18 @@ class CoverageLoss(Objective):
 
     name = "coverage"
     counts_words = True
+    _model: tuple[Any, ...] = ()
+
+    def attach(self, model: Any, tokenizer: Tokenizer, run: RunConfig) -> None:
+        self._model = (model,)
 
     def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
         losses = output.coverage_losses
+        for model in self._model if losses is None else ():
+            if model.switches().get("coverage"):
+                raise ConfigError(
+                    f"The attention of {type(model).__name__} keeps coverage, but its pass leaves no coverage_losses."
+                )
         return torch.zeros_like(output.gold_log_probs) if losses is None else losses
 
 

@@ -20,7 +20,8 @@ Reduction = Literal["token", "example", "sentence", "sum"]
 class Objective(nn.Module):
     """A sum and what to divide it by. ``Class(config)``; the update adds ``weight * sum / count``.
 
-    The loop divides once, by the counts summed over all micro-batches and ranks.
+    The loop divides once, by the counts summed over all micro-batches and ranks. What an objective remembers are
+    buffers, kept in checkpoints; what is learnt belongs to the model (`attach` may look it up there).
     """
 
     class Config(ConfigBase):
@@ -34,8 +35,11 @@ class Objective(nn.Module):
         reduction: Reduction = "token"
 
     config: Config
-    name: str = ""
+    name: str = ""  # in the log and in a phase's ``objective_weights``; that of the class where it has none
     counts_words: bool = False  # is the count that of `forward`? then equal reductions agree
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.name or cls.__name__
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -64,8 +64,11 @@ def open_export(folder: Path) -> OpenedExport:
     about = _manifest(folder)
     _check_sums(folder, about.sha256)
     try:
-        described = validate(_Described, _settings(folder / "config.json"), where="config.json")
-        search = validate(SearchConfig, _settings(folder / "generation_config.json"), where="search")
+        # of config.json nothing is built here: the graphs need no class that the model was made of
+        described = validate(_Described, read_json(folder / "config.json"), where="config.json")
+        decoding = read_json(folder / "generation_config.json")
+        refuse_code(decoding, folder / "generation_config.json")
+        search = validate(SearchConfig, decoding, where="search")
         tokenizer = Tokenizer.load(folder)
         calibration = Calibration.load(folder)
     except ModelError:
@@ -79,12 +82,6 @@ def open_export(folder: Path) -> OpenedExport:
     _check_layout(folder, about, encoder, step)
     name, model = described.name or folder.name, GraphModel(encoder, step, about)
     return OpenedExport(folder, model, tokenizer, described.text, search, name, about, calibration)
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    found = read_json(path)
-    refuse_code(found, path)
-    return found
 
 
 def _manifest(folder: Path) -> Exported:

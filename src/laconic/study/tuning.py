@@ -77,12 +77,20 @@ class SearchRange:
 
 
 def parse_grid(text: str) -> SearchGrid:
-    """``key=a,b,c``.
+    """``key=a,b,c``; of ``scorers`` each value is a list of them.
 
     Raises:
         ConfigError: no such key of ``search``, or no value.
     """
     key, values = _split(text, "--grid", "beam_size=4,5,8")
+    if key == "scorers":
+        lists = parse_yaml(f"[{values}]", f"--grid '{text[:100]}'")
+        if not all(isinstance(one, list) for one in lists):
+            raise ConfigError(
+                f"--grid '{text}': give lists of scorers between commas, for example "
+                "'scorers=[],[{type: ngram_blocking, size: 3}]'."
+            )
+        return key, tuple(one for place, one in enumerate(lists) if one not in lists[:place])
     listed = [parse_yaml(part, f"--grid '{text[:100]}': a value") for part in values.split(",")]
     if any(value is None or isinstance(value, list | dict) for value in listed):
         raise ConfigError(f"--grid '{text}': give single values between commas, for example beam_size=4,5,8.")
@@ -180,7 +188,7 @@ def _kind(key: str) -> type | None:
             cls = nested[0]
         elif rest:
             raise ConfigError(f"Unknown key 'search.{key}': search.{'.'.join(path[: place + 1])} is a single value.")
-        elif nested or part in ("model", "scorers"):
+        elif nested or part == "model":
             raise ConfigError(f"search.{key} holds several values; search one of its keys, such as distraction.state.")
         else:
             return annotation if annotation in (int, float) else object

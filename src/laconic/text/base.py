@@ -14,7 +14,7 @@ import numpy as np
 import tokenizers
 
 from laconic.config.base import ConfigBase
-from laconic.config.names import TOKENIZERS, parse, refuse_code
+from laconic.config.names import TOKENIZERS, name_of, parse, refuse_code
 from laconic.errors import ConfigError, ModelError
 from laconic.jobs import batches
 from laconic.text.casing import Casing
@@ -39,13 +39,19 @@ class Tokenizer(ABC):
     """Base of the tokenizers. ``Class(config)``, then `train`; or `Tokenizer.load` from a folder.
 
     Special tokens are not looked for in the text: a user who writes ``</s>`` gets those four characters.
+
+    One of your own writes `train`, which hands an object of the `tokenizers` library, whose first four ids are
+    `SPECIAL_TOKENS`, to `_set_backend`; `_finish`; and `_starts_word`.
     """
 
     class Config(ConfigBase):
         """Options, as they stand below ``text.tokenizer`` in a recipe."""
 
-    name: ClassVar[str] = ""
+    name: ClassVar[str]  # by which a recipe asks for the class, and folders name it
     guesses_spaces: ClassVar[bool] = False  # do blanks between tokens follow rules, rather than stand in the tokens?
+
+    def __init_subclass__(cls) -> None:
+        cls.name = name_of(TOKENIZERS, cls)
 
     def __init__(self, config: ConfigBase) -> None:
         self.config = config

@@ -189,7 +189,6 @@ class WordTokenizer(_OpenTokenizer):
         max_vocabulary: int = Field(50_000, ge=5)
         min_frequency: int = Field(2, ge=1)
 
-    name = "word"
     guesses_spaces = blanks_separate = True
     pattern = WORD_PATTERN
     config: Config
@@ -259,7 +258,6 @@ class CharacterTokenizer(_OpenTokenizer):
         max_vocabulary: int = Field(10_000, ge=5)
         min_frequency: int = Field(1, ge=1)
 
-    name = "character"
     pattern = CHARACTER_PATTERN
     spaces_to_marks = True
     config: Config
@@ -296,7 +294,6 @@ class BpeTokenizer(_OpenTokenizer):
         vocab_size: int = Field(16_000, ge=5)
         min_frequency: int = Field(2, ge=1)
 
-    name = "bpe"
     blanks_separate = True
     pattern = SUBWORD_PATTERN
     spaces_to_marks = True
@@ -347,7 +344,6 @@ class PretrainedTokenizer(Tokenizer):
         path: str
         decoder_start_id: int | None = None
 
-    name = "pretrained"
     config: Config
 
     def __init__(self, config: Config) -> None:

@@ -115,8 +115,11 @@ class Learner:
     objectives: Sequence[Objective]
 
     def objective_state(self) -> dict[str, Tensor]:
-        """What objectives remember (a baseline of rewards), as ``objective.buffer``."""
-        return {f"{o.name}.{name}": value for o in self.objectives for name, value in o.state_dict().items()}
+        """What objectives remember (a baseline of rewards), as ``objective.buffer``; not the model, which they may
+        hold."""
+        held = {id(value) for value in self.model.state_dict(keep_vars=True).values()}
+        kept = ((o.name, name, value) for o in self.objectives for name, value in o.state_dict(keep_vars=True).items())
+        return {f"{objective}.{name}": value for objective, name, value in kept if id(value) not in held}
 
 
 def gather(learner: Learner, state: TrainState, identity: dict[str, Any]) -> Snapshot:

@@ -119,6 +119,12 @@ def prepare(
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     for objective in objectives:
         objective.attach(model, tokenizer, run)
+        learnt = set(map(id, model.parameters()))
+        if own := [name for name, value in objective.named_parameters() if id(value) not in learnt]:
+            raise ConfigError(
+                f"The objective '{objective.name}' has parameters of its own ({', '.join(own)}), which no optimizer "
+                "changes: let them be parts of the model."
+            )
     return Prepared(
         tokenizer=tokenizer,
         model=model,

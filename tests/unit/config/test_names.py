@@ -9,6 +9,7 @@ import pytest
 
 from laconic.config import names
 from laconic.config.base import ConfigBase
+from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
 
 
@@ -56,6 +57,13 @@ def test_the_spec_is_left_alone() -> None:
     spec = {"type": "outside", "size": 5}
     names.parse("thing", TABLE, spec)
     assert spec == {"type": "outside", "size": 5}
+
+
+def test_a_part_of_a_model_has_a_type() -> None:
+    """What is set of a part that the recipe does not name takes the place of the model's own choice of one."""
+    run = RunConfig(name="mine", model={"type": "seq2seq", "attention": {"size": 3}}, training={"max_updates": 1})
+    with pytest.raises(ConfigError, match="An attention needs a 'type'; known: additive"):
+        names.check_run(run)
 
 
 @pytest.mark.parametrize(

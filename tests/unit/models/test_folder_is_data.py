@@ -14,15 +14,19 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
+import laconic
 from laconic import Summarizer
 from laconic.cli.main import main
 from laconic.config.loading import dump_run, load_run, read_run
 from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.export.folder import export_apart
+from laconic.files import digest_of
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel, load_model_folder, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
 from laconic.text.tokenizer import WordTokenizer
+from laconic.types import Record
 from tiny_bart import architecture
 
 EVIL = """
@@ -103,6 +107,57 @@ def test_code_runs_when_it_is_trusted_and_for_that_call_only(saved: Path, import
     assert LoadedModel.from_pretrained(saved, trust_code=True).model
     with pytest.raises(ModelError, match="--trust-code"):
         Summarizer.from_pretrained(saved)
+
+
+def test_what_was_opened_can_be_saved_and_its_card_says_what_it_needs(
+    saved: Path, imported: Callable[[], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(saved / "config.json", "model", "type", value="evil:Model")
+    change(saved / "recipe.yaml", "model", "type", value="evil:Model")
+    assert main(["card", str(saved)]) == 0
+    assert not imported()  # reading about a model opens none
+    assert "evil:Model" in capsys.readouterr().out
+    Summarizer.from_pretrained(saved, trust_code=True).save_pretrained(tmp_path / "copy")
+    card = (tmp_path / "copy" / "README.md").read_text()
+    assert "made with code that is not laconic's, `evil:Model`" in card
+    assert 'from_pretrained("PATH_OR_HUB_ID", trust_code=True)' in card
+    assert "laconic explain PATH_OR_HUB_ID article.txt --html why.html --trust-code" in card
+    plain = (
+        save_model_folder(
+            tmp_path / "plain", model=Seq2Seq(Seq2Seq.Config(), vocab_size=9), tokenizer=tokenizer_of_words()
+        )
+        / "README.md"
+    ).read_text()
+    assert "trust" not in plain
+
+
+def test_a_model_that_is_graphs_needs_none_of_the_code_that_made_it(
+    saved: Path, imported: Callable[[], bool], tmp_path: Path
+) -> None:
+    graphs = tmp_path / "graphs"
+    export_apart(saved, graphs)
+    change(graphs / "config.json", "model", "attention", value={"type": "evil:Model"})
+    change(graphs / "export.json", "sha256", "config.json", value=digest_of(graphs / "config.json"))
+    assert Summarizer.from_pretrained(graphs).summarize("the quick dog").tokens_read == 3
+    assert not imported()
+    with pytest.raises(ModelError, match="--trust-code"):
+        load_model_folder(graphs)  # torch builds it
+    decoding = graphs / "generation_config.json"
+    change(decoding, "scorers", value=[{"type": "evil:Scorer", "size": 2}])
+    change(graphs / "export.json", "sha256", decoding.name, value=digest_of(decoding))
+    with pytest.raises(ModelError, match="--trust-code"):
+        Summarizer.from_pretrained(graphs)
+    assert not imported()
+
+
+def test_evaluation_in_python_can_be_told_to_trust(saved: Path, imported: Callable[[], bool]) -> None:
+    change(saved / "config.json", "model", "type", value="evil:Model")
+    records = [Record("the quick dog sees", "the dog")]
+    with pytest.raises(LaconicError, match="trust_code=True in Python"):
+        laconic.evaluate(saved, records)
+    assert not imported()
+    assert laconic.evaluate(saved, records, trust_code=True)[str(saved)].rouge
+    assert imported()
 
 
 def test_the_commands_that_open_folders(

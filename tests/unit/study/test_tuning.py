@@ -49,6 +49,8 @@ def test_grids_and_ranges_are_read() -> None:
     assert parse_grid("search.beam_size=4,5,4") == ("beam_size", (4, 5))
     assert parse_grid("distraction.variant=paper,released") == ("distraction.variant", ("paper", "released"))
     assert parse_grid("model.anything=0.1,0.2")[0] == "model.anything"
+    blocking = [{"type": "ngram_blocking", "size": 2}]
+    assert parse_grid("scorers=[],[{type: ngram_blocking, size: 2}],[]") == ("scorers", ([], blocking))
     assert parse_range("search.distraction.context=0.05:10:log:both-signs") == SearchRange(
         "distraction.context", 0.05, 10.0, log=True, both_signs=True
     )
@@ -64,7 +66,8 @@ def test_grids_and_ranges_are_read() -> None:
         (parse_grid, "beam_size", "not of the form"),
         (parse_grid, "beam_size=", "not of the form"),
         (parse_grid, "distraction=1", "holds several values"),
-        (parse_grid, "scorers=1", "holds several values"),
+        (parse_grid, "scorers=1", "give lists of scorers between commas"),
+        (parse_grid, "scorers.size=1", "is a single value"),
         (parse_grid, "beam_size.x=1", "is a single value"),
         (parse_grid, "beam_size=1,[", "give single values|not valid YAML"),
         (parse_range, "distraction.state=1", "two numbers low:high"),
@@ -76,6 +79,7 @@ def test_grids_and_ranges_are_read() -> None:
         (parse_range, "distraction.state=0:1:both-sign", "Did you mean 'both-signs'?"),
         (parse_range, "beam_size=1.5:3", "whole number"),
         (parse_range, "shrink_beam=0:1", "is not a number"),
+        (parse_range, "scorers=0:1", "is not a number"),
     ],
 )
 def test_mistakes_are_named(read: Any, text: str, said: str) -> None:

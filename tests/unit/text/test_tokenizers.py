@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.config.base import validate
+from laconic.config.names import trusting
 from laconic.errors import ConfigError, ModelError
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
 
@@ -441,3 +442,22 @@ def test_what_training_has_cut_is_read_the_same(
             assert np.array_equal(one, other)
         words, others = ([c if c >= 0 else one.unknown[~c] for c in one.codes.tolist()] for one in (found, expected))
         assert words == others
+
+
+class Hyphens(WordTokenizer):
+    """One's own, of another file than ours: words that keep their hyphens."""
+
+    pattern = r"[\w-]+"
+
+
+def test_ones_own_tokenizer_is_the_same_when_it_is_opened(tmp_path: Path) -> None:
+    """It is stored under the name by which a recipe asks for it, whatever the class that it derives from."""
+    own = Hyphens(Hyphens.Config(min_frequency=1))
+    own.train(["a well-known word"])
+    own.save(tmp_path)
+    with pytest.raises(ConfigError, match=r"names Python code .*test_tokenizers:Hyphens"):
+        Tokenizer.load(tmp_path)
+    with trusting(True):
+        opened = Tokenizer.load(tmp_path)
+    assert type(opened) is Hyphens
+    assert opened.encode("well-known").ids == own.encode("well-known").ids

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from laconic.errors import ConfigError, DataError
+from laconic.models.seq2seq import Seq2Seq
+from laconic.objectives.base import Objective
 from laconic.training.run import train
+from laconic.types import ModelOutput, TrainingBatch, UpdateContext
 
 
 def test_training_starts_from_them(make_run: Any, make_trainer: Any, tmp_path: Path) -> None:
@@ -66,3 +72,51 @@ def test_a_start_that_failed_on_its_data_does_not_block_the_folder(make_run: Any
     train(make_run(**{"training.max_updates": 1}), tmp_path / "run", on_message=lambda _: None)
     with pytest.raises(ConfigError, match="already holds a run"):
         train(make_run(**{"training.max_updates": 1}), tmp_path / "run", on_message=lambda _: None)
+
+
+class Scaled(Objective):
+    """One's own, without a name and with a parameter of its own."""
+
+    def __init__(self, config: Objective.Config) -> None:
+        super().__init__(config)
+        self.scale = nn.Parameter(torch.ones(()))
+
+
+class Looking(Objective):
+    """One's own that keeps the model it is given."""
+
+    def attach(self, model: Any, tokenizer: Any, run: Any) -> None:
+        self.model = model
+
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        return -output.gold_log_probs
+
+
+def test_parameters_that_nothing_would_train_are_refused(make_trainer: Any) -> None:
+    with pytest.raises(ConfigError, match=r"objective 'Scaled' has parameters of its own \(scale\)"):
+        make_trainer(objectives=[{"type": "nll"}, {"type": f"{__name__}:Scaled"}])
+
+
+def test_an_objective_without_a_name_has_that_of_its_class(make_trainer: Any) -> None:
+    trainer = make_trainer(objectives=[{"type": "nll"}, {"type": f"{__name__}:Looking"}])
+    assert trainer.fit().metrics["val_loss_tf_Looking"] > 0
+    assert not trainer._learner.objective_state(), "the model is saved once"
+
+
+class Forgetful(Seq2Seq):
+    """A model of one's own whose pass leaves no coverage losses."""
+
+    def forward(self, *given: Any, **more: Any) -> ModelOutput:
+        return replace(super().forward(*given, **more), coverage_losses=None)
+
+
+@pytest.mark.parametrize("model", ["seq2seq", f"{__name__}:Forgetful"])
+def test_a_coverage_that_the_model_does_not_leave_is_not_nothing(make_trainer: Any, model: str) -> None:
+    attention = {"type": "additive", "coverage": True}
+    objectives = [{"type": "nll"}, {"type": "coverage"}]
+    trainer = make_trainer(model={"type": model, "attention": attention}, objectives=objectives)
+    if model == "seq2seq":
+        assert trainer.fit().metrics["val_loss_tf_coverage"] > 0
+    else:
+        with pytest.raises(ConfigError, match="Forgetful keeps coverage, but its pass leaves no"):
+            trainer.fit()
