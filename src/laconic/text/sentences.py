@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import sentencex
@@ -77,6 +77,7 @@ _NAMED = re.compile(  # "foo - print all bars" at the beginning, "Anna - could y
     r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s\([A-Z][^\n()]{0,30}\))"
     r"\s{1,9}(?:--?|[\u2013\u2014])\s{1,9}(?=\S+\s+\S+\s)"
 )
+PIECE, AHEAD = 10_000, 2_000  # characters that sentencex sees at once, of which so many may hold the end of a quotation
 _MARK = re.compile(r"(?:(?:[>*•–—#-]+|\\item)\s+)+")
 
 
@@ -89,14 +90,27 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     ends = sorted({*_line_ends(text), *(found.end() for found in _ETC.finditer(text) if language == "en")})
     spans: list[tuple[int, int]] = []
     first = 0
-    for boundary in sentencex.get_sentence_boundaries(language, _PANICS.sub(r"\1 ", encodable(text))):
-        last = boundary["end_index"]
+    for last in _ends(_PANICS.sub(r"\1 ", encodable(text)), language):
         if last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last)):
             continue
         cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
         spans += [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
         first = last
     return spans
+
+
+def _ends(text: str, language: str) -> Iterator[int]:
+    """Where sentences end to sentencex. It sees a long text in pieces, and again what it saw of a sentence that may go
+    on behind one: what it takes goes with the square of what it sees, where that is full of backquotes or of Chinese
+    full stops, and nothing else in the process runs meanwhile."""
+    start = 0
+    while start < len(text):
+        piece = text[start : start + PIECE]
+        found = [start + boundary["end_index"] for boundary in sentencex.get_sentence_boundaries(language, piece)]
+        if start + PIECE < len(text):
+            found = [end for end in found[:-1] if end <= start + PIECE - AHEAD]
+        yield from found
+        start = found[-1] if found else start + PIECE
 
 
 def shortened(text: str, start: int, end: int) -> Span:

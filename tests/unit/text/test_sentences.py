@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -219,6 +221,21 @@ def test_signs_of_markup_are_found(text: str, plain: str) -> None:
     found = markup(text)
     assert without(text, found) == plain
     assert without(text, found, 3, 9) == without(text[3:9], [(first - 3, last - 3) for first, last in found])
+
+
+@pytest.mark.parametrize("piece", ["``\u4e2d", "\u4e2d\u3002"])
+def test_long_texts_are_seen_in_pieces(piece: str) -> None:
+    before = time.process_time()
+    split_sentences(piece * (60_000 // len(piece)))
+    assert time.process_time() - before < 6, "as a whole, 13 seconds, in which nothing else of the process runs"
+
+
+def test_a_mark_that_is_not_closed_joins_no_more_than_a_piece() -> None:
+    said = "It rained all night in Ludlow. Bob left for the ``coast. " + "The river rose by a metre. " * 2_000
+    spans = split_sentences(said)
+    assert len(spans) > 1_500
+    assert {said[start:end] for start, end in spans[-1_500:]} == {"The river rose by a metre."}
+    assert split_sentences("a" * 12_000 + " " * 12_000) == [(0, 12_000)]
 
 
 @pytest.mark.parametrize("piece", ["[", "[a](", "*a", r"\textbf{", "$", "{}", "![a]["])
