@@ -31,7 +31,9 @@ _OPENERS = FUNCTION_WORDS | frozenset(_OPENING_WORDS.split())
 _AHEAD = "a an the of and or from with its their our your my his"  # a line with such a word at its end goes on
 _GOES_BEFORE = frozenset(_AHEAD.split())
 _HEADING = 4  # words of a heading in capitals, at most, over an indented text
-WRAPPED = re.compile(r"(?<=[a-z][-‐])\s*\n\s*(?!(?:and|or|to|und|oder)\b)(?=[a-z])")  # a word, at the end of a line
+WRAPPED = re.compile(
+    r"(?<=[a-z][-‐])[^\S\n]*+\n\s*+(?!(?:and|or|to|und|oder)\b)(?=[a-z])"
+)  # a word, at the end of a line
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 _NOUN = (  # the article of a noun that says what something is
     r"(?:an?\s+(?!(?:few|lot|number|part|bit|must|kind|result)\b)|the\s+(?!(?:same|following|only|first|most|result|one)\b))"
@@ -66,7 +68,7 @@ _COMMAND = re.compile(
 )
 _CITATION = re.compile(  # and references to parts of the text, and the names of these
     r"\s\((?:see|cf\.)?[^()\\{}]{0,20}\\(?:S\s?\\)?(?:auto|eq|[cC])?ref\{[^{}]*\}\)[.,;]?"
-    r"|(?:(?<=\S)|~)\\[cC]ite\w*\{[^{}]*\}|(?:~|\b\s)?\\(?:auto|eq|page|[cC])?ref\{[^{}]*\}|\s*\\label\{[^{}]*\}"
+    r"|(?:(?<=\S)|~)\\[cC]ite\w*\{[^{}]*\}|(?:~|\b\s)?\\(?:auto|eq|page|[cC])?ref\{[^{}]*\}|(?<!\s)\s*+\\label\{[^{}]*\}"
 )
 _FORMULA = re.compile(r"\$([^$]{1,80})\$")
 _LINK = re.compile(
