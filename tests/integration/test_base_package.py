@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -88,3 +89,16 @@ def test_every_extra_that_is_named_exists() -> None:
 def test_another_missing_module_is_no_extra() -> None:
     assert missing_package(ModuleNotFoundError("No module named 'laconic.nothing'", name="laconic.nothing")) is None
     assert missing_package(ValueError("torch")) is None
+
+
+def test_no_library_of_ours_keeps_or_reports_anything(files: dict[str, str], tmp_path: Path) -> None:
+    """onnxruntime would: a number for the user and events, in a database from which they are sent to Microsoft."""
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    subprocess.run(
+        [sys.executable, "-m", "laconic", "summarize", files["text"]],
+        env={**environment, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    assert list(tmp_path.rglob("*")) == []

@@ -140,7 +140,9 @@ _HEAD = re.compile(  # of pages and papers, and what leads to a page, columns
 )
 _NAMES = re.compile(r"\b[A-Z]\.\s|\A(?=[^:]*\Z)[A-Z\d][^,]*,\s*\S")
 _STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
+_SAID_LINE = re.compile(r"(?m)^[^\w\n]*+\w.*")  # sought at the beginnings of lines alone: no line takes its square
 _HEADING = 5  # words, at most, without a stop, of a text that has pages
+LONGEST = 500  # words of a summary that are looked at together; with more, it copied a "word" of thousands of signs
 FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
 
 
@@ -309,9 +311,8 @@ class DocumentWords:
     def __init__(self, document: str) -> None:
         said = words(document)
         self._neighbours = set(pairwise(_content(said)))
-        self._places: dict[str, list[int]] = {}
-        for place, word in enumerate(said):
-            self._places.setdefault(stem(word), []).append(place)
+        stems = list(map(stem, said))
+        self._times, self._said = Counter(stems), f" {' '.join(stems)} "
         self._opening = set(_content(words(next(iter(sentence_strings(document[:_OPENING])), ""))))
 
     def facts(self, summary: str) -> Facts:
@@ -320,19 +321,18 @@ class DocumentWords:
         content = _content(said)
         stems = set(content)
         return {
-            "said_often": sum(len(self._places.get(one, ())) > 1 for one in stems) / max(1, len(said)),
+            "said_often": sum(self._times[one] > 1 for one in stems) / max(1, len(said)),
             "joins": float(sum(pair not in self._neighbours for pair in pairwise(content))),
             "opening": float(len(stems & self._opening)),
             "longest_run": float(self._longest_run(list(map(stem, said)))),
         }
 
     def _longest_run(self, said: Sequence[str]) -> int:
-        """The most words of ``said`` in a row that stand in a row in the document: by the lengths of the runs that end
-        at each place of it."""
-        longest, before = 0, dict[int, int]()
-        for one in said:
-            before = {place: before.get(place - 1, 0) + 1 for place in self._places.get(one, ())}
-            longest = max(longest, *before.values(), 0)
+        """The most words of ``said`` in a row that stand in a row in the document."""
+        longest, said = 0, said[:LONGEST]
+        for place in range(len(said)):
+            while place + longest < len(said) and f" {' '.join(said[place : place + longest + 1])} " in self._said:
+                longest += 1
         return longest
 
 
@@ -366,7 +366,7 @@ def divided(document: str, start: int, end: int) -> list[tuple[int, int]]:
 def _furniture(document: str) -> bytes:
     """Of each character, does it stand in what pages of paper have beside their text? Lines that come again, but for
     their numbers, captions and references."""
-    lines = [(found, re.sub(r"\d+", "0", found[0].strip())) for found in re.finditer(r".*\w.*", document)]
+    lines = [(found, re.sub(r"\d+", "0", found[0].strip())) for found in _SAID_LINE.finditer(document)]
     times, marked = Counter(line for _, line in lines), bytearray(len(document))
     again = [found for found, line in lines if times[line] > (1 if "0" in line else 2)]
     for found in (*again, *_CAPTIONS.finditer(document)):

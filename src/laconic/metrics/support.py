@@ -57,7 +57,9 @@ _OPENING = re.compile(r"(?:^|[.!?:;|]\s+|\n\s*|^[\W_]+|[-–—•*>/]\s+|[\"“
 _JOINT = re.compile(r"\s+|\s*[-&/.'’]\s*|\s+(?:(?:of|the|de|van|von|der|del|la|bin|al)\s+)+")
 _CAPITAL = re.compile(r"[A-Z](?<![^\W_][A-Z])")
 _CASED_WORD = re.compile(r"[^\W\d_]+")
-_CAPITAL_RUN = re.compile(r"[A-Z][\w'’]*(?:[\s-]+(?:(?:of|and|for|the|in|&)\s+)*[A-Z][\w'’]*)+")
+_CAPITAL_RUN = re.compile(  # from the first capital of a word; sought from each of them, a long word took its square
+    r"(?<![\w'’])(?:(?![A-Z])[\w'’])*+([A-Z][\w'’]*+(?:[\s-]+(?:(?:of|and|for|the|in|&)\s+)*[A-Z][\w'’]*+)+)"
+)
 _TITLES = {"mr", "mrs", "ms", "dr", "prof", "sir", "st", "jr", "sr", "inc", "corp", "co", "ltd", "llc", "plc"}
 # What may follow a name or be left out of it: plurals, adjectives of places, their people.
 _ENDINGS = ("s", "n", "an", "ian", "ean", "ese", "i", "ish", "ic", "er", "ers", "ns", "ans", "ians", "y")
@@ -228,13 +230,13 @@ class SourceFacts:
         """The initials of runs of capitalised words, small words left out or not; of three and more also in a run."""
         found: dict[str, Span] = {}
         for run in _CAPITAL_RUN.finditer(self.text):
-            parts = _CASED_WORD.findall(run[0])
+            parts = _CASED_WORD.findall(run[1])
             large = [part for part in parts if part[0].isupper()]
             for letters in (parts, large) if len(parts) <= _LONGEST_NAME else ():
                 name = "".join(part[0] for part in letters).lower()
                 for start, end in combinations(range(len(name) + 1), 2):
                     if end - start > 2 or (end - start) == len(name):
-                        found.setdefault(name[start:end], run.span())
+                        found.setdefault(name[start:end], run.span(1))
         return found
 
     def find_initials(self, letters: str) -> Span | None:
@@ -441,9 +443,8 @@ def _name_place(run: Sequence[str], source: SourceFacts) -> Span | None:
 def _initials_place(summary: str, place: int, source: SourceFacts) -> Span | None:
     """Where the source has the initials of the capitalised words around ``place`` ("PG&E", "U.S.")."""
     for run in _CAPITAL_RUN.finditer(summary):
-        if run.start() <= place < run.end():
-            parts = [part for part in _CASED_WORD.findall(run[0]) if part[0].isupper()]
-            letters = "".join(part[0] for part in parts).lower()
+        if run.start(1) <= place < run.end():
+            letters = "".join(part[0] for part in _CASED_WORD.findall(run[1]) if part[0].isupper()).lower()
             for length in range(len(letters), min(2, len(letters) - 1), -1):  # a word such as "Company" may be left out
                 found = source.find_squeezed(letters[:length], whole=True)
                 if found and source.text[slice(*found)].isupper():  # "us" is not the U.S.
@@ -454,9 +455,8 @@ def _initials_place(summary: str, place: int, source: SourceFacts) -> Span | Non
 def _form(word: str, source: SourceFacts) -> str | None:
     """The form of a name's word in the source."""
     bare = _bare(word)
-    for form in chain((word, bare), _related(bare)):
-        if form in source.known:
-            return form
+    if form := next((each for each in chain((word, bare), _related(bare)) if each in source.known), None):
+        return form
     if is_ordinary(bare):
         return source.form_of(bare)
     return source.accented(bare) or source.nearly(bare)

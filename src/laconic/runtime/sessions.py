@@ -11,6 +11,7 @@ the upper half of one.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def open_sessions(folder: Path, names: Sequence[str]) -> list[Session]:
     Raises:
         ModelError: a file is damaged, names numbers elsewhere, or onnxruntime cannot run the graph here.
     """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # nothing is reported anywhere; read at the import
     import onnxruntime
 
     contents = {name: (folder / name).read_bytes() for name in names}

@@ -174,6 +174,9 @@ class Gate:
             if kind != "application/json":
                 reason = "Send JSON, with the header Content-Type: application/json."
                 raise ProblemError("unsupported_media_type", reason)
+            if (coding := headers.get("content-encoding", "identity").strip().lower()) not in ("", "identity"):
+                reason = f"The body is compressed ({coding[:40]}); send it as it is, without Content-Encoding."
+                raise ProblemError("unsupported_media_type", reason, {"Accept-Encoding": "identity"})
             length = headers.get("content-length", "")
             if length.isdecimal() and int(length[:20]) > self.service.settings.max_body_bytes:
                 raise self._too_large()

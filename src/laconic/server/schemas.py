@@ -340,7 +340,7 @@ CODES: dict[str, tuple[int, str]] = {
     "body_too_large": (413, "The body is larger than the limit."),
     "document_too_long": (413, "A document is longer than the limit."),
     "unknown_host": (421, "The service does not answer to this name."),
-    "unsupported_media_type": (415, "The body is not declared as JSON."),
+    "unsupported_media_type": (415, "The body is not declared as JSON, or is compressed."),
     "invalid_request": (422, "A field is missing, unknown or of the wrong type."),
     "invalid_option": (422, "An option is unknown, or its value does not fit."),
     "empty_document": (422, "A document has no text, or the request has no documents."),

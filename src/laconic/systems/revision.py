@@ -8,6 +8,7 @@ is run again for that document with those words forbidden. A document whose line
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from laconic.metrics.copying import repeats
@@ -75,7 +76,7 @@ def faults(summary: str, source: SourceFacts) -> tuple[frozenset[str], int]:
     said = words(summary)
     again = repeats(said)
     if again:
-        wrong |= {word for word in said if said.count(word) > 1 and not is_stop_word(word)}
+        wrong |= {word for word, times in Counter(said).items() if times > 1 and not is_stop_word(word)}
     short = spelt_out(summary, source.text)
     wrong |= {word for word in said if not short.isdisjoint({word, *_LETTERS.findall(word)})}
     return frozenset(wrong), len(claims) + again + bool(short)

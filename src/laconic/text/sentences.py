@@ -32,7 +32,9 @@ _OPENERS = FUNCTION_WORDS | frozenset(_OPENING_WORDS.split())
 _AHEAD = "a an the of and or from with its their our your my his"  # a line with such a word at its end goes on
 _GOES_BEFORE = frozenset(_AHEAD.split())
 _HEADING = 4  # words of a heading in capitals, at most, over an indented text
-WRAPPED = re.compile(r"(?<=[a-z][-‐])\s*\n\s*(?!(?:and|or|to|und|oder)\b)(?=[a-z])")  # a word, at the end of a line
+WRAPPED = re.compile(
+    r"(?<=[a-z][-‐])[^\S\n]*+\n\s*+(?!(?:and|or|to|und|oder)\b)(?=[a-z])"
+)  # a word, at the end of a line
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 _NOUN = (  # the article of a noun that says what something is
     r"(?:an?\s+(?!(?:few|lot|number|part|bit|must|kind|result)\b)|the\s+(?!(?:same|following|only|first|most|result|one)\b))"
@@ -67,7 +69,7 @@ _COMMAND = re.compile(
 )
 _CITATION = re.compile(  # and references to parts of the text, and the names of these
     r"\s\((?:see|cf\.)?[^()\\{}]{0,20}\\(?:S\s?\\)?(?:auto|eq|[cC])?ref\{[^{}]*\}\)[.,;]?"
-    r"|(?:(?<=\S)|~)\\[cC]ite\w*\{[^{}]*\}|(?:~|\b\s)?\\(?:auto|eq|page|[cC])?ref\{[^{}]*\}|\s*\\label\{[^{}]*\}"
+    r"|(?:(?<=\S)|~)\\[cC]ite\w*\{[^{}]*\}|(?:~|\b\s)?\\(?:auto|eq|page|[cC])?ref\{[^{}]*\}|(?<!\s)\s*+\\label\{[^{}]*\}"
 )
 _FORMULA = re.compile(r"\$([^$]{1,80})\$")
 _LINK = re.compile(
@@ -78,6 +80,7 @@ _NAMED = re.compile(  # "foo - print all bars" at the beginning, "Anna - could y
     r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s\([A-Z][^\n()]{0,30}\))"
     r"\s{1,9}(?:--?|[\u2013\u2014])\s{1,9}(?=\S+\s+\S+\s)"
 )
+PIECE, AHEAD = 10_000, 2_000  # characters that sentencex sees at once, of which so many may hold the end of a quotation
 _MARK = re.compile(r"(?:(?:[>*•–—#-]+|\\item)\s+)+")
 
 
@@ -97,13 +100,26 @@ def sentence_spans(text: str, language: str = "en") -> Iterator[tuple[int, int]]
         ends = sorted({*ends, *(found.end() for found in _ETC.finditer(text))})
     first = 0
     safe = text if text.isascii() else _PANICS.sub(r"\1 ", encodable(text))
-    for boundary in sentencex.get_sentence_boundaries(language, safe):
-        last = boundary["end_index"]
+    for last in _ends(safe, language):
         if last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last)):
             continue
         cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
         yield from [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
         first = last
+
+
+def _ends(text: str, language: str) -> Iterator[int]:
+    """Where sentences end to sentencex. It sees a long text in pieces, and again what it saw of a sentence that may go
+    on behind one: what it takes goes with the square of what it sees, where that is full of backquotes or of Chinese
+    full stops, and nothing else in the process runs meanwhile."""
+    start = 0
+    while start < len(text):
+        piece = text[start : start + PIECE]
+        found = [start + boundary["end_index"] for boundary in sentencex.get_sentence_boundaries(language, piece)]
+        if start + PIECE < len(text):
+            found = [end for end in found[:-1] if end <= start + PIECE - AHEAD]
+        yield from found
+        start = found[-1] if found else start + PIECE
 
 
 def shortened(text: str, start: int, end: int) -> Span:

@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import re
+import time
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -419,3 +420,11 @@ def test_of_two_words_that_differ_in_accents_the_same_one_is_meant_in_every_proc
     accents = ("José", "Jose", "Josè", "Jősé", "Josê")
     for names in (accents, accents[::-1]):
         assert SourceFacts(" and ".join(names)).accented("jose") == "jősé"
+
+
+def test_a_long_word_in_capitals_takes_no_square_of_its_length() -> None:
+    before = time.process_time()
+    long = "A" * 20_000 + "Bob left, and xIbm Big Foot too"
+    assert SourceFacts(long).initials["ibf"] == (20_015, 20_027)
+    assert check_support(long, SourceFacts("It rained.")).unsupported
+    assert time.process_time() - before < 5, "where it is quadratic, half a minute"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import sys
@@ -255,6 +256,12 @@ def test_addresses_methods_and_media_types(client: TestClient) -> None:
     assert [client.head(place).status_code for place in ("/health", "/", "/v1/summarize")] == [200, 200, 405]
     refused(client.post("/v1/summarize", content=b'{"document": "a"}'), 415, "unsupported_media_type")
     refused(client.post("/v1/summarize", data={"document": "a"}), 415, "unsupported_media_type")
+    small = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    zipped = client.post("/v1/summarize", content=gzip.compress(b'{"document": "a"}'), headers=small)
+    assert "compressed" in refused(zipped, 415, "unsupported_media_type")
+    assert zipped.headers["accept-encoding"] == "identity"
+    plain = client.post("/v1/summarize", json={"document": "a"}, headers={"Content-Encoding": "identity"})
+    assert plain.status_code == 200
     message = refused(client.post("/v1/summarize", json={"document": "a", "model": "lexrnk"}), 404, "unknown_model")
     assert "lexrank" in message
     refused(client.post("/models/nix", json={"inputs": "a"}), 404, "unknown_model")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,12 +23,15 @@ from laconic.metrics.confidence import (
     facts_of,
     mean_ratio,
     packed,
+    telling_sentences,
     told_sentences,
     unpacked,
     word_ids,
 )
+from laconic.metrics.support import SourceFacts
 from laconic.study.calibration import Ratings, accepted, fit, fit_choosing, fit_sentence, reliability, word_ratios
 from laconic.summarizer import or_decline
+from laconic.systems.revision import faults
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
 
@@ -127,6 +131,16 @@ def test_what_a_summarys_wording_shows_beside_the_documents() -> None:
     assert of.facts("the night nobody hurt, the bridge closed")["joins"] == 2  # night-hurt and hurt-bridge
     assert set(of.facts("").values()) == {0.0}
     assert set(DocumentWords("").facts("A river rises").values()) == {0.0, 1.0}
+
+
+def test_texts_made_to_be_slow_to_look_at_are_not() -> None:
+    """One of a request that a service answers may have 200,000 characters, and nothing else runs meanwhile."""
+    before = time.process_time()
+    assert len(telling_sentences(">" * 40_000)) == 1  # a line without a word
+    found = DocumentWords("a " * 40_000).facts("a " * 20_000)  # what stands there without blanks may be copied
+    assert found["longest_run"] == 500
+    assert faults("http://a!" * 3_000, SourceFacts("b"))[1] == 1  # it repeats itself
+    assert time.process_time() - before < 10, "where it is quadratic, half a minute and more"
 
 
 def test_hypotheses_stand_in_the_order_of_the_points_expected_of_them() -> None:

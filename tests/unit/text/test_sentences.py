@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,9 @@ from laconic.config.schema import TextConfig
 from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
 from laconic.errors import ConfigError, DataError
 from laconic.explain.provenance import extractive_summary
+from laconic.text.sentences import (
+    WRAPPED as HYPHENED,
+)
 from laconic.text.sentences import (
     between_gaps,
     markup,
@@ -225,9 +230,26 @@ def test_signs_of_markup_are_found(text: str, plain: str) -> None:
     assert without(text, found, 3, 9) == without(text[3:9], [(first - 3, last - 3) for first, last in found])
 
 
-@pytest.mark.parametrize("piece", ["[", "[a](", "*a", r"\textbf{", "$", "{}", "![a]["])
+@pytest.mark.parametrize("piece", ["``\u4e2d", "\u4e2d\u3002"])
+def test_long_texts_are_seen_in_pieces(piece: str) -> None:
+    before = time.process_time()
+    split_sentences(piece * (60_000 // len(piece)))
+    assert time.process_time() - before < 6, "as a whole, 13 seconds, in which nothing else of the process runs"
+
+
+def test_a_mark_that_is_not_closed_joins_no_more_than_a_piece() -> None:
+    said = "It rained all night in Ludlow. Bob left for the ``coast. " + "The river rose by a metre. " * 2_000
+    spans = split_sentences(said)
+    assert len(spans) > 1_500
+    assert {said[start:end] for start, end in spans[-1_500:]} == {"The river rose by a metre."}
+    assert split_sentences("a" * 12_000 + " " * 12_000) == [(0, 12_000)]
+
+
+@pytest.mark.parametrize("piece", ["[", "[a](", "*a", r"\textbf{", "$", "{}", "![a][", "\u00a0\u00a0"])
 def test_markup_takes_no_longer_than_the_text_is(piece: str) -> None:
-    markup(piece * 20_000)  # where it were quadratic, this would take minutes
+    before = time.process_time()
+    markup(piece * 20_000)
+    assert time.process_time() - before < 4, "where it is quadratic, minutes; with blanks 6 seconds"
 
 
 def test_gaps_lie_between_sentences() -> None:
@@ -413,3 +435,10 @@ def test_what_is_left_of_a_marked_text_points_to_where_it_stands(pieces: list[st
         assert document[place.start : place.end] == place.text
         letters = iter(place.text)
         assert all(letter in letters for letter in word.text), "nothing but what stands there, in its order"
+
+
+def test_blank_lines_behind_a_hyphen_cost_no_time() -> None:
+    before = time.process_time()
+    assert not HYPHENED.search("well-" + "\n" * 20_000 + "Known")
+    assert HYPHENED.sub("", "well- \n\n \nknown, wind- \nand sea-\tborne") == "well-known, wind- \nand sea-\tborne"
+    assert time.process_time() - before < 5, "where it is quadratic, half a minute"
