@@ -23,32 +23,21 @@ def shared_runs(summary: Words, other: Words) -> Runs:
     word, all that are left where the other text is the summary (``is``)."""
     if summary is other:
         return range(len(summary), 0, -1)
-    held = [*map(set(other).__contains__, summary), False]
-    runs, length = [], 0
-    texts: tuple[str, str, list[int]] | None = None
-    for start, here in enumerate(held[:-1]):
-        length = length - 1 if length > 1 else int(here)  # what is left of a run is one
-        end = start + length
-        if length and held[end]:
-            texts = texts or _as_strings(summary, other)
-            end = _run_end(start, end, held, *texts)
-            length = end - start
-        runs.append(length)
+    held = bytes(map(set(other).__contains__, summary)) + b"\0"
+    runs, end = list(held[:-1]), 0
+    start = held.find(b"\1\1")  # where a run may be longer than a word
+    if start < 0:
+        return runs
+    mine, theirs = f" {' '.join(summary)} ", f" {' '.join(other)} "
+    blanks = list(accumulate((len(word) + 1 for word in summary), initial=0))  # where they are in the first of the two
+    while start >= 0:
+        end, place = max(end, start + 1), 0  # what is left of a run is one
+        # and a longer run stands nowhere before a shorter one
+        while held[end] and (place := theirs.find(mine[blanks[start] : blanks[end + 1] + 1], place)) >= 0:
+            end += 1
+        runs[start] = end - start
+        start = held.find(b"\1\1", start + 1)
     return runs
-
-
-def _as_strings(summary: Words, other: Words) -> tuple[str, str, list[int]]:
-    """Both with a blank around each word, and where in the summary's these blanks are."""
-    blanks = list(accumulate((len(word) + 1 for word in summary), initial=0))
-    return f" {' '.join(summary)} ", f" {' '.join(other)} ", blanks
-
-
-def _run_end(start: int, end: int, held: Sequence[bool], mine: str, theirs: str, blanks: Sequence[int]) -> int:
-    """How far the run of the words from ``start`` to ``end`` goes on; a longer one stands nowhere before a shorter."""
-    place = 0
-    while held[end] and (place := theirs.find(mine[blanks[start] : blanks[end + 1] + 1], place)) >= 0:
-        end += 1
-    return end
 
 
 def novel_ngram_rate(summary: Words, source: Words, n: int) -> float | None:
@@ -110,9 +99,10 @@ def correct_ngram_counts(summary: Words, source: Words, reference: Words, longes
 
 def correct_counts(in_source: Runs, in_reference: Runs, longest: int) -> list[tuple[int, int]]:
     """`correct_ngram_counts` by the summary's runs in both."""
-    both = list(filter(None, map(min, in_source, in_reference)))
-    hits = (len(both if n == 1 else [run for run in both if run >= n]) for n in range(1, longest + 1))
-    return [(some, max(0, len(in_source) - n)) for n, some in enumerate(hits)]
+    both = list(map(min, in_source, in_reference))
+    longest_run = max(both, default=0)
+    hits = [sum([run >= n for run in both]) if n <= longest_run else 0 for n in range(1, longest + 1)]
+    return [(some, max(0, len(both) - n)) for n, some in enumerate(hits)]
 
 
 def over_copied_words(summary: Words, source: Words, reference: Words) -> list[str]:

@@ -20,6 +20,7 @@ from laconic.extractive.frequency import Edmundson, best_cluster
 from laconic.extractive.similarity import Lsa, TextRank, idf_cosine, smoothed_norms, tfidf
 from laconic.extractive.words import SentenceTerms, character_words, cut_words, stop_words, treebank_words
 from laconic.metrics.rouge import rouge
+from laconic.text.sentences import sentence_strings
 
 STORY = [
     "The city council approved a new budget for public schools on Tuesday.",
@@ -256,6 +257,19 @@ def test_concept_ilp_budget_and_fallbacks(monkeypatch):
     assert ConceptIlp(ConceptIlp.Config(max_words=1)).summarize(STORY) == [2]
     monkeypatch.setattr("laconic.extractive.concepts.solve_coverage", lambda *_: None)
     assert 0 < len(ConceptIlp(ConceptIlp.Config(max_words=25)).text(STORY).split()) <= 25
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_a_lead_cuts_out_no_more_than_it_picks(count):
+    """Of identical sentences the first is picked, and what is picked is what the sentences of the whole text give."""
+    text = "Oil rose. Oil rose. Shares, bonds etc. Gold fell.\n\nOil rose. It rained, Dr. Li said. Oil fell."
+    every = sentence_strings(text)
+    lead, distinct = make("lead", sentences=count), list(dict.fromkeys(every))
+    cut = lead.sentences(text)
+    assert cut == every[: len(cut)]
+    assert len(set(cut)) == min(count, len(distinct))
+    assert lead.text(text) == " ".join(distinct[:count])
+    assert lead.summarize(text) == lead.summarize(every)
 
 
 def test_oracle_is_greedy_and_never_below_lead():

@@ -15,6 +15,7 @@ from laconic.metrics.copying import (
     repeated_ngram_rate,
     repeated_ngram_rates,
     repeats,
+    shared_runs,
 )
 from laconic.metrics.words import words
 
@@ -63,6 +64,14 @@ def test_measures_are_what_their_definitions_say():
                 assert stands == (size <= length)
             assert all(word not in source for word in summary[start:place])
             start = place + length
+
+
+def test_runs_are_whole_words_and_the_longest_of_several_places():
+    summary = ["ed", "red", "car", "hit", "cars", "red"]
+    assert shared_runs(summary, ["red", "ed", "red", "c", "red", "car", "hi", "car", "hit"]) == [2, 2, 2, 1, 0, 1]
+    assert shared_runs(summary, summary) == range(6, 0, -1)
+    assert shared_runs(summary, list(summary)) == [6, 5, 4, 3, 2, 1]
+    assert shared_runs([], SOURCE) == shared_runs([], []) == []
 
 
 def test_novel_ngrams_are_counted_once_each():
