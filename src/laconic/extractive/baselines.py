@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from laconic.errors import DataError
 from laconic.extractive.base import Extractor, ExtractorConfig
 from laconic.metrics.overlap import ngram_counts, overlap
 from laconic.metrics.rouge_text import shared_text
+from laconic.metrics.scoring import Scoring, suited
+from laconic.text.scripts import UNIT
 from laconic.text.sentences import sentence_spans
 
 _GAIN = 1e-12
@@ -50,7 +52,8 @@ class First(Lead):
 
 
 class FirstWords(Extractor):
-    """The document's first ``words`` blank-separated words; the last sentence is cut."""
+    """The document's first ``words`` words, the last sentence cut: what stands between blanks, and each character of a
+    script without blanks."""
 
     in_short = "Takes the first words of the text, wherever they end."
     cuts = True
@@ -59,11 +62,12 @@ class FirstWords(Extractor):
         words: int = Field(50, ge=1)
 
     def pick(self, sentences: list[str]) -> Sequence[int]:
-        return _until([len(sentence.split()) for sentence in sentences], self.config.words)
+        return _until([len(UNIT.findall(sentence)) for sentence in sentences], self.config.words)
 
     def text(self, document: str | Sequence[str], separator: str = " ") -> str:
         whole = document if isinstance(document, str) else separator.join(document)
-        return separator.join(whole.split()[: self.config.words])
+        found = [*islice(UNIT.finditer(whole), self.config.words)]
+        return separator.join(whole[: found[-1].end()].split()) if found else ""
 
 
 class FirstCharacters(Extractor):
@@ -91,7 +95,7 @@ def _until(sizes: Sequence[int], limit: int) -> range:
 
 
 class Longest(Extractor):
-    """Longest-k: the ``sentences`` sentences (or utterances) with the most blank-separated words.
+    """Longest-k: the ``sentences`` sentences (or utterances) with the most words, counted as in `FirstWords`.
 
     With ``lines`` the units are the document's lines, which in a dialogue are its utterances.
     """
@@ -107,7 +111,7 @@ class Longest(Extractor):
         return super().sentences(document)
 
     def rate(self, sentences: list[str]) -> np.ndarray:
-        return np.array([len(sentence.split()) for sentence in sentences], dtype=np.float64)
+        return np.array([len(UNIT.findall(sentence)) for sentence in sentences], dtype=np.float64)
 
 
 class Oracle(Extractor):
@@ -118,7 +122,7 @@ class Oracle(Extractor):
     text; with several references the best of them counts at each comparison. It is no bound of any one kind of ROUGE:
     another choice may have more of that kind, or of the mean over references.
 
-    English text is compared as ROUGE-1.5.5 does with stemming; a reference without ASCII words as Unicode text.
+    English text is compared as ROUGE-1.5.5 does with stemming; references mostly of another script as Unicode text.
     """
 
     in_short = "Takes the sentences most like a summary that is given."
@@ -135,7 +139,7 @@ class Oracle(Extractor):
             raise DataError("The ROUGE oracle picks sentences by the reference summary; give at least one reference.")
         sentences = self.sentences(document)
         text = shared_text("rouge155", stem=True, exceptions=True)
-        if not any(text.ids(model) for model in models):
+        if suited(Scoring(), [models]).rouge or not any(text.ids(model) for model in models):
             text = shared_text("unicode", stem=False, exceptions=False)
         return greedy_oracle(
             [text.ids(sentence) for sentence in sentences],

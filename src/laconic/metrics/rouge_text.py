@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable
 
 from laconic.metrics.words import smart_stop_words, wordnet_exceptions
-from laconic.text.scripts import MARKS, UNSPACED
+from laconic.text.scripts import UNIT, UNSPACED
 
 _MEMORY_LIMIT = 1_000_000  # words remembered before starting afresh
 _STOPPED = -1
@@ -76,7 +76,6 @@ _CHARACTERS = re.compile(r"<unk>|\S")
 
 # Of scripts written without blanks between words each character is one, with its vowel signs.
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-_APART = re.compile(f"[{UNSPACED}][{MARKS}]*|[^\\s{UNSPACED}]+")
 
 
 class _CharacterClasses(dict):
@@ -280,7 +279,7 @@ def _ascii_words(text: str) -> list[bytes]:
 
 def _unicode_words(text: str) -> list[str]:
     kept = unicodedata.normalize("NFKC", text).casefold().translate(_CHARACTER_CLASSES)
-    return _APART.findall(kept) if _UNSPACED.search(kept) else kept.split()
+    return UNIT.findall(kept) if _UNSPACED.search(kept) else kept.split()
 
 
 # Profile -> what cuts a text into words, and what stems a word.

@@ -6,6 +6,7 @@ without blanks: C18色谱柱 would be one word, a Chinese clause another.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 # For a character class. Scripts written without blanks between words: Thai, Lao, Burmese, Khmer, Han, kana.
@@ -20,3 +21,5 @@ MARKS = (
 )
 # A word: one character of an unspaced script, or a run of other letters, digits and underscores.
 SCRIPT_WORD = rf"(?=\w)[{UNSPACED}][{MARKS}]*|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*"
+# What stands between blanks, and each character of an unspaced script, with its vowel signs.
+UNIT = re.compile(rf"[{UNSPACED}][{MARKS}]*|[^\s{UNSPACED}]+")

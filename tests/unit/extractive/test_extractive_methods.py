@@ -113,6 +113,18 @@ def test_words_of_other_scripts(sentence, words):
     assert cut_words([sentence]) == [words]
 
 
+def test_a_number_is_not_all_that_the_oracle_compares_in_another_script():
+    story = ["Мост закрыт.", "Работы продлятся 9 недель.", "Мост в Туле закрыли из-за пожара."]
+    assert make("oracle", sentences=1).summarize(story, ["Мост в Туле закрыли на 9 дней"]) == [2]
+
+
+def test_lengths_in_scripts_without_blanks():
+    story = ["雨。", "学校因为大雨关闭了。", "大家在家。"]
+    assert make("longest", sentences=1).summarize(story) == [1]
+    assert make("first_words", words=6).text("学校C18 关闭了。大家在家。") == "学校C18 关闭了"
+    assert make("first_words", words=6).summarize(story) == [0, 1]
+
+
 def test_summarize_by_name():
     assert extractive.summarize("lead", " ".join(STORY), sentences=1) == STORY[0]
     assert extractive.summarize("first", STORY) == STORY[0]
