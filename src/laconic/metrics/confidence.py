@@ -95,6 +95,7 @@ WORTH = {  # of a sentence, in points of readers who rated from 0 to 3: least sq
     **{"states": 0.38, "presents": 0.43, "packages": 0.2, "asides": -0.19, "background": -0.53},
 }
 LINE = 25  # words
+FEWER, FEW = 8, 0.13  # of a text of another kind a sentence with fewer words loses so many points for each
 ABSTRACT = 12  # sentences, in one of which a paper's authors say what they do
 _LEANING = (
     " it its they them their these those that such however also then but and so thus therefore moreover furthermore "
@@ -148,6 +149,7 @@ _HEAD = re.compile(  # of pages and papers, and what leads to a page, columns
 )
 _NAMES = re.compile(r"\b[A-Z]\.\s|\A(?=[^:]*\Z)[A-Z\d][^,]*,\s*\S")
 _STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
+_SPOKEN = re.compile('["\u201c\u2018\'](?=\\w)[^"\u201c\u201d]*[,.!?\u2026]["\u201d\u2019\']')
 _HEADING = 5  # words, at most, without a stop, of a text that has pages
 FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
 
@@ -355,6 +357,8 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
         lambda span: not _is_entry(said[span]),
         lambda span: 1 not in furniture or _STOP.search(said[span]) or len(words(said[span])) > _HEADING,
         lambda span: not furniture[span[0]],
+        lambda span: not said[span].endswith(","),  # "Dear Anna,"
+        lambda span: not _SPOKEN.match(said[span]),
     ):
         spans = list(filter(tells, spans)) or spans
     return [(start, *shortened(document, start, end)) for start, end in spans]
@@ -424,10 +428,16 @@ def told_sentences(document: str, summary: str) -> list[tuple[tuple[int, int, in
     return found
 
 
-def answering_sentence(document: str, summary: str) -> tuple[tuple[int, int, int], Facts]:
-    """The one of `told_sentences` that is worth most in place of ``summary``; of equals the first."""
-    found = told_sentences(document, summary)
-    return max(found, key=lambda one: sum(weight * one[1][name] for name, weight in WORTH.items()))
+def answering_sentence(document: str, summary: str, *, strange: bool = False) -> tuple[tuple[int, int, int], Facts]:
+    """The one of `told_sentences` that is worth most in place of ``summary``; of equals the first. In a ``strange``
+    text, of another kind than the model knows, words of courtesy and talk are many, and short."""
+
+    def worth(one: tuple[tuple[int, int, int], Facts]) -> float:
+        (_, start, end), facts = one
+        lacks = max(0, FEWER - len(words(document[start:end]))) if strange else 0
+        return sum(weight * facts[name] for name, weight in WORTH.items()) - FEW * lacks
+
+    return max(told_sentences(document, summary), key=worth)
 
 
 def _content(said: Sequence[str]) -> list[str]:

@@ -330,6 +330,27 @@ def test_the_background_of_a_paper_does_not_answer() -> None:
     assert box.sentence_confidence(facts) < 0.1 * box.sentence_confidence(facts | {"background": 0.0})
 
 
+@pytest.mark.parametrize(
+    ("document", "answer"),
+    [
+        ("Dear Sir or Madam,\n\nthe bill is wrong.", "the bill is wrong."),
+        ('"We were lucky," said Ann. Her boat lost its mast.', "Her boat lost its mast."),
+        ("\u201cYou are late!\u201d She had run to the river.", "She had run to the river."),
+        ('"Foo" is what rivers run on. It rained all day.', '"Foo" is what rivers run on.'),  # a name
+    ],
+)
+def test_neither_salutation_nor_direct_speech_answers(document: str, answer: str) -> None:
+    assert or_decline(Summary("a summer", document=document, confidence=0.1), calibration()).text == answer
+
+
+def test_of_a_text_of_another_kind_a_short_sentence_seldom_answers() -> None:
+    document = "Can I help you there? I would like to change my seat for the flight to Rome. That can be done for you."
+    written = Summary("a summer", document=document, confidence=0.1)
+    assert or_decline(written, calibration()).text == "Can I help you there?"
+    strange = replace(written, unlike=("it is of another kind",))
+    assert or_decline(strange, calibration()).text == "I would like to change my seat for the flight to Rome."
+
+
 def test_facts_of_a_sentence_counted_by_hand() -> None:
     def told(place: int, *sentences: str, summary: str = "") -> dict[str, float]:
         facts = told_sentences(" ".join(sentences), summary)[place][1]
