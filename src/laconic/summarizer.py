@@ -350,7 +350,7 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     document, confidence = summary.document, summary.confidence
     if not (calibration.sentence or summary.unlike or confidence < calibration.threshold):
         return summary
-    (begins, start, end), facts = answering_sentence(document, summary.text)
+    (begins, start, end), facts = answering_sentence(document, summary.text, strange=bool(summary.unlike))
     chance = calibration.sentence_confidence(facts | {"confidence": confidence})
     if words(document[start:end]) == words(summary.text):
         confidence = max(confidence, chance)

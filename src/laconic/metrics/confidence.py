@@ -88,12 +88,15 @@ SENTENCE = (
     "presents",  # "we propose ...", "this paper studies ..."
     "packages",  # "this package provides ..."
     "asides",  # of how many other things it speaks: what comes along, versions and people, where to look
+    "background",  # does it stand before the first in which a paper's authors say what they do?
 )
 WORTH = {  # of a sentence, in points of readers who rated from 0 to 3: least squares over 4,021 rated sentences
     **{"says": 1.11, "long": -0.006, "hangs": -0.073, "place": -0.058, "first": 0.23, "last": -0.17},
-    **{"states": 0.38, "presents": 0.43, "packages": 0.2, "asides": -0.19},
+    **{"states": 0.38, "presents": 0.43, "packages": 0.2, "asides": -0.19, "background": -0.53},
 }
 LINE = 25  # words
+FEWER, FEW = 8, 0.13  # of a text of another kind a sentence with fewer words loses so many points for each
+ABSTRACT = 12  # sentences, in one of which a paper's authors say what they do
 _LEANING = (
     " it its they them their these those that such however also then but and so thus therefore moreover furthermore "
     "additionally besides instead to in note see by when if for you as "
@@ -101,6 +104,12 @@ _LEANING = (
 _PRESENTS = re.compile(
     r"(?i)\b(?:we|this (?:paper|work|article|study))\b[^.]{0,40}"
     r"\b(?:present|propose|introduce|describe|develop|study|investigate|analy[sz]e|show|examine|explore)"
+)
+_AUTHORS = re.compile(  # of a paper, who say what they do: what stands before is its background
+    r"(?i)\bwe (?:(?!(?:c|w|sh)ould|can|will|must|may|might|to)\w+ )?(?:present|propose|introduce|describe|develop"
+    r"|study|investigate|analy[sz]e|show|examine|explore|evaluate|compare|formali[sz]e|formulate|test|assess|consider"
+    r"|address|construct|design|derive|prove|argue|find that|demonstrate|extend|apply|conduct)"
+    r"|\bthis (?:\w+ )?(?:paper|article|study|survey|thesis)\b|\bin this (?:work|report|letter)\b|\bthis work \w{3,}s\b"
 )
 _PACKAGES = re.compile(
     r"(?i)\b(?:this|the|these|it)\b[^.]{0,30}\b(?:packages?|metapackage|dummy|transitional|source)\b[^.]{0,40}"
@@ -141,6 +150,7 @@ _HEAD = re.compile(  # of pages and papers, and what leads to a page, columns
 _NAMES = re.compile(r"\b[A-Z]\.\s|\A(?=[^:]*\Z)[A-Z\d][^,]*,\s*\S")
 _STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
 _SAID_LINE = re.compile(r"(?m)^[^\w\n]*+\w.*")  # sought at the beginnings of lines alone: no line takes its square
+_SPOKEN = re.compile('["\u201c\u2018\'](?=\\w)[^"\u201c\u201d]*[,.!?\u2026]["\u201d\u2019\']')
 _HEADING = 5  # words, at most, without a stop, of a text that has pages
 LONGEST = 500  # words of a summary that are looked at together; with more, it copied a "word" of thousands of signs
 FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
@@ -347,6 +357,8 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
         lambda span: not _is_entry(said[span]),
         lambda span: 1 not in furniture or _STOP.search(said[span]) or len(words(said[span])) > _HEADING,
         lambda span: not furniture[span[0]],
+        lambda span: not said[span].endswith(","),  # "Dear Anna,"
+        lambda span: not _SPOKEN.match(said[span]),
     ):
         spans = list(filter(tells, spans)) or spans
     return [(start, *shortened(document, start, end)) for start, end in spans]
@@ -394,6 +406,8 @@ def _is_entry(text: str) -> bool:
 def told_sentences(document: str, summary: str) -> list[tuple[tuple[int, int, int], Facts]]:
     """`telling_sentences`, and of each its `SENTENCE` beside a summary, whose confidence aside."""
     spans, wanted, found = telling_sentences(document), Counter(_content(words(summary))), []
+    beginning = enumerate(spans[:ABSTRACT])
+    authors = next((place for place, (begins, _, end) in beginning if _AUTHORS.search(document, begins, end)), 0)
     for place, (begins, start, end) in enumerate(spans):
         said, whole = words(document[start:end]), document[begins:end]
         facts = {
@@ -408,15 +422,22 @@ def told_sentences(document: str, summary: str) -> list[tuple[tuple[int, int, in
             "presents": bool(_PRESENTS.search(whole)),
             "packages": bool(_PACKAGES.search(whole)),
             "asides": sum(bool(aside.search(whole)) for aside in _ASIDES),
+            "background": place < authors,
         }
         found.append(((begins, start, end), {name: float(value) for name, value in facts.items()}))
     return found
 
 
-def answering_sentence(document: str, summary: str) -> tuple[tuple[int, int, int], Facts]:
-    """The one of `told_sentences` that is worth most in place of ``summary``; of equals the first."""
-    found = told_sentences(document, summary)
-    return max(found, key=lambda one: sum(weight * one[1][name] for name, weight in WORTH.items()))
+def answering_sentence(document: str, summary: str, *, strange: bool = False) -> tuple[tuple[int, int, int], Facts]:
+    """The one of `told_sentences` that is worth most in place of ``summary``; of equals the first. In a ``strange``
+    text, of another kind than the model knows, words of courtesy and talk are many, and short."""
+
+    def worth(one: tuple[tuple[int, int, int], Facts]) -> float:
+        (_, start, end), facts = one
+        lacks = max(0, FEWER - len(words(document[start:end]))) if strange else 0
+        return sum(weight * facts[name] for name, weight in WORTH.items()) - FEW * lacks
+
+    return max(told_sentences(document, summary), key=worth)
 
 
 def _content(said: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from laconic.config.shipped import place_of
 from laconic.errors import DataError, ModelError
 from laconic.metrics.confidence import (
     CHOOSING,
@@ -315,6 +316,53 @@ def test_of_sentences_that_say_as_much_the_one_about_the_whole_answers() -> None
     aside = "See https://foo for the licence and the installation of rivers."
     document = f"The river is new. {aside} It rained all day."
     assert answer(Summary("rivers", document=document, confidence=0.1)).text == "The river is new."
+
+
+def test_the_background_of_a_paper_does_not_answer() -> None:
+    """What stands before the authors say what they do, if that is near the beginning; not before what "we" may do."""
+    line, front, behind = "a gauge of rivers that flood", "Rivers flood quite often.", "It rained all day."
+
+    def answer(*sentences: str) -> str:
+        written = Summary(line, document=" ".join(sentences), confidence=0.1)
+        return or_decline(written, calibration()).text
+
+    for said in (
+        "We test a gauge of rivers.",
+        "We therefore test a gauge of rivers.",
+        "This short paper holds a gauge against rivers.",
+        "A gauge of rivers is told of in this work.",
+    ):
+        assert answer(front, said, behind) == said
+    for said in ("We can test a gauge of rivers.", "We have a gauge of rivers.", "Does this work for rivers?"):
+        assert answer(front, said, behind) == front
+    assert answer(front, *[behind] * 11, "We test a gauge of rivers.") == front
+    told = told_sentences(f"{front} We test it now.", line)
+    assert [facts["background"] for _, facts in told] == [1, 0]
+    box = Calibration.load(place_of("oneline"))
+    assert box is not None
+    facts = told[0][1] | {"confidence": 0.3}
+    assert box.sentence_confidence(facts) < 0.1 * box.sentence_confidence(facts | {"background": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("document", "answer"),
+    [
+        ("Dear Sir or Madam,\n\nthe bill is wrong.", "the bill is wrong."),
+        ('"We were lucky," said Ann. Her boat lost its mast.', "Her boat lost its mast."),
+        ("\u201cYou are late!\u201d She had run to the river.", "She had run to the river."),
+        ('"Foo" is what rivers run on. It rained all day.', '"Foo" is what rivers run on.'),  # a name
+    ],
+)
+def test_neither_salutation_nor_direct_speech_answers(document: str, answer: str) -> None:
+    assert or_decline(Summary("a summer", document=document, confidence=0.1), calibration()).text == answer
+
+
+def test_of_a_text_of_another_kind_a_short_sentence_seldom_answers() -> None:
+    document = "Can I help you there? I would like to change my seat for the flight to Rome. That can be done for you."
+    written = Summary("a summer", document=document, confidence=0.1)
+    assert or_decline(written, calibration()).text == "Can I help you there?"
+    strange = replace(written, unlike=("it is of another kind",))
+    assert or_decline(strange, calibration()).text == "I would like to change my seat for the flight to Rome."
 
 
 def test_facts_of_a_sentence_counted_by_hand() -> None:
