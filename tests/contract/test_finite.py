@@ -179,8 +179,9 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 
 
 def test_every_objective_has_a_case() -> None:
-    """Of those that read one pass; others ask the model again, and have tests of their own."""
-    one_pass = {
+    """Of those that read one pass; others ask the model again, and have tests of their own (`coverage` asks it only why
+    it has nothing to sum)."""
+    one_pass = {"coverage"} | {
         name for name in OBJECTIVES if parse("objective", OBJECTIVES, {"type": name})[0].attach is Objective.attach
     }
     assert {spec["type"] for _, objectives in CASES.values() for spec in objectives} == one_pass

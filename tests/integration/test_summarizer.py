@@ -673,7 +673,7 @@ def test_no_salutation_answers_for_a_letter(unsure: Path) -> None:
     found = summarizer.summarize("Hi Anna,\n\nThe river rose in the night.\n\nSee you,\n\nBob")
     assert found.declined
     assert found.text == "The river rose in the night."
-    assert summarizer.summarize("Hi Anna,\n\nSee you,\n\nBob").text == "Hi Anna", "where nothing else is there"
+    assert summarizer.summarize("Hi Anna,\n\nSee you,").text == "Hi Anna", "where nothing else is there"
 
 
 def test_the_commands_say_that_the_model_declined(

@@ -52,7 +52,8 @@ def test_a_change_below_what_a_row_leaves_out_is_for_the_other_rows() -> None:
     assert without.runs[0].model["opponent"] is None
     assert (with_it.runs[0].model["opponent"]["layer"], with_it.runs[0].model["opponent"]["head"]) == (0, 1)
     no_row_has_it = Choice(["lstm", "gru"], "tiny", overrides={"model": {"attention": {"size": 8}}})
-    assert plan_recipe(HEADLINE, no_row_has_it).rows[0].runs[0].model["attention"] == {"size": 8}  # refused when built
+    with pytest.raises(ConfigError, match="An attention needs a 'type'; known: additive"):
+        plan_recipe(HEADLINE, no_row_has_it)
 
 
 def test_rows_that_a_size_itself_makes_equal_are_compared() -> None:
