@@ -103,6 +103,7 @@ def test_git_leaves_the_ends_of_lines_alone() -> None:
     assert told.splitlines() == [f"{name}: text: unset" for name in ours]
 
 
+@pytest.mark.slow
 def test_an_export_tells_of_names_in_any_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
     with pytest.raises(ModelError, match="entra\u00eenement"):
