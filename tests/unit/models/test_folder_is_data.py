@@ -131,6 +131,7 @@ def test_what_was_opened_can_be_saved_and_its_card_says_what_it_needs(
     assert "trust" not in plain
 
 
+@pytest.mark.slow
 def test_a_model_that_is_graphs_needs_none_of_the_code_that_made_it(
     saved: Path, imported: Callable[[], bool], tmp_path: Path
 ) -> None:
