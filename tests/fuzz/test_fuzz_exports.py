@@ -42,7 +42,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def with_digests(folder: Path) -> None:
     """Let ``export.json`` say of every file what it is now, where it still can."""
-    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, OSError):
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError):
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         manifest["sha256"] = {name: digest_of(folder / name) for name in manifest["sha256"]}
         (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")

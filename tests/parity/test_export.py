@@ -244,6 +244,7 @@ def test_damage_is_one_sentence(fast: dict[str, tuple[Path, Path]], tmp_path: Pa
         ("model.safetensors", None, "has no model.safetensors"),
         ("export.json", json.dumps(manifest | {"format": 99}).encode(), "export format 99"),
         ("export.json", b"{}", "export format"),
+        ("export.json", json.dumps(manifest | {"sha256": {**manifest["sha256"], "x" * 3000: ""}}).encode(), "has no xx"),
         ("export.json", json.dumps(manifest).replace("recurrent", "recurring").encode(), "does not fit its graphs"),
         ("export.json", json.dumps(manifest | {"layout": silent}).encode(), "does not fit its graphs (log_probs)"),
         ("export.json", json.dumps(manifest | {"start_id": 10**6}).encode(), "does not fit its graphs (id 1000000)"),
@@ -256,6 +257,7 @@ def test_damage_is_one_sentence(fast: dict[str, tuple[Path, Path]], tmp_path: Pa
             Summarizer.from_pretrained(changed(pair, tmp_path / str(number), name, content))
         assert words in str(raised.value), (name, str(raised.value))
         assert len(str(raised.value).splitlines()) == 1
+        assert len(str(raised.value)) < 1000
 
 
 def test_another_vocabulary_is_noticed_where_words_are_copied(

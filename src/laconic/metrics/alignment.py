@@ -207,7 +207,7 @@ def _read_json(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Itera
         try:
             values = json.loads(line)
             label, text = _flat(str(values["id"])), values["links"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise DataError(f'{where} is not of the form {{"id": "...", "links": "0-0 3-1 4?1"}}.') from None
         yield _place(label, places, where), " ".join(map(str, text)) if isinstance(text, list) else str(text), where
 

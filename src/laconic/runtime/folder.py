@@ -104,7 +104,7 @@ def _check_sums(folder: Path, expected: dict[str, str]) -> None:
     for name, digest in expected.items():
         path = folder / name
         if Path(name).name != name or not path.is_file():
-            raise ModelError(f"{folder} has no {name}; the folder is incomplete: copy it again.")
+            raise ModelError(f"{folder} has no {name[:100]}; the folder is incomplete: copy it again.")
         if digest_of(path) != digest:
             raise ModelError(f"{path} is not the file that was exported (its SHA-256 is another); copy it again.")
 

@@ -84,7 +84,7 @@ class Casing:
                 raise ModelError(f"{path} was written by a later version of laconic: upgrade laconic.")
             forms = {str(word): (str(form), int(count)) for word, (form, count) in values["forms"].items()}
             return Casing(forms, values["capitals"], bool(values["after_colon"]))
-        except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ModelError(f"{path} is damaged ({error}); save or copy the model folder again.") from None
 
 

@@ -110,6 +110,7 @@ def test_json_lines(tmp_path: Path) -> None:
     for line, said in (
         ('{"id": "z", "links": "0-0"}', r"links\.jsonl:1: the data has no pair 'z'"),
         ('{"id": "c"}', r"links\.jsonl:1 is not of the form"),
+        ('{"id": ' + "[" * 3000, r"links\.jsonl:1 is not of the form"),
         ('{"id": "c", "links": "5-0"}', r"links\.jsonl:1: '5-0' links document word 5"),
     ):
         path.write_text(line + "\n")

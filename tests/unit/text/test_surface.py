@@ -550,9 +550,10 @@ def test_what_is_learnt_travels_with_the_tokenizer(tmp_path: Path) -> None:
     assert Tokenizer.load(tmp_path).casing == tokenizer.casing
     (tmp_path / "casing.json").unlink()
     assert Tokenizer.load(tmp_path).casing == Casing(), "a folder of an earlier version opens"
-    (tmp_path / "casing.json").write_text('{"format": 1}')
-    with pytest.raises(ModelError, match="damaged"):
-        Tokenizer.load(tmp_path)
+    for damaged in ('{"format": 1}', "[" * 3000):
+        (tmp_path / "casing.json").write_text(damaged)
+        with pytest.raises(ModelError, match="damaged"):
+            Tokenizer.load(tmp_path)
     (tmp_path / "casing.json").write_text('{"format": 99}')
     with pytest.raises(ModelError, match="later version"):
         Tokenizer.load(tmp_path)
