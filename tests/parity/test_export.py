@@ -233,7 +233,7 @@ def test_damage_is_one_sentence(fast: dict[str, tuple[Path, Path]], tmp_path: Pa
     step, weights = (pair[1] / "step.onnx").read_bytes(), (pair[1] / "model.safetensors").read_bytes()
     manifest = json.loads((pair[1] / "export.json").read_text())
     outside = b"../secrets.json__"
-    silent = manifest["layout"] | {"outputs": []}
+    silent, long = manifest["layout"] | {"outputs": []}, manifest["sha256"] | {"x" * 3000: ""}
     cases = [
         ("step.onnx", None, "has no step.onnx"),
         ("step.onnx", step[: len(step) // 2], "truncated"),
@@ -244,7 +244,7 @@ def test_damage_is_one_sentence(fast: dict[str, tuple[Path, Path]], tmp_path: Pa
         ("model.safetensors", None, "has no model.safetensors"),
         ("export.json", json.dumps(manifest | {"format": 99}).encode(), "export format 99"),
         ("export.json", b"{}", "export format"),
-        ("export.json", json.dumps(manifest | {"sha256": {**manifest["sha256"], "x" * 3000: ""}}).encode(), "has no xx"),
+        ("export.json", json.dumps(manifest | {"sha256": long}).encode(), "has no xx"),
         ("export.json", json.dumps(manifest).replace("recurrent", "recurring").encode(), "does not fit its graphs"),
         ("export.json", json.dumps(manifest | {"layout": silent}).encode(), "does not fit its graphs (log_probs)"),
         ("export.json", json.dumps(manifest | {"start_id": 10**6}).encode(), "does not fit its graphs (id 1000000)"),

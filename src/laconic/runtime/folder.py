@@ -13,6 +13,7 @@ executed, and nothing outside of it is read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def _check_sums(folder: Path, expected: dict[str, str]) -> None:
         raise ModelError(f"{folder / MANIFEST} has no digest of {min(lacking)}; export the model again.")
     for name, digest in expected.items():
         path = folder / name
-        if Path(name).name != name or not path.is_file():
+        if Path(name).name != name or not os.path.isfile(path):
             raise ModelError(f"{folder} has no {name[:100]}; the folder is incomplete: copy it again.")
         if digest_of(path) != digest:
             raise ModelError(f"{path} is not the file that was exported (its SHA-256 is another); copy it again.")
