@@ -430,14 +430,16 @@ def told_sentences(document: str, summary: str) -> list[tuple[tuple[int, int, in
 
 def answering_sentence(document: str, summary: str, *, strange: bool = False) -> tuple[tuple[int, int, int], Facts]:
     """The one of `told_sentences` that is worth most in place of ``summary``; of equals the first. In a ``strange``
-    text, of another kind than the model knows, words of courtesy and talk are many, and short."""
+    text, of another kind than the model knows, words of courtesy and talk are many, and short; and no heading that the
+    model learnt names its subject, so that a sentence keeps it."""
 
     def worth(one: tuple[tuple[int, int, int], Facts]) -> float:
         (_, start, end), facts = one
         lacks = max(0, FEWER - len(words(document[start:end]))) if strange else 0
         return sum(weight * facts[name] for name, weight in WORTH.items()) - FEW * lacks
 
-    return max(told_sentences(document, summary), key=worth)
+    (begins, start, end), facts = max(told_sentences(document, summary), key=worth)
+    return (begins, *(shortened(document, begins, end, subject=True) if strange else (start, end))), facts
 
 
 def _content(said: Sequence[str]) -> list[str]:

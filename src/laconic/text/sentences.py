@@ -29,6 +29,7 @@ _OPENING_WORDS = (
     "instead overall together despite"
 )
 _OPENERS = FUNCTION_WORDS | frozenset(_OPENING_WORDS.split())
+_SAYS_NOTHING = FUNCTION_WORDS | frozenset(["attached", "enclosed", "following", "below", "above", "here"])
 _AHEAD = "a an the of and or from with its their our your my his"  # a line with such a word at its end goes on
 _GOES_BEFORE = frozenset(_AHEAD.split())
 _HEADING = 4  # words of a heading in capitals, at most, over an indented text
@@ -77,7 +78,8 @@ _LINK = re.compile(
 )
 _STRESSED = re.compile(r"(?<![^\s(\[{\"'])(\*{1,3})(?=[^\s*])([^*]{1,200}?)(?<=[^\s*])(\1)(?![^\s.,;:!?)\]}\"'])")
 _NAMED = re.compile(  # "foo - print all bars" at the beginning, "Anna - could you", "LONDON, May 2 (Reuters) -"
-    r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s\([A-Z][^\n()]{0,30}\))"
+    r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s(?:\([A-Z][^\n()]{0,30}\)|/\w{3,20}/)"
+    r"|[A-Z][A-Z .]{2,30}, [^\n.!?;()]{0,30}\d{4})"
     r"\s{1,9}(?:--?|[\u2013\u2014])\s{1,9}(?=\S+\s+\S+\s)"
 )
 PIECE, AHEAD = 10_000, 2_000  # characters that sentencex sees at once, of which so many may hold the end of a quotation
@@ -122,13 +124,16 @@ def _ends(text: str, language: str) -> Iterator[int]:
         start = found[-1] if found else start + PIECE
 
 
-def shortened(text: str, start: int, end: int) -> Span:
+def shortened(text: str, start: int, end: int, *, subject: bool = False) -> Span:
     """The part of an English sentence that could stand above the text: where it says what its subject is or does, or
     begins the text with a name and a dash, what stands behind that; the whole of any other. Without a lead to examples
-    that it does not have."""
+    that it does not have. A ``subject`` stays, where wanted, if it says anything ("Attached is a ..." does not)."""
     if (mark := _MARK.match(text, start, end)) and mark.end() < end:
         start = mark.end()
-    lead = _LEAD.match(text, start, end) or _NAMED.match(text, start, end)
+    lead = _LEAD.match(text, start, end)
+    if lead and subject and not _SAYS_NOTHING.issuperset(_WORD.findall(lead[0].lower())):
+        lead = None
+    lead = lead or _NAMED.match(text, start, end)
     if lead and len(text[lead.end() : end].split()) > 2 and not _GOES_ON.match(text, lead.end(), end):
         start = lead.end()
     return start, start + (len(_EXAMPLES.sub("", text[start:end]).rstrip(" \n:,;")) or end - start)

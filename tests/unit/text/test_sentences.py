@@ -185,6 +185,9 @@ def test_a_sentence_is_made_a_line(sentence: str, line: str) -> None:
     start, end = shortened(text, 8, 8 + len(sentence))
     assert text[start:end] == line
     assert shortened(sentence, 0, len(sentence)) == (start - 8, end - 8)
+    with_subject = text[slice(*shortened(text, 8, 8 + len(sentence), subject=True))]
+    assert with_subject.endswith(line)
+    assert sentence.lstrip("> -").startswith(with_subject)
 
 
 @pytest.mark.parametrize(
@@ -195,14 +198,29 @@ def test_a_sentence_is_made_a_line(sentence: str, line: str) -> None:
         ("Anna - could you send me the bars?", "could you send me the bars?"),
         ("(FOO) -- The bars were closed.", "The bars were closed."),
         ("LONDON, May 2 (Foo News) - The bars were closed.", "The bars were closed."),
+        ("LONDON, May 2, 2024 /Foo/ -- The bars were closed.", "The bars were closed."),
+        ("LONDON, 4 June 2024 \u2013 The bars were closed.", "The bars were closed."),
         *[(kept, kept) for kept in ("foo - bars", "It is max(bars) - min(bars) of all.")],
     ],
 )
 def test_a_name_or_a_dateline_is_no_part_of_the_line(text: str, line: str) -> None:
     assert text[slice(*shortened(text, 0, len(text)))] == line
     behind = f"Bars. {text}"
-    dated = line if "(Foo" in text else text
+    dated = line if text.startswith("LONDON") else text
     assert behind[slice(*shortened(behind, 6, len(behind)))] == dated, "a name stands at the beginning alone"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Libraries are the last free rooms.", "Libraries are the last free rooms."),
+        ("Attached is a revised list of rivers.", "revised list of rivers."),
+        ("This is the list of rivers.", "list of rivers."),
+    ],
+)
+def test_a_subject_that_says_something_may_stay(text: str, line: str) -> None:
+    assert text[slice(*shortened(text, 0, len(text), subject=True))] == line
+    assert text[slice(*shortened(text, 0, len(text)))] == text.split(" ", 3)[-1], "else it goes"
 
 
 def test_blanks_cost_no_time() -> None:
