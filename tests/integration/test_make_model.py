@@ -45,8 +45,8 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(corpora: Path, work: Path, *more: str) -> list[str]:
     named = ["--debian", str(corpora / "debian"), "--docstrings", str(corpora / "docstrings")]
     named += ["--readmes", str(corpora / "readmes")]
-    small = "--size tiny --set training.max_updates=4 --set model.hidden_size=128 --most-scored 34".split()
-    return [str(work), *named, *small, "--into", str(work / "model"), *more]
+    small = ["--size", "tiny", "--set", "training.max_updates=4", "--set", "model.hidden_size=128"]
+    return [str(work), *named, *small, "--most-scored", "34", "--into", str(work / "model"), *more]
 
 
 @pytest.mark.slow
