@@ -79,6 +79,7 @@ _LINK = re.compile(
     r"(?<![\w\]])(!?\[)((?:[^\[\]]|\[[^\[\]]*\])*)(\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)|\[[^\[\]\s]*\]))"
 )
 _STRESSED = re.compile(r"(?<![^\s(\[{\"'])(\*{1,3})(?=[^\s*])([^*]{1,200}?)(?<=[^\s*])(\1)(?![^\s.,;:!?)\]}\"'])")
+_EMPHASIS = re.compile(r"(?<![^\s(\[{\"'])(_)(?=[^\W_])([^_\n]{1,200})(?<=[^\W_])(_)(?![^\s.,;:!?)\]}\"'])")
 _NAMED = re.compile(  # "foo - print all bars" at the beginning, "Anna - could you", "LONDON, May 2 (Reuters) -"
     r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s(?:\([A-Z][^\n()]{0,30}\)|/\w{3,20}/)"
     r"|[A-Z][A-Z .]{2,30}, [^\n.!?;()]{0,30}\d{4})"
@@ -153,7 +154,8 @@ def markup(text: str) -> list[Span]:
     for link in _LINK.finditer(text):
         if _WORD.search(link[2]):  # else perhaps two references
             found += [link.span()] if link[1] == "![" else [link.span(1), link.span(3)]
-    found += [one.span(sign) for one in _STRESSED.finditer(text) for sign in (1, 3)]
+    for one in (*_STRESSED.finditer(text), *_EMPHASIS.finditer(text)):
+        found += [one.span(1), one.span(3)]
     open_braces: list[Span | None] = []
     for one in _COMMAND.finditer(text):
         if one[0] == "{" or len(one[0]) > 2:
