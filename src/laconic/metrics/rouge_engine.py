@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from laconic.errors import ConfigError, did_you_mean, unknown_choice
+from laconic.errors import ConfigError, did_you_mean, refuse_unknown
 from laconic.metrics.overlap import (
     lcs_length,
     ngram_counts,
@@ -97,10 +97,8 @@ class RougeOptions:
     processes: int = 1
 
     def __post_init__(self) -> None:
-        if self.multi not in MULTI:
-            raise ConfigError(unknown_choice("way to combine references (multi)", self.multi, MULTI))
-        if self.better not in BETTER:
-            raise ConfigError(unknown_choice("base of 'better' (better)", self.better, BETTER))
+        refuse_unknown("way to combine references (multi)", self.multi, MULTI)
+        refuse_unknown("base of 'better' (better)", self.better, BETTER)
         if self.max_bytes is not None and self.max_words is not None:
             raise ConfigError("ROUGE takes a limit in bytes or in words, not both; drop max_bytes or max_words.")
         for name, (least, most) in _BOUNDS.items():
@@ -125,8 +123,7 @@ def make_options(profile: str, given: dict[str, Any]) -> RougeOptions:
     Raises:
         ConfigError: unknown profile, unknown option or a value that does not fit.
     """
-    if profile not in TEXTS:
-        raise ConfigError(unknown_choice("ROUGE profile", profile, TEXTS))
+    refuse_unknown("ROUGE profile", profile, TEXTS)
     for name in given:
         if name not in _CHECKS:
             raise ConfigError(
