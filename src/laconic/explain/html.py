@@ -128,16 +128,12 @@ def _thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under column names; numbers stand right, floats with two digits.
-
-    In the columns that ``best`` names the largest number is marked.
-    """
+    """Rows of texts under column names; all columns but the first stand right."""
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[Sequence[str]]
     note: str = ""
-    best: Sequence[str] = ()
     template: ClassVar[str] = "components/table.html"
 
 
@@ -314,27 +310,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(cell=_cell, data=_data, exact=exact, maxima=_maxima)
+    environment.filters.update(data=_data, exact=exact)
     environment.globals.update(style=view_files()["view.css"], script=report_script, policy=policy)
     return environment
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _maxima(table: Table) -> dict[int, float]:
-    """The largest number of each column that ``best`` names."""
-    found: dict[int, float] = {}
-    for index, column in enumerate(table.columns):
-        numbers = [row[index] for row in table.rows if isinstance(row[index], (int, float))]
-        if column in table.best and len(numbers) > 1:
-            found[index] = max(numbers)
-    return found
 
 
 def _short(values: Sequence[float]) -> list[float]:
