@@ -43,7 +43,7 @@ def notebook_text(notebook: str) -> str:
 
 
 def _in_pieces(state: StateCore) -> None:
-    """What stands in paragraphs. The end of what is never closed (``[``, ``<![CDATA[``) is looked for at each place again,
+    """What stands in paragraphs. The end of what is never closed (``[``, ``<![CDATA[``) is looked for at each place,
     which takes the square of what the parser sees at once: of a long paragraph it sees pieces."""
     state.md.options["maxNesting"] = _DEEPEST
     for token in state.tokens:
