@@ -32,6 +32,7 @@ from laconic.text.base import Tokenizer
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
 _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
+_ENDLESS = 10_000  # characters of a summary
 _TOLD_SINGLY = 32  # tokens of a summary that is watched
 WRITES = "A trained model: writes a line of its own, word by word."
 WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
@@ -201,6 +202,8 @@ class DecodingSystem:
             revise = resolve_name("laconic.systems.revision:revised")  # imported when asked for
             cleaned = options.model_copy(update={"surface": "clean"})  # the same line is found whatever is shown of it
             for place, one in enumerate(documents):
+                if one.is_endless(found[place]):
+                    continue
                 found[place] = revise(
                     found[place],
                     partial(self._without, one, config),
@@ -307,6 +310,8 @@ class DecodedDocument:
         learnt = calibration is not None and calibration.choosing
         if len(hypotheses) < 2 or choose == "best" or (choose == "rerank" and not learnt):
             return hypotheses
+        if self.is_endless(hypotheses):
+            return hypotheses
         utilities_of = resolve_name("laconic.metrics.consensus:expected_utilities")
         texts = [self._plain(hypothesis) for hypothesis in hypotheses]
         utilities = utilities_of(texts, [hypothesis.score for hypothesis in hypotheses])
@@ -329,6 +334,11 @@ class DecodedDocument:
                 made[0], confidence=calibration.confidence(facts), unlike=calibration.ranges.unlike(facts)
             )
         return replace(made[0], alternatives=tuple(made[1:]))
+
+    def is_endless(self, hypotheses: Sequence[Hypothesis]) -> bool:
+        """Is one longer than any line is? A copied word may be the whole of a text without blanks; to compare such ones
+        takes minutes."""
+        return any(len(self._plain(one)) > _ENDLESS for one in hypotheses)
 
     def _plain(self, hypothesis: Hypothesis) -> str:
         """Its text as the model wrote it, by which alone hypotheses are compared."""
