@@ -42,7 +42,8 @@ class Contender:
         if is_method(place) or "type" in (settings or {}):
             self._method = ExtractiveSystem(place, settings)
             described = self._method.describe(self._method.options({}))
-            self.identity = json.dumps(["extractive", self.name, described, *map(digest_of, sources_of(settings))])
+            code = map(digest_of, sources_of({"type": described["method"]}))
+            self.identity = json.dumps(["extractive", self.name, described, *code])
             return
         folder = model_folder(place)
         recipe = folder / "recipe.yaml"

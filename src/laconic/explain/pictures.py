@@ -22,6 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
+from matplotlib.ticker import MaxNLocator
 
 from laconic.errors import ConfigError
 from laconic.explain.html import render_report
@@ -319,7 +320,7 @@ def draw_curves(
     if log:
         axes.set_yscale("log")
     if against != "epoch":
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower left")  # within the axes that of many runs hides what is drawn
     figure.savefig(path, dpi=150)
