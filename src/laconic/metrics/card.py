@@ -102,7 +102,8 @@ def model_card(folder: Path, *, opened_as: str = ANYWHERE) -> str:
     config, search = read_json(folder / "config.json"), read_json(folder / "generation_config.json")
     metrics = read_json_if_there(folder / "metrics.json")
     run = read_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
-    code = sorted(outside_names([config, search, run.model_dump() if run else {}]))
+    built = [] if any(folder.glob("*.onnx")) else [config, run.model_dump() if run else {}]  # graphs need no class
+    code = sorted(outside_names([config.get("text"), search, built]))
     python, option = (", trust_code=True", " --trust-code") if code else ("", "")
     kind = config["model"]["type"]
     title = config.get("name") or kind

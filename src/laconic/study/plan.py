@@ -13,7 +13,7 @@ from laconic.config.names import EXTRACTIVE, check_run, parse, resolve
 from laconic.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
 from laconic.config.shipped import place_of
 from laconic.errors import ConfigError, refuse_unknown, unknown_choice
-from laconic.systems.extractive import check_name, method_spec
+from laconic.systems.extractive import check_name, meaning, method_spec
 
 SECTIONS = {"data": DataConfig, "evaluation": EvaluationConfig}
 
@@ -95,8 +95,7 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
     rows, runs, named = [], [], dict[str, str]()
     for place in places:
         method = method_spec(place) if check_name(place, recipe_names()) else None
-        meant = str(method or place_of(place).expanduser().resolve()).removesuffix("/model")  # however it is spelled
-        if meant in named:
+        if (meant := meaning(place)) in named:
             raise ConfigError(f"'{named[meant]}' is named twice (again as '{place}'); a system is compared once.")
         named[meant] = place
         if method:
