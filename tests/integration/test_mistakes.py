@@ -87,7 +87,7 @@ MISTAKES = [
     (f"{TRAIN} tickets.xlsx", 3, "tickets.xlsx is an Excel workbook: save it as CSV (UTF-8)"),
     (f"{TRAIN} packed.csv", 3, "packed.csv is compressed: unpack it; pairs may stay packed as .gz or .zst."),
     (f"{TRAIN} renamed.csv", 3, "is an archive or an office file, whatever its name says"),
-    (f"{TRAIN} columns.csv", 3, "name it with --document-column (data.document_column). Columns: 'ticket', 'answer'."),
+    (f"{TRAIN} columns.csv", 3, "name it with document_column (--document-column, data.document_column). Columns: 'ticket', 'answer'."),
     (f"{TRAIN} columns.csv --document-column tickt", 3, "Did you mean 'ticket'?"),
     (f"{TRAIN} ragged.csv", 3, "a quotation mark or separator is probably missing"),
     (f"{TRAIN} broken.jsonl", 3, "broken.jsonl:2: broken JSON"),
@@ -185,7 +185,7 @@ MISTAKES = [
     (
         f"{TRAIN} good.jsonl --set data.min_supported=1 --set text.max_source_tokens=1 --all-pairs",
         3,
-        "--set data.min_supported=0 learns from all",
+        "data.min_supported=0 (--set) learns from all",
     ),
     ("compare headline_writer --size tiny --rows lead --data good.jsonl --out out", 2, "Did you mean 'lead-"),
     ("summarize lead packed.txt.gz", 3, "packed.txt.gz is compressed: unpack it"),

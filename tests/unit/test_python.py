@@ -45,15 +45,27 @@ def test_the_names_are_there_and_the_import_brings_no_tensors() -> None:
     code = (
         "import sys, laconic\n"
         "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules)\n"
-        "print(set(laconic.__all__) <= set(dir(laconic)))"
+        "print(dir(laconic) == laconic.__all__, laconic.errors.DataError.__name__)"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"
-    assert all(callable(getattr(laconic, name)) for name in laconic.__all__ if name != "__version__")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True DataError\n", done.stderr
+    assert all(getattr(laconic, name) for name in laconic.__all__)
 
 
 def test_a_summarizer_is_called_like_a_function(summarizer: laconic.Summarizer) -> None:
     assert summarizer(TEXT).text == summarizer.summarize(TEXT).text
     assert [one.text for one in summarizer(DOCUMENTS)] == [one.text for one in summarizer.summarize(DOCUMENTS)]
+
+
+def test_what_is_shown_of_them_is_short(summarizer: laconic.Summarizer) -> None:
+    lead = laconic.Summarizer.from_pretrained("lead-1")
+    assert repr(lead) == "Summarizer('lead-1')"
+    for one in (summarizer.explain(TEXT), lead(TEXT)):
+        assert str(one) == one.text
+        assert one.words
+        assert repr(one).startswith(f"Summary(text={one.text!r}, ")
+        assert len(repr(one)) < 400, "of the source, of words and of weights there may be thousands"
+        assert len(repr(one.words[0])) < 400
 
 
 def test_what_is_saved_opens_and_writes_the_same(summarizer: laconic.Summarizer, tmp_path: Path) -> None:
@@ -134,8 +146,12 @@ def test_a_table_is_not_taken_for_the_names_of_its_columns() -> None:
 
     frame: Any = DataFrame()
     lead = laconic.Summarizer.from_pretrained("lead-1")
-    with pytest.raises(DataError, match="type DataFrame; a document is a text"):
+    with pytest.raises(DataError, match=r"type DataFrame; a document is a text: give a column of it, table\['text'\]"):
         lead.summarize(frame)
+    with pytest.raises(DataError, match="Document 2 is of type float; a document is a text: on_error='skip' passes"):
+        lead.summarize([TEXT, float("nan")])  # as a column that lacks a text
+    with pytest.raises(ConfigError, match="progress is called with numbers of documents"):
+        lead.summarize([TEXT], progress=True)
     with pytest.raises(ConfigError, match="several documents"):
         list(lead.stream(frame))
 

@@ -362,7 +362,7 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
         raise DataError(other)
     raise DataError(
         f"{place}: the name does not say what it holds: files of pairs end in .jsonl, .csv or .tsv; or choose with "
-        f"--format (data.format): {', '.join(FORMATS)}."
+        f"format (--format, data.format): {', '.join(FORMATS)}."
     )
 
 

@@ -343,7 +343,7 @@ def test_ambiguous_and_missing_columns_list_what_there_is(write) -> None:
 @pytest.mark.parametrize(
     ("header", "options", "said"),
     [
-        ("Text,text,summary", {}, "the document could be any of 'Text', 'text'; choose with --document-column"),
+        ("Text,text,summary", {}, "the document could be any of 'Text', 'text'; choose with document_column ("),
         ("document,summary,summary", {}, "the summary could be any of 'summary', 'summary'; rename all but one"),
         ("document,summary,summary", {"summary_column": "summary"}, "several columns are called 'summary'; rename"),
         ("Text,text,summary", {"document_column": "Text"}, ""),
