@@ -244,7 +244,8 @@ def refuse_used(out: Path, *, force: bool) -> None:
         if found:
             raise ConfigError(f"{out} is no run folder, and its {found[0].name} would be lost: name another (--out).")
     elif not force and any((at / LOG).exists() or (at / MODEL_FOLDER).exists() or _saved(at) for at in places):
-        resume = f"Go on with resume (`laconic resume {quote(str(out))}`), choose" if any(map(_saved, places)) else "Choose"
+        resume = f"Go on with resume (`laconic resume {quote(str(out))}`), choose"
+        resume = resume if any(map(_saved, places)) else "Choose"
         raise ConfigError(f"{out} already holds a run. {resume} another folder (--out), or use force (--force).")
 
 

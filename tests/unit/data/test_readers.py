@@ -245,7 +245,7 @@ def test_missing_and_unknown_files(write, tmp_path: Path) -> None:
     write("train.jsonl", GOOD)
     assert "Did you mean" in problem(tmp_path / "trian.jsonl")
     assert "hub:owner/name" in problem("owner/name")
-    assert "choose with --format" in problem(write("x.foo", "x"))
+    assert "choose with format (--format, data.format)" in problem(write("x.foo", "x"))
     assert "Unknown data format 'jsonll'. Did you mean 'jsonl'?" in problem(tmp_path / "train.jsonl", format="jsonll")
     assert "no record" in problem(write("empty.jsonl", ""))
     assert "no header" in problem(write("empty.csv", ""))
