@@ -82,7 +82,7 @@ MISTAKES = [
     ("summarize lead utf16.txt", 3, "utf16.txt is UTF-16: save it as UTF-8."),
     (f"{TRAIN} utf32.csv", 3, "is UTF-32: save it as UTF-8"),
     ("summarize lead utf32.txt", 3, "utf32.txt is UTF-32: save it as UTF-8."),
-    ("data columns cells.csv", 3, "the summary could be any of 'Title', 'title'; choose with summary_column (--summary-column"),
+    ("data columns cells.csv", 3, "the summary could be any of 'Title', 'title'; choose with summary_column"),
     ("export oneline --out new --check columns.csv", 3, "--document-column"),
     (f"{TRAIN} tickets.xlsx", 3, "tickets.xlsx is an Excel workbook: save it as CSV (UTF-8)"),
     (f"{TRAIN} packed.csv", 3, "packed.csv is compressed: unpack it; pairs may stay packed as .gz or .zst."),
