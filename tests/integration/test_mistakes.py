@@ -65,8 +65,8 @@ FILES: dict[str, bytes] = {
 
 MISTAKES = [
     (f"{TRAIN} good.json", 3, "Did you mean 'good.jsonl'?"),
-    (f"{TRAIN} empty.jsonl", 3, "the file has no record"),
-    (f"{TRAIN} header.csv", 3, "the file has no record"),
+    (f"{TRAIN} empty.jsonl", 3, "has no record"),
+    (f"{TRAIN} header.csv", 3, "has no record"),
     (f"{TRAIN} latin.csv", 3, "latin.csv:2: not UTF-8: byte 0xE9 (probably Latin-1 or Windows-1252); save the file"),
     (f"{TRAIN} latin.csv", 3, "UTF-8: iconv -f windows-1252 -t utf-8 latin.csv > latin-utf8.csv."),
     ("summarize lead latin.txt", 3, "convert it: iconv -f windows-1252 -t utf-8 latin.txt > latin-utf8.txt."),
