@@ -117,16 +117,6 @@ class Summarizer:
         system.set_defaults(options)
         return cls(system)
 
-    @classmethod
-    def from_loaded(cls, loaded: Any, device: Any = None, **options: Any) -> Summarizer:
-        """Wrap a `laconic.models.folder.LoadedModel` that is in memory."""
-        system = resolve("system", SYSTEMS, "neural")(loaded)
-        if device is not None:
-            system.to(device)
-        system.options(options)
-        system.set_defaults(options)
-        return cls(system)
-
     def __repr__(self) -> str:
         return f"Summarizer({self.name!r})"
 

@@ -330,25 +330,26 @@ def hold_out(
         if skipped.total:
             note(skipped.describe())
         if "validation" not in given and not all_pairs:
-            total = len(splits["train"])
-            found = split_pairs(splits["train"], run.training.seed, test="test" not in given)
+            total, seed = len(splits["train"]), run.training.seed
+            found = split_pairs(splits["train"], seed, test="test" not in given)
+            splits |= found.splits
             if "validation" in found.splits:
                 parts = ", ".join(f"{len(kept):,} for {part}" for part, kept in found.splits.items())
                 doubles = f"; {found.doubles:,} (near) duplicates stay with their originals" if found.doubles else ""
-                say(f"{name} has no validation file: {parts} (seed {run.training.seed}{doubles}), in {place}")
-                splits |= found.splits
+                say(f"{name} has no validation file: {parts} (seed {seed}{doubles}), in {place}")
+            elif total < LEAST:
+                say(f"{total:,} pairs are too few to hold any out.")
             else:
                 reason = f"{found.doubles:,} are (near) duplicates of others, which stay together"
-                few = f"{total:,} pairs are too few to hold any out."
-                say(few if total < LEAST else f"None of the {total:,} pairs is held out: {reason}.")
-                if not rows:
-                    return run
+                say(f"None of the {total:,} pairs is held out: {reason}.")
+        if not rows and "validation" not in splits:
+            return run
         for part in earlier:
             part.unlink()
         noted: dict[str, str] = {}
         for split, kept in splits.items():
-            write_records(place / f"{split}.jsonl", kept)
-            noted[f"{split}.jsonl"] = digest_of(place / f"{split}.jsonl")
+            write_records(part := place / f"{split}.jsonl", kept)
+            noted[part.name] = digest_of(part)
             write_json(place / PARTS, noted)
     return on_parts(run, out)
 
