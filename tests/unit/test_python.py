@@ -216,6 +216,10 @@ def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
         laconic.evaluate("lead-1", [{"document": "a", "summary": "b"}, ("a", "b")])  # type: ignore[list-item]
     with pytest.raises(DataError, match=r"no column is known to hold the summary.*Columns: 'text', 'score'"):
         laconic.evaluate("lead-1", [{"text": "a", "score": 1}])
+    with pytest.raises(DataError, match=r"no column is known to hold the document.*Columns: '0', '1'"):
+        laconic.evaluate("lead-1", [{0: "a", 1: "b"}])  # type: ignore[dict-item]
+    with pytest.raises(DataError, match=r"record 1: the field 'title' is a JSON complex where text was expected"):
+        laconic.evaluate("lead-1", [{"text": "a", "title": 1j}])  # as the NA of pandas
     with pytest.raises(DataError, match=r"record 1: empty summary.*read_records\(..., skip_bad=True\) leaves"):
         laconic.evaluate("lead-1", [{"text": "a", "summary": None}])
     with pytest.raises(ConfigError, match="an extractive method by name, no Summarizer"):

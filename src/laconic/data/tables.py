@@ -199,7 +199,7 @@ def _is_nan(value: Any) -> bool:
 
 def _kind(value: Any) -> str:
     kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
-    return kinds.get(type(value), "number")
+    return kinds.get(type(value), "number" if isinstance(value, int | float) else type(value).__name__)
 
 
 def read_rows(data: Any, options: TableOptions) -> RawRecords:
@@ -218,10 +218,10 @@ def read_rows(data: Any, options: TableOptions) -> RawRecords:
         origin = f"record {number}"
         if isinstance(row, Record):
             origin, row = row.origin or origin, asdict(row)
-        if not isinstance(row, dict):
+        if isinstance(row, Mapping):
+            yield columns.record({str(name): value for name, value in row.items()}, origin, str(number))
+        else:
             yield BadRecordError(origin, f"{type(row).__name__} where a dictionary of columns was expected")
-            continue
-        yield columns.record(row, origin, str(number))
 
 
 # -------------------------------------------------------------------------------------------- CSV

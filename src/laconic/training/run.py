@@ -64,7 +64,7 @@ def train(
     Args:
         force: remove what an earlier run wrote into ``out``.
         accept_changes: go on although recipe or log are not those that the run had at its newest checkpoint.
-        progress: the ``update`` method of a progress bar.
+        progress: called as ``progress(completed, total=..., description=..., note=...)``, with what has changed.
         on_log: called with each entry of ``log.jsonl``, on the first process.
         on_message: called with each sentence for a person, on the first process (default: printed to stderr).
 
