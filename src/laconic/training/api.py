@@ -63,9 +63,10 @@ def train(
     run = resolve_run(load_recipe(recipe), row, size, merge(changes, settings or {}, revive=True))
     check_run(run)
     try:
-        if how.get("resume"):
+        parts = rows is not None or not (run.data.validation or all_pairs)  # are, or will be, in the run's folder
+        if parts and how.get("resume"):
             run = on_parts(run, Path(out))
-        elif rows is not None or not (run.data.validation or all_pairs):
+        elif parts:
             say = how.get("on_message") or Callbacks.on_message
             force = how.get("force", False)
             run = hold_out(run, Path(out), force=force, say=say, note=say, rows=rows, all_pairs=all_pairs)
