@@ -23,7 +23,7 @@ from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.explain.provenance import extractive_summary
 from laconic.files import put_back
 from laconic.jobs import batches
-from laconic.metrics.confidence import Calibration, answering_sentence, divided
+from laconic.metrics.confidence import LEADS_ELSEWHERE, Calibration, answering_sentence, divided
 from laconic.metrics.words import words
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
@@ -344,7 +344,7 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     it is about, made a line (the first words of a text without sentences, such as a list)."""
     if calibration is None or summary.confidence is None:
         return summary
-    document, confidence = summary.document, summary.confidence
+    document, confidence = summary.document, 0.0 if LEADS_ELSEWHERE.match(summary.text) else summary.confidence
     if not (calibration.sentence or summary.unlike or confidence < calibration.threshold):
         return summary
     (begins, start, end), facts = answering_sentence(document, summary.text, strange=bool(summary.unlike))

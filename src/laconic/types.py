@@ -242,9 +242,9 @@ class SummaryToken:
     by name the heaviest places of the attention and of each distribution over the source (`laconic.explain`)."""
 
     text: str
-    probability: float
-    p_gen: float | None
-    copy_share: float
+    probability: float = 0.0
+    p_gen: float | None = None
+    copy_share: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
     sources: dict[str, tuple[SourceSpan, ...]] = field(default_factory=dict)
 
@@ -263,12 +263,12 @@ class SummaryWord:
     text: str
     start: int  # character span in the summary's text
     end: int
-    probability: float
-    copied: bool
-    copy_share: float
-    p_gen: float | None
-    sources: tuple[SourceSpan, ...]
-    attention: tuple[float, ...] = field(repr=False)
+    probability: float = 0.0
+    copied: bool = False
+    copy_share: float = 0.0
+    p_gen: float | None = None
+    sources: tuple[SourceSpan, ...] = ()
+    attention: tuple[float, ...] = field(default=(), repr=False)
     maps: dict[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
     figures: dict[str, float] = field(default_factory=dict)
     tokens: tuple[SummaryToken, ...] = field(default=(), repr=False)

@@ -25,7 +25,7 @@ from typing import Any
 
 from laconic.config.base import ConfigBase, validate
 from laconic.config.schema import OptimizerConfig, RunConfig
-from laconic.errors import ConfigError, missing_package, unknown_choice
+from laconic.errors import ConfigError, missing_package, refuse_unknown, unknown_choice
 
 Table = Mapping[str, str]
 
@@ -241,8 +241,7 @@ def _check_phases(run: RunConfig, objectives: Mapping[str, ConfigBase]) -> None:
     """A phase's weights are of objectives of the run, each within that objective's own bounds."""
     for phase in run.training.phases:
         for name, weight in phase.objective_weights.items():
-            if name not in objectives:
-                raise ConfigError(unknown_choice("objective in objective_weights", name, objectives))
+            refuse_unknown("objective in objective_weights", name, objectives)
             config = objectives[name]
             validate(type(config), config.model_dump() | {"weight": weight}, where=f"phase {phase.name}: {name}")
 

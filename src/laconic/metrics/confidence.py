@@ -149,6 +149,11 @@ _HEAD = re.compile(  # of pages and papers, and what leads to a page, columns
 )
 _NAMES = re.compile(r"\b[A-Z]\.\s|\A(?=[^:]*\Z)[A-Z\d][^,]*,\s*\S")
 _STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
+LEADS_ELSEWHERE = re.compile(  # where the reader shall look in place of this text
+    r"(?i)\W*(?:please |you can )?(?:also )?(?:see (?:the|this|also|our|here)\b|check out (?:the|this|our)\b|refer to\b"
+    r"|click\b|read (?:on|more)\b|visit (?:the|our)\b[^.]*\b(?:web ?site|page|docs|documentation|homepage|wiki)\b"
+    r"|for (?:more|further) (?:information|details|examples)\b|\[see\b)"
+)
 _SAID_LINE = re.compile(r"(?m)^[^\w\n]*+\w.*")  # sought at the beginnings of lines alone: no line takes its square
 _SPOKEN = re.compile('["\u201c\u2018\'](?=\\w)[^"\u201c\u201d]*[,.!?\u2026]["\u201d\u2019\']')
 _HEADING = 5  # words, at most, without a stop, of a text that has pages
@@ -359,6 +364,7 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
         lambda span: not furniture[span[0]],
         lambda span: not said[span].endswith(","),  # "Dear Anna,"
         lambda span: not _SPOKEN.match(said[span]),
+        lambda span: not LEADS_ELSEWHERE.match(said[span]),
     ):
         spans = list(filter(tells, spans)) or spans
     return [(start, *shortened(document, start, end)) for start, end in spans]
@@ -430,14 +436,16 @@ def told_sentences(document: str, summary: str) -> list[tuple[tuple[int, int, in
 
 def answering_sentence(document: str, summary: str, *, strange: bool = False) -> tuple[tuple[int, int, int], Facts]:
     """The one of `told_sentences` that is worth most in place of ``summary``; of equals the first. In a ``strange``
-    text, of another kind than the model knows, words of courtesy and talk are many, and short."""
+    text, of another kind than the model knows, words of courtesy and talk are many, and short; and no heading that the
+    model learnt names its subject, so that a sentence keeps it."""
 
     def worth(one: tuple[tuple[int, int, int], Facts]) -> float:
         (_, start, end), facts = one
         lacks = max(0, FEWER - len(words(document[start:end]))) if strange else 0
         return sum(weight * facts[name] for name, weight in WORTH.items()) - FEW * lacks
 
-    return max(told_sentences(document, summary), key=worth)
+    (begins, start, end), facts = max(told_sentences(document, summary), key=worth)
+    return (begins, *(shortened(document, begins, end, subject=True) if strange else (start, end))), facts
 
 
 def _content(said: Sequence[str]) -> list[str]:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from numbers import Integral
+from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 import numpy as np
 
 from laconic.config.base import validate
 from laconic.config.loading import merge
-from laconic.config.names import resolve
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.padding import ArrayCollator
@@ -31,9 +31,6 @@ from laconic.systems.extractive import OnText, Progress
 from laconic.text.base import Tokenizer
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
-# imported when asked for
-UTILITIES = {"expected": "laconic.metrics.consensus:expected_utilities"}
-REVISION = {"again": "laconic.systems.revision:revised"}
 _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
 _TOLD_SINGLY = 32  # tokens of a summary that is watched
 WRITES = "A trained model: writes a line of its own, word by word."
@@ -201,7 +198,7 @@ class DecodingSystem:
         config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
         found = self._found(documents, config, on_step, on_text)
         if options.revisions and not on_text and tokenizer.repeatable_ids is not None:
-            revise = resolve("way to write again", REVISION, "again")
+            revise = resolve_name("laconic.systems.revision:revised")  # imported when asked for
             cleaned = options.model_copy(update={"surface": "clean"})  # the same line is found whatever is shown of it
             for place, one in enumerate(documents):
                 found[place] = revise(
@@ -310,7 +307,7 @@ class DecodedDocument:
         learnt = calibration is not None and calibration.choosing
         if len(hypotheses) < 2 or choose == "best" or (choose == "rerank" and not learnt):
             return hypotheses
-        utilities_of = resolve("way to choose", UTILITIES, "expected")
+        utilities_of = resolve_name("laconic.metrics.consensus:expected_utilities")
         texts = [self._plain(hypothesis) for hypothesis in hypotheses]
         utilities = utilities_of(texts, [hypothesis.score for hypothesis in hypotheses])
         if choose == "rerank" and calibration:
