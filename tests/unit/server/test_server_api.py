@@ -25,6 +25,7 @@ from laconic.server.schemas import ModelList, SummarizeResponse
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
 from laconic.systems.decoding import Writer
+from laconic.systems.neural import NeuralSystem
 from laconic.text.reading import as_prose
 from laconic.types import Record
 from tiny_models import DOCUMENTS, save_tiny_model
@@ -242,7 +243,7 @@ def test_a_model_that_cannot_copy_says_so(tmp_path: Any) -> None:
     plain = build(
         "model", MODELS, {**spec, "attention": None, "head": {"type": "vocabulary"}}, vocab_size=tokenizer.vocab_size
     )
-    summarizer = Summarizer.from_loaded(LoadedModel(plain, tokenizer, name="plain"))
+    summarizer = Summarizer(NeuralSystem(LoadedModel(plain, tokenizer, name="plain")))
     assert summarizer.system.about()["copies"] is False
     assert summarizer.system.about()["parameters"] == sum(p.numel() for p in plain.parameters())
 
