@@ -14,6 +14,7 @@ from itertools import pairwise
 import sentencex
 
 from laconic.text.detokenize import is_unspaced
+from laconic.text.languages import goes_on, is_foreign, unseen_ends
 from laconic.text.mending import FUNCTION_WORDS, RULER
 from laconic.text.normalization import encodable
 
@@ -98,12 +99,15 @@ def sentence_spans(text: str, language: str = "en") -> Iterator[tuple[int, int]]
     ends = _line_ends(text)
     if language == "en" and "etc." in text:  # found quickly
         ends = sorted({*ends, *(found.end() for found in _ETC.finditer(text))})
-    first = 0
+    first, foreign = 0, language != "en" or is_foreign(text)
+    ends = sorted({*ends, *unseen_ends(text)}) if foreign else ends
     safe = text if text.isascii() else _PANICS.sub(r"\1 ", encodable(text))
     for last in _ends(safe, language):
-        if last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last)):
+        short = last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last))
+        before = bisect_left(ends, last)
+        if short or (foreign and goes_on(text, max(first, ends[before - 1] if before else 0), last)):
             continue
-        cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
+        cuts = [first, *ends[bisect_right(ends, first) : before], last]
         yield from [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
         first = last
 
