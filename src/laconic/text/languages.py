@@ -7,6 +7,7 @@ to it and knows no single language, only that a text is certainly not English: n
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from laconic.text.mending import is_english
 from laconic.text.scripts import MARKS
@@ -47,6 +48,7 @@ _PAIRS = (("『", "』"), ("„", "”“"))  # which sentencex does not know, o
 _UNSEEN = re.compile(r"[。？](?=\d)|(?:……|⋯⋯)(?=[\u4e00-\u9fff“「])")  # ends to readers, not to sentencex
 
 
+@lru_cache(8)
 def is_foreign(text: str) -> bool:
     """Is the text certainly not English? By its first 2,000 characters it is mostly in other letters than Latin ones,
     or a fifth of its words are frequent in another language or have letters of its own, and hardly any are English."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from laconic.text.casing import begins, learn_casing
 from laconic.text.languages import is_foreign
 from laconic.text.sentences import sentence_strings
 
@@ -71,3 +72,19 @@ def test_small_letters_throughout_are_no_reason_to_go_on() -> None:
 )
 def test_what_may_be_english_is_taken_for_english(text: str) -> None:
     assert not is_foreign(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (f"{GERMAN} Am 3. Oktober kam Dr. Müller. Er blieb.", ["Oktober", "Müller"]),
+        (f"{FRENCH} Là vint M. Dupont. Rien d'autre.", ["Dupont"]),
+        (f"{RUSSIAN} Он жил на ул. Ленина очень долго. Потом уехал.", ["Ленина"]),
+    ],
+)
+def test_names_behind_short_forms_and_ordinals_keep_their_capitals(text: str, names: list[str]) -> None:
+    """A summary had "am 3. oktober" and "M. dupont": their capitals were those of a sentence's beginning."""
+    assert [begins(text, text.index(name)) for name in names] == [False] * len(names)
+    assert begins(text, text.rindex(". ") + 2)
+    assert {name.lower() for name in names} <= learn_casing([text] * 3, []).forms.keys()
+    assert begins("He met Dr. Smith on the 3. Then he went.", 11)
