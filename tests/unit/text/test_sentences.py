@@ -14,7 +14,6 @@ from laconic.config.schema import TextConfig
 from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
 from laconic.errors import ConfigError, DataError
 from laconic.explain.provenance import extractive_summary
-from laconic.text.languages import language_of
 from laconic.text.sentences import (
     PIECE,
     between_gaps,
@@ -489,14 +488,4 @@ def test_blank_lines_behind_a_hyphen_cost_no_time() -> None:
 def test_short_forms_of_the_language_that_a_text_is_in_end_no_sentence(marked: str) -> None:
     text = marked.replace("|", " ")
     assert sentence_strings(text) == marked.split("|")
-    assert sentence_strings(text) == sentence_strings(text, language_of(text))
     assert len(sentence_strings(text, "en")) > marked.count("|") + 1
-
-
-def test_a_language_is_told_only_where_there_is_no_doubt() -> None:
-    german = "Der Fluss ist in der Nacht gestiegen, und die Brücke wurde gesperrt."
-    assert language_of(german) == "de"
-    assert {
-        language_of(text) for text in ("", "Der Fluss.", "die las una", f"This is the story of the river: {german}")
-    } == {"en"}
-    assert language_of(f"{'a ' * 800}{german}") == "en", "its beginning tells"
