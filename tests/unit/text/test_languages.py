@@ -23,6 +23,7 @@ HINDI = "शहर के लोग बहुत खुश हैं।"
     [
         [GERMAN, "Am 3. Oktober kam, z. B. aus Bonn, Hr. Koch mit dem 2. Vorsitzenden.", "Der Zug fuhr um 5.", "Aus."],
         [GERMAN, "Es kostet ca. 3 Mio. Euro, vgl. S. 12 und Abs. 2.", "Goethestr. 7 stand im 19. Jahrhundert leer."],
+        [GERMAN, "Es sind 50 Hz.", "Er kam."],
         [GERMAN, "„Es ist so weit. Wir gehen!“, rief er.", "2. Fassung.", "Ludwig II. von Bayern kam nie."],
         [FRENCH, "M. Dupont vint, p. ex., avec Mme. Durand à 8 h. 30 au bd. Hugo.", "J.-P. Roux lut l'art. 5 ici."],
         [SPANISH, "El Sr. Pérez y la Dra. Ruiz viven en EE. UU. desde el s. XIX.", "¿Quién?", "¡Nadie dijo que no!"],
