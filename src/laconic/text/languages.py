@@ -96,8 +96,9 @@ def _is_short(before: str, behind: str) -> bool:
         german = head.isupper() and (_ORDINAL.search(before) or (len(word) < 3 and _MONTH.match(behind)))
         return bool(german or _KOREAN.match(head))
     letter = _MARK.sub("", re.split(r"[.\-‐]", word)[-1])
-    if len(letter) == 1 and letter.isalpha():  # В 2020 г. Москва, XIX w. Była: there it may end
-        return head.isdigit() or found[2].isupper() or not _ROMAN.match(found[1] or "")
+    if len(letter) == 1 and letter.isalpha():  # behind a number it may end: Это было в 2024 г. Затем
+        only_a_date = len(before.split()) < 4
+        return only_a_date or head.isdigit() or found[2].isupper() or not _ROMAN.match(found[1] or "")
     if word in _NUMBERED and (head.isdigit() or _ROMAN.match(behind.split()[0])):
         return True
     amount = (found[1] or "").isdigit()  # 10 Mio. Euro, but 50 Hz. Danach

@@ -30,7 +30,7 @@ HINDI = "शहर के लोग बहुत खुश हैं।"
         [ITALIAN, "Il sig. Rossi e l'avv. Neri lessero l'art. 5, pag. 12, di G. Verga.", "Arriva alle 10.", "Ecco."],
         [POLISH, "W 3. dniu 2020 r. prof. Nowak był m.in. przy ul. Długiej.", "Kto?", "„Nie!” – krzyknął."],
         [RUSSIAN, "А. С. Пушкин жил, т. е. писал, на ул. Ленина, д. 5.", "«Это правда?» — спросила дама.", "Да."],
-        [RUSSIAN, "Это было в 2024 г.", "Затем стало тихо."],
+        [RUSSIAN, "Это было в 2024 г.", "Затем стало тихо.", "В 2020 г. Москва росла."],
         [TURKISH, "2. Dünya Savaşı vb. olaylar Av. Kaya için zordu.", "“Doğru mu?” diye sordu kadın."],
         [HINDI, "डॉ. शर्मा और ए. पी. कलाम आए।", "“क्या यह सच है?” महिला ने पूछा।"],
         ["وصل د. محمد إلى القاهرة في المساء.", "هل جاء المال؟", "لا أحد يعرف."],
