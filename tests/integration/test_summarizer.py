@@ -450,6 +450,20 @@ def results(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def test_a_text_of_unknown_words_is_told_without_a_calibration(
+    folder: Path, summarizer: Summarizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A German text to an English model was answered without a word."""
+    (tmp_path / "de.txt").write_text("der schnelle fuchs it was 3", encoding="utf-8")
+    (tmp_path / "en.txt").write_text(DOCUMENTS[0], encoding="utf-8")
+    assert main(["summarize", str(folder), str(tmp_path / "de.txt"), str(tmp_path / "en.txt")]) == 0
+    said = "the text is unlike those the model knows: 60% of its words are unknown to the model."
+    err = capsys.readouterr().err
+    assert f"de.txt: {said}" in err
+    assert err.count("unlike") == 1
+    assert summarizer.summarize(DOCUMENTS[2]).unlike == ()
+
+
 def test_text_in_summary_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.txt").write_text("One fox. Two dogs. Three birds.")
     (tmp_path / "b.txt").write_text("Uno. Dos.")

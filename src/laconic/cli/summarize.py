@@ -106,6 +106,8 @@ def write_texts(
                 out += [one.text for one in (summary, *others)]
             if summary.declined:
                 say(f"{record.origin}: {declined(summary)}")
+            elif summary.unlike and summary.confidence is None:
+                say(f"{record.origin}: the text is unlike those the model knows: {summary.unlike[0]}.")
             if summary.truncated:
                 read = f"{summary.tokens_read:,} of {summary.tokens_given:,} tokens"
                 say(f"{record.origin}: read {read}.")

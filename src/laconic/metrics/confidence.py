@@ -161,6 +161,11 @@ LONGEST = 500  # words of a summary that are looked at together; with more, it c
 FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
 
 
+def unknown_words(share: float) -> str:
+    """The clause that says so."""
+    return f"{share:.0%} of its words are unknown to the model"
+
+
 @dataclass(frozen=True, slots=True)
 class Ranges:
     """What nearly all documents of the training data have at least, or at most."""
@@ -180,7 +185,7 @@ class Ranges:
         if facts["source_common"] < self.least_common:
             found.append("it does not look like the language the model learnt")
         elif facts["source_unknown"] > self.most_unknown:
-            found.append(f"{facts['source_unknown']:.0%} of its words are unknown to the model")
+            found.append(unknown_words(facts["source_unknown"]))
         elif facts["source_ratio"] > self.most_ratio:
             found.append("it is of another kind, by the frequencies of its words")
         return tuple(found)

@@ -24,7 +24,7 @@ from laconic.data.padding import ArrayCollator
 from laconic.errors import ConfigError, DataError
 from laconic.explain.provenance import build_summary
 from laconic.jobs import batches
-from laconic.metrics.confidence import Calibration, DocumentWords, Facts, facts_of
+from laconic.metrics.confidence import Calibration, DocumentWords, Facts, facts_of, unknown_words, word_ids
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
 from laconic.systems.extractive import OnText, Progress
@@ -323,7 +323,8 @@ class DecodedDocument:
         return [hypotheses[place] for place in order]
 
     def summary(self, hypotheses: Sequence[Hypothesis], explain: bool) -> Summary:
-        """The first with the others as alternatives; of a calibrated model with what confidence is computed from."""
+        """The first with the others as alternatives; of a calibrated model with what confidence is computed from. To
+        any other model only a text most of whose words are unknown is unlike those that it knows."""
         made = [self._build(hypothesis, explain=explain) for hypothesis in hypotheses]
         calibration = self._calibration
         if calibration is not None:
@@ -333,6 +334,8 @@ class DecodedDocument:
             made[0] = replace(
                 made[0], confidence=calibration.confidence(facts), unlike=calibration.ranges.unlike(facts)
             )
+        elif (read := word_ids(self.encoding)) and 2 * (unknown := read.count(self._tokenizer.unk_id)) > len(read):
+            made[0] = replace(made[0], unlike=(unknown_words(unknown / len(read)),))
         return replace(made[0], alternatives=tuple(made[1:]))
 
     def is_endless(self, hypotheses: Sequence[Hypothesis]) -> bool:

@@ -24,25 +24,24 @@ _FREQUENT = (  # words of languages in Latin letters, of which English has none
 _FOREIGN = frozenset(_FREQUENT.split())
 _FEWEST, _SHARE = 4, 0.2  # of these words, or with a letter that English has not, in a text of another language
 _TITLES = (  # short, and what stands behind them goes on with a capital or a number
-    "dr prof hr hrn fr frl fa vgl gem str st mio mrd tsd mm mme mlle mgr pr bd bld boul sr sra srta dña dra ud uds ee "
-    "avda gral lic ing arq exa exmo excmo profa eng gen sig dott avv geom on rag dep pl zob por ul al os inż św dn hab "
+    "dr prof hr hrn fr frl vgl gem str st mm mme mlle mgr pr bd bld boul sr sra srta dña dra ud uds ee "
+    "avda gral lic ing arq exa exmo excmo profa gen sig dott avv geom on rag dep pl zob por ul al os inż św dn hab "
     "ks płk ул пл пр им ген проф доц акад doç yrd sn hz cad sok mah şti univ üniv av डॉ श्री प्रो"
 )
 _PARTS = (  # with a number
     "nr abs art pp chap cap fig réf pág págs pag pagg sez núm no tel séc sec abb tab kap vol rozdz rys ust pkt гл рис "
     "см ст стр кв тел böl şek bkz ок ok ca aprox env"
 )
+_AMOUNTS = frozenset(("mio", "mrd", "tsd"))
 _NAMED, _NUMBERED = frozenset(_TITLES.split()), frozenset(_PARTS.split())
-_ORDINAL = re.compile(  # in German, where a noun follows
-    r"(?i)\b(?:de[rmns]|die|das|[aiv][mn]|vom|zu[mr]|beim|ab|seit|bis|und|oder)\s\d{1,2}\.\Z"
-)
+_ORDINAL = re.compile(r"(?i)\b(?:de[rmns]|die|das|[ai]m|vom|zu[mr]|beim)\s\d{1,2}\.\Z")  # German, before a noun
 _MONTH = re.compile(r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-z]*\b|Jahrhundert")
 _NUMBERS = re.compile(r"(?:\d+\.\s*)+|[IVX]+\.")
 _LAST_WORDS = re.compile(r"(?:(\S+)\s+)?[^\w\s]*(\S*?)\.\Z")
 _ROMAN = re.compile(r"[IVX]+\Z|.*\d\Z")
 _MARK = re.compile(f"[{MARKS}]")
 _SYLLABIC = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # Thai and its kin end no sentence with a sign
-_KOREAN, _KANA, _INDIC = re.compile("[\uac00-\ud7a3]"), re.compile("[\u3041-\u3096]"), re.compile("[\u0900-\u0dff]")
+_KOREAN, _KANA = re.compile("[\uac00-\ud7a3]"), re.compile("[\u3041-\u3096]")
 _CLOSING, _OPENING = "”“»’\"'」』", "“„«\"'「『"
 _PAIRS = (("『", "』"), ("„", "”“"))  # which sentencex does not know, or not in all languages
 _UNSEEN = re.compile(r"[。？](?=\d)|(?:……|⋯⋯)(?=[\u4e00-\u9fff“「])")  # ends to readers, not to sentencex
@@ -97,11 +96,13 @@ def _is_short(before: str, behind: str) -> bool:
         german = head.isupper() and (_ORDINAL.search(before) or (len(word) < 3 and _MONTH.match(behind)))
         return bool(german or _KOREAN.match(head))
     letter = _MARK.sub("", re.split(r"[.\-‐]", word)[-1])
-    if len(letter) == 1 and letter.isalpha():  # В 2020 г. Москва, XIX w. Była: there it may end
-        return head.isdigit() or found[2].isupper() or not _ROMAN.match(found[1] or "")
+    if len(letter) == 1 and letter.isalpha():  # behind a number it may end: Это было в 2024 г. Затем
+        only_a_date = len(before.split()) < 4
+        return only_a_date or head.isdigit() or found[2].isupper() or not _ROMAN.match(found[1] or "")
     if word in _NUMBERED and (head.isdigit() or _ROMAN.match(behind.split()[0])):
         return True
-    return word in _NAMED or word.endswith("str")  # Goethestr. 7
+    amount = (found[1] or "").isdigit()  # 10 Mio. Euro, but 50 Hz. Danach
+    return word in _AMOUNTS if amount else word in _NAMED or word.endswith("str")  # Goethestr. 7
 
 
 def _is_open(text: str, start: int, end: int, opening: str, closing: str) -> bool:
