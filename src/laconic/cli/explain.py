@@ -165,7 +165,8 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
         maps = [HeatMap(title, weights, rows, columns, numbers)]
     else:
         rows = [word.text for word in first.words]
-        columns = [first.document[start:end] for start, end in first.source_offsets]
+        marks = ["(start)", *["(end)"] * len(first.source_offsets)]  # special tokens stand for no characters
+        columns = [first.document[a:b] or mark for (a, b), mark in zip(first.source_offsets, marks, strict=False)]
         named = {"attention": [word.attention for word in first.words]}
         named |= {name: [word.maps[name] for word in first.words] for name in first.words[0].maps}
         maps = [HeatMap(TITLES.get(name, name), np.array(values), rows, columns) for name, values in named.items()]

@@ -11,8 +11,10 @@ from matplotlib import font_manager
 from matplotlib.colorbar import Colorbar
 from matplotlib.image import imread
 
+from laconic.cli.explain import write_heatmap
 from laconic.explain import pictures
 from laconic.explain.pictures import HeatMap, draw_png, fonts_for, heat_page
+from laconic.types import Summary, SummaryWord
 
 
 def some_map(rows: int = 4, columns: int = 9, title: str = "layer 2, head 4", seed: int = 0) -> HeatMap:
@@ -150,3 +152,22 @@ def test_a_low_colour_bar_has_two_numbers(tmp_path: Path, monkeypatch: pytest.Mo
     for rows in (1, 4):
         draw_png([HeatMap("map", np.ones((rows, 3)), ["a"] * rows, ["x"] * 3)], tmp_path / "map.png")
     assert shown == ["0", "1", "0", "0.062", "0.25", "1"]
+
+
+def test_columns_of_special_tokens_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[HeatMap] = []
+    monkeypatch.setattr("laconic.explain.pictures.draw_png", lambda maps, *_, **__: drawn.extend(maps) or [])
+    word = SummaryWord(
+        "cat",
+        0,
+        3,
+        probability=1.0,
+        copied=True,
+        copy_share=1.0,
+        p_gen=None,
+        sources=(),
+        attention=(0.1, 0.5, 0.3, 0.1),
+    )
+    offsets = ((0, 0), (0, 3), (4, 7), (7, 7))
+    write_heatmap(tmp_path / "map.png", [Summary("cat", document="cat sat", words=(word,), source_offsets=offsets)])
+    assert list(drawn[0].columns) == ["(start)", "cat", "sat", "(end)"]
