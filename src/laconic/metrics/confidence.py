@@ -149,6 +149,14 @@ _HEAD = re.compile(  # of pages and papers, and what leads to a page, columns
 )
 _NAMES = re.compile(r"\b[A-Z]\.\s|\A(?=[^:]*\Z)[A-Z\d][^,]*,\s*\S")
 _STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
+_KEYED = re.compile(r"[A-Z][\w/-]*(?: [\w/-]+){0,2}: ")  # "Salary: 12 an hour plus tips"
+_STOCK = re.compile(  # what stands in all texts of a kind, and says nothing of this one
+    r"(?i)\bthank(?:s| you) for (?:contacting|calling|reaching out)\b|\bend-to-end encrypted\b|\Ano one outside of this chat\b"
+    r"|\bmeeting to order\b|\bminutes of the (?:last|previous|\d)|\bmeeting (?:was )?(?:closed|adjourned|opened)\b"
+    r"|\bno(?:ted)? (?:further business|apologies)\b|\A(?:this|the) (?:project|format) (?:adheres to|is based on) "
+    r"|\Aall notable changes\b|\byou must (?:log in|register)\b|\bclear and concise description\b|\Acopyright \W*\d"
+    r"|\Asteps to reproduce\b|\Aadd any other context\b|\A(?:read|accept|review) (?:these|the) terms\b"
+)
 _SAID_LINE = re.compile(r"(?m)^[^\w\n]*+\w.*")  # sought at the beginnings of lines alone: no line takes its square
 _SPOKEN = re.compile('["\u201c\u2018\'](?=\\w)[^"\u201c\u201d]*[,.!?\u2026]["\u201d\u2019\']')
 _HEADING = 5  # words, at most, without a stop, of a text that has pages
@@ -359,6 +367,7 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
         lambda span: not furniture[span[0]],
         lambda span: not said[span].endswith(","),  # "Dear Anna,"
         lambda span: not _SPOKEN.match(said[span]),
+        lambda span: not said[span].isupper() and not _STOCK.search(said[span]),
     ):
         spans = list(filter(tells, spans)) or spans
     return [(start, *shortened(document, start, end)) for start, end in spans]
@@ -399,6 +408,7 @@ def _is_entry(text: str) -> bool:
         _HEAD.search(text)
         or (told <= {"and", "of", "for"} and _NAMES.search(said))
         or (not told and _FIELD.search(said))
+        or _KEYED.match(said)
     )
     return bool(heads) and not _STOP.search(said)
 
