@@ -28,6 +28,7 @@ from laconic.metrics.words import words
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
 from laconic.text.sentences import markup, without
+from laconic.text.sources import lines_of
 from laconic.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened
@@ -354,7 +355,11 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     chance = calibration.sentence_confidence(facts | {"confidence": confidence})
     if words(document[start:end]) == words(summary.text):
         confidence = max(confidence, chance)
-    if summary.unlike:
+    sure = not summary.unlike and confidence >= calibration.threshold
+    if not sure and (found_lines := lines_of(document)):
+        kind, (start, end) = found_lines
+        begins, reason = start, f"the text is {kind}, not sentences"
+    elif summary.unlike:
         reason = f"the text is unlike those the model knows: {', '.join(summary.unlike)}"
     elif confidence < calibration.threshold:
         reason = f"the model is not sure of its words (confidence {confidence:.2f})"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from laconic.data.lines import read_text
 from laconic.errors import DataError
+from laconic.text.languages import ENGLISH
 from laconic.text.sentences import sentence_strings
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record, references_of
@@ -93,7 +94,7 @@ def duc_input(text: str, words: Words) -> str:
     Lower-cased, tokenized; where a closing bracket stands, what precedes the first lone ``--``, ``-`` or ``_`` (a
     dateline) goes; brackets are ``-lrb-`` and ``-rrb-``, ``_`` is a comma. Digits stay.
     """
-    sentences = sentence_strings(" ".join(word for word in text.split() if not word.startswith("&")))
+    sentences = sentence_strings(" ".join(word for word in text.split() if not word.startswith("&")), ENGLISH)
     if not sentences:
         return ""
     first = sentences[0]

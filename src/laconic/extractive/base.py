@@ -15,10 +15,11 @@ from laconic.text.sentences import sentence_strings
 
 
 class ExtractorConfig(ConfigBase):
-    """``sentences``: how many to pick; ``language``: for splitting a text into sentences (an ISO code)."""
+    """``sentences``: how many to pick; ``language``: for splitting a text into sentences (an ISO code),
+    if it shall not be told by the text."""
 
     sentences: int = Field(3, ge=1)
-    language: str = Field("en", pattern=r"^[a-z]{2,3}$")
+    language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")
 
 
 class WordsConfig(ExtractorConfig):

@@ -149,7 +149,7 @@ _HEAD = re.compile(  # of pages and papers, and what leads to a page, columns
 )
 _NAMES = re.compile(r"\b[A-Z]\.\s|\A(?=[^:]*\Z)[A-Z\d][^,]*,\s*\S")
 _STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
-_KEYED = re.compile(r"[A-Z][\w/-]*(?: [\w/-]+){0,2}: ")  # "Salary: 12 an hour plus tips"
+_KEYED = re.compile(r"[A-Z][\w/-]*(?: [\w/-]+){0,2}: (?:\S+\s+){0,8}\S+\Z")  # "Pay: 12 an hour plus tips"
 _STOCK = re.compile(  # what stands in all texts of a kind, and says nothing of this one
     r"(?i)\bthank(?:s| you) for (?:contacting|calling|reaching out)\b|\bend-to-end encrypted\b|\Ano one outside of this chat\b"
     r"|\bmeeting to order\b|\bminutes of the (?:last|previous|\d)|\bmeeting (?:was )?(?:closed|adjourned|opened)\b"
@@ -440,14 +440,16 @@ def told_sentences(document: str, summary: str) -> list[tuple[tuple[int, int, in
 
 def answering_sentence(document: str, summary: str, *, strange: bool = False) -> tuple[tuple[int, int, int], Facts]:
     """The one of `told_sentences` that is worth most in place of ``summary``; of equals the first. In a ``strange``
-    text, of another kind than the model knows, words of courtesy and talk are many, and short."""
+    text, of another kind than the model knows, words of courtesy and talk are many, and short; and no heading that the
+    model learnt names its subject, so that a sentence keeps it."""
 
     def worth(one: tuple[tuple[int, int, int], Facts]) -> float:
         (_, start, end), facts = one
         lacks = max(0, FEWER - len(words(document[start:end]))) if strange else 0
         return sum(weight * facts[name] for name, weight in WORTH.items()) - FEW * lacks
 
-    return max(told_sentences(document, summary), key=worth)
+    (begins, start, end), facts = max(told_sentences(document, summary), key=worth)
+    return (begins, *(shortened(document, begins, end, subject=True) if strange else (start, end))), facts
 
 
 def _content(said: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from laconic.errors import ConfigError, unknown_choice
 from laconic.metrics.rouge import RougeResult, rouge
 from laconic.metrics.rouge_engine import RougeOptions, make_options, parse_kind
 from laconic.metrics.rouge_text import TEXTS
+from laconic.text.languages import ENGLISH
 from laconic.text.sentences import sentence_strings
 
 Shown = Literal["f", "recall"]
@@ -138,7 +139,7 @@ class RunScoring:
 def sentence_lines(text: str) -> str:
     """One sentence a line: the lines of a text that has several, else its sentences."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return "\n".join(lines if len(lines) > 1 else sentence_strings(" ".join(lines)))
+    return "\n".join(lines if len(lines) > 1 else sentence_strings(" ".join(lines), ENGLISH))
 
 
 def score_as(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from laconic.text.copied import copied_text
 from laconic.text.html import (
     MARKDOWN_SUFFIXES,
     PAGE_SUFFIXES,
@@ -42,6 +43,8 @@ def as_prose(text: str, suffix: str = "") -> tuple[str, str]:
         return "page", page_text(text)
     elif said := manual_text(text):
         kind = "manual"
+    elif suffix in ("", ".txt") and (said := copied_text(text)):
+        kind = "article"
     else:
         kind, said = "tagged", tagged_text(text) if suffix in ("", ".txt", ".xml") and is_tagged(text) else ""
     return (kind, said) if said else ("text", text)

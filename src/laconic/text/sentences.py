@@ -14,12 +14,14 @@ from itertools import pairwise
 import sentencex
 
 from laconic.text.detokenize import is_unspaced
+from laconic.text.languages import ENGLISH, language_of
 from laconic.text.mending import FUNCTION_WORDS, RULER
 from laconic.text.normalization import encodable
 
 Span = tuple[int, int]
 # Short forms after which nothing ends, though sentencex says so.
 _SHORT = re.compile(r"(?:^|[\s(\[])(?:resp|approx|incl|excl|[Ee]qs?|[Ff]igs|[Rr]efs|spp|aka)\.\s*$")
+_SHORT_FORM = re.compile(r"(?<![^\s(\['\u2019.])[^\W\d_]{1,6}\.[^\S\n]+(?=(\w))")
 _PANICS = re.compile(r"([A-Z]\s*)[^\S\x00-\x7f](?=\.)")  # sentencex does, at "C\xa0.", and not at the blank of ASCII
 _WORD = re.compile(r"__\w|[^\W\d_]+")
 _ETC = re.compile(r"\betc\.\)?\s+(?=[A-Z])")
@@ -29,6 +31,7 @@ _OPENING_WORDS = (
     "instead overall together despite"
 )
 _OPENERS = FUNCTION_WORDS | frozenset(_OPENING_WORDS.split())
+_SAYS_NOTHING = FUNCTION_WORDS | frozenset(["attached", "enclosed", "following", "below", "above", "here"])
 _AHEAD = "a an the of and or from with its their our your my his"  # a line with such a word at its end goes on
 _GOES_BEFORE = frozenset(_AHEAD.split())
 _HEADING = 4  # words of a heading in capitals, at most, over an indented text
@@ -78,7 +81,8 @@ _LINK = re.compile(
 )
 _STRESSED = re.compile(r"(?<![^\s(\[{\"'])(\*{1,3})(?=[^\s*])([^*]{1,200}?)(?<=[^\s*])(\1)(?![^\s.,;:!?)\]}\"'])")
 _NAMED = re.compile(  # "foo - print all bars" at the beginning, "LONDON, May 2 (Reuters) -", "[9:02] anna: could you"
-    r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s\([A-Z][^\n()]{0,30}\))"
+    r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s(?:\([A-Z][^\n()]{0,30}\)|/\w{3,20}/)"
+    r"|[A-Z][A-Z .]{2,30}, [^\n.!?;()]{0,30}\d{4})"
     r"\s{1,9}(?:--?|[\u2013\u2014])\s{1,9}(?=\S+\s+\S+\s)"
     r"|\[?(?:[\d/.-]{6,10},? )?\d\d?:\d\d(?::\d\d)?(?: ?[AaPp][Mm])?\]?(?: -)? [^\W\d][^:\n]{0,25}: (?=\S+\s+\S+\s)"
 )
@@ -86,8 +90,9 @@ PIECE, AHEAD = 10_000, 2_000  # characters that sentencex sees at once, of which
 _MARK = re.compile(r"(?:(?:[>*•–—#-]+|\\item)\s+)+")
 
 
-def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
-    """Return the character spans of the sentences of ``text``, in order, white space around them left out.
+def split_sentences(text: str, language: str | None = None) -> list[tuple[int, int]]:
+    """Return the character spans of the sentences of ``text``, in order, white space around them left out. Without a
+    ``language`` (an ISO code) it is told by the text (`language_of`).
 
     A blank line always ends a sentence, and so does the end of a line that nobody wrapped (`_line_ends`); text between
     two spans is white space only.
@@ -95,14 +100,18 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     return list(sentence_spans(text, language))
 
 
-def sentence_spans(text: str, language: str = "en") -> Iterator[tuple[int, int]]:
+def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:
     """Those of `split_sentences`, one by one: whoever stops asking does not pay for the rest."""
-    ends = _line_ends(text)
-    if language == "en" and "etc." in text:  # found quickly
+    language, ends = language or language_of(text), _line_ends(text)
+    if language == ENGLISH and "etc." in text:  # found quickly
         ends = sorted({*ends, *(found.end() for found in _ETC.finditer(text))})
     first = 0
     safe = text if text.isascii() else _PANICS.sub(r"\1 ", encodable(text))
-    for last in _ends(safe, language):
+    found = _ends(safe, ENGLISH)
+    if language != ENGLISH:  # only what ends by both: neither knows all short forms
+        own = set(_ends(safe, language))
+        found = (end for end in found if end in own and not _shortens(text, end))
+    for last in found:
         if last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last)):
             continue
         cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
@@ -124,13 +133,16 @@ def _ends(text: str, language: str) -> Iterator[int]:
         start = found[-1] if found else start + PIECE
 
 
-def shortened(text: str, start: int, end: int) -> Span:
+def shortened(text: str, start: int, end: int, *, subject: bool = False) -> Span:
     """The part of an English sentence that could stand above the text: where it says what its subject is or does, or
     begins the text with a name and a dash, what stands behind that; the whole of any other. Without a lead to examples
-    that it does not have."""
+    that it does not have. A ``subject`` stays, where wanted, if it says anything ("Attached is a ..." does not)."""
     if (mark := _MARK.match(text, start, end)) and mark.end() < end:
         start = mark.end()
-    lead = _LEAD.match(text, start, end) or _NAMED.match(text, start, end)
+    lead = _LEAD.match(text, start, end)
+    if lead and subject and not _SAYS_NOTHING.issuperset(_WORD.findall(lead[0].lower())):
+        lead = None
+    lead = lead or _NAMED.match(text, start, end)
     if lead and len(text[lead.end() : end].split()) > 2 and not _GOES_ON.match(text, lead.end(), end):
         start = lead.end()
     return start, start + (len(_EXAMPLES.sub("", text[start:end]).rstrip(" \n:,;")) or end - start)
@@ -173,6 +185,12 @@ def _in_name(text: str, end: int) -> bool:
     return named and behind is not None and behind[0].lower() not in _OPENERS
 
 
+def _shortens(text: str, end: int) -> bool:
+    """Is the full stop before this place one of a short form, by what stands behind: a small letter, or a digit?"""
+    found = _SHORT_FORM.finditer(text, max(0, end - 12), end + 12)
+    return any(short.start() < end <= short.end() and (short[1].islower() or short[1].isdigit()) for short in found)
+
+
 def _line_ends(text: str) -> list[int]:
     """The ends of lines that were ended on purpose, as in lists, minutes and mails: the next line is blank, or its
     first word would have fitted in and does not begin in lower case, nor does the line end in "of" or the like. So are
@@ -192,7 +210,7 @@ def _line_ends(text: str) -> list[int]:
     return found
 
 
-def sentence_strings(text: str, language: str = "en") -> list[str]:
+def sentence_strings(text: str, language: str | None = None) -> list[str]:
     return [text[start:end] for start, end in split_sentences(text, language)]
 
 
@@ -210,7 +228,7 @@ def sentence_gaps(text: str, separator: str, sentences: Sequence[str] = (), *, b
         mark = re.escape(separator)
         return [found.span() for found in re.finditer(rf"\s*(?<!\S){mark}(?!\S)(?:\s+{mark}(?!\S))*\s*", text)]
     lines = re.finditer(r"[^\s](?:[^\n]*[^\s])?", text if by_line and "\n" in text.strip() else "")
-    spans = _located(text, sentences) or [line.span() for line in lines] or split_sentences(text)
+    spans = _located(text, sentences) or [line.span() for line in lines] or split_sentences(text, ENGLISH)
     return [(before[1], after[0]) for before, after in pairwise(spans)]
 
 

@@ -339,6 +339,7 @@ READ = {
     "page": ("<!doctype html><nav>Home</nav><article>The river rose.</article>", "The river rose."),
     "manual": ("A(1)  User  A(1)\n\nNAME\n  a - rise\n\nOPTIONS\n  -x  fall\n", "a - rise"),
     "tagged": ("<p>The</p><p>brown <b>river</b> rose last <i>night</i>.</p>", "brown river rose last night."),
+    "article": ("Share on X\n5 min read\nThe river rose.\nRelated topics\n", "The river rose."),
     "restructuredtext": (".. note::\n\n   The *river* rose.\n", "The river rose."),
 }
 

@@ -243,6 +243,7 @@ def test_a_short_sentence_answers_where_there_is_no_other() -> None:
             "Foo  of bars  in baz",
             "Foo of    bars",
         ),
+        *("Pay: 12 an hour and the bars", "Foo starter: the foo Start date: May 3"),
         *("% a foo of the bars.", "\\section{A foo of the bars.}", "Received 3 May 2019; accepted 4 May."),
     ],
 )
@@ -272,6 +273,10 @@ def test_an_entry_answers_only_where_there_is_no_sentence(entry: str) -> None:
             "[1] A. Foo and B. Bar. A foo of bars\n\n{}",
             "Abstract\u2014{}",
             "Summary: {}",
+            "THE FOO OF ALL BARS IS FOR US.\n\n{}",
+            "Anna: Thank you for contacting the Foo of Bars.\n\n{}",
+            "All notable changes to foo of bars are here.\n\n{}",
+            "The chair of foo called the meeting to order.\n\n{}",
         ),
     ],
 )
@@ -357,6 +362,37 @@ def test_neither_salutation_nor_direct_speech_answers(document: str, answer: str
     assert or_decline(Summary("a summer", document=document, confidence=0.1), calibration()).text == answer
 
 
+CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bars) {\n  bars.open();\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "answer"),
+    [
+        ("log", "".join(f"2024-01-0{n} 08:00:01 {s} foo: bars\n" for n, s in enumerate(("INFO", "ERROR", "INFO"))), "ERROR"),
+        ("log", '{"ts":"08:00:01","level":"info"}\n{"ts":"08:00:02","level":"error"}\n{"ts":"08:00:03"}', "error"),
+        ("stack trace", 'Traceback (most recent call last):\n  File "a", line 1\n    foo()\nFooError: no bars', "FooError: no"),
+        ("stack trace", "FooException: no bars\n\tat foo.Bar(Bar.java:1)\n\tat foo.Baz(Baz.java:2)\n\t... 3 more", "FooEx"),
+        ("table", "foo,bars,date\n1,2,3\n4,5,6", "foo,bars,date"),
+        ("table", "+---+---+\n| foo | bars |\n+---+---+\n| 1 | 2 |\n+---+---+", "| foo | bars |"),
+        ("table", "Bars of foo\n\n     Q1     Q2\nA    1.0    2.0\nB    3.0    4.0\nC    5.0    6.0", "Bars of foo"),
+        ("program code", CODE, "Opens all bars."),
+        ("program code", "import foo\n\ndef bars(a):\n    b = foo.foo(a)\n    return b[0]\n", "def bars(a):"),
+        ("change of code", "diff --git a/foo b/foo\n--- a/foo\n+++ b/foo\n@@ -1 +1 @@\n-bars\n+baz", "b/foo"),
+        ("", f"Can anybody tell me why this does not open all of my bars?\n\n{CODE}", "Can anybody"),
+        ("", "The package of foo has these:\n* bars of foo;\n* foo of bars;\n* a baz;", "foo"),
+        ("", "".join(f"[12/03/24, 18:22:1{n}] Anna: are the bars open\n" for n in range(4)), "Are the bars open"),
+    ],
+)
+def test_of_lines_that_are_no_sentences_the_telling_one_answers(kind: str, document: str, answer: str) -> None:
+    written = Summary("foo bars", document=document, confidence=0.1, unlike=("it is in another language",))
+    found = or_decline(written, calibration())
+    assert answer in found.text
+    assert "\n" not in found.text
+    assert (f"the text is a {kind}, not" if kind[:1] != "p" else f"the text is {kind}, not") in found.declined or not kind
+    assert ("not sentences" in found.declined) == bool(kind)
+    assert or_decline(replace(written, confidence=0.9, unlike=()), calibration()).text == "foo bars"
+
+
 def test_of_a_text_of_another_kind_a_short_sentence_seldom_answers() -> None:
     document = "Can I help you there? I would like to change my seat for the flight to Rome. That can be done for you."
     written = Summary("a summer", document=document, confidence=0.1)
@@ -419,6 +455,9 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
         ("libfoo measures long rivers.", "libfoo measures long rivers."),
         ("Rivers rose\n\nlibfoo measures long rivers", "libfoo measures long rivers"),
         ("- libfoo measures long rivers", "libfoo measures long rivers"),
+        ("[09:02] anna: measure long rivers", "Measure long rivers"),
+        ("12/03/23, 9:02:17 PM - Anna F: measure long rivers", "Measure long rivers"),
+        ("[quote=anna_7]Rivers are long[/quote]", "Rivers are long"),
     ],
 )
 def test_a_sentence_without_its_subject_begins_with_a_capital(document: str, answer: str) -> None:

@@ -14,6 +14,7 @@ from laconic.config.schema import TextConfig
 from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
 from laconic.errors import ConfigError, DataError
 from laconic.explain.provenance import extractive_summary
+from laconic.text.languages import language_of
 from laconic.text.sentences import (
     PIECE,
     between_gaps,
@@ -185,6 +186,9 @@ def test_a_sentence_is_made_a_line(sentence: str, line: str) -> None:
     start, end = shortened(text, 8, 8 + len(sentence))
     assert text[start:end] == line
     assert shortened(sentence, 0, len(sentence)) == (start - 8, end - 8)
+    with_subject = text[slice(*shortened(text, 8, 8 + len(sentence), subject=True))]
+    assert with_subject.endswith(line)
+    assert sentence.lstrip("> -").startswith(with_subject)
 
 
 @pytest.mark.parametrize(
@@ -195,14 +199,29 @@ def test_a_sentence_is_made_a_line(sentence: str, line: str) -> None:
         ("Anna - could you send me the bars?", "could you send me the bars?"),
         ("(FOO) -- The bars were closed.", "The bars were closed."),
         ("LONDON, May 2 (Foo News) - The bars were closed.", "The bars were closed."),
+        ("LONDON, May 2, 2024 /Foo/ -- The bars were closed.", "The bars were closed."),
+        ("LONDON, 4 June 2024 \u2013 The bars were closed.", "The bars were closed."),
         *[(kept, kept) for kept in ("foo - bars", "It is max(bars) - min(bars) of all.")],
     ],
 )
 def test_a_name_or_a_dateline_is_no_part_of_the_line(text: str, line: str) -> None:
     assert text[slice(*shortened(text, 0, len(text)))] == line
     behind = f"Bars. {text}"
-    dated = line if "(Foo" in text else text
+    dated = line if text.startswith("LONDON") else text
     assert behind[slice(*shortened(behind, 6, len(behind)))] == dated, "a name stands at the beginning alone"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Libraries are the last free rooms.", "Libraries are the last free rooms."),
+        ("Attached is a revised list of rivers.", "revised list of rivers."),
+        ("This is the list of rivers.", "list of rivers."),
+    ],
+)
+def test_a_subject_that_says_something_may_stay(text: str, line: str) -> None:
+    assert text[slice(*shortened(text, 0, len(text), subject=True))] == line
+    assert text[slice(*shortened(text, 0, len(text)))] == text.split(" ", 3)[-1], "else it goes"
 
 
 def test_blanks_cost_no_time() -> None:
@@ -453,3 +472,30 @@ def test_blank_lines_behind_a_hyphen_cost_no_time() -> None:
     assert not HYPHENED.search("well-" + "\n" * 20_000 + "Known")
     assert HYPHENED.sub("", "well- \n\n \nknown, wind- \nand sea-\tborne") == "well-known, wind- \nand sea-\tborne"
     assert time.process_time() - before < 5, "where it is quadratic, half a minute"
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "Am 3. Oktober feierte die Stadt ihr Jubiläum, z. B. am Rathaus.|Es kostete 1.234,5 Euro bzw. mehr.|Wer zahlt?",
+        "M. Dupont a ouvert la séance du 1er mars.|Selon l'art. 5, le vote est le 12 avr. prochain, p. ex. ici.|Bon.",
+        "El Sr. García habló 20 min. sobre la Av. Libertad y las obras de EE. UU. que costarán más.|¿Quién pagará?",
+        "В 1999 г. в Москве открылась библиотека, и в ней 250 тыс. книг и ок. 300 карт.|Он родился в г. Туле.",
+        "Il sig. Rossi ha aperto la seduta con la dott.ssa Bianchi.|L'art. 5 del regolamento è noto, cfr. pag. 14.",
+        "Prof. Nowak mówił m.in. o budżecie.|Prace przy ul. Długiej nie są skończone.|Zob. str. 14 raportu na końcu.",
+    ],
+)
+def test_short_forms_of_the_language_that_a_text_is_in_end_no_sentence(marked: str) -> None:
+    text = marked.replace("|", " ")
+    assert sentence_strings(text) == marked.split("|")
+    assert sentence_strings(text) == sentence_strings(text, language_of(text))
+    assert len(sentence_strings(text, "en")) > marked.count("|") + 1
+
+
+def test_a_language_is_told_only_where_there_is_no_doubt() -> None:
+    german = "Der Fluss ist in der Nacht gestiegen, und die Brücke wurde gesperrt."
+    assert language_of(german) == "de"
+    assert {
+        language_of(text) for text in ("", "Der Fluss.", "die las una", f"This is the story of the river: {german}")
+    } == {"en"}
+    assert language_of(f"{'a ' * 800}{german}") == "en", "its beginning tells"

@@ -13,6 +13,7 @@ const READ = {
   tagged: ["text with tags", ": what stands between them"],
   manual: ["a manual page", ": its name and description"],
   mail: ["an e-mail", ", without its head and quotations"],
+  article: ["a page copied from a browser", ": its headline and paragraphs"],
 };
 
 export class Results {
