@@ -345,7 +345,7 @@ def _by_length(
 
 def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     """``summary``, or where the model had better not answer the sentence of its document that is likeliest to say what
-    it is about, made a line (the first words of a text without sentences, such as a list)."""
+    it is about, made a line (of a log and the like one of its lines, of a list the first words)."""
     if calibration is None or summary.confidence is None:
         return summary
     document, confidence = summary.document, summary.confidence
@@ -355,9 +355,8 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     chance = calibration.sentence_confidence(facts | {"confidence": confidence})
     if words(document[start:end]) == words(summary.text):
         confidence = max(confidence, chance)
-    sure = not summary.unlike and confidence >= calibration.threshold
-    if not sure and (found_lines := lines_of(document)):
-        kind, (start, end) = found_lines
+    if (summary.unlike or confidence < calibration.threshold) and (lines := lines_of(document)):
+        kind, (start, end) = lines
         begins, reason = start, f"the text is {kind}, not sentences"
     elif summary.unlike:
         reason = f"the text is unlike those the model knows: {', '.join(summary.unlike)}"

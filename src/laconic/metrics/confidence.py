@@ -151,10 +151,11 @@ _NAMES = re.compile(r"\b[A-Z]\.\s|\A(?=[^:]*\Z)[A-Z\d][^,]*,\s*\S")
 _STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
 _KEYED = re.compile(r"[A-Z][\w/-]*(?: [\w/-]+){0,2}: (?:\S+\s+){0,8}\S+\Z")  # "Pay: 12 an hour plus tips"
 _STOCK = re.compile(  # what stands in all texts of a kind, and says nothing of this one
-    r"(?i)\bthank(?:s| you) for (?:contacting|calling|reaching out)\b|\bend-to-end encrypted\b|\Ano one outside of this chat\b"
-    r"|\bmeeting to order\b|\bminutes of the (?:last|previous|\d)|\bmeeting (?:was )?(?:closed|adjourned|opened)\b"
-    r"|\bno(?:ted)? (?:further business|apologies)\b|\A(?:this|the) (?:project|format) (?:adheres to|is based on) "
-    r"|\Aall notable changes\b|\byou must (?:log in|register)\b|\bclear and concise description\b|\Acopyright \W*\d"
+    r"(?i)\bthank(?:s| you) for (?:contacting|calling|reaching out)\b|\bend-to-end encrypted\b"
+    r"|\Ano one outside of this chat\b|\bmeeting to order\b|\bminutes of the (?:last|previous|\d)"
+    r"|\bmeeting (?:was )?(?:closed|adjourned|opened)\b|\bno(?:ted)? (?:further business|apologies)\b"
+    r"|\A(?:this|the) (?:project|format) (?:adheres to|is based on) |\Aall notable changes\b|\Acopyright \W*\d"
+    r"|\byou must (?:log in|register)\b|\bclear and concise description\b"
     r"|\Asteps to reproduce\b|\Aadd any other context\b|\A(?:read|accept|review) (?:these|the) terms\b"
 )
 _SAID_LINE = re.compile(r"(?m)^[^\w\n]*+\w.*")  # sought at the beginnings of lines alone: no line takes its square
