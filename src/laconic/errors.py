@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class LaconicError(Exception):
@@ -106,3 +106,9 @@ def unknown_choice(kind: str, name: str, choices: Iterable[str]) -> str:
     """A message for a name that is not in a table: what was given, the nearest name, all names."""
     known, name = sorted(choices), name if len(name) <= 100 else f"{name[:97]}..."
     return f"Unknown {kind} '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}."
+
+
+def refuse_unknown(kind: str, name: str, choices: Collection[str]) -> None:
+    """Raises: ConfigError: ``name`` is none of the ``choices``, with the message of `unknown_choice`."""
+    if name not in choices:
+        raise ConfigError(unknown_choice(kind, name, choices))

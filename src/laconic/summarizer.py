@@ -23,7 +23,7 @@ from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.explain.provenance import extractive_summary
 from laconic.files import put_back
 from laconic.jobs import batches
-from laconic.metrics.confidence import Calibration, answering_sentence, divided
+from laconic.metrics.confidence import LEADS_ELSEWHERE, Calibration, answering_sentence, divided
 from laconic.metrics.words import words
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
@@ -118,15 +118,8 @@ class Summarizer:
         system.set_defaults(options)
         return cls(system)
 
-    @classmethod
-    def from_loaded(cls, loaded: Any, device: Any = None, **options: Any) -> Summarizer:
-        """Wrap a `laconic.models.folder.LoadedModel` that is in memory."""
-        system = resolve("system", SYSTEMS, "neural")(loaded)
-        if device is not None:
-            system.to(device)
-        system.options(options)
-        system.set_defaults(options)
-        return cls(system)
+    def __repr__(self) -> str:
+        return f"Summarizer({self.name!r})"
 
     @property
     def name(self) -> str:
@@ -134,6 +127,10 @@ class Summarizer:
 
     @overload
     def summarize(self, texts: Document, **options: Any) -> Summary: ...
+    @overload
+    def summarize(
+        self, texts: Iterable[Document], *, on_error: Literal["skip"], **options: Any
+    ) -> list[Summary | None]: ...
     @overload
     def summarize(self, texts: Iterable[Document], **options: Any) -> list[Summary]: ...
     def summarize(self, texts: Document | Iterable[Document], **options: Any) -> Any:
@@ -163,9 +160,7 @@ class Summarizer:
             return next(self.stream([texts], **options))  # type: ignore[list-item]
         return list(self.stream(texts, **options))  # type: ignore[arg-type]
 
-    def __call__(self, texts: Document | Iterable[Document], **options: Any) -> Any:
-        """`summarize`, for those who call a model like a function."""
-        return self.summarize(texts, **options)
+    __call__ = summarize  # for those who call a model like a function
 
     def explain(self, text: Document, **options: Any) -> Summary:
         """Summarize one text and say of each word where it came from."""
@@ -183,7 +178,7 @@ class Summarizer:
         always_write: bool = False,
         first: int = 1,
         **overrides: Any,
-    ) -> Iterator[Any]:
+    ) -> Iterator[Summary]:
         """Like `summarize` over an iterable of any length: read ahead, batched by length, given back in order.
         ``on_skip(record, error)`` is told about each document that ``on_error="skip"`` passes over; messages number the
         documents from ``first``."""
@@ -193,6 +188,8 @@ class Summarizer:
             raise ConfigError("stream takes several documents: stream([document]).")
         if batch_size is not None:
             _check_batch_size(batch_size)
+        if not (progress is None or callable(progress)):
+            raise ConfigError("progress is called with numbers of documents, as tqdm(total=len(texts)).update can be.")
         options = self.system.options(overrides)
 
         def skipped(record: Record, error: LaconicError) -> None:
@@ -215,8 +212,8 @@ class Summarizer:
         calibration = None if always_write else self.system.calibration
         at_once = self.system.documents_at_once if batch_size is None else lambda _: batch_size
         windows = _windows(texts, WINDOW_BATCHES * (batch_size or BATCH), first, skipped)
-        return (
-            summary and or_decline(summary, calibration)
+        return (  # None, which `summarize` types, in place of what is skipped
+            summary and or_decline(summary, calibration)  # type: ignore[misc]
             for window in windows
             for summary in _by_length(window, at_once, decoded, progress)
         )
@@ -348,7 +345,7 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     it is about, made a line (of a log and the like one of its lines, of a list the first words)."""
     if calibration is None or summary.confidence is None:
         return summary
-    document, confidence = summary.document, summary.confidence
+    document, confidence = summary.document, 0.0 if LEADS_ELSEWHERE.match(summary.text) else summary.confidence
     if not (calibration.sentence or summary.unlike or confidence < calibration.threshold):
         return summary
     (begins, start, end), facts = answering_sentence(document, summary.text, strange=bool(summary.unlike))
@@ -397,7 +394,10 @@ def as_record(given: Any, number: int) -> Record:
     """
     record = given if isinstance(given, Record) else Record(given)
     if not isinstance(record.document, str):
-        raise DataError(f"Document {number} is of type {type(record.document).__name__}; a document is a text.")
+        table = hasattr(record.document, "columns")
+        how = "give a column of it, table['text']" if table else "on_error='skip' passes over what is none"
+        kind = type(record.document).__name__
+        raise DataError(f"Document {number} is of type {kind}; a document is a text: {how}.")
     if not record.document.strip():
         label = f"Document {number}" + (f" (id '{record.id}')" if record.id else "")
         where = f"{record.origin}: " if record.origin else ""

@@ -242,9 +242,9 @@ class SummaryToken:
     by name the heaviest places of the attention and of each distribution over the source (`laconic.explain`)."""
 
     text: str
-    probability: float
-    p_gen: float | None
-    copy_share: float
+    probability: float = 0.0
+    p_gen: float | None = None
+    copy_share: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
     sources: dict[str, tuple[SourceSpan, ...]] = field(default_factory=dict)
 
@@ -263,15 +263,15 @@ class SummaryWord:
     text: str
     start: int  # character span in the summary's text
     end: int
-    probability: float
-    copied: bool
-    copy_share: float
-    p_gen: float | None
-    sources: tuple[SourceSpan, ...]
-    attention: tuple[float, ...]
-    maps: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    probability: float = 0.0
+    copied: bool = False
+    copy_share: float = 0.0
+    p_gen: float | None = None
+    sources: tuple[SourceSpan, ...] = ()
+    attention: tuple[float, ...] = field(default=(), repr=False)
+    maps: dict[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
     figures: dict[str, float] = field(default_factory=dict)
-    tokens: tuple[SummaryToken, ...] = ()
+    tokens: tuple[SummaryToken, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ class Summary:
     Of models that are calibrated: ``confidence``, the probability that a reader accepts what the model wrote, and
     ``unlike``, in what the document differs from those the model knows; ``facts`` is what both are computed from.
     Where these speak against it, ``declined`` says why, ``text`` is taken from the document, and what the model
-    wrote is the first of the ``alternatives``.
+    wrote is the first of the ``alternatives``. Printed, a summary is its text; ``repr`` leaves its long parts out.
     """
 
     text: str
@@ -312,21 +312,24 @@ class Summary:
     log_prob: float = 0.0
     id: str = ""
     model: str = ""
-    document: str = ""
-    words: tuple[SummaryWord, ...] = ()
-    source_offsets: tuple[tuple[int, int], ...] = ()
+    document: str = field(default="", repr=False)
+    words: tuple[SummaryWord, ...] = field(default=(), repr=False)
+    source_offsets: tuple[tuple[int, int], ...] = field(default=(), repr=False)
     tokens_read: int = 0
     tokens_given: int = 0
     truncated: bool = False
     finished: bool = True
-    terms: dict[str, float] = field(default_factory=dict)
+    terms: dict[str, float] = field(default_factory=dict, repr=False)
     alternatives: tuple[Summary, ...] = ()
-    reading: dict[str, float] = field(default_factory=dict)
-    chunks: tuple[Chunk, ...] = ()
+    reading: dict[str, float] = field(default_factory=dict, repr=False)
+    chunks: tuple[Chunk, ...] = field(default=(), repr=False)
     confidence: float | None = None
     unlike: tuple[str, ...] = ()
     declined: str = ""
-    facts: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, float] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
 
     def _repr_html_(self) -> str:
         """What a notebook shows; see `laconic.explain.html.notebook_view`."""

@@ -55,7 +55,7 @@ def test_axe_finds_nothing_serious_on_the_page(page: Any, server: Server, scheme
 def test_axe_finds_nothing_serious_in_a_report(page: Any, tmp_path: Path) -> None:
     summaries = [from_dict(record(model, TEXT) | {"document": TEXT}) for model in ("pointer", "first")]
     sections = [
-        Table("Scores", ["system", "R1"], [["a", 1.2], ["b", 3.4]], best=["R1"]),
+        Table("Scores", ["system", "R1"], [["a", "1.2"], ["b", "3.4"]]),
         Curves("Loss", {"a": [(0, 3.0), (1, 2.0)]}, x_label="update"),
         Samples("Samples", summaries, ["The meeting moves.", None]),
         Prose("How", ["So."], code="laconic compare " + "x" * 200),

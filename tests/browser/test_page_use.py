@@ -139,7 +139,8 @@ def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> 
 def test_results_are_announced(page: Any, server: Server) -> None:
     summarized(page, server)
     assert page.locator("#live").get_attribute("aria-live") == "polite"
-    assert page.locator("#live").inner_text() == "pointer: 6 words, 4 copied."
+    said = page.locator(".words").inner_text().replace("?", "")
+    assert page.locator("#live").inner_text() == f"pointer: 6 words, 4 copied: {said}"
     assert page.locator(".inspector").get_attribute("aria-live") == "polite"
 
 
@@ -240,6 +241,30 @@ def test_texts_stand_out_from_what_is_behind_them(page: Any, server: Server, sch
     page.mouse.move(*place_of(page, "Thursday"))
     page.wait_for_selector(".word.user")
     assert page.evaluate(FAINT, 4.5) == []
+
+
+SHADES = """() => {
+  const { width, height } = document.querySelector(".heat canvas");
+  const { data } = document.querySelector(".heat canvas").getContext("2d").getImageData(0, 0, width, height);
+  const found = new Map();
+  for (let at = 0; at < data.length; at += 4) {
+    const shade = data.slice(at, at + 4).join();
+    found.set(shade, (found.get(shade) ?? 0) + 1);
+  }
+  return [...found].filter(([shade, times]) => shade.endsWith(",255") && times > 99).length;
+}"""
+
+
+def test_in_high_contrast_weights_are_still_seen(page: Any, server: Server) -> None:
+    """A system's colours in place of the page's would make all cells, shares and marks equal."""
+    page.emulate_media(forced_colors="active")
+    summarized(page, server, "systems=chunked,first")
+    word(page, "Thursday").click()
+    page.locator(".charts > summary").click()
+    page.wait_for_selector(".heat")
+    assert page.evaluate(SHADES) > 1
+    kept = "(one) => getComputedStyle(document.querySelector(one)).forcedColorAdjust"
+    assert [page.evaluate(kept, place) for place in (".share i", ".document")] == ["none", "none"]
 
 
 def test_the_theme_follows_the_system_and_can_be_chosen(page: Any, server: Server) -> None:

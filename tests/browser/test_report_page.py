@@ -59,12 +59,7 @@ def test_a_report_reads_without_its_script(browser: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_report_of_everything_reads_well(page: Any, tmp_path: Path, scheme: str) -> None:
     sections = [
-        Table(
-            "Scores",
-            ["system", "R1", "a rather long heading"],
-            [["a", 1.2, "30.1 ±0.4**"], ["b", 3.4, None]],
-            best=["R1"],
-        ),
+        Table("Scores", ["system", "R1", "a rather long heading"], [["a", "1.2", "30.1 ±0.4**"], ["b", "3.4", ""]]),
         Curves("Loss", {"a": [(0, 3.0), (1, 2.0)], "b": [(0, 2.5), (1, 2.2)]}, x_label="update"),
         Samples("Samples", [made(), made("first"), made("whole", TEXT * 40)]),
         Prose("How", ["So."], code="laconic compare " + "x" * 200),

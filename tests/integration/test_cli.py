@@ -313,3 +313,10 @@ def test_recipes_check_finds_a_wrong_component(recipe: Path, capsys: pytest.Capt
     assert cli.main(["recipes", "check", str(recipe)]) == 2
     (_, told) = capsys.readouterr().err.splitlines()  # one and the same in all rows
     assert ", row plain, size small and 3 others: Unknown key 'model.hiden_size'." in told
+    recipe.write_text(RECIPE.replace("{training.batch_size: 64}", "{model.hiden_size: 3}"))
+    assert cli.main(["recipes", "check", str(recipe)]) == 2
+    assert ", row fast, size small and 1 other: Unknown key" in capsys.readouterr().err
+    recipe.write_text(RECIPE.replace("{training.batch_size: 64}", "{search.length_alpha: 2}"))
+    assert cli.main(["recipes", "check", str(recipe)]) == 0
+    said = "size small and 1 other: search.length_alpha does nothing while search.length_normalisation is average."
+    assert said in capsys.readouterr().err

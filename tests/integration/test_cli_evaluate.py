@@ -35,13 +35,26 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "lead-1", "oracle-1", "first_words:words=2", "--data", str(data)]) == 0
+    again = ["lead:sentences=1", "--sweep", "lead:1-2"]  # is there already
+    assert main(["evaluate", "lead-1", "oracle-1", "first_words:words=2", *again, "--data", str(data)]) == 0
     captured = capsys.readouterr()
     rows = [line.split()[0] for line in captured.out.splitlines() if line]
     assert rows[0] == "system"
-    assert rows[2:5] == ["lead-1", "oracle-1", "first_words:words=2"]
+    assert rows[2:7] == ["lead-1", "oracle-1", "first_words:words=2", "lead-2", "lead:1-2:"]
     assert "rouge155" in captured.out
     assert "Evaluating" in captured.err
+
+
+def test_a_method_from_outside_stands_in_the_tables(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "picks_of_hers.py").write_text("from laconic.extractive.baselines import Lead as Ends\n")
+    monkeypatch.chdir(tmp_path)
+    for command in (["evaluate"], ["compare", "--out", "comparison"]):
+        table = run(capsys, *command, "lead-1", "picks_of_hers:Ends-1", "--data", str(data), "--json")
+        found = [one["rouge"]["1"]["f"] for one in json.loads(table)["rows" if "compare" in command else "systems"]]
+        assert found[0] == found[1] > 0
+    refused(capsys, 2, "'picks_of_hers:End' could not be loaded", "evaluate", "picks_of_hers:End", "--data", str(data))
 
 
 def test_a_system_that_was_done_is_not_decoded_again(

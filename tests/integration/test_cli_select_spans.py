@@ -35,7 +35,7 @@ def written(out: Path) -> dict[str, bytes]:
 
 
 def selected(*arguments: str) -> int:
-    return main(["--quiet", "data", "select-spans", *arguments, *SMALL])
+    return main(["--quiet", "data", "select-spans", *SMALL, *arguments])
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -101,10 +101,18 @@ def test_what_is_selected_can_be_checked_as_data(
     ("arguments", "code", "words"),
     [
         (["--k", "5"], 2, "Nothing to read"),
-        (["{corpus}", "--k", "0"], 2, "--k is 0"),
         (["{corpus}", "--k", "5", "--weights", "1,1"], 2, "one each for R-1, R-2, R-L"),
-        (["{corpus}", "--k", "5", "--workers", "0"], 2, "--workers is 0"),
         (["{corpus}/none.txt", "--k", "5"], 3, "does not exist"),
+        *(
+            (["{corpus}", "--k", "5", option, value], 2, f"'{option}': Input should be ")
+            for option, values in {
+                **dict.fromkeys(("--k", "--workers", "--input-length", "--stride", "--records-per-file"), ("0",)),
+                "--output-length": ("0", "65"),
+                "--chunk": ("32768",),
+                "--seed": ("-1", "9223372036854775808"),
+            }.items()
+            for value in values
+        ),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from commands import refused, run
-from laconic.cli import own_data
 from laconic.cli.inputs import records_of
 from laconic.cli.main import main
+from laconic.cli.output import say
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.data.holdout import ENOUGH_FOR_TEST
 from laconic.errors import ConfigError
 from laconic.training.logging import read_log
+from laconic.training.run import hold_out
 from word_pairs import write_word_pairs
 
 END = "training.max_updates"
+held_out = partial(hold_out, force=False, say=say, note=say)
 
 
 @pytest.fixture
@@ -93,13 +96,13 @@ def test_ones_own_test_pairs_are_what_is_scored(tmp_path: Path, capsys: pytest.C
         (tmp_path / f"{name}.csv").write_text("\n".join(["work text,head line", *lines]))
     splits = {name: str(tmp_path / f"{name}.csv") for name in ("train", "test")}
     run = resolve_run(load_recipe("headline_writer"), size="tiny", overrides={"data": splits | columns})
-    held = own_data.hold_out(run, tmp_path / "run").data
+    held = held_out(run, tmp_path / "run").data
     assert f"{ENOUGH_FOR_TEST - 20} for train, 20 for validation (" in capsys.readouterr().err
     assert held.test == str(tmp_path / "run" / "data" / "test.jsonl")
     assert [record.summary for record in records_of(held.test, held)] == ["test s0", "test s1", "test s2"]
     inside = run.model_copy(update={"data": held.model_copy(update={"test": None})})
     with pytest.raises(ConfigError, match="would be overwritten"):
-        own_data.hold_out(inside, tmp_path / "run")
+        held_out(inside, tmp_path / "run")
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -140,7 +143,7 @@ def test_why_nothing_is_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[s
         run = resolve_run(
             load_recipe("headline_writer"), size="tiny", overrides={"data": {"train": str(tmp_path / "pairs.csv")}}
         )
-        assert own_data.hold_out(run, tmp_path / "run") is run
+        assert held_out(run, tmp_path / "run") is run
         assert said in capsys.readouterr().err
     assert not (tmp_path / "run" / "data").exists()
 

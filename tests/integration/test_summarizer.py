@@ -189,8 +189,6 @@ def test_a_calibrated_model_chooses_by_what_it_has_learnt_of_hypotheses(summariz
         summarizer.summarize(DOCUMENTS, beam_size=6, choose="rerank")
     with pytest.raises(ConfigError, match=said):
         Summarizer.from_pretrained(folder, choose="rerank")
-    with pytest.raises(ConfigError, match=said):
-        Summarizer.from_loaded(LoadedModel.from_pretrained(folder), choose="rerank")
     system: Any = summarizer.system
     usual = system.search
     try:
@@ -425,7 +423,7 @@ def test_a_bart_checkpoint_summarizes_explains_and_scores() -> None:
     model = BartSummarizer(BartSummarizer.Config(architecture=architecture), unk_id=tokenizer.unk_id)
     text = TextConfig(max_source_tokens=400, source_specials=True, oov_copy="unk")
     loaded = LoadedModel(model, tokenizer, text=text, search=SearchConfig(beam_size=3, max_length=8), name="bart")
-    summarizer = Summarizer.from_loaded(loaded)
+    summarizer = Summarizer(NeuralSystem(loaded))
     summaries = summarizer.summarize(DOCUMENTS, explain=True, batch_size=2)
     for document, summary in zip(DOCUMENTS, summaries, strict=True):
         assert summary.tokens_read <= 14  # 16 positions, two of them special tokens

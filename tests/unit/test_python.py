@@ -20,7 +20,6 @@ import laconic
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.explain.html import render
 from laconic.models import folder
-from laconic.types import Record
 from tiny_models import DOCUMENTS, save_tiny_model
 
 TEXT = DOCUMENTS[0]
@@ -45,15 +44,27 @@ def test_the_names_are_there_and_the_import_brings_no_tensors() -> None:
     code = (
         "import sys, laconic\n"
         "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules)\n"
-        "print(set(laconic.__all__) <= set(dir(laconic)))"
+        "print(dir(laconic) == laconic.__all__, laconic.errors.DataError.__name__)"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"
-    assert all(callable(getattr(laconic, name)) for name in laconic.__all__ if name != "__version__")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True DataError\n", done.stderr
+    assert all(getattr(laconic, name) for name in laconic.__all__)
 
 
 def test_a_summarizer_is_called_like_a_function(summarizer: laconic.Summarizer) -> None:
     assert summarizer(TEXT).text == summarizer.summarize(TEXT).text
     assert [one.text for one in summarizer(DOCUMENTS)] == [one.text for one in summarizer.summarize(DOCUMENTS)]
+
+
+def test_what_is_shown_of_them_is_short(summarizer: laconic.Summarizer) -> None:
+    lead = laconic.Summarizer.from_pretrained("lead-1")
+    assert repr(lead) == "Summarizer('lead-1')"
+    for one in (summarizer.explain(TEXT), lead(TEXT)):
+        assert str(one) == one.text
+        assert one.words
+        assert repr(one).startswith(f"Summary(text={one.text!r}, ")
+        assert len(repr(one)) < 400, "of the source, of words and of weights there may be thousands"
+        assert len(repr(one.words[0])) < 400
 
 
 def test_what_is_saved_opens_and_writes_the_same(summarizer: laconic.Summarizer, tmp_path: Path) -> None:
@@ -125,6 +136,57 @@ def test_training_and_evaluation_are_functions(data: Path, tmp_path: Path) -> No
     assert laconic.evaluate("lead-1", records, max_records=4)["lead-1"].rouge == scores["lead-1"].rouge
 
 
+def test_pairs_in_memory_are_read_as_those_of_a_file(data: Path) -> None:
+    class Frame:
+        columns = ("document", "summary")
+
+        def to_dict(self, kind: str) -> list[dict[str, Any]]:
+            assert kind == "records"
+            return [json.loads(line) for line in (data / "test.jsonl").read_text().splitlines()]
+
+    rows = Frame().to_dict("records")
+    records = [laconic.Record(row["document"], row["summary"], references=(row["summary"], "or so")) for row in rows]
+    expected = list(laconic.read_records(data / "test.jsonl"))
+    for given in (Frame(), rows, iter(rows), expected):
+        assert [(one.document, one.summary, one.id) for one in laconic.read_records(given)] == [
+            (one.document, one.summary, one.id) for one in expected
+        ]
+    assert next(laconic.read_records(records)).references == records[0].references
+    score = laconic.evaluate("lead-1", data)["lead-1"].rouge
+    assert all(laconic.evaluate("lead-1", given)["lead-1"].rouge == score for given in (Frame(), rows, expected))
+
+
+def test_training_holds_out_pairs_of_one_file_and_of_memory(tmp_path: Path) -> None:
+    rows = [{"Text": f"entry {n} names w{n} and v{n * 7} .", "title": f"w{n}"} for n in range(40)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = {"training.max_updates": 2, "training.max_epochs": None}
+    said: list[str] = []
+
+    def trained(given: Any, name: str, **how: Any) -> tuple[dict[str, int], Any]:
+        out = tmp_path / name
+        how = {"settings": settings, "on_message": said.append} | how
+        result = laconic.train("headline_writer", given, out, size="tiny", **how)
+        parts = sorted((out / "data").glob("*.jsonl"))
+        return {part.stem: len(part.read_text().splitlines()) for part in parts}, result
+
+    (parts, one), (same, other) = trained(tmp_path / "pairs.jsonl", "file"), trained(iter(rows), "memory")
+    assert parts == same == {"train": 36, "validation": 4}
+    assert one.metrics == other.metrics != {}
+    assert "pairs.jsonl has no validation file: 36 for train, 4 for validation" in "\n".join(said)
+    longer = settings | {"training.max_updates": 3}
+    for given, name in ((tmp_path / "pairs.jsonl", "file"), (rows, "memory")):
+        assert trained(given, name, settings=longer, resume=True)[1].updates == 3
+    with pytest.raises(ConfigError, match="already holds a run"):
+        trained(rows, "memory")
+    assert trained(tmp_path / "pairs.jsonl", "all", all_pairs=True)[0] == {}
+    assert trained(rows, "memory", all_pairs=True, force=True)[0] == {"train": 40}
+    assert trained({"train": rows[:30], "validation": rows[30:]}, "parts")[0] == {"train": 30, "validation": 10}
+    assert trained(rows[:5], "few")[0] == {"train": 5}
+    for how in ({"force": True}, {"resume": True}):  # its own parts as a folder of them, which it may read otherwise
+        fewer = settings | {"data.max_train_records": 20}
+        assert trained(tmp_path / "file" / "data", "file", settings=fewer, **how)[0] == parts
+
+
 def test_a_table_is_not_taken_for_the_names_of_its_columns() -> None:
     class DataFrame:  # as that of pandas
         columns = ("document", "summary")
@@ -134,8 +196,12 @@ def test_a_table_is_not_taken_for_the_names_of_its_columns() -> None:
 
     frame: Any = DataFrame()
     lead = laconic.Summarizer.from_pretrained("lead-1")
-    with pytest.raises(DataError, match="type DataFrame; a document is a text"):
+    with pytest.raises(DataError, match=r"type DataFrame; a document is a text: give a column of it, table\['text'\]"):
         lead.summarize(frame)
+    with pytest.raises(DataError, match="Document 2 is of type float; a document is a text: on_error='skip' passes"):
+        lead.summarize([TEXT, float("nan")])  # as a column that lacks a text
+    with pytest.raises(ConfigError, match="progress is called with numbers of documents"):
+        lead.summarize([TEXT], progress=True)
     with pytest.raises(ConfigError, match="several documents"):
         list(lead.stream(frame))
 
@@ -145,22 +211,30 @@ def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
         laconic.train("headline_writer", data, tmp_path / "run", settings={"training.max_update": 2})
     with pytest.raises(ConfigError, match=r"headline_wirter.*headline_writer"):
         laconic.train("headline_wirter", data, tmp_path / "run")
-    with pytest.raises(DataError, match="The list holds no records"):
+    with pytest.raises(DataError, match="data has no record"):
         laconic.evaluate("lead-1", [])
     with pytest.raises(ConfigError, match=r"'max_records'.*greater than or equal to 1"):
         laconic.evaluate("lead-1", data, max_records=-1)
-    with pytest.raises(DataError, match=r"Record 1 is of type dict; give laconic.types.Record objects"):
-        laconic.evaluate("lead-1", [{"document": "a", "summary": "b"}])  # type: ignore[list-item]
+    with pytest.raises(DataError, match=r"record 2: tuple where a dictionary of columns was expected\."):
+        laconic.evaluate("lead-1", [{"document": "a", "summary": "b"}, ("a", "b")])  # type: ignore[list-item]
+    with pytest.raises(DataError, match=r"no column is known to hold the summary.*Columns: 'text', 'score'"):
+        laconic.evaluate("lead-1", [{"text": "a", "score": 1}])
+    with pytest.raises(DataError, match=r"no column is known to hold the document.*Columns: '0', '1'"):
+        laconic.evaluate("lead-1", [{0: "a", 1: "b"}])  # type: ignore[dict-item]
+    with pytest.raises(DataError, match=r"record 1: the field 'title' is a JSON complex where text was expected"):
+        laconic.evaluate("lead-1", [{"text": "a", "title": 1j}])  # as the NA of pandas
+    with pytest.raises(DataError, match=r"record 1: empty summary.*read_records\(..., skip_bad=True\) leaves"):
+        laconic.evaluate("lead-1", [{"text": "a", "summary": None}])
     with pytest.raises(ConfigError, match="an extractive method by name, no Summarizer"):
         laconic.evaluate(laconic.Summarizer.from_pretrained("lead-1"), data)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="Record 1 is of type NoneType"):
+    with pytest.raises(DataError, match="Pairs are a file, a table, or a list of dictionaries, no NoneType"):
         laconic.evaluate("lead-1", None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"opened with Summarizer.from_pretrained\('oneline'\)"):
         laconic.Summarizer("oneline")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="settings is a mapping"):
         laconic.train("headline_writer", data, tmp_path / "run", settings=["a=1"])  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="no list: write them into a file first"):
-        laconic.train("headline_writer", [Record("a", "b")], tmp_path / "run")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"Pairs by part are train, validation, test \(given: text, title\)"):
+        laconic.train("headline_writer", {"text": ["a"], "title": ["b"]}, tmp_path / "run")  # type: ignore[dict-item]
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"file is a file; name a folder\."):
         laconic.train("headline_writer", data, tmp_path / "file", size="tiny")

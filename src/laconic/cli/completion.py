@@ -13,7 +13,7 @@ from typer import Argument
 from laconic.cli.main import COMMANDS, load_command
 from laconic.cli.options import options_of
 from laconic.config.loading import recipe_names
-from laconic.errors import ConfigError, unknown_choice
+from laconic.errors import refuse_unknown
 from laconic.text.control import safe_print as print
 
 SHELLS = ("bash", "zsh", "fish")
@@ -41,8 +41,7 @@ def command(shell: Annotated[str, Argument(metavar="SHELL", help="bash, zsh or f
     bash: `source <(laconic completion bash)`, in ~/.bashrc for good; zsh: the same with zsh, in ~/.zshrc.
     fish: `laconic completion fish > ~/.config/fish/completions/laconic.fish`.
     """
-    if shell not in SHELLS:
-        raise ConfigError(unknown_choice("shell", shell, SHELLS))
+    refuse_unknown("shell", shell, SHELLS)
     print(fish(words()) if shell == "fish" else bash(words(), zsh=shell == "zsh"), end="")
 
 

@@ -240,17 +240,17 @@ def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, i
 class SpanOptions:
     """The fields of `laconic.study.spans.settings.SpanSettings`."""
 
-    k: Annotated[int, Option("--k", metavar="N", help="How many pairs of spans to keep.")]
+    k: Annotated[int, Option("--k", metavar="N", min=1, help="How many pairs of spans to keep.")]
     tokenizer: Annotated[str, Option(help="What lengths count: the tokens of a folder or hub id, or words.")] = (
         "facebook/bart-large"
     )
     lowercase: Annotated[bool, Option("--lowercase", help="Compare words without case.")] = False
     weights: Annotated[str, Option(help="Of R-1, R-2 and R-L in the score.")] = "1,1,1"
     random: Annotated[bool, Option("--random", help="Draw spans instead of scoring them.")] = False
-    input_length: Annotated[int, Option(help="Tokens of the input span.")] = 128
-    output_length: Annotated[int, Option(help="Tokens of the output span behind it.")] = 32
-    chunk: Annotated[int, Option(help="Documents are cut into chunks of so many tokens.")] = 512
-    stride: Annotated[int, Option(help="Tokens between the windows that are looked at.")] = 1
+    input_length: Annotated[int, Option(min=1, help="Tokens of the input span.")] = 128
+    output_length: Annotated[int, Option(min=1, max=64, help="Tokens of the output span behind it.")] = 32  # one word
+    chunk: Annotated[int, Option(max=32_767, help="Documents are cut into chunks of so many tokens.")] = 512  # 16 bits
+    stride: Annotated[int, Option(min=1, help="Tokens between the windows that are looked at.")] = 1
     over: Annotated[
         str | None,
         Option("--every-window-over", metavar="SCORE", help="Every window above it, not only the best one of a chunk."),
@@ -262,9 +262,9 @@ class SpanOptions:
     text: Annotated[str, Option(metavar="file|line", help="What is a document in plain text.")] = "file"
     column: Annotated[str | None, Option("--document-column", help="The column of the documents in JSON lines.")] = None
     validation: Annotated[int, Option(metavar="N", help="Hold so many records out.")] = 0
-    shard_records: Annotated[int, Option("--records-per-file", help="Records of a training file.")] = 100_000
+    shard_records: Annotated[int, Option("--records-per-file", min=1, help="Records of a training file.")] = 100_000
     ids: Annotated[bool, Option("--ids", help="Write the token ids too.")] = False
-    seed: Annotated[int, Option(help="Of draws, of ties and of the order of the records.")] = 1
+    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Of draws, of ties and of the order of the records.")] = 1
     skip_bad: SkipBad = False
 
 
@@ -279,7 +279,7 @@ def select_spans_command(
         list[str] | None, Option(metavar="FILE|DIR|GLOB", help="Text or JSON lines, .gz and .zst too; may be repeated.")
     ] = None,
     selection: SpanOptions,
-    workers: Annotated[int | None, Option(help="Processes, or workers of Ray.")] = None,
+    workers: Annotated[int | None, Option(min=1, help="Processes, or workers of Ray.")] = None,
     ray: Annotated[bool, Option("--ray", help="On a Ray cluster (RAY_ADDRESS), or a small local one.")] = False,
     overwrite: Annotated[bool, Option("--overwrite", help="Start anew where OUT holds a selection.")] = False,
     as_json: AsJson = False,

@@ -33,7 +33,7 @@ from laconic.files import write_json, write_text
 from laconic.metrics.scoring import suited
 from laconic.study import tables
 from laconic.study.breakdown import Bucket, as_dicts, best_lines, best_of, buckets, by_length, sweep_names
-from laconic.systems.extractive import check_name, is_method
+from laconic.systems.extractive import check_name, is_method, meaning
 from laconic.types import Record, references_of
 
 
@@ -86,12 +86,7 @@ def command(
     Interrupted with --output, the same command goes on where it stopped. Marks compare with the first system.
     """
     settings = search_settings(search)
-    sweeps = {spec: sweep_names(spec) for spec in sweep or []}
-    names = list(dict.fromkeys([*(systems or []), *(name for group in sweeps.values() for name in group)]))
-    if not names:
-        raise ConfigError("Name a model or an extractive method to score, or give --sweep lead:1-5.")
-    for name in names:
-        check_name(name)
+    names, sweeps = _names(systems or [], sweep or [])
     if settings and all(map(is_method, names)):
         raise ConfigError("--set changes how models decode, and none of these systems is a model: leave it out.")
     files: dict[str, str] = {}
@@ -116,6 +111,22 @@ def command(
     for draft in report.drafts:
         draft.unlink(missing_ok=True)
     print_result(as_json, content, report.text())
+
+
+def _names(systems: Sequence[str], sweep: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """All systems, each once by the name that it has first; and those of each sweep."""
+    named: dict[str, str] = {}
+
+    def once(names: Sequence[str]) -> list[str]:
+        for name in names:
+            check_name(name)
+        return list(dict.fromkeys(named.setdefault(meaning(name), name) for name in names))
+
+    once(systems)
+    sweeps = {spec: once(sweep_names(spec)) for spec in sweep}
+    if not named:
+        raise ConfigError("Name a model or an extractive method to score, or give --sweep lead:1-5.")
+    return list(named.values()), sweeps
 
 
 @dataclass

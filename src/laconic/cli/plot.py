@@ -12,7 +12,7 @@ from laconic.cli.options import AsJson, check_picture
 from laconic.cli.output import aligned, print_result
 from laconic.config.loading import read_run
 from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.errors import DataError, refuse_unknown
 
 # what a curve shows, the published figures that stand beside it
 PUBLISHED = {"loss": "train_loss", "nll": "train_loss", "val_ppl": "perplexity"}
@@ -33,8 +33,7 @@ def command(
 ) -> None:
     """Draw the training curves of runs and print their last and best values."""
     check_picture(out)
-    if x not in AXES:
-        raise ConfigError(unknown_choice("horizontal axis", x, AXES))
+    refuse_unknown("horizontal axis", x, AXES)
     for run in runs:
         _check_run(run)
     from laconic.explain.pictures import draw_curves

@@ -9,7 +9,7 @@ import yaml
 from typer import Argument, Context
 
 from laconic.cli.options import AsJson, Commands, RecipeKeys, Row, Size
-from laconic.cli.output import aligned, print_result
+from laconic.cli.output import aligned, print_result, say
 from laconic.config.loading import (
     dump_run,
     load_recipe,
@@ -19,7 +19,7 @@ from laconic.config.loading import (
     resolve_method,
     resolve_run,
 )
-from laconic.config.names import EXTRACTIVE, check_run, parse
+from laconic.config.names import EXTRACTIVE, check_run, parse, without_effect
 from laconic.config.schema import Recipe
 from laconic.errors import ConfigError, LaconicError
 from laconic.text.control import safe_print as print
@@ -60,24 +60,36 @@ def check(
     file: Annotated[str | None, Argument(help="A recipe's name or a YAML file; all recipes if not given.")] = None,
 ) -> None:
     """Resolve every row in every size and build the configuration of every component."""
-    problems, checked = dict[tuple[str, str], list[str]](), 0
+    problems, idle, checked = dict[tuple[str, str], list[str]](), dict[tuple[str, str], list[str]](), 0
     for name in [file] if file else recipe_names():
         recipe = load_recipe(name)
         for row, size in product(recipe.rows, recipe.sizes):
             checked += 1
+            where = f"row {row}, size {size}"
             try:
                 if recipe.extractive:
                     parse("extractive method", EXTRACTIVE, resolve_method(recipe, row, size))
-                else:
-                    check_run(resolve_run(recipe, row, size))
+                    continue
+                check_run(run := resolve_run(recipe, row, size))
+                if found := without_effect(run):
+                    idle.setdefault((name, f"{found}."), []).append(where)
             except LaconicError as error:
-                problems.setdefault((name, str(error)), []).append(f"row {row}, size {size}")
+                problems.setdefault((name, str(error)), []).append(where)
+    for line in _each_once(idle):
+        say(line)
     if problems:
-        lines = [f"{sum(map(len, problems.values()))} of {checked} combinations are wrong:"]
-        for (name, problem), (first, *others) in problems.items():
-            lines.append(f"{name}, {first}{f' and {len(others)} others' if others else ''}: {problem}")
+        lines = [f"{sum(map(len, problems.values()))} of {checked} combinations are wrong:", *_each_once(problems)]
         raise ConfigError("\n".join(lines))
     print(f"{checked} combinations of recipe, row and size are sound.")
+
+
+def _each_once(said: dict[tuple[str, str], list[str]]) -> list[str]:
+    """A line for each thing that is said of a recipe, with the first combination that it is true of."""
+    lines = []
+    for (name, text), (first, *others) in said.items():
+        more = f" and {len(others)} {'others' if others[1:] else 'other'}" if others else ""
+        lines.append(f"{name}, {first}{more}: {text}")
+    return lines
 
 
 def _summary(recipe: Recipe) -> dict[str, Any]:

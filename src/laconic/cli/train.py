@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option
 
 from laconic.cli import own_data
 from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode
-from laconic.cli.output import EXIT_INTERRUPTED, print_result, progress, say
+from laconic.cli.output import EXIT_INTERRUPTED, note, print_result, progress, say
 from laconic.config.base import validate
 from laconic.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
 from laconic.config.names import check_run, outside_names, trusting
@@ -19,7 +19,6 @@ from laconic.config.schema import SPLITS, RunConfig, TrainingConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.data.places import data_changes
 from laconic.errors import ConfigError, ModelError
-from laconic.files import only_here
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
@@ -86,16 +85,9 @@ def command(
         run = resolve_run(load_recipe(recipe), row, None, merge(fitting, {"training": found["training"]}))
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, size or run.size) if part)
     if run.data.validation is None and data is not None and not all_pairs:
-        from laconic.training.run import refuse_used
+        from laconic.training.run import hold_out
 
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise ConfigError(
-                "Several processes need pairs that are held out already: give a folder with train and validation files "
-                f"(`laconic data subset {data} validation.jsonl --last 500 --rest train.jsonl`), or --all-pairs."
-            )
-        with only_here(folder):
-            refuse_used(folder, force=force)
-            run = own_data.hold_out(run, folder)
+        run = hold_out(run, folder, force=force, say=say, note=note)
     run_training(run, folder, force=force, as_json=as_json)
 
 

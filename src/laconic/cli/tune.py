@@ -16,7 +16,7 @@ from laconic.cli.output import aligned, print_result, progress, say
 from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
 from laconic.data.places import split_of
-from laconic.errors import ConfigError, unknown_choice
+from laconic.errors import ConfigError, refuse_unknown
 from laconic.evaluation.predictions import fingerprint
 from laconic.evaluation.run import options_of
 from laconic.evaluation.systems import model_folder, weights_identity
@@ -64,8 +64,7 @@ def command(
     from laconic.study import tuning
     from laconic.systems.neural import NeuralSystem
 
-    if metric not in tuning.METRICS:
-        raise ConfigError(unknown_choice("metric", metric, tuning.METRICS))
+    refuse_unknown("metric", metric, tuning.METRICS)
     grids, ranges = list(map(tuning.parse_grid, grid or [])), list(map(tuning.parse_range, random or []))
     settings = tuning.plan(grids, ranges, trials, seed)
     fixed = search_settings(search)

@@ -20,7 +20,7 @@ from laconic.config.base import validate
 from laconic.config.names import component_settings, refuse_code
 from laconic.config.schema import SPLITS, Recipe, RunConfig
 from laconic.config.shipped import SHIPPED
-from laconic.errors import ConfigError, did_you_mean, unknown_choice
+from laconic.errors import ConfigError, did_you_mean, refuse_unknown, unknown_choice
 
 OF_THE_RECIPE = ("name", "row", "size", "published")
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -96,10 +96,8 @@ def resolve_method(recipe: Recipe, row: str | None = None, size: str | None = No
 
 def _row_and_size(recipe: Recipe, row: str | None, size: str | None) -> tuple[str, str]:
     row, size = row or recipe.default_row, size or recipe.default_size
-    if row not in recipe.rows:
-        raise ConfigError(unknown_choice(f"row of recipe '{recipe.name}'", row, recipe.rows))
-    if size not in recipe.sizes:
-        raise ConfigError(unknown_choice(f"size of recipe '{recipe.name}'", size, recipe.sizes))
+    refuse_unknown(f"row of recipe '{recipe.name}'", row, recipe.rows)
+    refuse_unknown(f"size of recipe '{recipe.name}'", size, recipe.sizes)
     return row, size
 
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from laconic.config.base import ConfigBase, validate
-from laconic.config.schema import OptimizerConfig, RunConfig
-from laconic.errors import ConfigError, missing_package, unknown_choice
+from laconic.config.schema import OptimizerConfig, RunConfig, TrainingConfig
+from laconic.errors import ConfigError, missing_package, refuse_unknown, unknown_choice
 
 Table = Mapping[str, str]
 
@@ -213,6 +213,47 @@ def check_run(run: RunConfig) -> ConfigBase:
     return config
 
 
+# Settings that do nothing where another has one of these values.
+_IDLE: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
+    ("search.length_alpha", "search.length_normalisation", ("none", "average")),
+    ("search.coverage_beta", "search.coverage_penalty", ("none",)),
+    ("search.diversity_strength", "search.diverse_groups", (1,)),
+    ("search.choose", "search.beam_size", (1,)),
+    ("search.min_length_share", "search.min_length", (0,)),
+    ("search.capitals", "search.surface", ("tokens", "raw")),
+    ("search.no_repeat_word", "text.tokenizer.type", ("bpe", "character")),
+    ("search.revisions", "text.tokenizer.type", ("bpe", "character")),
+    ("text.pretrained_missing", "text.pretrained_embeddings", (None,)),
+    ("training.schedule.warmup_start", "training.schedule.warmup_updates", (0,)),
+    ("training.schedule.final_factor", "training.schedule.type", ("constant", "inverse_sqrt", "plateau", "sticky")),
+    ("training.schedule.plateau_factor", "training.schedule.type", ("constant", "inverse_sqrt", "linear", "cosine")),
+    ("training.teacher_forcing.scope", "training.teacher_forcing.ratio", (1.0,)),
+    ("training.teacher_forcing.feed", "training.teacher_forcing.ratio", (1.0,)),
+    ("training.early_stopping.min_delta", "training.early_stopping.patience", (None,)),
+    ("model.attention.coverage_init", "model.attention.coverage", (False, None)),
+    ("model.attention.coverage_from_start", "model.attention.coverage", (False, None)),
+    ("model.attention.detach_coverage", "model.attention.coverage", (False, None)),
+)
+
+
+def without_effect(run: RunConfig) -> str:
+    """Those of `_IDLE` that are not at their default, with the setting that keeps each from having an effect."""
+    plain = RunConfig(name="", model={"type": ""}, training=TrainingConfig(max_updates=1)).model_dump()
+    mine = run.model_dump()
+
+    def value(settings: Any, key: str) -> Any:
+        for part in key.split("."):
+            settings = settings.get(part) if isinstance(settings, Mapping) else None
+        return settings
+
+    found = [
+        f"{key} does nothing while {switch} is {value(mine, switch) or 'off'}"
+        for key, switch, off in _IDLE
+        if value(mine, key) != value(plain, key) and value(mine, switch) in off
+    ]
+    return "; ".join(found)
+
+
 def _check_objectives(run: RunConfig, sections: Sequence[ConfigBase], objectives: Sequence[ConfigBase]) -> None:
     """Is there what each objective ``needs``? Models and their parts say what they feed; a phase may switch it on."""
     fed = {name for section in sections for name in getattr(section, "feeds", ())}
@@ -241,8 +282,7 @@ def _check_phases(run: RunConfig, objectives: Mapping[str, ConfigBase]) -> None:
     """A phase's weights are of objectives of the run, each within that objective's own bounds."""
     for phase in run.training.phases:
         for name, weight in phase.objective_weights.items():
-            if name not in objectives:
-                raise ConfigError(unknown_choice("objective in objective_weights", name, objectives))
+            refuse_unknown("objective in objective_weights", name, objectives)
             config = objectives[name]
             validate(type(config), config.model_dump() | {"weight": weight}, where=f"phase {phase.name}: {name}")
 

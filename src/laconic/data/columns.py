@@ -112,19 +112,18 @@ def _given(name: str | None, names: Sequence[str], where: str) -> str | None:
 
 def _choose(side: str, names: Sequence[str], where: str, *, taken: str | None, required: bool = True) -> str | None:
     folded = [(_fold(name), name) for name in names if name != taken]
+    named = f"{side}_column (--{side}-column, data.{side}_column)"
     for tier in NAMES[side]:
         fitting = [name for known in tier.split() for key, name in folded if key == known]
         if len(fitting) == 1:
             return fitting[0]
         if fitting and required:
-            how = f"choose with --{side}-column (data.{side}_column)" if len(set(fitting)) > 1 else "rename all but one"
+            how = f"choose with {named}" if len(set(fitting)) > 1 else "rename all but one"
             raise DataError(f"{where}: the {side} could be any of {listed(fitting)}; {how}. Columns: {listed(names)}.")
     if not required:
         return None
-    raise NoColumnError(
-        f"{where}: no column is known to hold the {side}; name it with --{side}-column (data.{side}_column). "
-        f"Columns: {listed(names) or 'none'}."
-    )
+    columns = listed(names) or "none"
+    raise NoColumnError(f"{where}: no column is known to hold the {side}; name it with {named}. Columns: {columns}.")
 
 
 def listed(names: Iterable[str]) -> str:
@@ -179,7 +178,7 @@ class TableOptions:
         elif summary is None:
             summary = _choose("summary", names, where, taken=document, required=self.need_summary)
         own = self.document_column or self.summary_column
-        note = "" if own else " (detected; choose with --document-column and --summary-column)"
+        note = "" if own else " (detected; document_column and summary_column choose others)"
         columns = Columns(document, summary, note=note, need_summary=self.need_summary).adapted(names)
         parts = next((name for name in names if _fold(name) in _PARTS), None)
         note = f"; column '{parts}' is not read: parts are a file each (train, validation, test)" if parts else ""

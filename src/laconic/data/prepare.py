@@ -15,8 +15,7 @@ from pathlib import Path
 
 from laconic.data.lines import read_text
 from laconic.errors import DataError
-from laconic.text.languages import ENGLISH
-from laconic.text.sentences import sentence_strings
+from laconic.text.sentences import ENGLISH, sentence_strings
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record, references_of
 

@@ -25,10 +25,11 @@ import difflib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from laconic.config.schema import DataConfig
 from laconic.data import formats, tables
@@ -104,8 +105,18 @@ class SkipCounter:
         return f"{self.total:,} record{'s' if self.total > 1 else ''} skipped: {parts}"
 
 
+class Frame(Protocol):
+    """As pandas and polars have them."""
+
+    @property
+    def columns(self) -> Any: ...
+
+
+Pairs = str | Path | Iterable[Record | Mapping[str, Any]] | Frame  # in a file, or in memory
+
+
 def read_records(
-    path: str | Path,
+    path: Pairs,
     *,
     format: str = "auto",
     document_column: str | None = None,
@@ -115,12 +126,13 @@ def read_records(
     on_skip: OnSkip | None = None,
     on_choice: OnChoice | None = None,
 ) -> Iterator[Record]:
-    """Stream the records of a file or folder.
+    """Stream the records of a file or folder, or of what is in memory.
 
-    ``path`` is a file, a folder of ``.story`` files, the common part of two aligned files, or ``hub:owner/name``;
-    ``format`` a name of the table above, ``auto`` goes by the file's name and first bytes. Columns that are not given
-    are detected (`laconic.data.columns`); ``on_choice`` receives a sentence a file on what was chosen. Bad records
-    (with ``need_summary`` those without a summary too) stop the reading or, with ``skip_bad``, are left out and go to
+    ``path`` is a file, a folder of ``.story`` files, the common part of two aligned files, or ``hub:owner/name``; or a
+    table of pandas or polars, a list of dictionaries or records, a data set of the library ``datasets``. ``format`` is
+    a name of the table above, ``auto`` goes by the file's name and first bytes. Columns that are not given are detected
+    (`laconic.data.columns`); ``on_choice`` receives a sentence a file on what was chosen. Bad records (with
+    ``need_summary`` those without a summary too) stop the reading or, with ``skip_bad``, are left out and go to
     ``on_skip``, such as a `SkipCounter`.
 
     Raises:
@@ -141,11 +153,13 @@ def _with_the_keyword(found: Iterator[Record]) -> Iterator[Record]:
 
 
 def read_with(
-    path: str | Path, options: ReadOptions, *, on_skip: OnSkip | None = None, on_choice: OnChoice | None = None
+    path: Pairs, options: ReadOptions, *, on_skip: OnSkip | None = None, on_choice: OnChoice | None = None
 ) -> Iterator[Record]:
     """Like `read_records`, with all options. What can be refused at once is refused before the first record."""
-    kind, parts = places_of(str(path), options.format)
     telling = replace(options, on_choice=on_choice or options.on_choice)
+    if not isinstance(path, str | Path):
+        return _records(tables.read_rows(path, telling), options, on_skip or (lambda _: None), "data")
+    kind, parts = places_of(str(path), options.format)
     found: RawRecords = itertools.chain.from_iterable(
         FORMATS[kind](part, telling if part == parts[0] else options) for part in parts
     )
@@ -220,7 +234,7 @@ class NothingUsableError(DataError):
 def nothing_usable(path: str, bad: int) -> NothingUsableError:
     """What there is to say where no record could be read."""
     return NothingUsableError(
-        f"{path}: no usable record ({bad:,} bad ones were skipped)." if bad else f"{path}: the file has no record."
+        f"{path}: no usable record ({bad:,} bad ones were skipped)." if bad else f"{path} has no record."
     )
 
 
@@ -362,7 +376,7 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
         raise DataError(other)
     raise DataError(
         f"{place}: the name does not say what it holds: files of pairs end in .jsonl, .csv or .tsv; or choose with "
-        f"--format (data.format): {', '.join(FORMATS)}."
+        f"format (--format, data.format): {', '.join(FORMATS)}."
     )
 
 

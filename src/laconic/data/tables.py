@@ -11,12 +11,14 @@ import math
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from laconic.data.columns import EXCEL_SEPARATOR, LONGEST, Columns, RawRecord, RawRecords, TableOptions, listed
 from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, decode_line, raw_lines, text_lines
 from laconic.errors import DataError
+from laconic.types import Record
 
 _LARGEST_FIELD = 2**31 - 1
 _END = "\x1eend"  # a line behind the last one of a CSV file: a quotation that does not end takes it in
@@ -181,7 +183,7 @@ def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
         return []
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return [str(value)]
-    values = value if isinstance(value, list) else [value]
+    values = value if isinstance(value, list | tuple) else [value]
     for item in values:
         if not isinstance(item, str):
             holds = "holds" if values is value else "is"
@@ -197,7 +199,29 @@ def _is_nan(value: Any) -> bool:
 
 def _kind(value: Any) -> str:
     kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
-    return kinds.get(type(value), "number")
+    return kinds.get(type(value), "number" if isinstance(value, int | float) else type(value).__name__)
+
+
+def read_rows(data: Any, options: TableOptions) -> RawRecords:
+    """What is in memory: a table of pandas or polars, or one after the other records or dictionaries of columns.
+
+    Raises:
+        DataError: it is nothing of the kind.
+    """
+    rows = data
+    if hasattr(data, "columns"):
+        rows = data.to_dicts() if hasattr(data, "to_dicts") else data.to_dict("records")
+    if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
+        raise DataError(f"Pairs are a file, a table, or a list of dictionaries, no {type(rows).__name__}.")
+    columns = _RecordColumns(options, "data")
+    for number, row in enumerate(rows, start=1):
+        origin = f"record {number}"
+        if isinstance(row, Record):
+            origin, row = row.origin or origin, asdict(row)
+        if isinstance(row, Mapping):
+            yield columns.record({str(name): value for name, value in row.items()}, origin, str(number))
+        else:
+            yield BadRecordError(origin, f"{type(row).__name__} where a dictionary of columns was expected")
 
 
 # -------------------------------------------------------------------------------------------- CSV

@@ -11,18 +11,17 @@ from laconic.config.base import validate
 from laconic.config.names import trusting
 from laconic.config.schema import EvaluationConfig
 from laconic.data.places import split_of
-from laconic.data.readers import read_records
-from laconic.errors import ConfigError, DataError
+from laconic.data.readers import Pairs, read_records
+from laconic.errors import ConfigError
 from laconic.evaluation.run import EvaluationResult, options_of
 from laconic.evaluation.run import evaluate as evaluate_one
 from laconic.evaluation.systems import Contender
 from laconic.systems.extractive import is_method
-from laconic.types import Record
 
 
 def evaluate(
     systems: str | Path | Sequence[str | Path],
-    data: str | Path | Sequence[Record],
+    data: Pairs,
     *,
     split: str = "test",
     max_records: int | None = None,
@@ -40,7 +39,7 @@ def evaluate(
 
     Args:
         systems: run or model folders, hub ids, extractive methods; one or several.
-        data: a folder with splits, a file of pairs, or records (`laconic.read_records`).
+        data: a folder with splits, or pairs in a file or in memory (`laconic.read_records`).
         split: which split of a folder.
         max_records: only so many, the first.
         profile: how ROUGE is computed (`laconic evaluate --help` lists the profiles); none: by the default one, or by
@@ -61,16 +60,8 @@ def evaluate(
     names = [systems] if isinstance(systems, str) or not isinstance(systems, Iterable) else list(systems)
     for other in (one for one in names if not isinstance(one, str | Path)):
         raise ConfigError(f"A system is a folder, a hub id or an extractive method by name, no {type(other).__name__}.")
-    source = read_records(split_of(data, split)) if isinstance(data, str | Path) else data
-    records = list(islice(source if isinstance(source, Iterable) else [source], config.max_records))
-    if not records:
-        raise DataError(f"{data if isinstance(data, str | Path) else 'The list'} holds no records.")
-    for number, record in enumerate(records, 1):
-        if not isinstance(record, Record):
-            raise DataError(
-                f"Record {number} is of type {type(record).__name__}; give laconic.types.Record objects, as "
-                "laconic.read_records makes them, or the path of a file."
-            )
+    source = split_of(data, split) if isinstance(data, str | Path) else data
+    records = list(islice(read_records(source), config.max_records))
     options = options_of(config)
     with trusting(trust_code):
         return {

@@ -96,7 +96,7 @@ def _figures(document: str, summary: str, group: Sequence[str], unk_text: str | 
     checked, missing = [claim[0] for claim in claims], [kind for kind, _, _, place in claims if place is None]
     correct = copying.correct_counts(in_source, in_known, len(CORRECT))
     figures = (
-        *(copying.copied_share(in_source) or (None, None)),
+        *(copying.coverage_and_density(in_source) or (None, None)),
         copying.novel_rate(mine, in_source, 2),
         *rates,
         copying.repeats(mine, rates[-1]) if mine else None,

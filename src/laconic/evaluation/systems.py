@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from laconic.config.loading import load_run
+from laconic.config.loading import load_run, read_run
 from laconic.config.names import sources_of
 from laconic.config.shipped import place_of
 from laconic.files import digest_of
-from laconic.summarizer import Summarizer
+from laconic.summarizer import Summarizer, with_graphs
 from laconic.systems.extractive import ExtractiveSystem, Progress, is_method
 from laconic.types import Record, Summary
 
@@ -42,14 +42,16 @@ class Contender:
         if is_method(place) or "type" in (settings or {}):
             self._method = ExtractiveSystem(place, settings)
             described = self._method.describe(self._method.options({}))
-            self.identity = json.dumps(["extractive", self.name, described, *map(digest_of, sources_of(settings))])
+            code = map(digest_of, sources_of({"type": described["method"]}))
+            self.identity = json.dumps(["extractive", self.name, described, *code])
             return
         folder = model_folder(place)
         recipe = folder / "recipe.yaml"
-        run = load_run(recipe) if recipe.is_file() else None
+        graphs = device in ("cpu", "auto") and with_graphs(place) is not None  # of the recipe nothing is built then
+        run = (read_run if graphs else load_run)(recipe) if recipe.is_file() else None
         surface = run and run.evaluation.surface
         self._search = ({} if surface is None else {"surface": surface}) | dict(settings or {})
-        code = map(digest_of, sources_of([run and run.model_dump(), self._search]))
+        code = map(digest_of, sources_of([run and not graphs and run.model_dump(), self._search]))
         self.identity = json.dumps([_identity(folder, place), self._search, *code], sort_keys=True)
 
     @cached_property

@@ -7,6 +7,7 @@ What a map's colours may hide is written above it.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 import warnings
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
+from matplotlib.ticker import MaxNLocator
 
 from laconic.errors import ConfigError
 from laconic.explain.html import render_report
@@ -35,6 +37,8 @@ _TITLE, _GAP, _BAR, _EDGE = 0.56, 0.3, 0.14, 0.18
 _BAR_OF_FOUR = 0.5  # inches; a lower bar has no room for four numbers
 _INK, _QUIET, _LINE, _UNREAD = "#1d1b19", "#66615a", "#d8d2c8", "#e4e2df"
 _COLOURS = LinearSegmentedColormap.from_list("laconic", ["#fdfbf7", "#f3d3b3", "#d4803f", "#9a3a06", "#481a02"])
+# Okabe and Ito's (2008), which the colour-blind tell apart, without their yellow
+_CURVES = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000")
 _BASE_FONT = "DejaVu Sans"
 
 
@@ -293,17 +297,21 @@ def draw_curves(
     """
     if not curves:
         raise ConfigError("There is nothing to plot; name at least one run folder.")
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    figure = Figure(figsize=(7.0, 4.5 + 0.2 * len(curves)), layout="constrained")
     axes = figure.add_subplot()
     rows = []
-    runs = list(dict.fromkeys(name.partition(", ")[0] for name, _, _ in curves))
+    parts = {name: re.split(", (training|validation)$", name) for name, _, _ in curves}
+    runs = list(dict.fromkeys(run for run, *_ in parts.values()))
     for name, places, values in curves:
-        run, _, part = name.partition(", ")
+        run, part, *_ = [*parts[name], ""]
         smooth = running_mean(values, 1 if part == "validation" else window)
-        colour = f"C{runs.index(run) % 10}"
+        again, place = divmod(runs.index(run), len(_CURVES))  # the eighth run has the first one's colour, dotted
+        colour, dotted = _CURVES[place], again % 2
         if window > 1 and part != "validation":
             axes.plot(places, values, color=colour, alpha=0.25, linewidth=0.8)
-        style: dict[str, Any] = {"linestyle": "--", "marker": "o", "markersize": 3} if part == "validation" else {}
+        style: dict[str, Any] = {"linestyle": "-:"[dotted]}
+        if part == "validation":
+            style = {"linestyle": ("--", "-.")[dotted], "marker": "o", "markersize": 3}
         axes.plot(places, smooth, color=colour, label=name, linewidth=1.5, **style)
         best = min if "loss" in value or value in {"nll", "coverage", "grad_norm", "val_ppl"} else max
         rows.append({"run": name, against: places[-1], "final": float(smooth[-1]), "best": float(best(values))})
@@ -311,8 +319,10 @@ def draw_curves(
     axes.set_ylabel(value.replace("_", " ") + (f" ({unit})" if unit else ""))
     if log:
         axes.set_yscale("log")
+    if against != "epoch":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside lower left")  # within the axes that of many runs hides what is drawn
     figure.savefig(path, dpi=150)
     return rows
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from laconic.errors import DataError
 from laconic.explain.chunks import read_to
@@ -18,7 +20,6 @@ ALWAYS = ("model", "score", "log_prob", "tokens_read", "tokens_given", "truncate
 WHERE_KNOWN = ("confidence", "facts", "unlike", "declined", "terms", "reading")
 READING = ("chunks_read", "chunks", "words_read", "words")  # what is always said of reading
 ROUNDING = 1e-3  # by which a sum of probabilities may miss 1
-REQUIRED = {"text", "start", "end", "weight", "weights"}  # what no part of a record leaves out
 
 
 def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) -> dict[str, Any]:
@@ -73,18 +74,19 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
         DataError: not such a record.
     """
     try:
-        names = {"text": values["summary"]} | {
-            n: str(values[n]) for n in ("id", "model", "declined") if values.get(n) is not None
-        }
+        names = {n: str(values[n]) for n in ("id", "model", "declined") if values.get(n) is not None}
         alternatives = tuple(from_dict(one) for one in values.get("alternatives") or ())
-        found: Summary = replace(_built(Summary, {**values, **names, "alternatives": ()}), alternatives=alternatives)
+        own = _given({**values, **names, "text": values["summary"], "alternatives": ()})
+        found = replace(_summaries().validate_python(own), alternatives=alternatives)
         if problem := next(_problems(found), ""):
             raise ValueError(problem)
         return found
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise DataError(
-            f"This is not a stored summary ({type(error).__name__}: {error}); `laconic summarize --json` writes such."
-        ) from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        said = f"{type(error).__name__}: {error}"
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            said = f"{'.'.join(map(str, first['loc']))}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+        raise DataError(f"This is not a stored summary ({said}); `laconic summarize --json` writes such.") from None
 
 
 def _problems(summary: Summary) -> Iterator[str]:
@@ -139,48 +141,22 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, tuple | list) else value
 
 
-def _built(kind: Any, value: Any) -> Any:
-    """``value``, which JSON holds, as what the annotation ``kind`` says.
+@cache
+def _summaries() -> TypeAdapter[Summary]:
+    return TypeAdapter(Summary)
+
+
+def _given(value: Any) -> Any:
+    """``value``, which JSON holds, without the parts that are null: these stand for what is left out.
 
     Raises:
-        KeyError, TypeError, ValueError, AttributeError, OverflowError: it is none.
+        ValueError: a number is not finite.
     """
-    if kind is float:
-        number = float(value)
-        if not math.isfinite(number):
-            raise ValueError(f"{number} where a number was expected")
-        return number
-    if kind is str:
-        if not isinstance(value, str):
-            raise TypeError(f"{type(value).__name__} where text was expected")
-        return value
-    if kind in (int, bool):
-        return kind(value)
-    parts = get_args(kind)
-    if get_origin(kind) is dict:
-        return {name: _built(parts[1], part) for name, part in value.items()}
-    if get_origin(kind) is tuple and parts[-1] is Ellipsis:
-        return tuple(_built(parts[0], part) for part in value)
-    if get_origin(kind) is tuple:
-        return tuple(_built(part, own) for part, own in zip(parts, value, strict=True))
-    if type(None) in parts:
-        return None if value is None else _built(parts[0], value)
-    annotations = _annotations(kind)
-    given = {n: _built(annotations[n], value[n]) for n in annotations if n in REQUIRED or value.get(n) is not None}
-    return kind(**{n: _absent(annotations[n]) for n in _without_default(kind) if n not in given} | given)
-
-
-def _absent(kind: Any) -> Any:
-    """What stands for a part that a record leaves out: nothing, or an empty value."""
-    return None if type(None) in get_args(kind) else (get_origin(kind) or kind)()
-
-
-_annotations = cache(get_type_hints)
-
-
-@cache
-def _without_default(kind: type) -> list[str]:
-    return [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} where a number was expected")
+    if isinstance(value, Mapping):
+        return {name: _given(part) for name, part in value.items() if part is not None}
+    return list(map(_given, value)) if isinstance(value, list | tuple) else value
 
 
 def _number(value: float) -> float:

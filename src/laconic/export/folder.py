@@ -22,6 +22,7 @@ from laconic.export.builder import WeightNames
 from laconic.export.graphs import graphs_of
 from laconic.files import refuse_other, replacing_folder, write_json
 from laconic.kernels.dispatch import IN_GRAPHS
+from laconic.metrics.card import README, model_card, write_card
 from laconic.metrics.lower_precision import LOWER
 from laconic.models.folder import FILES, LoadedModel, find_folder, load_model_folder
 from laconic.models.stored import digests, save_tensors
@@ -33,7 +34,7 @@ from laconic.runtime.onnx_file import Graph, model_bytes
 from laconic.text.base import read_json
 
 # what people write, and what `laconic calibrate` and `laconic card` find out later
-MAY_CHANGE = ("README.md", "card.json", "calibration.json", "precision.json")
+MAY_CHANGE = (README, "card.json", "calibration.json", "precision.json")
 SYSTEM = 100  # with the number of a system's error: the exit code of the process that exports
 
 
@@ -78,6 +79,9 @@ def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> No
         encoder, step, layout = _made(loaded, folder, str(source), int8)
         for name, graph in ((ENCODER, encoder), (STEP, step)):
             (folder / name).write_bytes(model_bytes(graph, "laconic", __version__))
+        card = folder / README
+        if card.is_file() and card.read_text(encoding="utf-8") == model_card(find_folder(source)):  # not by hand
+            write_card(folder)
         read = [path.name for path in folder.iterdir() if path.is_file() and path.name not in MAY_CHANGE]
         about = {"quantized": int8, **_about(loaded, layout)}
         write_manifest(folder, about, [name for name in read if not name.startswith(".")])

@@ -15,7 +15,7 @@ from functools import partial
 
 from torch import Tensor
 
-from laconic.errors import ConfigError, unknown_choice
+from laconic.errors import refuse_unknown
 from laconic.kernels import attention, correlation, deferral, gru_sequence, packed, vocabulary, windows
 from laconic.kernels.packed import Map
 from laconic.kernels.vocabulary import Derivative
@@ -23,8 +23,7 @@ from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generat
 
 CHOICES = ("on", "off", "graph")
 CHOICE = os.environ.get("LACONIC_KERNELS") or "on"
-if CHOICE not in CHOICES:
-    raise ConfigError(unknown_choice("value of LACONIC_KERNELS", CHOICE, CHOICES))
+refuse_unknown("value of LACONIC_KERNELS", CHOICE, CHOICES)
 ENABLED, IN_GRAPHS = CHOICE == "on", CHOICE == "graph"
 
 

@@ -25,7 +25,7 @@ from textwrap import TextWrapper
 import numpy as np
 from tokenizers import Regex, pre_tokenizers
 
-from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.errors import DataError, refuse_unknown
 from laconic.files import write_text
 from laconic.text.normalization import WORD_PATTERN
 from laconic.types import Record
@@ -82,8 +82,7 @@ def word_spans(text: str, rule: str = "split") -> tuple[tuple[int, int], ...]:
     Raises:
         ConfigError: no such rule.
     """
-    if rule not in RULES:
-        raise ConfigError(unknown_choice("rule for words", rule, RULES))
+    refuse_unknown("rule for words", rule, RULES)
     return tuple(span for _, span in _splitter(rule).pre_tokenize_str(text))
 
 

@@ -13,7 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from laconic.config.base import validate
 from laconic.config.loading import read_run
@@ -36,10 +36,8 @@ LIMITS = (
 )
 
 
-class CardScores(BaseModel):
+class CardScores(BaseModel, extra="ignore", frozen=True):
     """A table of systems on one data set, the model's row last: cells as they are printed, ``rouge`` by kind x 100."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     data: str
     split: str = ""
@@ -52,10 +50,8 @@ class CardScores(BaseModel):
     notes: list[str] = Field(default_factory=list)
 
 
-class Facts(BaseModel):
+class Facts(BaseModel, extra="ignore", frozen=True):
     """``card.json``. ``notes`` and ``limits`` are Markdown."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     license: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9.+-]*$")
     language: list[str] = Field(default_factory=list)
@@ -106,7 +102,8 @@ def model_card(folder: Path, *, opened_as: str = ANYWHERE) -> str:
     config, search = read_json(folder / "config.json"), read_json(folder / "generation_config.json")
     metrics = read_json_if_there(folder / "metrics.json")
     run = read_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
-    code = sorted(outside_names([config, search, run.model_dump() if run else {}]))
+    built = [] if any(folder.glob("*.onnx")) else [config, run.model_dump() if run else {}]  # graphs need no class
+    code = sorted(outside_names([config.get("text"), search, built]))
     python, option = (", trust_code=True", " --trust-code") if code else ("", "")
     kind = config["model"]["type"]
     title = config.get("name") or kind

@@ -158,6 +158,11 @@ _STOCK = re.compile(  # what stands in all texts of a kind, and says nothing of 
     r"|\byou must (?:log in|register)\b|\bclear and concise description\b"
     r"|\Asteps to reproduce\b|\Aadd any other context\b|\A(?:read|accept|review) (?:these|the) terms\b"
 )
+LEADS_ELSEWHERE = re.compile(  # where the reader shall look in place of this text
+    r"(?i)\W*(?:please |you can )?(?:also )?(?:see (?:the|this|also|our|here)\b|check out (?:the|this|our)\b|refer to\b"
+    r"|click\b|read (?:on|more)\b|visit (?:the|our)\b[^.]*\b(?:web ?site|page|docs|documentation|homepage|wiki)\b"
+    r"|for (?:more|further) (?:information|details|examples)\b|\[see\b)"
+)
 _SAID_LINE = re.compile(r"(?m)^[^\w\n]*+\w.*")  # sought at the beginnings of lines alone: no line takes its square
 _SPOKEN = re.compile('["\u201c\u2018\'](?=\\w)[^"\u201c\u201d]*[,.!?\u2026]["\u201d\u2019\']')
 _HEADING = 5  # words, at most, without a stop, of a text that has pages
@@ -369,6 +374,7 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
         lambda span: not said[span].endswith(","),  # "Dear Anna,"
         lambda span: not _SPOKEN.match(said[span]),
         lambda span: not said[span].isupper() and not _STOCK.search(said[span]),
+        lambda span: not LEADS_ELSEWHERE.match(said[span]),
     ):
         spans = list(filter(tells, spans)) or spans
     return [(start, *shortened(document, start, end)) for start, end in spans]

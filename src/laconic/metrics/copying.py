@@ -40,13 +40,8 @@ def shared_runs(summary: Words, other: Words) -> Runs:
     return runs
 
 
-def novel_ngram_rate(summary: Words, source: Words, n: int) -> float | None:
-    """The share of the summary's distinct n-grams that the source does not contain; None without n-grams."""
-    return novel_rate(summary, shared_runs(summary, source), n)
-
-
 def novel_rate(summary: Words, runs: Runs, n: int) -> float | None:
-    """`novel_ngram_rate` by the summary's ``runs`` in the source."""
+    """The share of its distinct n-grams that the source, in which the summary has ``runs``, lacks; None without any."""
     if len(summary) < n:
         return None
     if runs[0] == len(runs):  # found quickly
@@ -55,16 +50,11 @@ def novel_rate(summary: Words, runs: Runs, n: int) -> float | None:
     return len(novel) / len(ngram_set(summary, n)) if novel else 0.0
 
 
-def extractive_fragments(summary: Words, source: Words) -> list[tuple[int, int]]:
-    """The greedy fragments of the summary that stand in the source, as (start in the summary, length).
+def fragments_of(runs: Runs) -> list[tuple[int, int]]:
+    """The greedy fragments of a summary that stand in the source, as (start in the summary, length).
 
     From the left, at each summary word the longest stretch that the source contains is taken.
     """
-    return fragments_of(shared_runs(summary, source))
-
-
-def fragments_of(runs: Runs) -> list[tuple[int, int]]:
-    """`extractive_fragments` by the summary's ``runs`` in the source."""
     if runs and runs[0] == len(runs):  # found quickly
         return [(0, len(runs))]
     fragments, end = [], 0
@@ -75,43 +65,28 @@ def fragments_of(runs: Runs) -> list[tuple[int, int]]:
     return fragments
 
 
-def coverage_and_density(summary: Words, source: Words) -> tuple[float, float] | None:
-    """Grusky et al. 2018: the share of the summary's words in fragments shared with the source, and the mean squared
+def coverage_and_density(runs: Runs) -> tuple[float, float] | None:
+    """Grusky et al. 2018: the share of a summary's words in fragments shared with the source, and the mean squared
     length of a fragment over the summary's words; None for an empty summary.
 
     A single word is a fragment too, so that coverage is the share of the summary's words that the source holds.
     """
-    return copied_share(shared_runs(summary, source))
-
-
-def copied_share(runs: Runs) -> tuple[float, float] | None:
-    """`coverage_and_density` by the summary's ``runs`` in the source."""
     if not runs:
         return None
     lengths = [length for _, length in fragments_of(runs)]
     return sum(lengths) / len(runs), sum([length * length for length in lengths]) / len(runs)
 
 
-def correct_ngram_counts(summary: Words, source: Words, reference: Words, longest: int) -> list[tuple[int, int]]:
-    """CoCoNet's figure 4, for n up to ``longest``: the summary's n-grams that source and reference have, and all."""
-    return correct_counts(shared_runs(summary, source), shared_runs(summary, reference), longest)
-
-
 def correct_counts(in_source: Runs, in_reference: Runs, longest: int) -> list[tuple[int, int]]:
-    """`correct_ngram_counts` by the summary's runs in both."""
+    """CoCoNet's figure 4, for n up to ``longest``: the summary's n-grams that source and reference have, and all."""
     both = list(map(min, in_source, in_reference))
     longest_run = max(both, default=0)
     hits = [sum([run >= n for run in both]) if n <= longest_run else 0 for n in range(1, longest + 1)]
     return [(some, max(0, len(both) - n)) for n, some in enumerate(hits)]
 
 
-def over_copied_words(summary: Words, source: Words, reference: Words) -> list[str]:
-    """Words of the summary that the source has and the reference has not (CoCoNet section 5, our reading)."""
-    return over_copied(summary, shared_runs(summary, source), shared_runs(summary, reference))
-
-
 def over_copied(summary: Words, in_source: Runs, in_reference: Runs) -> list[str]:
-    """`over_copied_words` by the summary's runs in both."""
+    """Words of the summary that the source has and the reference has not (CoCoNet section 5, our reading)."""
     return [word for word, run, known in zip(summary, in_source, in_reference, strict=True) if run and not known]
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
-from laconic.errors import ConfigError, did_you_mean, unknown_choice
+from laconic.errors import ConfigError, did_you_mean, refuse_unknown
 from laconic.metrics.overlap import (
     lcs_length,
     ngram_counts,
@@ -30,8 +30,6 @@ from laconic.metrics.overlap import (
 )
 from laconic.metrics.rouge_text import TEXTS, shared_text
 
-MULTI = ("average", "best", "max", "jackknife", "jackknife-average")
-BETTER = ("well", "good")
 # Part of the signature: raised when a number could change; 1 of profiles that are not here.
 REVISIONS = {"unicode": 2}
 
@@ -43,13 +41,7 @@ _PROFILE_DEFAULTS: dict[str, dict[str, Any]] = {
     "rouge155": {},
     "unicode": {"stem": False, "exceptions": False},
 }
-_BOUNDS = {
-    "max_bytes": (1, 10**9),
-    "max_words": (1, 10**9),
-    "samples": (2, 10**6),
-    "processes": (1, 256),
-    "skip_distance": (-(10**9), 10**9),
-}
+_MOST = 10**9  # bytes, words
 # Of ROUGE-W, where a text of n words has the size n to the weight's square; below 1 runs would be worth less than their
 # words and scores could be above 1.
 _MOST_WEIGHT = 5
@@ -83,40 +75,22 @@ class RougeOptions:
 
     stem: bool = True
     exceptions: bool = True
-    better: str = "well"
+    better: Literal["well", "good"] = "well"
     remove_stop_words: bool = False
-    max_bytes: int | None = None
-    max_words: int | None = None
-    multi: str = "average"
-    alpha: float = 0.5
-    weight: float = 1.2
-    skip_distance: int = 4
+    max_bytes: Annotated[int, Field(ge=1, le=_MOST)] | None = None
+    max_words: Annotated[int, Field(ge=1, le=_MOST)] | None = None
+    multi: Literal["average", "best", "max", "jackknife", "jackknife-average"] = "average"
+    alpha: Annotated[FiniteFloat, Field(ge=0, le=1)] = 0.5
+    weight: Annotated[FiniteFloat, Field(ge=1, le=_MOST_WEIGHT)] = 1.2
+    skip_distance: Annotated[int, Field(ge=-_MOST, le=_MOST)] = 4
     interval: bool = False
-    confidence: float = 95.0
-    samples: int = 1000
-    processes: int = 1
-
-    def __post_init__(self) -> None:
-        if self.multi not in MULTI:
-            raise ConfigError(unknown_choice("way to combine references (multi)", self.multi, MULTI))
-        if self.better not in BETTER:
-            raise ConfigError(unknown_choice("base of 'better' (better)", self.better, BETTER))
-        if self.max_bytes is not None and self.max_words is not None:
-            raise ConfigError("ROUGE takes a limit in bytes or in words, not both; drop max_bytes or max_words.")
-        for name, (least, most) in _BOUNDS.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise ConfigError(f"ROUGE option '{name}' is {value}; it must be from {least} to {most:,}.")
-        for name, good, says in (
-            ("alpha", 0 <= self.alpha <= 1, "must lie between 0 and 1"),
-            ("weight", 1 <= self.weight <= _MOST_WEIGHT, f"must be from 1 to {_MOST_WEIGHT}"),
-            ("confidence", 0 < self.confidence < 100, "is a percentage, for example 95"),
-        ):
-            if not good:
-                raise ConfigError(f"ROUGE option '{name}' is {getattr(self, name)}; it {says}.")
+    confidence: Annotated[FiniteFloat, Field(gt=0, lt=100)] = 95.0
+    samples: Annotated[int, Field(ge=2, le=10**6)] = 1000
+    processes: Annotated[int, Field(ge=1, le=256)] = 1
 
 
-_CHECKS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in get_type_hints(RougeOptions).items()}
+_KINDS_OF_OPTIONS = get_type_hints(RougeOptions, include_extras=True)
+_CHECKS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in _KINDS_OF_OPTIONS.items()}
 
 
 def make_options(profile: str, given: dict[str, Any]) -> RougeOptions:
@@ -125,8 +99,7 @@ def make_options(profile: str, given: dict[str, Any]) -> RougeOptions:
     Raises:
         ConfigError: unknown profile, unknown option or a value that does not fit.
     """
-    if profile not in TEXTS:
-        raise ConfigError(unknown_choice("ROUGE profile", profile, TEXTS))
+    refuse_unknown("ROUGE profile", profile, TEXTS)
     for name in given:
         if name not in _CHECKS:
             raise ConfigError(
@@ -139,7 +112,10 @@ def make_options(profile: str, given: dict[str, Any]) -> RougeOptions:
         except ValidationError as error:
             said = error.errors()[0]["msg"]
             raise ConfigError(f"ROUGE option '{name}': {said[:1].lower()}{said[1:]} (given: {value!r:.100}).") from None
-    return replace(RougeOptions(), **chosen)
+    options = RougeOptions(**chosen)
+    if options.max_bytes is not None and options.max_words is not None:
+        raise ConfigError("ROUGE takes a limit in bytes or in words, not both; drop max_bytes or max_words.")
+    return options
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +151,8 @@ def parse_kind(text: str, options: RougeOptions) -> Kind:
         return Kind(label, name, weight=weight)
     if number is None or number == "*":
         return Kind(label, name, distance=-1 if number else options.skip_distance)
-    most = _BOUNDS["skip_distance"][1]
-    if not number.isdecimal() or float(number) > most:
-        raise ConfigError(f"ROUGE kind '{label:.40}': the distance must be a whole number, at most {most:,}, or *.")
+    if not number.isdecimal() or float(number) > _MOST:
+        raise ConfigError(f"ROUGE kind '{label:.40}': the distance must be a whole number, at most {_MOST:,}, or *.")
     return Kind(label, name, distance=int(number))
 
 

@@ -14,8 +14,7 @@ from laconic.errors import ConfigError, unknown_choice
 from laconic.metrics.rouge import RougeResult, rouge
 from laconic.metrics.rouge_engine import RougeOptions, make_options, parse_kind
 from laconic.metrics.rouge_text import TEXTS
-from laconic.text.languages import ENGLISH
-from laconic.text.sentences import sentence_strings
+from laconic.text.sentences import ENGLISH, sentence_strings
 
 Shown = Literal["f", "recall"]
 

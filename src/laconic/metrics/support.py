@@ -81,10 +81,6 @@ class Claim:
     end: int
     source: Span | None
 
-    @property
-    def supported(self) -> bool:
-        return self.source is not None
-
 
 @dataclass(frozen=True, slots=True)
 class SupportReport:

@@ -227,7 +227,7 @@ def _filled(model: nn.Module, path: Path) -> tuple[Collection[str], list[str]]:
 def in_eight_bits(path: Path) -> None:
     """Store the matrices of a file in eight bits: it has half the size of one in 16 bits, and the numbers are rounded.
     What is no matrix, or has rows of no whole blocks, stays."""
-    found = safetensors.torch.load_file(path)
+    found = {name: tensor.clone() for name, tensor in safetensors.torch.load_file(path).items()}  # nothing of the file
     for name in [name for name, tensor in found.items() if can_be_stored(tuple(tensor.shape))]:
         numbers, scales = quantized(found.pop(name).float().numpy())
         found |= {name + NUMBERS: torch.from_numpy(numbers), name + SCALES: torch.from_numpy(scales)}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -29,6 +29,7 @@ from laconic.server.settings import Settings
 from laconic.server.streaming import answer_of, events, told
 from laconic.summarizer import Summarizer
 
+T = TypeVar("T")
 DESCRIPTION = (
     "Summaries by the models and methods of this process, with the places in the text that each word came from. "
     "Every error has one sentence (`error`), a code for programs (`code`) and the request's id."
@@ -126,7 +127,7 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
         raise ProblemError("invalid_request", "Give either document, one text, or documents, a list of them.")
     documents = [body.document] if body.document is not None else body.documents or []
     asked = body.model_dump(exclude={"document", "documents", "stream"})
-    order = await service.order(documents, stream=stream, **asked)
+    order = await _unless_gone(request, service.order(documents, stream=stream, **asked))
     trace = _trace(request, order)
     if stream:
         return await _event_stream(service, order, trace)
@@ -168,15 +169,31 @@ def _trace(request: Request, order: Order) -> Trace:
 
 
 async def _outcome(service: Service, order: Order, request: Request, trace: Trace) -> OrderResult:
-    outcome = await service.run(order, _disconnected(request))
+    outcome = await _unless_gone(request, service.run(order))
     told(trace, outcome)
     return outcome
 
 
-async def _disconnected(request: Request) -> None:
-    """Ends when the client leaves. The body has been read, so that is all that can still arrive."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """What ``work`` gives, which is given up when the client leaves.
+
+    Raises:
+        ClientGoneError: there is nobody to answer.
+    """
+
+    async def left() -> None:  # the body has been read, so that is all that can still arrive
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    watch, task = asyncio.ensure_future(left()), asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task, watch], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGoneError
+        return task.result()
+    finally:
+        watch.cancel()
+        task.cancel()
 
 
 def _add_descriptions(app: FastAPI, service: Service) -> None:

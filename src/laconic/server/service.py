@@ -6,11 +6,11 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from laconic.errors import LaconicError
 from laconic.explain.record import support_to_dict, to_dict
@@ -26,7 +26,9 @@ from laconic.text.reading import as_prose
 from laconic.text.sentences import split_sentences
 from laconic.types import Record, Summary
 
+T = TypeVar("T")
 CHARACTERS_A_TOKEN = 5  # to guess a length without tokenizing
+SHORT = 20_000  # characters of a text that is read in tenths of a second, whatever they are
 _SENTENCE_ENDS = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f]+|\n+")
 
 
@@ -94,7 +96,8 @@ class Service:
         self.open_requests = 0
         self.metrics = Metrics()
         self.metrics.open.set_function(lambda: self.open_requests)
-        self._reader = ThreadPoolExecutor(1, "laconic-reading")  # Markdown can be made to take seconds
+        # a long text can be made to take seconds to read: short ones, which cannot, wait for none of these
+        self._readers = [ThreadPoolExecutor(1, f"laconic-reading-{texts}") for texts in ("short", "long")]
         # nothing is gained by picking sentences of several documents at once
         alone = self.settings.model_copy(update={"max_batch": 1, "batch_wait": 0.0})
         self._batchers: dict[str, Batcher] = {}
@@ -160,15 +163,21 @@ class Service:
             reason = f"Document {number} has {len(text):,} characters; the limit is {most:,}."
             raise ProblemError("document_too_long", reason)
         if format != "text":
-            kind, text = await asyncio.get_running_loop().run_in_executor(self._reader, _read, text, format)
+            kind, text = await self._aside(_read, text, format)
         if not text.strip():
             raise ProblemError("empty_document", f"Document {number} is empty; there is nothing to summarize.")
         most = self.settings.max_sentences
         ends = 0 if served.is_neural else len(_SENTENCE_ENDS.findall(text))
-        if ends > most and (ends := len(split_sentences(text))) > most:  # which are never more
+        if ends > most and (ends := len(await self._aside(split_sentences, text))) > most:  # which are never more
             reason = f"Document {number} has {ends:,} sentences; extractive methods compare all of them, and the"
             raise ProblemError("document_too_long", f"{reason} limit is {most:,}.")
         return Record(text, id=given.id, origin=str(number)), kind
+
+    async def _aside(self, work: Callable[..., T], text: str, *arguments: Any) -> T:
+        """``work(text, ...)`` in a thread, where it holds up nobody but texts of this length."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._readers[len(text) > SHORT], work, text, *arguments
+        )
 
     @asynccontextmanager
     async def running(self, order: Order, on_text: Callable[[str], None] | None = None) -> AsyncIterator[Running]:
@@ -198,23 +207,17 @@ class Service:
             results.cancel()
             self._count(order, jobs)
 
-    async def run(self, order: Order, gone: Coroutine[Any, Any, None]) -> OrderResult:
-        """The summaries of an order; ``gone`` ends when the client has left.
+    async def run(self, order: Order) -> OrderResult:
+        """The summaries of an order.
 
         Raises:
             ProblemError: a document cannot be summarized, or not in time.
-            ClientGoneError: there is nobody to answer.
         """
-        watch = asyncio.ensure_future(gone)
-        try:
-            async with self.running(order) as running:
-                waiting: list[asyncio.Future[Any]] = [running.results, watch]
-                await asyncio.wait(waiting, timeout=self.settings.request_timeout, return_when=asyncio.FIRST_COMPLETED)
-                if running.results.done():
-                    return running.outcome()
-                raise ClientGoneError if watch.done() else self.too_late()
-        finally:
-            watch.cancel()
+        async with self.running(order) as running:
+            await asyncio.wait([running.results], timeout=self.settings.request_timeout)
+            if not running.results.done():
+                raise self.too_late()
+            return running.outcome()
 
     def too_late(self) -> ProblemError:
         """The problem of a request that took too long."""

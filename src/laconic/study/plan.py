@@ -12,8 +12,8 @@ from laconic.config.loading import merge, read_run, recipe_names, resolve_method
 from laconic.config.names import EXTRACTIVE, check_run, parse, resolve
 from laconic.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
 from laconic.config.shipped import place_of
-from laconic.errors import ConfigError, unknown_choice
-from laconic.systems.extractive import check_name, method_spec
+from laconic.errors import ConfigError, refuse_unknown, unknown_choice
+from laconic.systems.extractive import check_name, meaning, method_spec
 
 SECTIONS = {"data": DataConfig, "evaluation": EvaluationConfig}
 
@@ -69,8 +69,7 @@ def plan_recipe(recipe: Recipe, choice: Choice) -> Plan:
     """
     known = [*(() if recipe.extractive else recipe.extractive_rows), *recipe.rows]
     for row in choice.rows:
-        if row not in known:
-            raise ConfigError(unknown_choice(f"row of recipe '{recipe.name}'", row, known))
+        refuse_unknown(f"row of recipe '{recipe.name}'", row, known)
     chosen = [row for row in known if row in choice.rows or not choice.rows]
     plan_rows = _method_rows if recipe.extractive else _model_rows
     rows, data, evaluation = plan_rows(recipe, chosen, choice)
@@ -96,8 +95,7 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
     rows, runs, named = [], [], dict[str, str]()
     for place in places:
         method = method_spec(place) if check_name(place, recipe_names()) else None
-        meant = str(method or place_of(place).expanduser().resolve()).removesuffix("/model")  # however it is spelled
-        if meant in named:
+        if (meant := meaning(place)) in named:
             raise ConfigError(f"'{named[meant]}' is named twice (again as '{place}'); a system is compared once.")
         named[meant] = place
         if method:
@@ -190,8 +188,7 @@ def _baseline(rows: Sequence[PlannedRow], wanted: str | None) -> str:
     if wanted is None:
         return next((row.name for row in rows if row.method is None), rows[0].name)
     names = [row.name for row in rows]
-    if wanted not in names:
-        raise ConfigError(unknown_choice("baseline", wanted, names))
+    refuse_unknown("baseline", wanted, names)
     return wanted
 
 

@@ -195,8 +195,11 @@ def _published(key: str, own: str = "") -> Column:
 
 
 def cells(table: ComparisonTable) -> tuple[list[str], list[list[str]]]:
-    base = table.plan.baseline if len(table.rows) > 1 else None
-    rows = [replace(row, label=f"{row.label} (baseline)") if row.name == base else row for row in table.rows]
+    rows = []
+    for row in table.rows:
+        said = ["baseline"] if row.name == table.plan.baseline and len(table.rows) > 1 else []
+        said += [f"{row.seeds} of {row.seeds + len(row.errors)} seeds"] if row.seeds and row.errors else []
+        rows.append(replace(row, label=f"{row.label} ({', '.join(said)})") if said else row)
     return tables.cells_of(rows, columns(table))
 
 

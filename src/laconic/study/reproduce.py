@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from laconic.data.places import split_of
-from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.errors import ConfigError, DataError, refuse_unknown
 from laconic.evaluation.measures import REPEATED
 from laconic.files import digest_of, write_json
 from laconic.metrics.significance import approximate_randomization, paired_bootstrap
@@ -84,8 +84,7 @@ def tables() -> dict[str, ReproducedTable]:
 def table_named(name: str) -> ReproducedTable:
     """Raises: ConfigError: there is no such table."""
     known = tables()
-    if name not in known:
-        raise ConfigError(unknown_choice("table", name, list(known)))
+    refuse_unknown("table", name, known)
     return known[name]
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.errors import DataError, refuse_unknown
 from laconic.evaluation import measures
 from laconic.evaluation.run import EvaluationResult
 from laconic.metrics.card import CardScores
@@ -57,8 +57,7 @@ def named_test(name: str) -> Test:
     Raises:
         ConfigError: there is none.
     """
-    if name not in TESTS:
-        raise ConfigError(unknown_choice("significance test", name, TESTS))
+    refuse_unknown("significance test", name, TESTS)
     return TESTS[name][0]
 
 

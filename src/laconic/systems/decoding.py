@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from numbers import Integral
+from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 import numpy as np
 
 from laconic.config.base import validate
 from laconic.config.loading import merge
-from laconic.config.names import resolve
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.padding import ArrayCollator
@@ -31,10 +31,8 @@ from laconic.systems.extractive import OnText, Progress
 from laconic.text.base import Tokenizer
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
-# imported when asked for
-UTILITIES = {"expected": "laconic.metrics.consensus:expected_utilities"}
-REVISION = {"again": "laconic.systems.revision:revised"}
 _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
+_ENDLESS = 10_000  # characters of a summary
 _TOLD_SINGLY = 32  # tokens of a summary that is watched
 WRITES = "A trained model: writes a line of its own, word by word."
 WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
@@ -201,9 +199,11 @@ class DecodingSystem:
         config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
         found = self._found(documents, config, on_step, on_text)
         if options.revisions and not on_text and tokenizer.repeatable_ids is not None:
-            revise = resolve("way to write again", REVISION, "again")
+            revise = resolve_name("laconic.systems.revision:revised")  # imported when asked for
             cleaned = options.model_copy(update={"surface": "clean"})  # the same line is found whatever is shown of it
             for place, one in enumerate(documents):
+                if one.is_endless(found[place]):
+                    continue
                 found[place] = revise(
                     found[place],
                     partial(self._without, one, config),
@@ -310,7 +310,9 @@ class DecodedDocument:
         learnt = calibration is not None and calibration.choosing
         if len(hypotheses) < 2 or choose == "best" or (choose == "rerank" and not learnt):
             return hypotheses
-        utilities_of = resolve("way to choose", UTILITIES, "expected")
+        if self.is_endless(hypotheses):
+            return hypotheses
+        utilities_of = resolve_name("laconic.metrics.consensus:expected_utilities")
         texts = [self._plain(hypothesis) for hypothesis in hypotheses]
         utilities = utilities_of(texts, [hypothesis.score for hypothesis in hypotheses])
         if choose == "rerank" and calibration:
@@ -332,6 +334,11 @@ class DecodedDocument:
                 made[0], confidence=calibration.confidence(facts), unlike=calibration.ranges.unlike(facts)
             )
         return replace(made[0], alternatives=tuple(made[1:]))
+
+    def is_endless(self, hypotheses: Sequence[Hypothesis]) -> bool:
+        """Is one longer than any line is? A copied word may be the whole of a text without blanks; to compare such ones
+        takes minutes."""
+        return any(len(self._plain(one)) > _ENDLESS for one in hypotheses)
 
     def _plain(self, hypothesis: Hypothesis) -> str:
         """Its text as the model wrote it, by which alone hypotheses are compared."""

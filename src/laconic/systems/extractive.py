@@ -1,7 +1,8 @@
 """Extractive methods: the grammar of their names, and one behind the interface of `laconic.summarizer.System`.
 
-A name is ``lexrank``, ``lead-1`` (that many sentences) or ``concept_ilp:max_words=50,sentences=9`` (any settings); it
-means the same in every command and in Python.
+A name is ``lexrank``, ``lead-1`` (that many sentences) or ``concept_ilp:max_words=50,sentences=9`` (any settings); a
+class of one's own is ``my_package.module:Mine``, with ``-1`` or settings behind it likewise. A name means the same in
+every command and in Python.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int], object]  # is told the number of documents just done
 OnText = Callable[[int, str], object]  # is given the place of a document and its summary so far
+# ``my_package.module:Mine`` or ``my_module:Mine-2``; a drive is one letter, and ``hub:`` stands before data
+_OUTSIDE = re.compile(r"(?!hub:)[^\W\d]\w+(\.\w+)*:[A-Z]\w*(-\d+)?(?=$|:)")
 
 
 def method_spec(name: str) -> dict[str, Any]:
@@ -33,13 +36,15 @@ def method_spec(name: str) -> dict[str, Any]:
         ConfigError: settings that cannot be read.
     """
     method, colon, settings = name.partition(":")
+    if method not in EXTRACTIVE and (outside := _OUTSIDE.match(name)):
+        method, colon, settings = outside[0], *name[outside.end() :].partition(":")[1:]
     spec: dict[str, Any] = {"type": method}
     numbered = re.fullmatch(r"(.+)-(\d+)", method)
     if method not in EXTRACTIVE and numbered:
         if len(numbered[2]) > LONGEST_NUMBER:
             raise ConfigError(f"'{name:.40}...' asks for a number of {len(numbered[2]):,} digits; write fewer.")
         spec = {"type": numbered[1], "sentences": int(numbered[2])}
-    if not colon or spec["type"] not in EXTRACTIVE:
+    if not colon or not (spec["type"] in EXTRACTIVE or ":" in spec["type"]):
         return spec
     if not settings.strip():
         raise ConfigError(f"'{name}' has no setting behind the colon: drop it, or write {method}:language=de, say.")
@@ -48,7 +53,13 @@ def method_spec(name: str) -> dict[str, Any]:
 
 def is_method(name: str) -> bool:
     """Is ``name`` an extractive method, with or without settings? (A folder of such a name is ``./lead-1``.)"""
-    return method_spec(name)["type"] in EXTRACTIVE
+    return (kind := method_spec(name)["type"]) in EXTRACTIVE or ":" in kind
+
+
+def meaning(name: str) -> str:
+    """Equal for names of one system, however it is spelled (``lead-1``, ``lead:sentences=1``; ``run``, ``run/``)."""
+    found: object = method_spec(name) if is_method(name) else place_of(name).expanduser().resolve()
+    return str(found).removesuffix("/model")
 
 
 def check_name(name: str, recipes: Sequence[str] = ()) -> bool:

@@ -19,6 +19,7 @@ from typing import Literal
 
 from laconic.errors import ModelError
 from laconic.jobs import Pieces
+from laconic.text.languages import goes_on, is_foreign
 
 CASING_FILE = "casing.json"
 FORMAT = 1
@@ -147,8 +148,12 @@ def segments(text: str) -> Iterable[tuple[int, int]]:
 
 
 def begins(text: str, position: int) -> bool:
-    """Does a sentence, a list item, a quotation or what a colon introduces begin at ``position``?"""
-    return bool(_BEGIN.search(text, max(0, position - 12), position)) if position else True
+    """Does a sentence, a list item, a quotation or what a colon introduces begin at ``position``? Nothing does behind
+    a short form or an ordinal of another language than English (``3. Oktober``, ``M. Dupont``)."""
+    if not position or not _BEGIN.search(text, max(0, position - 12), position):
+        return not position
+    short = text[max(0, position - 12) : position].rstrip().endswith(".")
+    return not (short and is_foreign(text) and goes_on(text, max(0, position - 60), position))
 
 
 def is_shouted(words: Sequence[str]) -> bool:
@@ -184,7 +189,8 @@ def _telling(text: str, start: int, end: int) -> list[str]:
     """The words of a segment whose case is their own, in any order."""
     words = WORD.findall(text, start, end)
     large = [word for word in words if not word.islower()]
-    if len(large) < 2 and (not words or (large == words[:1] and capitalised(words[0]))):
+    begun = len(large) < 2 and (not words or (large == words[:1] and capitalised(words[0])))
+    if begun and not (large and start and is_foreign(text)):
         return words[1:]  # the common case, for speed
     upper = [word for word in large if word != word.lower()]
     if sum(map(str.isupper, upper)) > 2 and is_shouted(words):

@@ -1,42 +1,113 @@
-"""The language that a text is in, told by its function words where these leave no doubt; else it counts as English."""
+"""Where sentences of other languages than English go on, though a full stop or a quotation ends, and where they end.
+
+sentencex has lists of short forms by language, but parts ``M. Dupont`` with the French one. What stands here is added
+to it and knows no single language, only that a text is certainly not English: no other text is touched.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from functools import lru_cache
 
-ENGLISH = "en"
-_READ = 1_500  # characters, at the beginning
-_SHARE = 0.12  # of a text's words, at least, are among those of its language here, and twice as many as English ones
-_FEWEST = 3
-# The languages in which `sentencex` knows other short forms than in English.
-_FUNCTION_WORDS = {
-    ENGLISH: "the of and to that for it with was by be are this from not have which you",
-    "ca": "el la els les i que en una per amb del és no se als dels aquest va són més com",
-    "cs": "na se je že pro jako by ale bylo které která který nebo jsou byl byla jeho podle také však až už",
-    "da": "og at er på med som den til af ikke har var det blev efter der kan eller fra også",
-    "de": "der das und ist nicht ein eine mit von den dem des sich auf für im zu auch wird wurde nach bei einer ich "
-    "sie er es wir hat war sind zum am an oder nur",
-    "el": "και το να του η της με την για από ο οι τα στο που θα δεν των είναι στην",
-    "es": "el la los las y que en un una por con para del se su al más como fue no",
-    "fi": "ja on ei se että oli hän mutta kun myös ovat tai joka vain niin mukaan jotka sekä ole",
-    "fr": "le la les des et est une du dans que pour qui sur pas par au aux avec ce il elle",
-    "it": "il gli che di è una per con del della nel sono non alla dei le la un si ha",
-    "nl": "de het een en van is niet dat op te zijn met voor aan er bij ook naar wordt",
-    "pl": "się nie jest że oraz przez jak na do z w po od przy są był była także ale dla",
-    "pt": "os que da em um uma para com não por dos das na ao se mais foi como e do",
-    "ru": "и в на не что с по как из это для за от был была он его но также к",
-    "uk": "і в на не що з та як із це для за від був була він його але також до у",
-}
-_LANGUAGES: dict[str, list[str]] = {}
-for _language, _words in _FUNCTION_WORDS.items():
-    for _word in _words.split():
-        _LANGUAGES.setdefault(_word, []).append(_language)
+from laconic.text.mending import is_english
+from laconic.text.scripts import MARKS
+
+_LOOKED_AT = 2_000  # characters at the beginning of a text, which tell whether it is English
+_NEAR = 300  # characters in which a quotation ends
+_LETTERS = re.compile(r"[^\W\d_]+")
+_FREQUENT = (  # words of languages in Latin letters, of which English has none
+    "der das und ist nicht den von mit dem ein eine einer auf für sich zu im sie er es wurde wird am vom zum le les "
+    "des est une la con dei nel alla dans du qui pour sur il elle avec au el los las y una del por se su que di della "
+    "gli un per sono dal os uma com em da dos na w z i nie jest od po bir ve bu için ile het een van dat niet och det "
+    "som av på og"
+)
+_FOREIGN = frozenset(_FREQUENT.split())
+_FEWEST, _SHARE = 4, 0.2  # of these words, or with a letter that English has not, in a text of another language
+_TITLES = (  # short, and what stands behind them goes on with a capital or a number
+    "dr prof hr hrn fr frl fa vgl gem str st mio mrd tsd mm mme mlle mgr pr bd bld boul sr sra srta dña dra ud uds ee "
+    "avda gral lic ing arq exa exmo excmo profa eng gen sig dott avv geom on rag dep pl zob por ul al os inż św dn hab "
+    "ks płk ул пл пр им ген проф доц акад doç yrd sn hz cad sok mah şti univ üniv av डॉ श्री प्रो"
+)
+_PARTS = (  # with a number
+    "nr abs art pp chap cap fig réf pág págs pag pagg sez núm no tel séc sec abb tab kap vol rozdz rys ust pkt гл рис "
+    "см ст стр кв тел böl şek bkz ок ok ca aprox env"
+)
+_NAMED, _NUMBERED = frozenset(_TITLES.split()), frozenset(_PARTS.split())
+_ORDINAL = re.compile(  # in German, where a noun follows
+    r"(?i)\b(?:de[rmns]|die|das|[aiv][mn]|vom|zu[mr]|beim|ab|seit|bis|und|oder)\s\d{1,2}\.\Z"
+)
+_MONTH = re.compile(r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-z]*\b|Jahrhundert")
+_NUMBERS = re.compile(r"(?:\d+\.\s*)+|[IVX]+\.")
+_LAST_WORDS = re.compile(r"(?:(\S+)\s+)?[^\w\s]*(\S*?)\.\Z")
+_ROMAN = re.compile(r"[IVX]+\Z|.*\d\Z")
+_MARK = re.compile(f"[{MARKS}]")
+_SYLLABIC = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # Thai and its kin end no sentence with a sign
+_KOREAN, _KANA, _INDIC = re.compile("[\uac00-\ud7a3]"), re.compile("[\u3041-\u3096]"), re.compile("[\u0900-\u0dff]")
+_CLOSING, _OPENING = "”“»’\"'」』", "“„«\"'「『"
+_PAIRS = (("『", "』"), ("„", "”“"))  # which sentencex does not know, or not in all languages
+_UNSEEN = re.compile(r"[。？](?=\d)|(?:……|⋯⋯)(?=[\u4e00-\u9fff“「])")  # ends to readers, not to sentencex
 
 
-def language_of(text: str) -> str:
-    """An ISO code, one of those for which sentences are known to end otherwise than in English, else ``en``."""
-    words = text[:_READ].lower().split()
-    found = Counter(language for word in words for language in _LANGUAGES.get(word, ()))
-    english = found.pop(ENGLISH, 0)
-    language, most = max(found.items(), key=lambda item: (item[1], item[0]), default=(ENGLISH, 0))
-    return language if most >= max(_FEWEST, _SHARE * len(words), 2 * english) else ENGLISH
+@lru_cache(8)
+def is_foreign(text: str) -> bool:
+    """Is the text certainly not English? By its first 2,000 characters it is mostly in other letters than Latin ones,
+    or a fifth of its words are frequent in another language or have letters of its own, and hardly any are English."""
+    words = _LETTERS.findall(text[:_LOOKED_AT].lower())
+    if 2 * sum(word[0] > "\u024f" and not "\u1e00" <= word[0] <= "\u1eff" for word in words) > len(words):
+        return True
+    told = sum(word in _FOREIGN or not word.isascii() for word in words)
+    return told >= max(_FEWEST, _SHARE * len(words)) and not is_english(words)
+
+
+def unseen_ends(text: str) -> list[int]:
+    """The ends of sentences that sentencex does not see: in front of a digit, and Chinese dots; none in quotations."""
+    return [
+        found.end()
+        for found in _UNSEEN.finditer(text)
+        if not any(_is_open(text, 0, found.end(), *pair) for pair in ("“”", "「」", *_PAIRS))
+    ]
+
+
+def goes_on(text: str, start: int, end: int) -> bool:
+    """Does the sentence of another language than English that begins at ``start`` go on at ``end``, where sentencex
+    ends it? It does in front of a small letter, of what follows a quotation, behind a short form and an ordinal."""
+    before, behind = text[max(start, end - 60) : end].rstrip(), text[end : end + 40].lstrip()
+    if not before or not behind:
+        return False
+    last, head, opening = before[-1], behind[0], text[start : start + 9].lstrip()[:1]
+    if any(_is_open(text, start, end, *pair) for pair in _PAIRS):
+        return True
+    if last in _CLOSING and _LETTERS.match(head) and head.lower() == head.upper():  # a script without capitals
+        joined = not text[end - 1].isspace() and not text[end].isspace()
+        return opening in _OPENING or (joined and bool(_KOREAN.match(head) or _KANA.match(head)))
+    begun = _LETTERS.search(text, 0, _LOOKED_AT)
+    if behind.lstrip("—–- \xa0")[:1].islower() and (last in _CLOSING or (begun and begun[0][0].isupper())):
+        return True  # unless nobody wrote capitals
+    numbers = end - start < 60 and _NUMBERS.fullmatch(before.lstrip())
+    return last == "." and bool(numbers or _is_short(before, behind))
+
+
+def _is_short(before: str, behind: str) -> bool:
+    """Is the full stop at the end of ``before`` that of an ordinal or a short form?"""
+    head, found = behind[0], _LAST_WORDS.search(before)
+    if found is None or _SYLLABIC.match(before[-2:]):
+        return found is not None
+    word = re.split("['’]", found[2].lower())[-1]
+    if word[-1:].isdigit():
+        german = head.isupper() and (_ORDINAL.search(before) or (len(word) < 3 and _MONTH.match(behind)))
+        return bool(german or _KOREAN.match(head))
+    letter = _MARK.sub("", re.split(r"[.\-‐]", word)[-1])
+    if len(letter) == 1 and letter.isalpha():  # В 2020 г. Москва, XIX w. Była: there it may end
+        return head.isdigit() or found[2].isupper() or not _ROMAN.match(found[1] or "")
+    if word in _NUMBERED and (head.isdigit() or _ROMAN.match(behind.split()[0])):
+        return True
+    return word in _NAMED or word.endswith("str")  # Goethestr. 7
+
+
+def _is_open(text: str, start: int, end: int, opening: str, closing: str) -> bool:
+    """Is a quotation of this kind open at ``end`` that closes soon?"""
+    near = text[max(start, end - _NEAR) : end]
+    place = near.rfind(opening)
+    if place < 0 or any(sign in near[place:] for sign in closing):
+        return False
+    return any(sign in text[end : end + _NEAR] for sign in closing)

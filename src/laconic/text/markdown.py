@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
 from laconic.text.html import UNSEEN, between_tags, is_prose
@@ -18,12 +19,15 @@ _UNDERLINED = re.compile(r"(?<=[^\W\d_]\.)[ \t]*\n(?=-{3,}[ \t]*$)", re.MULTILIN
 _BREAK = re.compile(r"</?(?:p|div|li|br|t[dhr])\b", re.IGNORECASE)
 _SIGNS = re.compile(r"\A\[(?:![A-Z]+|[ xX])\]\s+|\[\^[^\[\]\s]+\]")  # > [!NOTE], - [ ] a task, a footnote[^1]
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]:")
+_PIECE = re.compile(r".{1,3000}(?:\n|\Z)|.{1,3000}(?!\S)|.{1,3000}", re.DOTALL)  # up to the end of a line, or a blank
+_DEEPEST = 10  # brackets within each other in it; blocks: 100
 
 
 def markdown_text(document: str) -> str:
     """Of CommonMark with tables: of one without sentences its headings, without these all that is no comment. A page's
     tags within it are left out, what stands between them stays."""
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
+    parser.core.ruler.at("inline", _in_pieces)
     text = _FRONT_MATTER.sub("", document.replace("\r\n", "\n"))
     tokens = parser.parse(_UNDERLINED.sub("\n\n", text))
     said = "\n\n".join(_blocks(tokens)) or "\n\n".join(_blocks(tokens, within=("heading_",)))
@@ -36,6 +40,17 @@ def notebook_text(notebook: str) -> str:
         cells = [cell["source"] for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "markdown"]
         return markdown_text("\n\n".join("".join(cell) for cell in cells))
     return ""
+
+
+def _in_pieces(state: StateCore) -> None:
+    """What stands in paragraphs. The end of what is never closed (``[``, ``<![CDATA[``) is looked for at each place,
+    which takes the square of what the parser sees at once: of a long paragraph it sees pieces."""
+    state.md.options["maxNesting"] = _DEEPEST
+    for token in state.tokens:
+        if token.type == "inline":
+            token.children = []
+            for piece in _PIECE.findall(token.content):
+                state.md.inline.parse(piece, state.md, state.env, token.children)
 
 
 def _blocks(tokens: Iterable[Token], within: tuple[str, ...] = ()) -> Iterator[str]:

@@ -14,14 +14,14 @@ from itertools import pairwise
 import sentencex
 
 from laconic.text.detokenize import is_unspaced
-from laconic.text.languages import ENGLISH, language_of
+from laconic.text.languages import goes_on, is_foreign, unseen_ends
 from laconic.text.mending import FUNCTION_WORDS, RULER
 from laconic.text.normalization import encodable
 
 Span = tuple[int, int]
+ENGLISH = "en"
 # Short forms after which nothing ends, though sentencex says so.
 _SHORT = re.compile(r"(?:^|[\s(\[])(?:resp|approx|incl|excl|[Ee]qs?|[Ff]igs|[Rr]efs|spp|aka)\.\s*$")
-_SHORT_FORM = re.compile(r"(?<![^\s(\['\u2019.])[^\W\d_]{1,6}\.[^\S\n]+(?=(\w))")
 _PANICS = re.compile(r"([A-Z]\s*)[^\S\x00-\x7f](?=\.)")  # sentencex does, at "C\xa0.", and not at the blank of ASCII
 _WORD = re.compile(r"__\w|[^\W\d_]+")
 _ETC = re.compile(r"\betc\.\)?\s+(?=[A-Z])")
@@ -80,6 +80,7 @@ _LINK = re.compile(
     r"(?<![\w\]])(!?\[)((?:[^\[\]]|\[[^\[\]]*\])*)(\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)|\[[^\[\]\s]*\]))"
 )
 _STRESSED = re.compile(r"(?<![^\s(\[{\"'])(\*{1,3})(?=[^\s*])([^*]{1,200}?)(?<=[^\s*])(\1)(?![^\s.,;:!?)\]}\"'])")
+_EMPHASIS = re.compile(r"(?<![^\s(\[{\"'])(_)(?=[^\W_])([^_\n]{1,200})(?<=[^\W_])(_)(?![^\s.,;:!?)\]}\"'])")
 _NAMED = re.compile(  # "foo - print all bars" at the beginning, "LONDON, May 2 (Reuters) -", "[9:02] anna: could you"
     r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s(?:\([A-Z][^\n()]{0,30}\)|/\w{3,20}/)"
     r"|[A-Z][A-Z .]{2,30}, [^\n.!?;()]{0,30}\d{4})"
@@ -92,7 +93,7 @@ _MARK = re.compile(r"(?:(?:[>*•–—#-]+|\\item)\s+)+")
 
 def split_sentences(text: str, language: str | None = None) -> list[tuple[int, int]]:
     """Return the character spans of the sentences of ``text``, in order, white space around them left out. Without a
-    ``language`` (an ISO code) it is told by the text (`language_of`).
+    ``language`` (an ISO code) the text tells whether it is English (`is_foreign`).
 
     A blank line always ends a sentence, and so does the end of a line that nobody wrapped (`_line_ends`); text between
     two spans is white space only.
@@ -102,19 +103,18 @@ def split_sentences(text: str, language: str | None = None) -> list[tuple[int, i
 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:
     """Those of `split_sentences`, one by one: whoever stops asking does not pay for the rest."""
-    language, ends = language or language_of(text), _line_ends(text)
-    if language == ENGLISH and "etc." in text:  # found quickly
+    ends = _line_ends(text)
+    if language in (None, ENGLISH) and "etc." in text:  # found quickly
         ends = sorted({*ends, *(found.end() for found in _ETC.finditer(text))})
-    first = 0
+    first, foreign = 0, is_foreign(text) if language is None else language != ENGLISH
+    ends = sorted({*ends, *unseen_ends(text)}) if foreign else ends
     safe = text if text.isascii() else _PANICS.sub(r"\1 ", encodable(text))
-    found = _ends(safe, ENGLISH)
-    if language != ENGLISH:  # only what ends by both: neither knows all short forms
-        own = set(_ends(safe, language))
-        found = (end for end in found if end in own and not _shortens(text, end))
-    for last in found:
-        if last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last)):
+    for last in _ends(safe, language or ENGLISH):
+        short = last < len(text) and (_SHORT.search(text, max(first, last - 12), last) or _in_name(text, last))
+        before = bisect_left(ends, last)
+        if short or (foreign and goes_on(text, max(first, ends[before - 1] if before else 0), last)):
             continue
-        cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
+        cuts = [first, *ends[bisect_right(ends, first) : before], last]
         yield from [part for cut in pairwise(cuts) if (part := bounds(text, *cut))[0] < part[1]]
         first = last
 
@@ -155,7 +155,8 @@ def markup(text: str) -> list[Span]:
     for link in _LINK.finditer(text):
         if _WORD.search(link[2]):  # else perhaps two references
             found += [link.span()] if link[1] == "![" else [link.span(1), link.span(3)]
-    found += [one.span(sign) for one in _STRESSED.finditer(text) for sign in (1, 3)]
+    for one in (*_STRESSED.finditer(text), *_EMPHASIS.finditer(text)):
+        found += [one.span(1), one.span(3)]
     open_braces: list[Span | None] = []
     for one in _COMMAND.finditer(text):
         if one[0] == "{" or len(one[0]) > 2:
@@ -183,12 +184,6 @@ def _in_name(text: str, end: int) -> bool:
     before, behind = text[end - 2 : end - 1], _WORD.match(text, end)
     named = text[end - 1] == "." and (before.isalpha() or before in " \t\n(/") and not is_unspaced(text[end])
     return named and behind is not None and behind[0].lower() not in _OPENERS
-
-
-def _shortens(text: str, end: int) -> bool:
-    """Is the full stop before this place one of a short form, by what stands behind: a small letter, or a digit?"""
-    found = _SHORT_FORM.finditer(text, max(0, end - 12), end + 12)
-    return any(short.start() < end <= short.end() and (short[1].islower() or short[1].isdigit()) for short in found)
 
 
 def _line_ends(text: str) -> list[int]:

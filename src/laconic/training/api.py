@@ -10,21 +10,25 @@ from laconic.config.loading import load_recipe, merge, resolve_run
 from laconic.config.names import check_run
 from laconic.data.lines import BadRecordError
 from laconic.data.places import data_changes
+from laconic.data.readers import Pairs
 from laconic.errors import ConfigError
+from laconic.training.logging import Callbacks
 from laconic.training.loop import TrainResult
 from laconic.training.prepare import open_initial, tokenizer_settings
+from laconic.training.run import hold_out, on_parts
 from laconic.training.run import train as train_run
 
 
 def train(
     recipe: str | Path,
-    data: str | Path,
+    data: Pairs | Mapping[str, Pairs],
     out: str | Path,
     *,
     row: str | None = None,
     size: str | None = None,
     start: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    all_pairs: bool = False,
     **how: Any,
 ) -> TrainResult:
     """Train a row of a recipe, as ``laconic train`` does.
@@ -36,11 +40,14 @@ def train(
 
     Args:
         recipe: a recipe's name (``oneline``, ``headline_writer``, ...) or a YAML file.
-        data: a folder with ``train`` and ``validation`` files, or one file of pairs.
+        data: a folder with ``train`` and ``validation`` files, or pairs in one file or in memory
+            (`laconic.read_records`), perhaps by part: ``{"train": frame, "validation": other}``.
         out: the run folder: model, log and checkpoints.
         row, size: of the recipe; its defaults if not given.
         start: start from this model (a folder, a hub id, ``oneline``).
         settings: keys of the recipe that shall differ, dotted or nested: ``{"training.batch_size": 16}``.
+        all_pairs: hold none out. Otherwise, of data without validation pairs, a tenth is held out for validation and,
+            of 200 pairs or more, another for a test; ``out``/data has the parts.
         how: ``resume``, ``force``, ``progress``, ``on_log``, ``on_message`` of `laconic.training.run.train`.
 
     Raises:
@@ -48,17 +55,21 @@ def train(
         DataError: the data is not usable.
         TrainingError: loss or gradients are not finite.
     """
-    if not isinstance(data, str | Path):
-        raise ConfigError(
-            f"data is the path of a file or folder of pairs, no {type(data).__name__}: write them into a file first, "
-            "such as a CSV with the columns text and summary (DataFrame.to_csv does)."
-        )
     if not isinstance(settings, Mapping | None):
         raise ConfigError('settings is a mapping of keys to values, for example {"training.batch_size": 16}.')
-    changes = merge(data_changes(Path(data)), start_changes(start), revive=True)
+    place = Path(data) if isinstance(data, str | Path) else None
+    rows = None if place else data if isinstance(data, Mapping) else {"train": data}
+    changes = merge(data_changes(place), start_changes(start), revive=True)
     run = resolve_run(load_recipe(recipe), row, size, merge(changes, settings or {}, revive=True))
     check_run(run)
     try:
+        parts = rows is not None or not (run.data.validation or all_pairs)  # are, or will be, in the run's folder
+        if parts and how.get("resume"):
+            run = on_parts(run, Path(out))
+        elif parts:
+            say = how.get("on_message") or Callbacks.on_message
+            force = how.get("force", False)
+            run = hold_out(run, Path(out), force=force, say=say, note=say, rows=rows, all_pairs=all_pairs)
         return train_run(run, out, **how)
     except BadRecordError as problem:
         if problem.option:

@@ -365,7 +365,7 @@ def read_newest(run_folder: Path, notify: Callable[[str], None]) -> tuple[Path, 
     if folders:
         raise CheckpointError(
             f"None of the {len(folders)} checkpoints in {run_folder} can be read; "
-            "copy one back from a backup, or train again with --force."
+            "copy one back from a backup, or train again with force (--force)."
         )
     return None
 

@@ -103,7 +103,7 @@ class Corpus:
             raise DataError(
                 f"None of the {read:,} pairs of {self.path} is left: less than {self._least:.0%} of each summary's "
                 "words stand in the part that is read (data.min_supported, text.max_source_tokens). Are the columns "
-                "the right ones, and the summaries no labels? --set data.min_supported=0 learns from all."
+                "the right ones, and the summaries no labels? data.min_supported=0 (--set) learns from all."
             )
         if not read:
             raise DataError(f"{self.path} holds no records to train on.")

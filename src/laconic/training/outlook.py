@@ -42,8 +42,8 @@ def reading_table(sets: dict[str, EncodedDataset], left_out: dict[str, int]) -> 
         wanted = [first.percentile(side, PERCENTILE) for side in ("source", "target")]
         lines.append(
             f"What is longer is cut. {PERCENTILE}% of the documents have at most {wanted[0]:,} tokens, "
-            f"{PERCENTILE}% of the summaries {wanted[1]:,}: --size auto reads that much, or "
-            f"--set text.max_source_tokens={wanted[0]} --set text.max_target_tokens={wanted[1]}."
+            f"{PERCENTILE}% of the summaries {wanted[1]:,}: set text.max_source_tokens={wanted[0]} and "
+            f"text.max_target_tokens={wanted[1]}, or take --size auto on the command line, which does."
         )
     return lines
 

@@ -7,10 +7,12 @@ both folders. The training proper starts from the stage's exported model.
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -21,7 +23,11 @@ from laconic.config.base import validate
 from laconic.config.loading import dump_run, first_difference, merge, with_absolute_paths
 from laconic.config.names import check_run, outside_names, trusting
 from laconic.config.schema import SPLITS, DataConfig, RunConfig
+from laconic.data.holdout import LEAST
+from laconic.data.holdout import hold_out as split_pairs
 from laconic.data.places import splits_in
+from laconic.data.readers import ReadOptions, SkipCounter, read_with
+from laconic.data.subset import write_records
 from laconic.errors import CheckpointError, ConfigError, DataError
 from laconic.files import digest_of, only_here, remove_leftovers, sha256, write_json, write_text
 from laconic.text.base import read_json_if_there
@@ -58,7 +64,7 @@ def train(
     Args:
         force: remove what an earlier run wrote into ``out``.
         accept_changes: go on although recipe or log are not those that the run had at its newest checkpoint.
-        progress: the ``update`` method of a progress bar.
+        progress: called as ``progress(completed, total=..., description=..., note=...)``, with what has changed.
         on_log: called with each entry of ``log.jsonl``, on the first process.
         on_message: called with each sentence for a person, on the first process (default: printed to stderr).
 
@@ -244,7 +250,8 @@ def refuse_used(out: Path, *, force: bool) -> None:
         if found:
             raise ConfigError(f"{out} is no run folder, and its {found[0].name} would be lost: name another (--out).")
     elif not force and any((at / LOG).exists() or (at / MODEL_FOLDER).exists() or _saved(at) for at in places):
-        resume = f"Go on with `laconic resume {quote(str(out))}`, choose" if any(map(_saved, places)) else "Choose"
+        resume = f"Go on with resume (`laconic resume {quote(str(out))}`), choose"
+        resume = resume if any(map(_saved, places)) else "Choose"
         raise ConfigError(f"{out} already holds a run. {resume} another folder (--out), or use force (--force).")
 
 
@@ -268,6 +275,83 @@ def held_out_parts(out: Path) -> list[Path]:
     parts = [out / "data" / f"{split}.jsonl" for split in SPLITS]
     there = [part for part in parts if part.name in noted and part.is_file() and not part.is_symlink()]
     return [part for part in there if digest_of(part) == noted[part.name]]
+
+
+def on_parts(run: RunConfig, out: Path) -> RunConfig:
+    """The run on the parts that were held out for it, or written for it, if there are any."""
+    read = {"max_train_records", *(field.name for field in fields(ReadOptions))}  # how the parts are not read
+    plain = {name: field.default for name, field in DataConfig.model_fields.items() if name in read}
+    parts = {part.stem: str(part) for part in held_out_parts(out)}
+    return run.model_copy(update={"data": run.data.model_copy(update=plain | parts)}) if parts else run
+
+
+def hold_out(
+    run: RunConfig,
+    out: Path,
+    *,
+    force: bool,
+    say: Callable[[str], object],
+    note: Callable[[str], object],
+    rows: Mapping[str, Any] | None = None,
+    all_pairs: bool = False,
+) -> RunConfig:
+    """The run on those of its training pairs that are not held out; all parts lie in ``out``/data from then on, also
+    ``rows``, the pairs in memory by split. None is held out if there are validation pairs or with ``all_pairs``.
+
+    Raises:
+        ConfigError: there are several processes, or a part would replace a file that no run wrote.
+        DataError: the pairs cannot be read.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(
+            "Several processes need pairs that are held out already: give a folder with train and validation files "
+            "(`laconic data subset PAIRS validation.jsonl --last 500 --rest train.jsonl`), or all_pairs (--all-pairs)."
+        )
+    given: dict[str, Any] = {split: path for split in SPLITS if (path := getattr(run.data, split))} | {**(rows or {})}
+    if "train" not in given or not given.keys() <= set(SPLITS):
+        raise ConfigError(f"Pairs by part are {', '.join(SPLITS)} (given: {', '.join(map(str, given)) or 'none'}).")
+    place, name = out / "data", "data" if rows else str(run.data.train)
+    with only_here(out):
+        refuse_used(out, force=force)
+        earlier = held_out_parts(out)
+        if not rows and Path(name).resolve().is_relative_to(place.resolve()):
+            raise ConfigError(f"{name} would be overwritten with the part of it that stays: give another --out.")
+        for split in SPLITS:
+            if (part := place / f"{split}.jsonl").exists() and part not in earlier:
+                raise ConfigError(
+                    f"{part} is there, and nothing says that a run wrote it: move {place} away, or remove it if an "
+                    "older version of laconic held these pairs out; or give another --out."
+                )
+        skipped, reading, most = SkipCounter(), ReadOptions.of(run.data), {"train": run.data.max_train_records}
+        splits = {
+            split: list(islice(read_with(pairs, reading, on_skip=skipped, on_choice=note), most.get(split)))
+            for split, pairs in given.items()
+        }
+        if skipped.total:
+            note(skipped.describe())
+        if "validation" not in given and not all_pairs:
+            total, seed = len(splits["train"]), run.training.seed
+            found = split_pairs(splits["train"], seed, test="test" not in given)
+            splits |= found.splits
+            if "validation" in found.splits:
+                parts = ", ".join(f"{len(kept):,} for {part}" for part, kept in found.splits.items())
+                doubles = f"; {found.doubles:,} (near) duplicates stay with their originals" if found.doubles else ""
+                say(f"{name} has no validation file: {parts} (seed {seed}{doubles}), in {place}")
+            elif total < LEAST:
+                say(f"{total:,} pairs are too few to hold any out.")
+            else:
+                reason = f"{found.doubles:,} are (near) duplicates of others, which stay together"
+                say(f"None of the {total:,} pairs is held out: {reason}.")
+        if not rows and "validation" not in splits:
+            return run
+        for part in earlier:
+            part.unlink()
+        noted: dict[str, str] = {}
+        for split, kept in splits.items():
+            write_records(part := place / f"{split}.jsonl", kept)
+            noted[part.name] = digest_of(part)
+            write_json(place / PARTS, noted)
+    return on_parts(run, out)
 
 
 def found_again(run: RunConfig, out: Path) -> RunConfig:

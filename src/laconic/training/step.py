@@ -13,7 +13,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 
 from laconic.config.schema import TrainingConfig
-from laconic.errors import ConfigError, TrainingError, unknown_choice
+from laconic.errors import ConfigError, TrainingError, refuse_unknown
 from laconic.layers.noise import sent
 from laconic.models.base import SummarizationModel
 from laconic.objectives.base import Objective
@@ -71,8 +71,7 @@ class UpdateStep:
         """The objectives that are computed with these weights by name; raises as `set_weights` does."""
         own = {objective.name: objective.config.weight for objective in self._objectives}
         for name in weights:
-            if name not in own:
-                raise ConfigError(unknown_choice("objective in objective_weights", name, own))
+            refuse_unknown("objective in objective_weights", name, own)
         active = [o for o in self._objectives if (own | dict(weights))[o.name] != 0]
         if not active:
             raise ConfigError("All objectives have weight 0; there is nothing to train.")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import OBJECTIVES, check_run, parse
+from laconic.config.names import _IDLE, OBJECTIVES, check_run, parse, without_effect
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
 from laconic.training.run import train
@@ -101,3 +101,42 @@ def test_an_option_that_the_optimizer_does_not_read_is_refused(kind: str, option
         ConfigError, match=rf"training\.optimizer\.{option} does nothing with {kind}, it is an option of"
     ):
         check_run(run)
+
+
+# a setting, where that has no effect, and where it has one
+IDLE = {
+    "search.length_alpha=2": ("search.length_normalisation=average", "search.length_normalisation=gnmt"),
+    "search.coverage_beta=2": ("search.coverage_penalty=none", "search.coverage_penalty=wu"),
+    "search.diversity_strength=2": ("search.beam_size=2", "search.diverse_groups=2"),
+    "search.choose=rerank": ("search.beam_size=1", "search.beam_size=2"),
+    "search.min_length_share=0.1": ("search.min_length=0", "search.min_length=2"),
+    "search.capitals=title": ("search.surface=raw", "search.surface=clean"),
+    "search.no_repeat_word=true": ("text.tokenizer.type=bpe", "text.tokenizer.type=word"),
+    "search.revisions=1": ("text.tokenizer.type=character", "text.tokenizer.type=word"),
+    "text.pretrained_missing=zeros": ("text.pretrained_embeddings=null", "text.pretrained_embeddings=vectors.txt"),
+    "training.schedule.warmup_start=0.1": ("training.schedule.warmup_updates=0", "training.schedule.warmup_updates=5"),
+    "training.schedule.final_factor=0.1": ("training.schedule.type=constant", "training.schedule.type=linear"),
+    "training.schedule.plateau_factor=0.1": ("training.schedule.type=linear", "training.schedule.type=sticky"),
+    "training.teacher_forcing.scope=sequence": ("training.teacher_forcing.ratio=1", "training.teacher_forcing.ratio=0"),
+    "training.teacher_forcing.feed=sample": ("training.teacher_forcing.ratio=1", "training.teacher_forcing.ratio=0"),
+    "training.early_stopping.min_delta=1": (
+        "training.early_stopping.patience=null",
+        "training.early_stopping.patience=2",
+    ),
+    "model.attention.coverage_init=default": ("model.attention.size=8", "model.attention.coverage=true"),
+    "model.attention.coverage_from_start=false": ("model.attention.size=8", "model.attention.coverage=true"),
+    "model.attention.detach_coverage=true": ("model.attention.coverage=false", "model.attention.coverage=true"),
+}
+
+
+@pytest.mark.parametrize("setting", IDLE)
+def test_a_setting_that_another_takes_the_effect_of_is_told(setting: str) -> None:
+    recipe = load_recipe("headline_writer")
+    off, on = (
+        without_effect(resolve_run(recipe, "pointer-generator", "tiny", ["search.beam_size=2", setting, other]))
+        for other in IDLE[setting]
+    )
+    key = setting.partition("=")[0]
+    assert f"{key} does nothing while " in off
+    assert key not in on
+    assert {name.partition("=")[0] for name in IDLE} == {key for key, _, _ in _IDLE}

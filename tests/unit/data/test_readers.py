@@ -245,7 +245,7 @@ def test_missing_and_unknown_files(write, tmp_path: Path) -> None:
     write("train.jsonl", GOOD)
     assert "Did you mean" in problem(tmp_path / "trian.jsonl")
     assert "hub:owner/name" in problem("owner/name")
-    assert "choose with --format" in problem(write("x.foo", "x"))
+    assert "choose with format (--format, data.format)" in problem(write("x.foo", "x"))
     assert "Unknown data format 'jsonll'. Did you mean 'jsonl'?" in problem(tmp_path / "train.jsonl", format="jsonll")
     assert "no record" in problem(write("empty.jsonl", ""))
     assert "no header" in problem(write("empty.csv", ""))
@@ -343,7 +343,7 @@ def test_ambiguous_and_missing_columns_list_what_there_is(write) -> None:
 @pytest.mark.parametrize(
     ("header", "options", "said"),
     [
-        ("Text,text,summary", {}, "the document could be any of 'Text', 'text'; choose with --document-column"),
+        ("Text,text,summary", {}, "the document could be any of 'Text', 'text'; choose with document_column ("),
         ("document,summary,summary", {}, "the summary could be any of 'summary', 'summary'; rename all but one"),
         ("document,summary,summary", {"summary_column": "summary"}, "several columns are called 'summary'; rename"),
         ("Text,text,summary", {"document_column": "Text"}, ""),

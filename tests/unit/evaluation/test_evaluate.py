@@ -217,6 +217,9 @@ def test_what_cannot_be_scored_is_refused() -> None:
 def test_extractive_methods_by_name() -> None:
     assert method_spec("lead") == {"type": "lead"}
     assert method_spec("lead-2") == {"type": "lead", "sentences": 2}
+    assert method_spec("my.own:Ends-2:language=de") == {"type": "my.own:Ends", "sentences": 2, "language": "de"}
+    assert is_method("mine:Ends")
+    assert not any(map(is_method, ("C:Models", "hub:Owner", "mine:ends/1", "a=b:Ends")))
     assert method_spec("lead:sentences=2,language=de") == {"type": "lead", "sentences": 2, "language": "de"}
     for name, says in (("lead-" + "1" * 5000, "a number of 5,000 digits"), ("lead-1:", "no setting behind the colon")):
         with pytest.raises(ConfigError, match=says):
@@ -241,7 +244,7 @@ def test_a_system_is_another_when_ones_own_code_changes(tmp_path: Path, monkeypa
     def identities() -> list[str]:
         mine = Contender("mine", settings={"type": "picks_of_mine:Lead"})
         with trusting({"picks_of_mine:Scorer"}):
-            return [mine.identity, Contender(str(tmp_path)).identity]
+            return [mine.identity, Contender("picks_of_mine:Lead-2").identity, Contender(str(tmp_path)).identity]
 
     before = identities()
     assert identities() == before

@@ -263,6 +263,9 @@ PLACE = {"text": "ab", "start": 0, "end": 2, "weight": 1.0}
         ({"confidence": 7}, "a probability that is not from 0 to 1"),
         ({"words": [WORD | {"sources": [PLACE | {"end": 9}]}]}, "a place outside of the document's 8 characters"),
         ({"source_offsets": [[0, 2], [6, 9]]}, "a place outside of the document's 8 characters"),
+        ({"words": [{"text": "ab", "start": 0}]}, "words.0.end: field required"),
+        ({"words": [WORD | {"copied": 3}]}, "words.0.copied: input should be a valid boolean"),
+        ({"terms": {"length": float("nan")}}, "nan where a number was expected"),
         ({"words": [WORD | {"end": 6}]}, "a word outside of the summary's 5 characters"),
     ],
 )

@@ -8,6 +8,7 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -202,16 +203,14 @@ def test_a_summary_without_words_or_document_is_shown_too() -> None:
 
 
 def test_the_parts_of_a_report() -> None:
-    rows = [["<b>a</b>", 1.234, 1200], ["b", 5.0, None]]
-    table = Table("Scores", ["system", "R1", "n"], rows, note="sig", best=["R1"])
+    table = Table("Scores", ["system", "R1"], [["<b>a</b>", "1.23"], ["b", "5.00"]], note="sig")
     sections = [table, Prose("How", ["p < q"], code="x && y"), Samples("S", [made()])]
     page = render_report("Report", sections, subtitle="two cores")
     text = text_of(page)
     assert "<b>a</b>" in text
     assert "1.23" in text
-    assert "1,200" in text
     assert "x && y" in text
-    assert re.search(r'class="number best">5\.00<', page)
+    assert re.search(r'class="number">5\.00<', page)
 
 
 def test_json_in_a_script_cannot_end_it() -> None:
@@ -245,27 +244,34 @@ def test_modules_are_joined_in_order_without_imports() -> None:
     }
     joined = bundle("main.js", modules)
     assert joined.index("const b = 1") < joined.index("function a()") < joined.index("a(b);")
-    assert not re.search(r"^(import|export)", joined, re.MULTILINE)
+    assert not problems_of(joined)
+
+
+def problems_of(script: str) -> list[str]:
+    """What the simple joining of modules cannot carry: imports and exports that it leaves, a name that two modules
+    declare, what ends a script's element."""
+    names = Counter(re.findall(r"^(?:async )?(?:function\*?|const|let|class) +([\w$]+)", script, re.MULTILINE))
+    twice = [name for name, count in names.items() if count > 1]
+    return twice + re.findall(r"^(?:import|export)\b.*|(?i:</script|<!--)", script, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "problem"),
     [
-        ('import { a as c } from "./a.js";\n', "cannot be renamed"),
-        ('import a from "./a.js";\n', "cannot be joined"),
-        ('import { a } from "./a.js";\nconst a = 2;\n', "both declare a"),
-        ('import { a } from "./a.js";\nexport default a;\n', "cannot be joined"),
-        ('import { a } from "./main.js";\n', "import each other"),
-        ('const end = "</script>";\n', "end its element"),
+        ('import { a as c } from "./a.js";\n', 'import { a as c } from "./a.js";'),
+        ('import a from "./a.js";\n', 'import a from "./a.js";'),
+        ('import { a } from "./a.js";\nconst a = 2;\n', "a"),
+        ('import { a } from "./a.js";\nexport default a;\n', "export default a;"),
+        ('const end = "</script>";\n', "</script"),
     ],
 )
-def test_modules_that_cannot_be_joined_are_refused(text: str, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        bundle("main.js", {"main.js": text, "a.js": "export const a = 1;\n"})
+def test_what_modules_may_not_hold_would_be_found(text: str, problem: str) -> None:
+    assert problems_of(bundle("main.js", {"main.js": text, "a.js": "export const a = 1;\n"})) == [problem]
 
 
 def test_the_shared_modules_can_be_joined_and_are_small() -> None:
     assert report_script().startswith("(() => {")
+    assert not problems_of(report_script())
     for name, text in view_files().items():
         assert len(text.splitlines()) < 500, name
 

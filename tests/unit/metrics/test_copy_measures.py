@@ -7,11 +7,11 @@ import random
 import pytest
 
 from laconic.metrics.copying import (
-    correct_ngram_counts,
+    correct_counts,
     coverage_and_density,
-    extractive_fragments,
-    novel_ngram_rate,
-    over_copied_words,
+    fragments_of,
+    novel_rate,
+    over_copied,
     repeated_ngram_rate,
     repeated_ngram_rates,
     repeats,
@@ -24,41 +24,42 @@ SOURCE = ["the", "red", "car", "hit", "a", "wall", "and", "the", "driver", "left
 
 def test_fragments_and_their_statistics():
     summary = ["red", "car", "hit", "the", "driver", "today"]
-    assert extractive_fragments(summary, SOURCE) == [(0, 3), (3, 2)]
-    assert coverage_and_density(summary, SOURCE) == pytest.approx((5 / 6, 13 / 6))
-    assert coverage_and_density([], SOURCE) is None
-    assert coverage_and_density(SOURCE, SOURCE) == (1.0, len(SOURCE))
+    assert fragments_of(shared_runs(summary, SOURCE)) == [(0, 3), (3, 2)]
+    assert coverage_and_density(shared_runs(summary, SOURCE)) == pytest.approx((5 / 6, 13 / 6))
+    assert coverage_and_density(shared_runs([], SOURCE)) is None
+    assert coverage_and_density(shared_runs(SOURCE, SOURCE)) == (1.0, len(SOURCE))
 
 
 def test_coverage_is_the_share_of_words_that_the_source_holds():
     generator = random.Random(3)
     for _ in range(100):
         summary, source = ([generator.choice("abcdef") for _ in range(length)] for length in (6, 9))
-        coverage, density = coverage_and_density(summary, source)
+        coverage, density = coverage_and_density(shared_runs(summary, source))
         assert coverage == pytest.approx(sum(word in source for word in summary) / len(summary))
         assert density >= coverage
 
 
 def test_fragments_take_the_longest_of_several_places():
-    assert extractive_fragments(["a", "b", "c"], ["a", "b", "x", "a", "b", "c"]) == [(0, 3)]
-    assert extractive_fragments([], []) == []
+    assert fragments_of(shared_runs(["a", "b", "c"], ["a", "b", "x", "a", "b", "c"])) == [(0, 3)]
+    assert fragments_of(shared_runs([], [])) == []
 
 
 def test_measures_are_what_their_definitions_say():
     generator = random.Random(4)
     for _ in range(300):
         summary, source, reference = ([generator.choice("abcd") for _ in range(length)] for length in (7, 12, 5))
+        in_source = shared_runs(summary, source)
         grams = {
             n: [[tuple(t[i : i + n]) for i in range(len(t) - n + 1)] for t in (summary, source, reference)]
             for n in (1, 2, 3)
         }
         for n, (mine, theirs, gold) in grams.items():
             right = sum(g in theirs and g in gold for g in mine)
-            assert correct_ngram_counts(summary, source, reference, n)[-1] == (right, len(mine))
-            assert novel_ngram_rate(summary, source, n) == len(set(mine) - set(theirs)) / len(set(mine))
+            assert correct_counts(in_source, shared_runs(summary, reference), n)[-1] == (right, len(mine))
+            assert novel_rate(summary, in_source, n) == len(set(mine) - set(theirs)) / len(set(mine))
             assert repeated_ngram_rate(summary, n) == 1 - len(set(mine)) / len(mine)
         start = 0
-        for place, length in extractive_fragments(summary, source):
+        for place, length in fragments_of(in_source):
             for size in range(1, len(summary) - place + 1):
                 stands = any(source[i : i + size] == summary[place : place + size] for i in range(len(source)))
                 assert stands == (size <= length)
@@ -76,20 +77,22 @@ def test_runs_are_whole_words_and_the_longest_of_several_places():
 
 def test_novel_ngrams_are_counted_once_each():
     summary = ["red", "car", "hit", "the", "wall"]
-    assert novel_ngram_rate(summary, SOURCE, 1) == 0.0
-    assert novel_ngram_rate(summary, SOURCE, 2) == 0.5
-    assert novel_ngram_rate([*summary, "the", "wall"], SOURCE, 2) == 3 / 5  # "the wall" is one of five
-    assert novel_ngram_rate(summary, SOURCE, 9) is None
+    runs = shared_runs(summary, SOURCE)
+    assert [novel_rate(summary, runs, n) for n in (1, 2, 9)] == [0.0, 0.5, None]
+    longer = [*summary, "the", "wall"]  # "the wall" is one of five
+    assert novel_rate(longer, shared_runs(longer, SOURCE), 2) == 3 / 5
 
 
 def test_correct_ngrams_need_source_and_reference():
     summary, reference = ["red", "car", "red", "bike"], ["a", "red", "car", "crashed"]
-    assert correct_ngram_counts(summary, SOURCE, reference, 3) == [(3, 4), (1, 3), (0, 2)]
+    in_both = (shared_runs(summary, other) for other in (SOURCE, reference))
+    assert correct_counts(*in_both, 3) == [(3, 4), (1, 3), (0, 2)]
 
 
 def test_over_copied_words():
     summary, reference = ["the", "red", "wall", "hit", "the", "car"], ["red", "car"]
-    assert over_copied_words(summary, SOURCE, reference) == ["the", "wall", "hit", "the"]
+    in_both = (shared_runs(summary, other) for other in (SOURCE, reference))
+    assert over_copied(summary, *in_both) == ["the", "wall", "hit", "the"]
 
 
 def test_repeated_ngrams():

@@ -97,8 +97,8 @@ def test_long_line(files, capsys):
         (["hyp.txt", "ref.txt", "--profile", "goggle"], 2, "Did you mean 'google'"),
         (["hyp.txt", "ref.txt", "-b", "3", "-l", "3"], 2, "not both"),
         (["hyp.txt", "ref.txt", "--kinds", ""], 2, "name a ROUGE kind at least"),
-        (["hyp.txt", "ref.txt", "--kinds", "W", "-w", "0.5"], 2, "it must be from 1 to 5"),
-        (["hyp.txt", "ref.txt", "-f", "C"], 2, "way to combine references"),
+        (["hyp.txt", "ref.txt", "--kinds", "W", "-w", "0.5"], 2, "'weight': input should be greater"),
+        (["hyp.txt", "ref.txt", "-f", "C"], 2, "'multi': input should be 'average', 'best'"),
     ],
 )
 def test_bad_input_is_one_clear_sentence(files, capsys, arguments, code, says):

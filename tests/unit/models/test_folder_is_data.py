@@ -22,6 +22,7 @@ from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.export.folder import export_apart
 from laconic.files import digest_of
+from laconic.metrics.card import write_card
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel, load_model_folder, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
@@ -136,7 +137,14 @@ def test_a_model_that_is_graphs_needs_none_of_the_code_that_made_it(
     saved: Path, imported: Callable[[], bool], tmp_path: Path
 ) -> None:
     graphs = tmp_path / "graphs"
-    export_apart(saved, graphs)
+    change(saved / "recipe.yaml", "model", "type", value="evil:Model")
+    write_card(saved)
+    export_apart(saved, graphs, trust_code=True)
+    assert "trust" in (saved / "README.md").read_text()
+    assert "trust" not in (graphs / "README.md").read_text()
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"document": "the quick dog sees", "summary": "the dog"}\n')
+    assert main(["evaluate", str(graphs), "--data", str(pairs)]) == 0
     change(graphs / "config.json", "model", "attention", value={"type": "evil:Model"})
     change(graphs / "export.json", "sha256", "config.json", value=digest_of(graphs / "config.json"))
     assert Summarizer.from_pretrained(graphs).summarize("the quick dog").tokens_read == 3

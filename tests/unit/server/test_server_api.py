@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +19,13 @@ from fastapi.testclient import TestClient
 from laconic.config.schema import SearchConfig
 from laconic.explain.record import from_dict
 from laconic.metrics.confidence import Calibration
+from laconic.server import service
 from laconic.server.app import create_app
 from laconic.server.schemas import ModelList, SummarizeResponse
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
 from laconic.systems.decoding import Writer
+from laconic.systems.neural import NeuralSystem
 from laconic.text.reading import as_prose
 from laconic.types import Record
 from tiny_models import DOCUMENTS, save_tiny_model
@@ -238,7 +243,7 @@ def test_a_model_that_cannot_copy_says_so(tmp_path: Any) -> None:
     plain = build(
         "model", MODELS, {**spec, "attention": None, "head": {"type": "vocabulary"}}, vocab_size=tokenizer.vocab_size
     )
-    summarizer = Summarizer.from_loaded(LoadedModel(plain, tokenizer, name="plain"))
+    summarizer = Summarizer(NeuralSystem(LoadedModel(plain, tokenizer, name="plain")))
     assert summarizer.system.about()["copies"] is False
     assert summarizer.system.about()["parameters"] == sum(p.numel() for p in plain.parameters())
 
@@ -374,6 +379,37 @@ def test_what_is_made_to_be_slow_to_read_is_not(given: str) -> None:
     before = time.process_time()
     as_prose(given)
     assert time.process_time() - before < 10, "where it is quadratic, minutes"
+
+
+@pytest.mark.parametrize("asked", [{"format": "auto"}, {"format": "markdown"}, {}])
+def test_short_texts_wait_for_no_long_one(
+    asked: dict[str, str], client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is found that takes long to read: nothing but texts of its length waits."""
+    begun, gate = threading.Event(), threading.Event()
+    usual = {name: getattr(service, name) for name in ("_read", "split_sentences")}
+
+    def slow(name: str, text: str, *others: Any) -> Any:
+        if len(text) > 500:
+            begun.set()
+            gate.wait(60)
+        return usual[name](text, *others)
+
+    monkeypatch.setattr(service, "SHORT", 500)
+    for name in usual:
+        monkeypatch.setattr(service, name, partial(slow, name))
+    text = "It rains, e.g. in May. " * 40
+    with ThreadPoolExecutor() as pool:
+        long = [pool.submit(post, client, document=text, model="lead", **asked) for _ in range(2)]
+        try:
+            assert begun.wait(30)
+            answers = [post(client, document="It rains.", model=name, **asked) for name in ("lead", "tiny")]
+            assert answers[0]["summaries"][0]["summary"] == "It rains."
+            assert client.get("/health").status_code == 200
+            assert not any(each.done() for each in long)
+        finally:
+            gate.set()
+        assert {each.result()["summaries"][0]["summary"] for each in long} == {"It rains, e.g. in May."}
 
 
 def test_of_a_long_summary_several_words_are_told_at_once_and_all_of_them(summarizer: Summarizer) -> None:

@@ -6,9 +6,11 @@ import asyncio
 import copy
 import gc
 import io
+import json
 import logging
 import socket
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +20,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from laconic.errors import ConfigError, DataError
+from laconic.server import service
 from laconic.server.app import create_app
 from laconic.server.batching import Job
 from laconic.server.run import bind, is_loopback, log_to, trusted_names
@@ -157,10 +160,10 @@ def test_a_request_that_nobody_waits_for_is_not_complained_about(summarizer: Sum
 
     async def leave() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
-        service = Service({"tiny": summarizer})
+        ours = Service({"tiny": summarizer})
         jobs: list[Job] = []
-        service._batchers["neural"].submit = jobs.extend  # type: ignore[method-assign]
-        async with service.running(await service.order([TEXT, TEXT])) as running:
+        ours._batchers["neural"].submit = jobs.extend  # type: ignore[method-assign]
+        async with ours.running(await ours.order([TEXT, TEXT])) as running:
             if failed:
                 for job in jobs:
                     job.future.set_exception(DataError("nothing to summarize"))
@@ -176,6 +179,42 @@ def test_a_request_that_nobody_waits_for_is_not_complained_about(summarizer: Sum
         pool.submit(asyncio.run, leave()).result()
     gc.collect()
     assert complaints == []
+
+
+def test_what_a_client_that_left_wanted_to_be_read_is_not(summarizer: Summarizer) -> None:
+    """Its text waits for another one that is being read, and is dropped."""
+    read: list[str] = []
+    body = {"model": "tiny", "format": "markdown", "document": TEXT}
+
+    async def leave() -> None:
+        app = create_app({"tiny": summarizer})
+        held, gate = threading.Event(), threading.Event()
+        app.state.service._readers[0].submit(lambda: (held.set(), gate.wait(30)))
+        assert await asyncio.to_thread(held.wait, 30)
+        messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+
+        async def receive() -> Any:
+            await asyncio.sleep(0)
+            return messages.pop() if messages else {"type": "http.disconnect"}
+
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/summarize", "query_string": b"", "http_version": "1.1"}
+        headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
+        await app(scope | {"headers": headers, "raw_path": b"/v1/summarize", "root_path": ""}, receive, send)
+        assert sent[0]["status"] == 499
+        for _ in range(5):  # what is given up ends some turns of the loop later
+            await asyncio.sleep(0)
+        gate.set()
+        app.state.service._readers[0].shutdown()
+
+    with pytest.MonkeyPatch.context() as patched, ThreadPoolExecutor(1) as pool:
+        patched.setattr(service, "_read", lambda text, form: read.append(text) or (form, text))
+        pool.submit(asyncio.run, leave()).result(30)
+    assert read == []
 
 
 def test_refused_connections_fill_no_log() -> None:

@@ -358,11 +358,16 @@ def test_the_background_of_a_paper_does_not_answer() -> None:
         ("Dear Sir or Madam,\n\nthe bill is wrong.", "the bill is wrong."),
         ('"We were lucky," said Ann. Her boat lost its mast.', "Her boat lost its mast."),
         ("\u201cYou are late!\u201d She had run to the river.", "She had run to the river."),
+        ("Visit the river's website for more pictures. It rained all day.", "It rained all day."),
+        ("See also the next part for rivers. It rained all day.", "It rained all day."),
+        ("Visit the rivers of a map one by one. It rained all day.", "Visit the rivers of a map one by one."),
         ('"Foo" is what rivers run on. It rained all day.', '"Foo" is what rivers run on.'),  # a name
     ],
 )
-def test_neither_salutation_nor_direct_speech_answers(document: str, answer: str) -> None:
+def test_neither_salutation_nor_direct_speech_nor_a_lead_elsewhere_answers(document: str, answer: str) -> None:
     assert or_decline(Summary("a summer", document=document, confidence=0.1), calibration()).text == answer
+    elsewhere = or_decline(Summary("See the site for more.", document=document, confidence=0.9), calibration())
+    assert elsewhere.text == answer, "nor does a line that leads elsewhere"
 
 
 CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bars) {\n  bars.open();\n}\n"

@@ -90,6 +90,8 @@ def test_seeds_are_averaged_by_document() -> None:
     assert figure.low < figure.f < figure.high
     assert figure.difference == pytest.approx(0.2)
     assert "2 seeds" in notes(made)[0]
+    made = table(outcome("base", BASE, BASE, errors=["seed 3: nan"]), outcome("two", *3 * [BASE]))
+    assert [row["system"] for row in shown(made)] == ["BASE (baseline, 2 of 3 seeds)", "TWO"]
 
 
 def test_what_is_shown_and_how_it_was_counted_is_said() -> None:

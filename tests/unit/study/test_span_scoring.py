@@ -136,22 +136,6 @@ def test_windows_of_blanks_are_passed_over() -> None:
     assert 3 <= int(given_one.start[0]) <= 5
 
 
-@pytest.mark.parametrize(
-    ("shape", "chunk", "words"),
-    [
-        (Shape(0, 4), 512, "--input-length is 0"),
-        (Shape(4, 0), 512, "--output-length is 0"),
-        (Shape(4, 4, 0), 512, "--stride is 0"),
-        (Shape(100, 65), 512, "it can be 64 at most"),
-        (Shape(128, 32), 159, "need 160"),
-        (Shape(), 40_000, "32,767 at most"),
-    ],
-)
-def test_lengths_that_cannot_be(shape: Shape, chunk: int, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        shape.check(chunk)
-
-
 def test_weights_of_too_many_digits() -> None:
     weights = (Fraction("1.0000000000000000000001"), Fraction(1), Fraction(1))
     with pytest.raises(ConfigError, match="too many digits"):

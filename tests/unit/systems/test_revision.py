@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from laconic.metrics.consensus import expected_utilities
 from laconic.metrics.support import SourceFacts, check_support
 from laconic.metrics.words import is_stop_word, words
 from laconic.summarizer import Summarizer
@@ -155,3 +156,27 @@ def test_lines_are_judged_alike_whatever_is_shown(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(revision, "faults", lambda line, _, lines=lines: (lines.append(line) or frozenset(), 1))
         model.summarize(TEXT, always_write=True, revisions=1, surface=surface)
     assert judged["raw"] == judged["clean"] != []
+
+
+@pytest.mark.parametrize("choose", ["mbr", "rerank"])
+def test_a_text_without_blanks_that_is_copied_as_one_word_is_compared_with_nothing(
+    choose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a summary has tens of thousands of numbers; all pairs of a beam took the model's worker a minute."""
+    seen: list[int] = []
+
+    def watched(texts: Sequence[str], scores: Sequence[float]) -> list[float]:
+        seen.extend(map(len, texts))
+        return expected_utilities(texts, scores)
+
+    def counted(summary: str, source: SourceFacts) -> tuple[frozenset[str], int]:
+        seen.append(len(summary))
+        return faults(summary, source)
+
+    monkeypatch.setattr("laconic.metrics.consensus.expected_utilities", watched)
+    monkeypatch.setattr(revision, "faults", counted)
+    summarizer = Summarizer()
+    assert summarizer.summarize("1_" * 10_000, choose=choose).text.startswith("1_1_1_")
+    assert max(seen, default=0) <= 10_000
+    assert summarizer.summarize("A library that reads maps. " * 3, choose=choose).text
+    assert seen

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from markdown_it.parser_inline import ParserInline
 
 from laconic.cli.inputs import documents_of
 from laconic.text.html import is_markdown
@@ -145,3 +147,28 @@ def test_what_is_not_markdown_stays_as_it_is(tmp_path: Path) -> None:
 def test_it_takes_no_longer_than_the_text_is(piece: str) -> None:
     markdown_text(piece * 20_000)  # where it were quadratic, this would take minutes
     is_markdown(piece * 20_000)
+
+
+@pytest.mark.parametrize("piece", ["[", "![", "`\u4e2d", "<![CDATA["])
+def test_of_a_long_paragraph_the_parser_sees_pieces_and_looks_at_each_place_a_few_times(
+    piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, looks, parse, skip = list[int](), list[int](), ParserInline.parse, ParserInline.skipToken
+
+    def parsed(self: ParserInline, source: str, *others: Any) -> Any:
+        seen.append(len(source))
+        return parse(self, source, *others)
+
+    monkeypatch.setattr(ParserInline, "parse", parsed)
+    monkeypatch.setattr(ParserInline, "skipToken", lambda self, state: (looks.append(1), skip(self, state))[1])
+    text = "x" + piece * (20_000 // len(piece))
+    assert len(markdown_text(text)) > 9_000
+    assert sum(seen) == len(text)
+    assert max(seen) <= 3_000
+    assert len(looks) < 25 * len(text)
+
+
+def test_a_long_paragraph_is_cut_at_the_ends_of_lines() -> None:
+    badges = "[![Build Status](https://example.org/a.svg)](https://example.org)\n" * 200
+    assert markdown_text(badges + "Seen.\n") == "Seen."
+    assert markdown_text("See [the map of the town](https://example.org/a) now. " * 200).count("the town now. ") > 195

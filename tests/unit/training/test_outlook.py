@@ -26,7 +26,7 @@ def test_table_and_what_to_set() -> None:
     assert header.split("  ")[-2:] == ["documents over 40 tokens", "summaries over 7"]
     assert row.split() == ["training", "20", "3", "25%", "0%"]  # six words and EOS are seven tokens
     assert "at most 60 tokens, 95% of the summaries 7" in advice
-    assert "--set text.max_source_tokens=60" in advice
+    assert "set text.max_source_tokens=60 and text.max_target_tokens=7, or" in advice
     whole = data.limits(40, 5)
     assert outlook.reading_table({"training": whole}, {})[1].split()[-1] == "25%"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from laconic.errors import ConfigError, DataError
 from laconic.explain.pictures import draw_curves, running_mean
@@ -37,6 +38,24 @@ def test_several_runs_in_one_picture(runs: list[Path], tmp_path: Path) -> None:
     ]
     scores = [(run.name, *read_curve(run, "rouge1")) for run in runs]
     assert draw_curves(scores, tmp_path / "r.png", value="rouge1")[1]["final"] == pytest.approx(0.2)
+
+
+def test_nine_runs_can_be_told_apart_and_none_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    name = "a long name of a run, with its settings: seed {}"
+    curves = [
+        (f"{name.format(n)}, {part}", [1, 2], np.array([n, n + 1.0]))
+        for n in range(9)
+        for part in ("training", "validation")
+    ]
+    draw_curves(curves, tmp_path / "curves.png")
+    drawn[0].draw_without_rendering()
+    axes, legends = drawn[0].axes[0], [*drawn[0].legends, drawn[0].axes[0].get_legend()]
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
+    assert len(looks) == len(curves)
+    assert not any(one.get_window_extent().overlaps(axes.get_window_extent()) for one in legends if one)
+    assert all(float(label.get_text()).is_integer() for label in axes.get_xticklabels())
 
 
 def test_against_tokens(runs: list[Path]) -> None:

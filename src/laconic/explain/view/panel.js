@@ -227,7 +227,7 @@ export class Panel {
   /** One sentence for a live region. @param {SummaryView} view */
   describe({ view }) {
     const copied = view.words.filter((word) => word.kind === "copied").length;
-    return `${view.model}: ${counted(view.words.length, "word")}, ${copied} copied.`;
+    return `${view.model}: ${counted(view.words.length, "word")}, ${copied} copied`;
   }
 
   /** Forget the marks, before the panel is removed. */

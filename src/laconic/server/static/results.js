@@ -126,7 +126,7 @@ export class Results {
     });
     slot.replaceChildren(this.header(record.model, copy, save), h("p", { class: "about quiet" }, about));
     const view = this.panel.show(slot, record);
-    this.say(`${this.panel.describe(view)}${this.read === null ? "" : ` Your text was read as ${READ[this.kind][0]}.`}`);
+    this.say(`${this.panel.describe(view)}: ${record.summary}${this.read === null ? "" : ` Your text was read as ${READ[this.kind][0]}.`}`);
   }
 
   showProblem(slot, error, system) {

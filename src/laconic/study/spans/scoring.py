@@ -28,8 +28,6 @@ from laconic.errors import ConfigError
 
 Ints = NDArray[np.integer]
 
-MOST_OUTPUT = 64  # the output span lies in one machine word
-MOST_CHUNK = 32_767  # counts are 16 bits wide
 _BAND = 32  # neighbouring windows whose subsequences are computed together or not at all
 _NOT = -1  # the score of a window that is out of the question
 _BITS_OF_BYTE = np.array([bin(value).count("1") for value in range(256)], dtype=np.uint8)
@@ -52,24 +50,6 @@ class Shape:
     def ceiling(self) -> int:
         """The most tokens that can match."""
         return min(self.input, self.output)
-
-    def check(self, chunk: int) -> None:
-        """Refuse what cannot be computed.
-
-        Raises:
-            ConfigError: a length below 1, an output beyond one machine word, or a chunk that holds no window.
-        """
-        for name, value in (("input-length", self.input), ("output-length", self.output), ("stride", self.stride)):
-            if value < 1:
-                raise ConfigError(f"--{name} is {value}; it must be at least 1.")
-        if self.output > MOST_OUTPUT:
-            raise ConfigError(f"--output-length is {self.output}; it can be {MOST_OUTPUT} at most.")
-        if chunk < self.window:
-            raise ConfigError(
-                f"--chunk is {chunk}, but an input of {self.input} and an output of {self.output} need {self.window}."
-            )
-        if chunk > MOST_CHUNK:
-            raise ConfigError(f"--chunk is {chunk}; it can be {MOST_CHUNK:,} at most.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,6 @@ def select_spans(
         DataError: the corpus cannot be read, or holds nothing to select.
         FolderInUseError: another selection is being written there.
     """
-    if workers is not None and workers < 1:
-        raise ConfigError(f"--workers is {workers}; it must be at least 1.")
     if ray:
         import_ray(_OPTION)
     tokenizer = tokens.find_tokenizer(settings.tokenizer)

@@ -14,12 +14,12 @@ WORDS = "words"
 DEFAULT_TOKENIZER = "facebook/bart-large"
 TEXT_UNITS = ("file", "line")
 _DECIMAL = re.compile(r"\d+(\.\d+)?|\.\d+")
-_MOST_SEED = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class SpanSettings:
-    """``weights`` and ``over`` are the decimal texts as given, so that nothing is rounded.
+    """``weights`` and ``over`` are the decimal texts as given, so that nothing is rounded. Numbers are within the
+    bounds of the command's options.
 
     ``tokenizer``: ``words``, a folder, a file or a hub id. ``over``: take every window whose score is above it instead
     of the best one of each chunk. ``random``: a drawn window of each chunk, and drawn chunks. ``text``: a plain text
@@ -47,18 +47,14 @@ class SpanSettings:
     shard_records: int = 100_000
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ConfigError(f"--k is {self.k}; it says how many spans to keep and must be at least 1.")
         if not 0 <= self.validation < self.k:
             raise ConfigError(
                 f"--validation is {self.validation}; it must be below the {self.k:,} spans that --k keeps, and not "
                 "negative."
             )
-        if self.shard_records < 1:
-            raise ConfigError(f"--records-per-file is {self.shard_records}; it must be at least 1.")
-        if not 0 <= self.seed < _MOST_SEED:
-            raise ConfigError(f"--seed is {self.seed}; it must lie between 0 and 2^63.")
-        self.shape.check(self.chunk)
+        if self.chunk < self.shape.window:
+            lengths = f"an input of {self.input_length} and an output of {self.output_length}"
+            raise ConfigError(f"--chunk is {self.chunk}, but {lengths} need {self.shape.window}.")
         if not any([_decimal("--weights", weight) for weight in self.weights]):
             raise ConfigError("--weights are all 0, so that no span is better than another; for that use --random.")
         _ = self.key  # refuses weights of too many digits
