@@ -28,6 +28,7 @@ from laconic.metrics.words import words
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
 from laconic.text.sentences import markup, without
+from laconic.text.sources import lines_of
 from laconic.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened
@@ -341,7 +342,7 @@ def _by_length(
 
 def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     """``summary``, or where the model had better not answer the sentence of its document that is likeliest to say what
-    it is about, made a line (the first words of a text without sentences, such as a list)."""
+    it is about, made a line (of a log and the like one of its lines, of a list the first words)."""
     if calibration is None or summary.confidence is None:
         return summary
     document, confidence = summary.document, 0.0 if LEADS_ELSEWHERE.match(summary.text) else summary.confidence
@@ -351,7 +352,10 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     chance = calibration.sentence_confidence(facts | {"confidence": confidence})
     if words(document[start:end]) == words(summary.text):
         confidence = max(confidence, chance)
-    if summary.unlike:
+    if (summary.unlike or confidence < calibration.threshold) and (lines := lines_of(document)):
+        kind, (start, end) = lines
+        begins, reason = start, f"the text is {kind}, not sentences"
+    elif summary.unlike:
         reason = f"the text is unlike those the model knows: {', '.join(summary.unlike)}"
     elif confidence < calibration.threshold:
         reason = f"the model is not sure of its words (confidence {confidence:.2f})"

@@ -122,7 +122,7 @@ def declined(summary: Summary) -> str:
     written, said, given = summary.alternatives[0].text, summary.text.split(), (summary.document or "").split()
     cut = (len(said) == FIRST_WORDS and said == given[:FIRST_WORDS]) or len(summary.text) >= FIRST_CHARACTERS
     written = written if len(written) <= MOST_SHOWN else f"{written[:MOST_SHOWN]} ..."
-    what = "how the text begins" if cut else "the sentence of the document that is likeliest to say what it is about"
+    what = "how the text begins" if cut else "the part of the document that is likeliest to say what it is about"
     what = "the text itself" if said == given else what
     return f'{summary.declined}; so this is {what}. --always-write gives what the model wrote: "{written}"'
 

@@ -149,6 +149,15 @@ _HEAD = re.compile(  # of pages and papers, and what leads to a page, columns
 )
 _NAMES = re.compile(r"\b[A-Z]\.\s|\A(?=[^:]*\Z)[A-Z\d][^,]*,\s*\S")
 _STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
+_KEYED = re.compile(r"[A-Z][\w/-]*(?: [\w/-]+){0,2}: (?:\S+\s+){0,8}\S+\Z")  # "Pay: 12 an hour plus tips"
+_STOCK = re.compile(  # what stands in all texts of a kind, and says nothing of this one
+    r"(?i)\bthank(?:s| you) for (?:contacting|calling|reaching out)\b|\bend-to-end encrypted\b"
+    r"|\Ano one outside of this chat\b|\bmeeting to order\b|\bminutes of the (?:last|previous|\d)"
+    r"|\bmeeting (?:was )?(?:closed|adjourned|opened)\b|\bno(?:ted)? (?:further business|apologies)\b"
+    r"|\A(?:this|the) (?:project|format) (?:adheres to|is based on) |\Aall notable changes\b|\Acopyright \W*\d"
+    r"|\byou must (?:log in|register)\b|\bclear and concise description\b"
+    r"|\Asteps to reproduce\b|\Aadd any other context\b|\A(?:read|accept|review) (?:these|the) terms\b"
+)
 LEADS_ELSEWHERE = re.compile(  # where the reader shall look in place of this text
     r"(?i)\W*(?:please |you can )?(?:also )?(?:see (?:the|this|also|our|here)\b|check out (?:the|this|our)\b|refer to\b"
     r"|click\b|read (?:on|more)\b|visit (?:the|our)\b[^.]*\b(?:web ?site|page|docs|documentation|homepage|wiki)\b"
@@ -369,6 +378,7 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
         lambda span: not furniture[span[0]],
         lambda span: not said[span].endswith(","),  # "Dear Anna,"
         lambda span: not _SPOKEN.match(said[span]),
+        lambda span: not said[span].isupper() and not _STOCK.search(said[span]),
         lambda span: not LEADS_ELSEWHERE.match(said[span]),
     ):
         spans = list(filter(tells, spans)) or spans
@@ -410,6 +420,7 @@ def _is_entry(text: str) -> bool:
         _HEAD.search(text)
         or (told <= {"and", "of", "for"} and _NAMES.search(said))
         or (not told and _FIELD.search(said))
+        or _KEYED.match(said)
     )
     return bool(heads) and not _STOP.search(said)
 

@@ -73,6 +73,7 @@ _COMMAND = re.compile(
 _CITATION = re.compile(  # and references to parts of the text, and the names of these
     r"\s\((?:see|cf\.)?[^()\\{}]{0,20}\\(?:S\s?\\)?(?:auto|eq|[cC])?ref\{[^{}]*\}\)[.,;]?"
     r"|(?:(?<=\S)|~)\\[cC]ite\w*\{[^{}]*\}|(?:~|\b\s)?\\(?:auto|eq|page|[cC])?ref\{[^{}]*\}|(?<!\s)\s*+\\label\{[^{}]*\}"
+    r"|\[/?(?:quote|url|img)(?:=[^\]\s]*)?\]"  # of forums
 )
 _FORMULA = re.compile(r"\$([^$]{1,80})\$")
 _LINK = re.compile(
@@ -80,10 +81,11 @@ _LINK = re.compile(
 )
 _STRESSED = re.compile(r"(?<![^\s(\[{\"'])(\*{1,3})(?=[^\s*])([^*]{1,200}?)(?<=[^\s*])(\1)(?![^\s.,;:!?)\]}\"'])")
 _EMPHASIS = re.compile(r"(?<![^\s(\[{\"'])(_)(?=[^\W_])([^_\n]{1,200})(?<=[^\W_])(_)(?![^\s.,;:!?)\]}\"'])")
-_NAMED = re.compile(  # "foo - print all bars" at the beginning, "Anna - could you", "LONDON, May 2 (Reuters) -"
+_NAMED = re.compile(  # "foo - print all bars" at the beginning, "LONDON, May 2 (Reuters) -", "[9:02] anna: could you"
     r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s(?:\([A-Z][^\n()]{0,30}\)|/\w{3,20}/)"
     r"|[A-Z][A-Z .]{2,30}, [^\n.!?;()]{0,30}\d{4})"
     r"\s{1,9}(?:--?|[\u2013\u2014])\s{1,9}(?=\S+\s+\S+\s)"
+    r"|\[?(?:[\d/.-]{6,10},? )?\d\d?:\d\d(?::\d\d)?(?: ?[AaPp][Mm])?\]?(?: -)? [^\W\d][^:\n]{0,25}: (?=\S+\s+\S+\s)"
 )
 PIECE, AHEAD = 10_000, 2_000  # characters that sentencex sees at once, of which so many may hold the end of a quotation
 _MARK = re.compile(r"(?:(?:[>*•–—#-]+|\\item)\s+)+")

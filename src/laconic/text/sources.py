@@ -1,4 +1,4 @@
-"""What a Python file and an e-mail say in sentences."""
+"""What a Python file and an e-mail say in sentences, and texts of lines in which hardly anybody says anything."""
 
 from __future__ import annotations
 
@@ -9,11 +9,61 @@ from email import message_from_bytes, policy
 from typing import Any
 from warnings import catch_warnings
 
+from laconic.text.sentences import bounds
+
 _MAIL = re.compile(r"(?:From .*\n)?(?=(?:\S.*\n|[ \t].*\n)*?From:)(?:[A-Z][\w-]*:.*\n(?:[ \t]+\S.*\n)*){2,}[ \t]*\n")
 _OTHERS = re.compile(  # what others said, that they did, and what stands behind the mail itself
     r"^(?:[>|].*|On\b.{0,200}(?:\n.{0,80})?\bwrote:[ \t]*|(?:-- ?|[-_ ]{3,}(?:Original|Forwarded).*)\n[\s\S]*)$",
     re.MULTILINE,
 )
+
+_ERROR = r"^(?![ \t]|File ).*(?:Error|Exception|ERROR|FATAL|CRITICAL|panicked|[Ff]ailed|\"error)\b.*"
+_COMMENT = r"(?:(?<=^ \* )|(?<=^# )|(?<=^// )|(?<=^/\* ))(?!.*(?:opyright|icen[cs]e))[A-Z].*\w\.$"
+_LINES = {  # what it is: what it has for certain, how most of its lines look, and which tells most
+    "a stack trace": (r"^Traceback \(most|^[ \t]+at [\w.$<>]+ ?\(|^stack back", r"\s+\S|Traceback |Caused by:", _ERROR),
+    "a log": (  # of a program, not of what people wrote: "18:22 - Anna: are you there?"
+        r"\d:\d\d:\d\d",
+        r"(?=.{0,60}\d\d:\d\d:\d\d)(?!\W?[\d/. -]*,? ?[\d:]+(?: [AP]M)?\]? (?:- )?(?![A-Z]{4,}\b)[^\W\d][\w ]*: )",
+        _ERROR,
+    ),
+    "a change of code": (r"\Adiff --git |\A--- \S.*\n\+\+\+ \S", r"[-+@ ]|diff |index ", r"(?<=^\+\+\+ ).*"),
+    "a table": (
+        r" {2}|[|\t]",
+        r"\s*(?:\|.*\||\+[-=+]+\+)\s*$|.*?\S(?:(?: {3,}|\t\s*)\S+(?: \S+)*){2,}\s*$"
+        r"|.*(?:\s{2,}[-+$\u20ac]?\d[\d.,%]*){2,}\s*$",
+        r"^.*[^\W\d_]{2}.*",
+    ),
+    "program code": (
+        r"[(:={;]",
+        r"\s*(?:#(?:include|define|!)|/\*|\*/|//|[a-z_-][\w-]*:(?: [\w/:.\"-]+)?$|\"[^\"]+\": |[\w.]+\(.*\)$"
+        r"|(?:import|from|package|using|def|class|return|if|SELECT|FROM|JOIN|WHERE|GROUP|HAVING|ORDER)\b.*[^.!?]$"
+        r"|(?![*\u2022-] ).*(?:[;{}]|\):|[\w\])] = .+)$)",
+        _COMMENT,
+    ),
+}
+_LIKE = {kind: [re.compile(one, re.MULTILINE) for one in patterns] for kind, patterns in _LINES.items()}
+_FIRST = re.compile(r"^(?![^\w\n]*(?:import|from|include|use|package|copyright)\b)(?i:.*[a-z]{2}).*", re.MULTILINE)
+_MOST = 0.6  # of the lines, at least
+_LOOKED_AT = 400, 160  # lines, characters of each
+
+
+def lines_of(text: str) -> tuple[str, tuple[int, int]] | None:
+    """Of a text whose lines are those of a log, a table, code and the like, not of prose: what it is, and where the
+    line stands that tells most of it (an error, the names of columns, a comment; else the first)."""
+    most, longest = _LOOKED_AT
+    lines = [line[:longest].rstrip() for line in text.split("\n", most)[:most] if line.strip()]
+    cells = [{line.count(sign) for line in lines} for sign in ",;\t"] if len(lines) > 2 else []
+    said = any(line[0].isupper() and line[-1] in ".:!?" and line.count(" ") > 6 for line in lines)
+    # the same commas in every line are columns, but for those of prose
+    separated = any(len(counts) == 1 and min(counts) > 1 for counts in cells[", " in text :])
+    for kind, (certain, like, telling) in _LIKE.items() if cells else ():
+        if said and kind != "a log":
+            continue
+        share = sum(bool(like.match(line)) for line in lines) / len(lines)
+        if (separated and kind == "a table") or (share >= _MOST and certain.search(text)):
+            found = telling.search(text) or _FIRST.search(text)
+            return kind, bounds(text, *(found.span() if found else (0, len(text))))
+    return None
 
 
 class _Headers(policy.EmailPolicy):

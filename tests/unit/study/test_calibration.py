@@ -33,6 +33,7 @@ from laconic.metrics.support import SourceFacts
 from laconic.study.calibration import Ratings, accepted, fit, fit_choosing, fit_sentence, reliability, word_ratios
 from laconic.summarizer import or_decline
 from laconic.systems.revision import faults
+from laconic.text.sources import lines_of
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
 
@@ -138,6 +139,8 @@ def test_texts_made_to_be_slow_to_look_at_are_not() -> None:
     """One of a request that a service answers may have 200,000 characters, and nothing else runs meanwhile."""
     before = time.process_time()
     assert len(telling_sentences(">" * 40_000)) == 1  # a line without a word
+    for text in ("  a\n" * 3 + "\n" * 100_000, "a,b,c\n" * 3 + "!,,\n" * 50_000, ("   a" * 100 + "\n") * 1_000):
+        lines_of(text)
     found = DocumentWords("a " * 40_000).facts("a " * 20_000)  # what stands there without blanks may be copied
     assert found["longest_run"] == 500
     assert faults("http://a!" * 3_000, SourceFacts("b"))[1] == 1  # it repeats itself
@@ -243,6 +246,7 @@ def test_a_short_sentence_answers_where_there_is_no_other() -> None:
             "Foo  of bars  in baz",
             "Foo of    bars",
         ),
+        *("Pay: 12 an hour and the bars", "Foo starter: the foo Start date: May 3"),
         *("% a foo of the bars.", "\\section{A foo of the bars.}", "Received 3 May 2019; accepted 4 May."),
     ],
 )
@@ -272,6 +276,10 @@ def test_an_entry_answers_only_where_there_is_no_sentence(entry: str) -> None:
             "[1] A. Foo and B. Bar. A foo of bars\n\n{}",
             "Abstract\u2014{}",
             "Summary: {}",
+            "THE FOO OF ALL BARS IS FOR US.\n\n{}",
+            "Anna: Thank you for contacting the Foo of Bars.\n\n{}",
+            "All notable changes to foo of bars are here.\n\n{}",
+            "The chair of foo called the meeting to order.\n\n{}",
         ),
     ],
 )
@@ -362,6 +370,38 @@ def test_neither_salutation_nor_direct_speech_nor_a_lead_elsewhere_answers(docum
     assert elsewhere.text == answer, "nor does a line that leads elsewhere"
 
 
+CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bars) {\n  bars.open();\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "answer"),
+    [
+        ("log", "".join(f"2024-01-01 08:00:01 {level} foo: bars\n" for level in ("INFO", "ERROR", "INFO")), "ERROR"),
+        ("log", '{"ts":"08:00:01","level":"info"}\n{"ts":"08:00:02","level":"error"}\n{"ts":"08:00:03"}', "error"),
+        ("stack trace", 'Traceback (most recent call last):\n  File "a", 1\n    foo()\nFooError: no bars', "Foo"),
+        ("stack trace", "FooException: no bars\n\tat foo.Bar(Bar.java:1)\n\tat foo.Baz(Baz.java:2)\n", "FooExc"),
+        ("table", "foo,bars,date\r\n1,2,3\r\n4,5,6", "foo,bars,date"),
+        ("program code", "a = 1\r\nimport foo;\r\nfoo.open(a);\r\n", "foo.open(a);"),
+        ("table", "+---+---+\n| foo | bars |\n+---+---+\n| 1 | 2 |\n+---+---+", "| foo | bars |"),
+        ("table", "Bars of foo\n\n     Q1     Q2\nA    1.0    2.0\nB    3.0    4.0\nC    5.0    6.0", "Bars of foo"),
+        ("program code", CODE, "Opens all bars."),
+        ("program code", "import foo\n\ndef bars(a):\n    b = foo.foo(a)\n    return b[0]\n", "def bars(a):"),
+        ("change of code", "diff --git a/foo b/foo\n--- a/foo\n+++ b/foo\n@@ -1 +1 @@\n-bars\n+baz", "b/foo"),
+        ("", f"Can anybody tell me why this does not open all of my bars?\n\n{CODE}", "Can anybody"),
+        ("", "The package of foo has these:\n* bars of foo;\n* foo of bars;\n* a baz;", "foo"),
+        ("", "".join(f"[12/03/24, 18:22:1{n}] Anna: are the bars open\n" for n in range(4)), "Are the bars open"),
+    ],
+)
+def test_of_lines_that_are_no_sentences_the_telling_one_answers(kind: str, document: str, answer: str) -> None:
+    written = Summary("foo bars", document=document, confidence=0.1, unlike=("it is in another language",))
+    found = or_decline(written, calibration())
+    assert answer in found.text
+    assert "\n" not in found.text
+    assert f"{kind}, not sentences" in found.declined or not kind
+    assert ("not sentences" in found.declined) == bool(kind)
+    assert or_decline(replace(written, confidence=0.9, unlike=()), calibration()).text == "foo bars"
+
+
 def test_of_a_text_of_another_kind_a_short_sentence_seldom_answers() -> None:
     document = "Can I help you there? I would like to change my seat for the flight to Rome. That can be done for you."
     written = Summary("a summer", document=document, confidence=0.1)
@@ -424,6 +464,8 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
         ("libfoo measures long rivers.", "libfoo measures long rivers."),
         ("Rivers rose\n\nlibfoo measures long rivers", "libfoo measures long rivers"),
         ("- libfoo measures long rivers", "libfoo measures long rivers"),
+        ("[09:02] anna: measure long rivers", "Measure long rivers"),
+        ("12/03/23, 9:02:17 PM - Anna F: measure long rivers", "Measure long rivers"),
     ],
 )
 def test_a_sentence_without_its_subject_begins_with_a_capital(document: str, answer: str) -> None:

@@ -244,6 +244,7 @@ def test_blanks_cost_no_time() -> None:
         ("[1][2], f[name](x), [x] and __init__", "[1][2], f[name](x), [x] and __init__"),
         ("src/*.js and lib/*.py of [Smith 2010][Jones 2011]", "src/*.js and lib/*.py of [Smith 2010][Jones 2011]"),
         ("[docs](http://x.y/a_(b))", "docs"),
+        ("[quote=anna_7]Rivers[/quote] of [i]", "Rivers of [i]"),
     ],
 )
 def test_signs_of_markup_are_found(text: str, plain: str) -> None:
