@@ -149,7 +149,7 @@ _HEAD = re.compile(  # of pages and papers, and what leads to a page, columns
 )
 _NAMES = re.compile(r"\b[A-Z]\.\s|\A(?=[^:]*\Z)[A-Z\d][^,]*,\s*\S")
 _STOP = re.compile(r"\A[Uu]sage:|[.!?\u2026\u3002\uff01\uff1f][\"'\u2019\u201d)\]]*\Z")
-_KEYED = re.compile(r"[A-Z][\w/-]*(?: [\w/-]+){0,2}: (?:\S+\s+){0,8}\S+\Z")  # "Pay: 12 an hour plus tips"
+_KEYED = re.compile(r"[A-Z][\w/-]*(?: [\w/-]+){0,2}: (?!An? |The )(?:\S+\s+){0,8}\S+\Z")  # "Pay: 12 an hour plus tips"
 _STOCK = re.compile(  # what stands in all texts of a kind, and says nothing of this one
     r"(?i)\bthank(?:s| you) for (?:contacting|calling|reaching out)\b|\bend-to-end encrypted\b"
     r"|\Ano one outside of this chat\b|\bmeeting to order\b|\bminutes of the (?:last|previous|\d)"

@@ -256,6 +256,8 @@ def test_an_entry_answers_only_where_there_is_no_sentence(entry: str) -> None:
         document = f"{entry}\n\n{sentence}"
         assert or_decline(replace(written, document=document), calibration()).text == sentence
     assert or_decline(replace(written, document=f"{entry}\n\n{entry}"), calibration()).text == " ".join(entry.split())
+    title = "Show bars: A foo that started the user commands"
+    assert or_decline(replace(written, document=f"{title}\n\nBars were closed"), calibration()).text == title
     usage = "Usage: foo [user] command..."
     assert or_decline(replace(written, document=f"{usage}\n\nThe bars were closed."), calibration()).text == usage
 
