@@ -81,6 +81,10 @@ class Claim:
     end: int
     source: Span | None
 
+    @property
+    def supported(self) -> bool:
+        return self.source is not None
+
 
 @dataclass(frozen=True, slots=True)
 class SupportReport:

@@ -142,6 +142,7 @@ PLACES = [
 def test_where_the_source_has_it(summary: str, source: str, text: str, place: str | None) -> None:
     (claim,) = (claim for claim in check_support(summary, source).claims if claim.text == text)
     assert (claim.source and source[slice(*claim.source)]) == place
+    assert claim.supported == (place is not None)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ def test_the_pronoun_us_is_not_the_us(summary: str) -> None:
     ):
         for facts in (SourceFacts(source), SourceFacts(source, places=False)):
             found = [claim for claim in check_support(summary, facts).claims if claim.text.startswith("U.S.")]
-            assert [claim.source is not None for claim in found] == [supported]
+            assert [claim.supported for claim in found] == [supported]
             if supported and facts.with_places:
                 assert source[slice(*found[0].source)].startswith("US")
 
@@ -267,7 +268,7 @@ def test_who_asks_for_no_places_is_told_the_same(words: list[str], ends: tuple[i
     document = sign.join((" ".join(words), "Ann met us", " ".join(words[::2])))
     for summary in (document[min(ends) : max(ends)], document.split(sign)[0], "Ann met Bo in the US"):
         claims = check_support(summary, document).claims
-        assert judged(summary, document) == sorted((c.kind, c.start, c.end, c.source is not None) for c in claims)
+        assert judged(summary, document) == sorted((c.kind, c.start, c.end, c.supported) for c in claims)
 
 
 def test_a_piece_of_a_document_stands_there_between_blanks() -> None:
