@@ -26,7 +26,7 @@ _LINES = {  # what it is: what it has for certain, how most of its lines look, a
         r"(?=.{0,60}\d\d:\d\d:\d\d)(?!\W?[\d/. -]*,? ?[\d:]+(?: [AP]M)?\]? (?:- )?(?![A-Z]{4,}\b)[^\W\d][\w ]*: )",
         _ERROR,
     ),
-    "a change of code": (r"\Adiff --git |\A--- \S.*\n\+\+\+ \S", r"[-+@ ]|diff |index ", r"(?<=^\+\+\+ ).*"),
+    "a change of code": (r"\Adiff -{2}git |\A--- \S.*\n\+\+\+ \S", r"[-+@ ]|diff |index ", r"(?<=^\+\+\+ ).*"),
     "a table": (
         r" {2}|[|\t]",
         r"\s*(?:\|.*\||\+[-=+]+\+)\s*$|.*?\S(?:(?: {3,}|\t\s*)\S+(?: \S+)*){2,}\s*$"
