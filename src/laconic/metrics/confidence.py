@@ -155,6 +155,7 @@ _STOCK = re.compile(  # what stands in all texts of a kind, and says nothing of 
     r"|\Ano one outside of this chat\b|\bmeeting to order\b|\bminutes of the (?:last|previous|\d)"
     r"|\bmeeting (?:was )?(?:closed|adjourned|opened)\b|\bno(?:ted)? (?:further business|apologies)\b"
     r"|\A(?:this|the) (?:project|format) (?:adheres to|is based on) |\Aall notable changes\b|\Acopyright \W*\d"
+    r"|\A\W*start of (?:the|this) project gutenberg\b|\A\[?transcriber's note"
     r"|\byou must (?:log in|register)\b|\bclear and concise description\b"
     r"|\Asteps to reproduce\b|\Aadd any other context\b|\A(?:read|accept|review) (?:these|the) terms\b"
 )
@@ -378,7 +379,8 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
         lambda span: not furniture[span[0]],
         lambda span: not said[span].endswith(","),  # "Dear Anna,"
         lambda span: not _SPOKEN.match(said[span]),
-        lambda span: not said[span].isupper() and not _STOCK.search(said[span]),
+        lambda span: not _STOCK.search(said[span]),
+        lambda span: not said[span].isupper() or (not span[0] and not _STOP.search(said[span])),  # it may be the title
         lambda span: not LEADS_ELSEWHERE.match(said[span]),
     ):
         spans = list(filter(tells, spans)) or spans

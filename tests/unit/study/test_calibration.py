@@ -290,6 +290,8 @@ def test_what_pages_have_beside_their_text_answers_only_where_there_is_nothing_e
     written = Summary("foo of bars", document=page.replace("{}", sentence), confidence=0.1)
     assert or_decline(written, calibration()).text == sentence
     assert or_decline(replace(written, document="THE FOO OF BARS"), calibration()).text == "THE FOO OF BARS"
+    titled = replace(written, document=f"THE FOO OF BARS\n\n{sentence}")
+    assert or_decline(titled, calibration()).text == "THE FOO OF BARS", "a title"
 
 
 def test_an_abstract_that_is_no_heading_stays() -> None:
