@@ -150,7 +150,7 @@ class LayerMaps:
 
     attention_in: Map  # (..., D) -> (..., 3D)
     attention_out: Map
-    inner: Map  # (..., D) -> (..., F), rectified
+    inner: Map  # (..., D) -> (..., F); rectified where that is the activation
     outer: Map
     cross_in: Map | None = None  # queries only
     cross_out: Map | None = None
@@ -184,6 +184,7 @@ class BlockSizes:
     dropout: float = 0.0  # of every sublayer's output
     attention_dropout: float = 0.0
     relu_dropout: float = 0.0
+    activation: Literal["relu", "gelu"] = "relu"
 
 
 class _Layer(nn.Module):
@@ -208,7 +209,7 @@ class _Layer(nn.Module):
         return LayerMaps(
             attention_in=linear_map(own.in_proj.weight, own.in_proj.bias, pack=pack),
             attention_out=linear_map(own.out_proj.weight, own.out_proj.bias, pack=pack),
-            inner=linear_map(self.inner.weight, self.inner.bias, relu=True, pack=pack),
+            inner=linear_map(self.inner.weight, self.inner.bias, relu=self.sizes.activation == "relu", pack=pack),
             outer=linear_map(self.outer.weight, self.outer.bias, pack=pack),
         )
 
@@ -221,6 +222,7 @@ class _Layer(nn.Module):
 
     def _feed_forward(self, x: Tensor, maps: LayerMaps) -> Tensor:
         inner = maps.inner(self.after_feed_forward.entering(x))
+        inner = F.gelu(inner) if self.sizes.activation == "gelu" else inner
         inner = F.dropout(inner, self.sizes.relu_dropout, self.training) if self.sizes.relu_dropout else inner
         return self.after_feed_forward.leaving(x, maps.outer(inner))
 
@@ -304,6 +306,29 @@ class TransformerEncoder(nn.Module):
             x, tap = layer(x, mask, layer.maps(pack=pack))
         assert tap is not None, "an encoder has a layer at least"
         return self.norm(x), tap
+
+
+class BertEncoder(nn.Module):
+    """An encoder of BERT's form (Devlin et al. 2019): learnt positions, a layer norm after the sum, GELU in between.
+
+    It stands where a `Recurrence` does; the last state, which starts the decoder, is the mean over real tokens.
+    """
+
+    def __init__(self, num_layers: int, sizes: BlockSizes, max_positions: int) -> None:
+        super().__init__()
+        self.positions = nn.Embedding(max_positions, sizes.size)
+        self.norm = nn.LayerNorm(sizes.size)
+        self.dropout = nn.Dropout(sizes.dropout)
+        self.encoder = TransformerEncoder(num_layers, sizes)
+        nn.init.normal_(self.positions.weight, std=0.02)
+
+    def over_real_tokens(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """(B, S, D) under a (B, S) mask -> (B, S, D), zero at padding, and its mean (1, B, D)."""
+        summed = embedded + self.positions.weight[: embedded.shape[1]]
+        states, _ = self.encoder(self.dropout(self.norm(summed)), mask)
+        states = states * mask.unsqueeze(-1)
+        mean = (states.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp_min(1)).unsqueeze(0)
+        return states, (mean,)
 
 
 class TransformerDecoder(nn.Module):

@@ -28,9 +28,20 @@ from laconic.kernels.dispatch import deferred_linear
 from laconic.layers.attention.base import Attention, Switchable
 from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
+from laconic.layers.transformer import BertEncoder, BlockSizes
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import RecurrentModel, Spec, Steps
 from laconic.types import AttentionOutput, Batch, Memory, Shared, TrainingBatch
+
+
+class BertConfig(ConfigBase):
+    """An encoder of BERT's form in place of the recurrent one; its width is ``embedding_size``."""
+
+    layers: int = Field(4, ge=1, le=1000)
+    num_heads: int = Field(12, ge=1, le=65_536)
+    feed_forward_size: int = Field(1536, ge=1, le=65_536)
+    max_positions: int = Field(512, ge=1, le=65_536)
+    dropout: float = Field(0.1, ge=0, lt=1)  # of words with positions, attention weights and every sublayer's output
 
 
 class Seq2SeqConfig(ConfigBase):
@@ -42,6 +53,7 @@ class Seq2SeqConfig(ConfigBase):
     bidirectional: bool = True
     embedding_size: int = Field(128, ge=1, le=65_536)
     encoder_hidden: int = Field(256, ge=1, le=65_536)  # a direction (1)
+    bert: BertConfig | None = None  # none: the encoder is recurrent
     hidden_size: int = Field(256, ge=1, le=65_536)
     bridge_activation: tuple[Literal["none", "relu", "tanh"], Literal["none", "relu", "tanh"]] = ("tanh", "none")  # (4)
     forget_bias: float = 0.0  # (3)
@@ -86,22 +98,40 @@ class Seq2Seq(RecurrentModel):
     def __init__(self, config: Seq2SeqConfig, **ids: int) -> None:
         super().__init__(config, **ids)
         embedding, hidden = config.embedding_size, config.hidden_size
-        directions, parts = 1 + config.bidirectional, 2 if config.cell == "lstm" else 1
-        memory_size = directions * config.encoder_hidden
+        directions = 1 + config.bidirectional
+        parts = self._parts_of_state = 2 if config.cell == "lstm" else 1
+        encoder_size = config.encoder_hidden
+        if config.bert is not None:
+            directions, encoder_size = 1, embedding
+        memory_size = directions * encoder_size
 
         self.embedding = nn.Embedding(self.vocab_size, embedding, padding_idx=self.pad_id)
         self.target_embedding = self.embedding
         if not config.share_embeddings:
             self.target_embedding = nn.Embedding(self.vocab_size, embedding, padding_idx=self.pad_id)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = Recurrence(
-            config.cell,
-            embedding,
-            config.encoder_hidden,
-            bidirectional=config.bidirectional,
-            two_biases=config.two_biases,
-        )
-        self.bridge = Bridge(parts, directions, config.encoder_hidden, hidden, config.bridge_activation)
+        self.encoder: Recurrence | BertEncoder
+        if config.bert is None:
+            self.encoder = Recurrence(
+                config.cell,
+                embedding,
+                config.encoder_hidden,
+                bidirectional=config.bidirectional,
+                two_biases=config.two_biases,
+            )
+        else:
+            c = config.bert
+            blocks = BlockSizes(
+                embedding,
+                c.num_heads,
+                c.feed_forward_size,
+                dropout=c.dropout,
+                attention_dropout=c.dropout,
+                activation="gelu",
+            )
+            self.encoder = BertEncoder(c.layers, blocks, c.max_positions)
+            self.max_source_tokens = c.max_positions
+        self.bridge = Bridge(parts, directions, encoder_size, hidden, config.bridge_activation)
         query_size = hidden * (parts if config.state_for_attention == "ch" else 1)
         self.attention: Attention | None = None
         if config.attention is not None:
@@ -122,7 +152,8 @@ class Seq2Seq(RecurrentModel):
         if config.init == "see" and not self.embedding.weight.is_meta:
             start_as_see(self)
         for layer in (self.encoder, self.decoder):
-            layer.add_forget_bias(config.forget_bias)
+            if isinstance(layer, Recurrence):
+                layer.add_forget_bias(config.forget_bias)
         if config.freeze_embeddings:
             self.embedding.weight.requires_grad_(False)
             self.target_embedding.weight.requires_grad_(False)
@@ -131,9 +162,12 @@ class Seq2Seq(RecurrentModel):
 
     def encode(self, batch: Batch) -> Memory:
         """``h_i`` (B, S, D) over real tokens only; ``final`` is the bridged state, (B, H) each."""
-        embedded = self.dropout(self.embedding(batch.source_ids))
+        self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
+        embedded = self.embedding(batch.source_ids)
+        embedded = self.dropout(embedded) if self.config.bert is None else embedded
         states, final = self.encoder.over_real_tokens(embedded, batch.source_mask)
         # under autocast the recurrence runs in bf16; what attends to its states is in their inputs' precision
+        final = final * (self._parts_of_state // len(final))  # the mean over BERT's states starts h and c
         final = tuple(part.to(embedded.dtype) for part in self.bridge(final))
         return self._memory(batch, self.dropout(states.to(embedded.dtype)), final)
 
