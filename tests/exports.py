@@ -46,6 +46,7 @@ CASES: dict[str, dict[str, Any]] = {
         "unk_loss": "ignore",
     },
     "writer-wide": WRITER | {"embedding_size": 64, "encoder_hidden": 64, "hidden_size": 64},  # rows of whole blocks
+    "writer-bert": WRITER | {"bert": {"layers": 2, "num_heads": 2, "feed_forward_size": 12, "max_positions": 64}},
     "writer-before": WRITER | {"attention_timing": "before", "input_feeding": "concat", "first_context": "initial"},
     # distraction
     "distraction": DISTRACTION,

@@ -33,6 +33,7 @@ FAST = [
     "writer-gru",
     "writer-see",
     "distraction-paper",
+    "writer-bert",
     "transformer-pointer",
     "contrastive-dynamic",
     "guided",

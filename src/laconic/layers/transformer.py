@@ -324,7 +324,8 @@ class BertEncoder(nn.Module):
 
     def over_real_tokens(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """(B, S, D) under a (B, S) mask -> (B, S, D), zero at padding, and its mean (1, B, D)."""
-        summed = embedded + self.positions.weight[: embedded.shape[1]]
+        places = (token_positions(mask) - 1).clamp_min(0)
+        summed = embedded + F.embedding(places, self.positions.weight)
         states, _ = self.encoder(self.dropout(self.norm(summed)), mask)
         states = states * mask.unsqueeze(-1)
         mean = (states.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp_min(1)).unsqueeze(0)
