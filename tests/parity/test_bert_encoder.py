@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import zipfile
+from pathlib import Path
+
 import pytest
 import torch
-from tests.commands import program
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 from transformers import BertConfig, BertModel
 
-from laconic.errors import DataError
+from commands import program
+from laconic.errors import ConfigError, DataError
 from laconic.models.seq2seq import Seq2Seq
+from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Batch
 
 SIZES = {"layers": 2, "num_heads": 4, "feed_forward_size": 24, "max_positions": 16}
@@ -56,3 +62,25 @@ def test_a_longer_source_is_refused() -> None:
     ids = torch.full((1, 17), 5)
     with pytest.raises(DataError, match="longer than the 16 that this model reads"):
         small().encode(batch(ids, ids > 0))
+
+
+def test_a_word_begins_as_the_mean_of_its_pieces() -> None:
+    known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "river", "flo", "##od"]
+    pieces = Tokenizer(WordPiece({word: number for number, word in enumerate(known)}, unk_token="[UNK]"))
+    words = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    words.train(["flood river tide"])
+    vectors = torch.arange(14.0).view(7, 2)
+    made = program("warm_start").word_vectors(words, pieces, vectors)
+    expected = {"flood": vectors[5:].mean(dim=0), "river": vectors[4], "tide": vectors[1]}
+    for word, vector in expected.items():
+        assert torch.equal(made[list(words.vocabulary).index(word)], vector), word
+    assert torch.equal(made[[words.pad_id, words.unk_id, words.bos_id, words.eos_id]], vectors[:4])
+
+
+def test_what_is_no_bert_is_one_sentence(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "other.whl", "w") as wheel:
+        wheel.writestr("other/readme", "")
+    with pytest.raises(ConfigError, match=r"has no model\.safetensors"):
+        program("warm_start").read_bert(tmp_path / "other.whl")
+    with pytest.raises(ValueError, match="not a multiple of 4 heads"):
+        small(embedding_size=18)

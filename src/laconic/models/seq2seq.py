@@ -82,6 +82,8 @@ class Seq2SeqConfig(ConfigBase):
             raise ValueError("input_feeding, attention_timing, first_context and see_decode_parity need an attention")
         if self.attention is None and self.head.get("type") != "vocabulary":
             raise ValueError("head 'pointer' copies by attention: set an attention, or head.type to 'vocabulary'")
+        if self.bert is not None and self.embedding_size % self.bert.num_heads:
+            raise ValueError(f"embedding_size {self.embedding_size} is not a multiple of {self.bert.num_heads} heads")
         return self
 
 
