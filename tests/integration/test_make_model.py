@@ -62,12 +62,12 @@ def test_the_model_is_made_and_made_again_for_nothing(
     assert script.main(arguments) == 0
     rows = [json.loads(line) for line in (tmp_path / "mix" / "train.jsonl").read_text().splitlines()]
     assert {source: sum(row["source"] == source for row in rows) for source in script.SOURCES} == {
-        "arxiv": 54,
-        "debian": 48,  # each pair twice
-        "docstrings": 24,
-        "readmes": 24,
+        "arxiv": 162,  # each pair three times, as there are few
+        "debian": 72,
+        "docstrings": 72,
+        "readmes": 72,
     }
-    assert len({row["id"] for row in rows if row["source"] == "debian"}) == 48
+    assert len({row["id"] for row in rows if row["source"] == "debian"}) == 72
     assert {row["source"] for row in rows[:20]} == set(script.SOURCES)
     paper = next(row for row in rows if row["source"] == "arxiv")
     assert paper["summary"].startswith("Kites ")
@@ -85,7 +85,9 @@ def test_the_model_is_made_and_made_again_for_nothing(
     assert "| arxiv | abstracts and titles" in card
     assert "| 54 |" in card
     pairs = json.loads((folder / "metrics.json").read_text())["data"]["train"]["pairs"]
-    assert f"With debian read twice these are 150 pairs; the {pairs} above" in card
+    assert (
+        f"With arxiv and debian and docstrings and readmes read 3 times these are 378 pairs; the {pairs} above" in card
+    )
     assert "names the 1 packages" in card
     assert "| debian (validation), 34 records | ROUGE-1" in card
     assert "## 50 outputs" in card

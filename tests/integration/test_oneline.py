@@ -187,7 +187,8 @@ def test_one_word_is_given_back_as_the_text_itself(tmp_path: Path, capsys: pytes
 
 def test_no_model_is_its_own_base() -> None:
     folder = shipped.ROOT / "oneline"  # the real one
-    own, fine_tuned = model_card(folder, opened_as="oneline"), model_card(folder, opened_as="runs/mine")
-    assert "base_model" not in own
+    base = "sentence-transformers/all-MiniLM-L6-v2"
+    own, of_the_base = model_card(folder, opened_as="oneline"), model_card(folder, opened_as=base)
+    assert f"base_model: {base}\n" in own
     assert own == (folder / "README.md").read_text(encoding="utf-8")
-    assert "base_model: oneline\n" in fine_tuned
+    assert "base_model" not in of_the_base

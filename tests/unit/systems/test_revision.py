@@ -136,8 +136,8 @@ TEXT = "Tidepool is a small library that draws curves of the tide for harbours w
 def test_a_model_writes_again_without_the_words_at_fault(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Summarizer()
     plain = model.summarize(TEXT, always_write=True, revisions=0).text
-    said = [word for word in words(plain) if not is_stop_word(word)]
-    assert said
+    said = [word for word in words(plain) if not is_stop_word(word)][:2]
+    assert len(said) == 2
 
     def disliked(summary: str, source: SourceFacts) -> tuple[frozenset[str], int]:
         found = frozenset(said).intersection(words(summary))
