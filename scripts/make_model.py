@@ -30,8 +30,8 @@ import warm_start
 
 from laconic.cli.calibrate import ACCEPT
 from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
-from laconic.config.shipped import DEFAULT, ROOT
 from laconic.config.schema import RunConfig
+from laconic.config.shipped import DEFAULT, ROOT
 from laconic.data.lines import text_lines
 from laconic.data.readers import find_splits, read_records
 from laconic.errors import ConfigError, LaconicError
@@ -67,8 +67,9 @@ LEAST_CONFIDENCE = 0.4  # below it readers accept a sentence of the text more of
 LEAST_RATED = 0.2  # the same of a confidence that is fitted to ratings
 LICENCE = "apache-2.0"  # of the weights, as of the code
 ORIGIN = """\
-The encoder began as the lowest layers of [all-MiniLM-L6-v2](https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2)
-(Apache 2.0), itself trained from Microsoft's MiniLM (MIT); its words are those of this model, each the mean of its pieces.\
+The encoder began as the lowest layers of
+[all-MiniLM-L6-v2](https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2) (Apache 2.0), itself trained from
+Microsoft's MiniLM (MIT); each word began as the mean of its pieces there.\
 """
 SOURCES = {
     "arxiv": ("abstracts and titles of papers, as the authors submitted them", "arXiv metadata, CC0 1.0"),

@@ -121,11 +121,9 @@ def _runs(corpus: Path, size: str, minutes: float, max_train: int | None, boxed:
     runs = {SCRATCH: resolve_run(load_recipe(RECIPE), ROW, size, changes)}
     if boxed:
         recipe = load_recipe(DEFAULT)
+        box = read_run(place_of(DEFAULT) / "recipe.yaml")  # whatever the size: the weights are of this model
+        start = {"training": {"initial_weights": DEFAULT}, "model": box.model, "text": box.text.model_dump()}
         chosen = recipe.default_size if size == SIZE else size
-        start: dict[str, Any] = {"training": {"initial_weights": DEFAULT}}
-        if chosen != recipe.default_size:  # whatever the size: the weights are of this model
-            box = read_run(place_of(DEFAULT) / "recipe.yaml")
-            start |= {"model": box.model, "text": box.text.model_dump()}
         runs = {TUNED: resolve_run(recipe, None, chosen, merge(changes, start)), **runs}
     return runs
 

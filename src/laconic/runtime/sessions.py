@@ -62,7 +62,7 @@ def open_sessions(folder: Path, names: Sequence[str]) -> list[Session]:
     values = _weights(onnxruntime, folder, {port.name: port for found in ports.values() for port in found})
     sessions = []
     for name, content in contents.items():
-        options = _options(onnxruntime)
+        options = _options(onnxruntime, pack=name != names[0])  # copies of matrices pay where few rows are multiplied
         own = [port.name for port in ports[name]]
         options.add_external_initializers(own, [values[each] for each in own])  # so that it can look at them,
         for each in own:
@@ -90,7 +90,7 @@ def _weights(onnxruntime: Any, folder: Path, ports: Mapping[str, onnx_file.Port]
     return {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
 
 
-def _options(onnxruntime: Any) -> Any:
+def _options(onnxruntime: Any, pack: bool) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.inter_op_num_threads = 1
@@ -98,6 +98,7 @@ def _options(onnxruntime: Any) -> Any:
     options.log_severity_level = 4  # what goes wrong is raised
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.load_model_format", "ONNX")  # what was looked through, no other format
+    options.add_session_config_entry("session.disable_prepacking", str(int(not pack)))
     options.enable_cpu_mem_arena = False
     return options
 
@@ -110,8 +111,8 @@ _PLAIN = {"F32": np.float32, "F64": np.float64, "F16": np.float16, "I8": np.int8
 
 
 def read_weights(path: Path, wanted: Iterable[str]) -> dict[str, np.ndarray]:
-    """The tensors ``wanted`` by name; those of float32 are views of the file, mapped into memory. A matrix that is
-    stored in eight bits and wanted as a whole is float32 again.
+    """The tensors ``wanted`` by name; those of float32 are views of the file, mapped into memory, unless that holds
+    eight-bit matrices too: one that is wanted as a whole is float32 again.
 
     Raises:
         ModelError: the file is damaged or truncated, or lacks one.
@@ -128,7 +129,8 @@ def read_weights(path: Path, wanted: Iterable[str]) -> dict[str, np.ndarray]:
 def _named(name: str, header: dict[str, Any], content: np.ndarray) -> np.ndarray:
     if name not in header and name + NUMBERS in header:
         return restored(*(_tensor(header[name + part], content) for part in (NUMBERS, SCALES)))
-    return _tensor(header[name], content)
+    found, small = _tensor(header[name], content), any(other.endswith(NUMBERS) for other in header)
+    return found.copy() if small else found  # beside matrices in eight bits: a view would keep the file in memory
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], np.ndarray]:
