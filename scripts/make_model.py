@@ -266,7 +266,7 @@ def trained(mix: Path, options: Options, say: Callable[[str], object]) -> Path:
     data = {"data": {"train": str(mix / "train.jsonl"), "validation": str(mix / "validation.jsonl")}}
     changes = merge(data, parse_overrides(options.settings), revive=True)
     run = resolve_run(load_recipe(DEFAULT), options.row, options.size, changes)
-    if run.model.get("bert") and run.training.initial_weights is None and options.size != "tiny":
+    if run.model.get("bert") and run.training.initial_weights is None and (options.bert or options.size == "box"):
         started = {"training": {"initial_weights": str(begun(run, options, say))}}
         run = resolve_run(load_recipe(DEFAULT), options.row, options.size, merge(changes, started, revive=True))
     out = options.work / "run"

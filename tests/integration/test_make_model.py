@@ -10,9 +10,13 @@ import pytest
 import safetensors.torch
 import torch
 from huggingface_hub import ModelCard
+from tokenizers import Tokenizer as Pieces
+from tokenizers.models import WordPiece
+from transformers import BertConfig, BertModel
 
-from boxed import write_pairs
+from boxed import make_stand_in, write_pairs
 from commands import program
+from laconic.metrics.confidence import SENTENCE
 from laconic.models.folder import load_model_folder
 from laconic.runtime.eight_bits import NUMBERS
 from laconic.summarizer import Summarizer
@@ -42,10 +46,21 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def write_bert(folder: Path, **sizes: int) -> Path:
+    """A BERT of the sizes of size `tiny`, as transformers writes it."""
+    described = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, **sizes}
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=6, **described)).save_pretrained(folder)
+    known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "file", "list"]
+    pieces = WordPiece({word: number for number, word in enumerate(known)}, unk_token="[UNK]")
+    Pieces(pieces).save(str(folder / "tokenizer.json"))
+    return folder
+
+
 def command(corpora: Path, work: Path, *more: str) -> list[str]:
     named = ["--debian", str(corpora / "debian"), "--docstrings", str(corpora / "docstrings")]
     named += ["--readmes", str(corpora / "readmes")]
-    small = ["--size", "tiny", "--set", "training.max_updates=4", "--set", "model.hidden_size=128"]
+    small = ["--size", "tiny", "--set", "training.max_updates=1", "--set", "model.hidden_size=128"]
     return [str(work), *named, *small, "--most-scored", "34", "--into", str(work / "model"), *more]
 
 
@@ -58,8 +73,14 @@ def test_the_model_is_made_and_made_again_for_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(script, "MOST_TRIED", 12)
+    bert = write_bert(tmp_path / "bert")
     arguments = command(corpora, tmp_path, "--arxiv", str(corpora / "dump.json"), "--arxiv-pairs", "40")
+    arguments += ["--bert", str(bert)]
     assert script.main(arguments) == 0
+    begun, theirs = (safetensors.torch.load_file(tmp_path / name / "model.safetensors") for name in ("warm", "bert"))
+    own = begun["encoder.encoder.layers.0.inner.weight"]
+    assert torch.equal(own, theirs["encoder.layer.0.intermediate.dense.weight"])
+    assert f"initial_weights: {tmp_path / 'warm'}" in (tmp_path / "run" / "recipe.yaml").read_text(encoding="utf-8")
     rows = [json.loads(line) for line in (tmp_path / "mix" / "train.jsonl").read_text().splitlines()]
     assert {source: sum(row["source"] == source for row in rows) for source in script.SOURCES} == {
         "arxiv": 162,  # each pair three times, as there are few
@@ -114,6 +135,28 @@ def test_arxiv_has_to_be_given(
 ) -> None:
     assert script.main(command(corpora, tmp_path)) == 2
     assert "arXiv's metadata dump" in capsys.readouterr().err
+
+
+def test_an_encoder_of_other_sizes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = make_stand_in(tmp_path, tmp_path)
+    wide, deep = write_bert(tmp_path / "wide", intermediate_size=20), write_bert(tmp_path / "fits")
+    warm_start = program("warm_start")
+    assert warm_start.main([str(model), str(wide), str(tmp_path / "out")]) == 2
+    assert "has 2 layers of width, heads and feed-forward size (12, 2, 20); the model has 1 of (12, 2, 24)" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "out").exists()
+    assert warm_start.main([str(model), str(deep), str(tmp_path / "out")]) == 0
+    assert load_model_folder(tmp_path / "out").tokenizer.vocab_size == load_model_folder(model).tokenizer.vocab_size
+
+
+def test_a_sentence_in_which_authors_present_something_counts_less_beside_a_line(script: ModuleType) -> None:
+    weights = tuple(map(float, range(len(SENTENCE) + 1)))
+    lowered = script.beside_a_line(weights)
+    changed = [place for place, (before, now) in enumerate(zip(weights, lowered, strict=True)) if before != now]
+    assert changed == [SENTENCE.index("presents")]
+    assert lowered[changed[0]] == weights[changed[0]] - script.PRESENTS
+    assert script.beside_a_line(()) == ()
 
 
 def test_ratings_of_sentences_say_where_these_stand(script: ModuleType, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def open_sessions(folder: Path, names: Sequence[str]) -> list[Session]:
     values = _weights(onnxruntime, folder, {port.name: port for found in ports.values() for port in found})
     sessions = []
     for name, content in contents.items():
-        options = _options(onnxruntime, pack=name != names[0])  # copies of matrices pay where few rows are multiplied
+        options = _options(onnxruntime, name != names[0])  # copies of matrices pay where few rows are multiplied
         own = [port.name for port in ports[name]]
         options.add_external_initializers(own, [values[each] for each in own])  # so that it can look at them,
         for each in own:
