@@ -133,7 +133,11 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
     if tried:
         tried.save(options.into)
     scores = scored(options.into, validation, options.work / "scores", say)
-    describe(options.into, scores, [record for records in validation.values() for record in records], corpora, mix)
+    known = options.bert is None and (
+        options.run is not None or options.size == "box"
+    )  # is the encoder that of `BERT`?
+    shown = [record for records in validation.values() for record in records]
+    describe(options.into, scores, shown, corpora, mix, ORIGIN if known else "")
     add_graphs(options.into)
     size = sum(len(zlib.compress(path.read_bytes())) for path in options.into.iterdir())
     if size > MOST_BYTES:
@@ -347,6 +351,7 @@ def describe(
     records: Sequence[Record],
     corpora: Mapping[str, Path],
     mix: Path,
+    origin: str,
 ) -> None:
     """``card.json`` and ``README.md`` of the folder, and in ``data.json`` what it was trained on."""
     counts = dict.fromkeys(SOURCES, 0)
@@ -365,9 +370,8 @@ def describe(
     }
     (folder / "data.json").write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     trained = json.loads((folder / "metrics.json").read_text(encoding="utf-8")).get("data", {}).get("train", {})
-    origin = [ORIGIN] * bool(json.loads((folder / "config.json").read_text("utf-8"))["model"].get("bert"))
-    about = data_section(counts, data["licences"], trained.get("pairs"))
-    notes = "\n\n".join([about, *origin, output_section(folder, records)])
+    parts = [data_section(counts, data["licences"], trained.get("pairs")), origin, output_section(folder, records)]
+    notes = "\n\n".join(filter(None, parts))
     tables = [for_card(results, name, "validation") for name, results in scores.items()]
     facts = Facts(license=LICENCE, language=["en"], datasets=list(SOURCES), notes=notes, limits=LIMITS, scores=tables)
     write_card(folder, facts, opened_as=DEFAULT)

@@ -112,6 +112,7 @@ def test_the_model_is_made_and_made_again_for_nothing(
     assert "names the 1 packages" in card
     assert "| debian (validation), 34 records | ROUGE-1" in card
     assert "## 50 outputs" in card
+    assert "MiniLM" not in card  # another encoder was named
     assert "laconic summarize oneline article.txt" in card
     described = json.loads((folder / "data.json").read_text())
     assert described["docstring_packages"] == ["kites"]

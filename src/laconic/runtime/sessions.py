@@ -92,8 +92,7 @@ def _weights(onnxruntime: Any, folder: Path, ports: Mapping[str, onnx_file.Port]
 
 def _options(onnxruntime: Any, pack: bool) -> Any:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = THREADS
-    options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.log_severity_level = 4  # what goes wrong is raised
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -111,15 +110,17 @@ _PLAIN = {"F32": np.float32, "F64": np.float64, "F16": np.float16, "I8": np.int8
 
 
 def read_weights(path: Path, wanted: Iterable[str]) -> dict[str, np.ndarray]:
-    """The tensors ``wanted`` by name; those of float32 are views of the file, mapped into memory, unless that holds
-    eight-bit matrices too: one that is wanted as a whole is float32 again.
+    """The tensors ``wanted`` by name, views of the file, mapped into memory, where their type allows it. A matrix that
+    is stored in eight bits and wanted as a whole is float32 again; then nothing stays a view.
 
     Raises:
         ModelError: the file is damaged or truncated, or lacks one.
     """
     try:
         header, content = _opened(path)
-        return {name: _named(name, header, content) for name in wanted}
+        found = {name: _named(name, header, content) for name in wanted}
+        views = [] if found.keys() <= header.keys() else found.keys() & header.keys()
+        return found | {name: found[name].copy() for name in views}  # a view keeps the whole file in memory
     except KeyError as error:
         raise ModelError(f"{path} lacks the tensor {error.args[0]!r} of its graphs; export the model again.") from None
     except (ValueError, TypeError, OSError, AttributeError, RecursionError) as error:
@@ -129,8 +130,7 @@ def read_weights(path: Path, wanted: Iterable[str]) -> dict[str, np.ndarray]:
 def _named(name: str, header: dict[str, Any], content: np.ndarray) -> np.ndarray:
     if name not in header and name + NUMBERS in header:
         return restored(*(_tensor(header[name + part], content) for part in (NUMBERS, SCALES)))
-    found, small = _tensor(header[name], content), any(other.endswith(NUMBERS) for other in header)
-    return found.copy() if small else found  # beside matrices in eight bits: a view would keep the file in memory
+    return _tensor(header[name], content)
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], np.ndarray]:

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from laconic.errors import ModelError
+from laconic.runtime.eight_bits import quantized
 from laconic.runtime.sessions import read_weights
 
 NUMBERS = torch.tensor([[0.0, -1.5, 3.140625], [1e-3, 65280.0, -0.333]])
@@ -33,6 +34,16 @@ def test_whole_numbers_stay(kind: torch.dtype, tmp_path: Path) -> None:
     found = read_weights(tmp_path / "w", ["a"])["a"]
     assert found.dtype == given.numpy().dtype
     np.testing.assert_array_equal(found, given.numpy())
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_only_where_a_matrix_is_restored_nothing_keeps_the_file_in_memory(whole: bool, tmp_path: Path) -> None:
+    numbers, scales = quantized(np.ones((2, 64), dtype=np.float32))
+    stored = {"m.int8": torch.from_numpy(numbers), "m.scales": torch.from_numpy(scales), "a": NUMBERS}
+    save_file(stored, tmp_path / "w")
+    found = read_weights(tmp_path / "w", ["m", "a"] if whole else ["m.int8", "m.scales", "a"])
+    np.testing.assert_array_equal(found["a"], NUMBERS.numpy())
+    assert [array.base is None for name, array in found.items() if name != "m"] == [whole] * (1 if whole else 3)
 
 
 def test_damaged_files(tmp_path: Path) -> None:
