@@ -165,9 +165,7 @@ def _say_replaced(folder: Path, rows: list[str]) -> None:
         say(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.")
 
 
-def _train(
-    run: RunConfig, folder: Path, *, resume: bool, title: str, on_message: Callable[[str], object] = note
-) -> Any:
+def _train(run: RunConfig, folder: Path, *, resume: bool, title: str, on_message: Callable[[str], None] = note) -> Any:
     from laconic.training.run import train
 
     with progress(title) as bar:
