@@ -1,14 +1,12 @@
 """Print the oldest version that each range of pyproject.toml allows, one requirement a line.
 
-    python scripts/floors.py core zstd     # the dependencies (the default) and those of an extra
-
 torch is left out: its floor comes from another index, so it is installed by hand, as constraints.txt has it.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +24,18 @@ def floors(requirements: Sequence[str]) -> list[str]:
     return found
 
 
-def main(names: Sequence[str]) -> None:
+def main() -> None:
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     groups = {"core": project["dependencies"], **project["optional-dependencies"]}
-    for name in names or ["core"]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    known = ", ".join(groups)
+    parser.add_argument("names", nargs="*", metavar="NAME", default=["core"], help=f"{known}; core if not given")
+    names = parser.parse_args().names
+    if unknown := [name for name in names if name not in groups]:
+        parser.error(f"unknown: {', '.join(unknown)}; known: {known}")
+    for name in names:
         print("\n".join(floors(groups[name])))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,4 +1,4 @@
-"""Keep what a comparison has scored, without weights and without texts: python scripts/keep_scores.py FOLDER OUT
+"""Keep what a comparison has scored, without weights and without texts.
 
 OUT gets the scores of every document, the logs of the trainings and the table; `laconic compare --earlier OUT` and
 `laconic reproduce --earlier OUT` take the rows from there instead of training them again. Several calls with the same
@@ -7,9 +7,9 @@ OUT put the rows of several comparisons together.
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,4 +54,7 @@ def _is_path(value: Any) -> bool:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:3]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="a comparison's folder")
+    parser.add_argument("out", type=Path, help="where the scores go")
+    main(**vars(parser.parse_args()))

@@ -1,4 +1,4 @@
-"""Does a model that reads in chunks look at the right document? python scripts/needles.py MODEL HAYSTACKS [COUNT]
+"""Does a model that reads in chunks look at the right document?
 
 HAYSTACKS is a file that `laconic data haystack` made: `place` in each record is where the document stands that was
 asked for. Documents are read whole, whatever the model's limit is. Printed, as means over records: ROUGE F1 x 100, the
@@ -9,6 +9,7 @@ all for the summary, the entropy of the coarse attention in nats, and seconds a 
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -42,9 +43,9 @@ def looked_at(summary: Summary, place: tuple[int, int]) -> dict[str, float]:
     }
 
 
-def main(model: str, file: str, count: int | None = None) -> None:
+def main(model: str, haystacks: Path, count: int | None) -> None:
     """Print the figures of the first ``count`` records as JSON."""
-    records = [json.loads(line) for line in Path(file).read_text(encoding="utf-8").splitlines()[:count]]
+    records = [json.loads(line) for line in haystacks.read_text(encoding="utf-8").splitlines()[:count]]
     summarizer = Summarizer.from_pretrained(model)
     system: Any = summarizer.system
     system.text = system.text.model_copy(update={"max_source_tokens": MOST})
@@ -64,4 +65,8 @@ def main(model: str, file: str, count: int | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:4]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", help="a run or model folder")
+    parser.add_argument("haystacks", type=Path, help="what `laconic data haystack` made")
+    parser.add_argument("count", type=int, nargs="?", help="of records; all if not given")
+    main(**vars(parser.parse_args()))

@@ -1,10 +1,8 @@
-"""Put the line numbers of docs/tour.md right: each link `` [`name`](../src/...#L1) `` names what begins on that line.
-
-python scripts/tour_lines.py
-"""
+"""Put the lines of docs/tour.md right: each link `` [`name`](../src/...#L1) `` names what begins on that line."""
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 from collections.abc import Iterator
@@ -41,4 +39,5 @@ def corrected(text: str, root: Path = ROOT) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PAGE.write_text(corrected(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

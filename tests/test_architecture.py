@@ -393,6 +393,12 @@ def test_what_is_cited_is_here() -> None:
     assert not complaints, "\n".join(complaints)
 
 
+def test_what_a_person_starts_has_a_help() -> None:
+    files = [path for folder in ("benchmarks", "scripts") for path in (ROOT / folder).rglob("*.py")]
+    started = {path.name: text for path in files if '"__main__"' in (text := path.read_text(encoding="utf-8"))}
+    assert not [name for name, text in started.items() if ".parse_args(" not in text]
+
+
 TABLES = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
 
 

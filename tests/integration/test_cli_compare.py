@@ -183,6 +183,14 @@ def test_rows_are_trained_and_resumed(
     assert listed["rows"][0]["losses"] == lstm["losses"]
 
 
+def test_what_is_the_same_of_every_seed_is_said_once(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ["headline_writer", "--size", "tiny", "--rows", "lstm", "--seeds", "2", "--set", "training.max_updates=2"]
+    assert main(["compare", *rows, "--data", str(data), "--out", str(data / "out")]) == 0
+    scored, *said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("laconic: ")]
+    assert "data.document_column and data.summary_column choose others" in scored
+    assert len(said) == len(set(said))
+
+
 def test_a_failing_row_is_named_and_the_code_is_not_zero(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

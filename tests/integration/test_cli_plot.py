@@ -84,7 +84,10 @@ def test_plot_refuses_what_is_not_there(run: Path, tmp_path: Path, capsys: pytes
     capsys.readouterr()
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "log.jsonl").touch()
-    refused(capsys, 3, "log.jsonl is empty: draw it when", "plot", tmp_path / "begun", *out)
+    refused(capsys, 3, "log.jsonl is empty: draw a run", "plot", tmp_path / "begun", *out)
+    refused(capsys, 3, "log.jsonl is not there: draw a run", "plot", tmp_path, *out)
+    assert main(["plot", str(tmp_path / "begun"), str(run), *out]) == 0  # the others of a comparison are drawn
+    assert capsys.readouterr().err == f"laconic: Left out, because nothing is logged there: {tmp_path / 'begun'}.\n"
     refused(capsys, 3, f"There is no folder {run / 'absent'}", "plot", run / "absent", *out)
     comparison = tmp_path / "compared"
     (comparison / "runs").mkdir(parents=True)

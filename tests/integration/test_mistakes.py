@@ -244,6 +244,18 @@ def test_from_python_the_message_names_the_keyword(name: str, how: str, place: P
     assert list(laconic.read_records(place / name, **({"skip_bad": True} if "line" in name else {"format": "json"})))
 
 
+def test_the_note_on_columns_is_spelled_for_who_reads_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = str(place / "x.jsonl")
+    (place / "x.jsonl").write_text('{"document": "The river rose. Nobody slept.", "summary": "river rose"}\n')
+    own = "(detected; --document-column and --summary-column choose others)"
+    for line in (["data", "columns", pairs], ["evaluate", "lead-1", "--data", pairs]):
+        assert main(line) == 0
+        assert own in "".join(capsys.readouterr())
+    said: list[str] = []
+    next(laconic.read_records(pairs, on_choice=said.append))
+    assert "(detected; document_column and summary_column choose others)" in said[0]
+
+
 def test_a_page_is_read_as_text(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = place / "a page.html"
     page.write_text(PAGE)

@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,7 +83,8 @@ def command(
         if not any((place / name).is_file() for name in ("state.json", "compare.json")):  # the first is of trained rows
             raise ConfigError(f"--earlier: {place} is not the folder of a comparison (there is no compare.json in it).")
     folder = out or _folder(plan, what, size, path)
-    around = Surroundings(_train, lambda title, total: progress(title, total=total), note, device)
+    once = partial(_train, on_message=cache(note))  # what is the same of every run is said of the first
+    around = Surroundings(once, lambda title, total: progress(title, total=total), note, device)
     with only_here(folder):
         comparison = Comparison(plan, records, folder, around, earlier or [])
         _say_replaced(folder, [row.name for row in plan.rows])
@@ -163,11 +165,11 @@ def _say_replaced(folder: Path, rows: list[str]) -> None:
         say(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.")
 
 
-def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> Any:
+def _train(run: RunConfig, folder: Path, *, resume: bool, title: str, on_message: Callable[[str], None] = note) -> Any:
     from laconic.training.run import train
 
     with progress(title) as bar:
-        return train(run, folder, resume=resume, progress=_titled(bar, title), on_message=note)
+        return train(run, folder, resume=resume, progress=_titled(bar, title), on_message=on_message)
 
 
 def _titled(bar: Any, title: str) -> Callable[..., None]:

@@ -12,12 +12,13 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Option
 
-from laconic.cli.inputs import TEXT_SUFFIXES, documents_of, records_of
+from laconic.cli.inputs import TEXT_SUFFIXES, documents_of
 from laconic.cli.output import aligned, note, progress, show_summaries
 from laconic.cli.own_data import calibrated
 from laconic.config.loading import load_recipe, merge, read_run, resolve_run, with_absolute_paths
@@ -139,7 +140,7 @@ def _train(name: str, run: RunConfig, folder: Path) -> None:
     with progress("Training") as bar:
         result = train(run, folder, resume=same, force=not same, progress=bar.update)
     note(f"{result.updates:,} updates, {result.epochs} epochs; the best model is that of update {result.best_update}")
-    note(calibrated(folder / "model", records_of(str(run.data.validation), run.data, NUM_CALIBRATED, some=True)))
+    note(calibrated(folder / "model", list(islice(read_records(str(run.data.validation)), NUM_CALIBRATED))))
 
 
 def _verdict(results: list[EvaluationResult]) -> str:

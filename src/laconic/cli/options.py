@@ -130,7 +130,7 @@ class ColumnOptions:
         """How to read; ``more`` are other fields of `ReadOptions`."""
         from laconic.data.readers import ReadOptions
 
-        return ReadOptions(**vars(self), **more)
+        return ReadOptions(spelled="--{}-column", **vars(self), **more)
 
     def changes(self) -> dict[str, Any]:
         """What was given, as changes of a recipe."""

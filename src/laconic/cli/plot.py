@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from laconic.cli.options import AsJson, check_picture
-from laconic.cli.output import aligned, print_result
+from laconic.cli.output import aligned, print_result, say
 from laconic.config.loading import read_run
 from laconic.config.schema import RunConfig
 from laconic.errors import DataError, refuse_unknown
@@ -34,8 +34,7 @@ def command(
     """Draw the training curves of runs and print their last and best values."""
     check_picture(out)
     refuse_unknown("horizontal axis", x, AXES)
-    for run in runs:
-        _check_run(run)
+    runs = _logged(runs)
     from laconic.explain.pictures import draw_curves
     from laconic.training.logging import read_curve
 
@@ -59,16 +58,26 @@ def command(
     print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 
 
-def _check_run(run: Path) -> None:
-    """Say so where there is no folder, where it is that of a comparison, and where nothing was logged yet."""
-    if not run.exists():
-        raise DataError(f"There is no folder {run}; give a run folder made by `laconic train`.")
-    log = run / "log.jsonl"
-    if log.is_file() and not log.stat().st_size:
-        raise DataError(f"{log} is empty: draw it when the training has come to its first line.")
-    within = sorted(log.parent.name for log in run.glob("runs/*/log.jsonl"))
-    if within and not log.exists():
-        raise DataError(f"{run} is the folder of a comparison; its runs are in {run / 'runs'}: {', '.join(within)}.")
+def _logged(runs: list[Path]) -> list[Path]:
+    """Those that have logged something; what is left out is said.
+
+    Raises:
+        DataError: a folder is not there, or that of a comparison; or nothing is logged in any.
+    """
+    logs = {run: run / "log.jsonl" for run in runs}
+    for run, log in logs.items():
+        if not run.exists():
+            raise DataError(f"There is no folder {run}; give a run folder made by `laconic train`.")
+        within = ", ".join(sorted(log.parent.name for log in run.glob("runs/*/log.jsonl")))
+        if within and not log.exists():
+            raise DataError(f"{run} is the folder of a comparison; its runs are in {run / 'runs'}: {within}.")
+    logged = [run for run in runs if logs[run].is_file() and logs[run].stat().st_size]
+    if not logged:
+        lacks = f"{logs[runs[0]]} is {'empty' if logs[runs[0]].is_file() else 'not there'}"
+        raise DataError(f"{lacks}: draw a run of `laconic train` that has come to its first line.")
+    if left := [str(run) for run in runs if run not in logged]:
+        say(f"Left out, because nothing is logged there: {', '.join(left)}.")
+    return logged
 
 
 def _losses(runs: list[Path]) -> list[tuple[Path, str]]:
@@ -76,8 +85,7 @@ def _losses(runs: list[Path]) -> list[tuple[Path, str]]:
     reading its own words where every run has that. Of losses with several parts the likelihood."""
     from laconic.training.logging import LOG, read_log
 
-    logs = [read_log(run / LOG) if (run / LOG).is_file() else [] for run in runs]
-    logged = [{key for entry in log for key in entry} for log in logs]
+    logged = [{key for entry in read_log(run / LOG) for key in entry} for run in runs]
     free = all("val_loss_free" in keys for keys in logged if "val_loss_tf" in keys)
     validation = "val_loss_free" if free else "val_loss_tf"
     found = []

@@ -213,7 +213,7 @@ def check_run(run: RunConfig) -> ConfigBase:
     return config
 
 
-# Settings that do nothing where another has one of these values.
+# Settings that do nothing where another has one of these values (none: where it is set at all).
 _IDLE: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
     ("search.length_alpha", "search.length_normalisation", ("none", "average")),
     ("search.coverage_beta", "search.coverage_penalty", ("none",)),
@@ -230,6 +230,8 @@ _IDLE: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
     ("training.teacher_forcing.scope", "training.teacher_forcing.ratio", (1.0,)),
     ("training.teacher_forcing.feed", "training.teacher_forcing.ratio", (1.0,)),
     ("training.early_stopping.min_delta", "training.early_stopping.patience", (None,)),
+    ("model.encoder_hidden", "model.bert", ()),
+    ("model.bidirectional", "model.bert", ()),
     ("model.attention.coverage_init", "model.attention.coverage", (False, None)),
     ("model.attention.coverage_from_start", "model.attention.coverage", (False, None)),
     ("model.attention.detach_coverage", "model.attention.coverage", (False, None)),
@@ -246,11 +248,11 @@ def without_effect(run: RunConfig) -> str:
             settings = settings.get(part) if isinstance(settings, Mapping) else None
         return settings
 
-    found = [
-        f"{key} does nothing while {switch} is {value(mine, switch) or 'off'}"
-        for key, switch, off in _IDLE
-        if value(mine, key) != value(plain, key) and value(mine, switch) in off
-    ]
+    found = []
+    for key, switch, off in _IDLE:
+        is_now = value(mine, switch)
+        if value(mine, key) != value(plain, key) and (is_now in off if off else is_now is not None):
+            found.append(f"{key} does nothing while {switch} is {is_now or 'off' if off else 'set'}")
     return "; ".join(found)
 
 

@@ -161,6 +161,7 @@ class TableOptions:
     summary_column: str | None = None
     need_summary: bool = True
     on_choice: Callable[[str], object] = lambda _: None
+    spelled: str = "{}_column"  # how who reads this spells "document_column" and "summary_column"
 
     def choose(self, names: Sequence[str], where: str) -> Columns:
         """Choose the columns among ``names``, and report the choice.
@@ -178,7 +179,8 @@ class TableOptions:
         elif summary is None:
             summary = _choose("summary", names, where, taken=document, required=self.need_summary)
         own = self.document_column or self.summary_column
-        note = "" if own else " (detected; document_column and summary_column choose others)"
+        document_column, summary_column = map(self.spelled.format, ("document", "summary"))
+        note = "" if own else f" (detected; {document_column} and {summary_column} choose others)"
         columns = Columns(document, summary, note=note, need_summary=self.need_summary).adapted(names)
         parts = next((name for name in names if _fold(name) in _PARTS), None)
         note = f"; column '{parts}' is not read: parts are a file each (train, validation, test)" if parts else ""

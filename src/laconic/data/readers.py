@@ -78,7 +78,7 @@ class ReadOptions(TableOptions):
     def of(cls, config: DataConfig) -> ReadOptions:
         """Those of a recipe's ``data`` section."""
         shared = {field.name for field in fields(cls)} & set(type(config).model_fields)
-        return cls(**{name: getattr(config, name) for name in shared})
+        return cls(spelled="data.{}_column", **{name: getattr(config, name) for name in shared})
 
 
 @dataclass(slots=True)

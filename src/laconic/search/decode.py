@@ -27,8 +27,7 @@ def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[l
         model: anything that offers what `laconic.decoding` names.
         batch: as the model's ``encode`` takes it.
         config: the search. With ``beam_size`` 1 it is greedy.
-        ids: ``unk_id``, ``bos_id`` (what the decoder reads first), ``eos_id``, ``pad_id`` and, where there is one,
-            ``separator_id``.
+        ids: the fields of `SpecialIds`.
 
     Raises:
         ConfigError: an unknown scorer, or one that the model cannot serve.

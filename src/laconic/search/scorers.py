@@ -7,7 +7,8 @@ is re-ordered by `Scorer.select`. Search records what each scorer added to each 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -26,13 +27,14 @@ from laconic.types import Memory, StepOutput
 @dataclass(frozen=True, slots=True)
 class SpecialIds:
     """The ids that search must know: ``bos_id`` is what the decoder reads first, ``separator_id`` the token between
-    sentences, where the texts have one."""
+    sentences, where the texts have one. ``vocabulary`` has the token of every id, for scorers that look at words."""
 
     unk_id: int
     bos_id: int
     eos_id: int
     pad_id: int
     separator_id: int | None = None
+    vocabulary: Sequence[str] = field(default=(), repr=False)
 
 
 @dataclass(slots=True)

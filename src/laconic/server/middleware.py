@@ -18,11 +18,12 @@ from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from laconic.files import sha256
 from laconic.server.schemas import ProblemError
-from laconic.server.service import ClientGoneError, Service
+from laconic.server.service import ClientGoneError, Service, stopped
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("laconic.access")
@@ -76,9 +77,10 @@ class Observed:
             await self._answer(scope, receive, send, trace)
         finally:
             self.service.open_requests -= 1
-            route = getattr(scope.get("route"), "path", "other")
+            fitting = (one for one in scope["app"].routes if one.matches(scope)[0] is Match.FULL)
+            route = getattr(scope.get("route") or next(fitting, None), "path", "other")  # the gate asks for no route
             seconds = time.monotonic() - started
-            metrics.on_request(route, scope["method"], trace.status, seconds)
+            metrics.on_request(route, scope["method"], trace.status or CLIENT_GONE, seconds)
             if trace.code:
                 metrics.problems.labels(trace.code).inc()
             self._log(scope, trace, route, seconds)
@@ -99,6 +101,10 @@ class Observed:
 
         try:
             await self.app(scope, receive, sending)
+        except asyncio.CancelledError:  # by the server at its end, where a batch is longer than its patience
+            if trace.status or not self.service.abandoned:
+                raise
+            await problem_answer(stopped(), trace)(scope, receive, sending)
         except Exception:
             log.exception("Request %s failed", trace.request_id)
             trace.code = "internal_error"
@@ -180,6 +186,9 @@ class Gate:
             length = headers.get("content-length", "")
             if length.isdecimal() and int(length[:20]) > self.service.settings.max_body_bytes:
                 raise self._too_large()
+            if self.service.draining:  # whoever has come in before is answered
+                reason = "The service is about to stop; try another instance."
+                raise ProblemError("draining", reason, {"Retry-After": "5"})
 
     async def _with_body(self, receive: Receive, trace: Trace) -> Receive:
         """Read the body; give it back as one message. What comes after it is the connection's end."""

@@ -79,7 +79,7 @@ class Running:
             ProblemError: a document cannot be summarized, or the service stopped before.
         """
         if self.results.cancelled():
-            raise _stopped()
+            raise stopped()
         if error := self.results.exception():
             raise as_problem(error) from error
         started, submitted = min(job.started for job in self.jobs), self.jobs[0].submitted
@@ -92,7 +92,7 @@ class Service:
     def __init__(self, models: Mapping[str, Summarizer], settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.catalogue = Catalogue(models, self.settings)
-        self.draining = False
+        self.draining = self.abandoned = False
         self.open_requests = 0
         self.metrics = Metrics()
         self.metrics.open.set_function(lambda: self.open_requests)
@@ -114,7 +114,8 @@ class Service:
         return all([batcher.stop(timeout) for batcher in self._batchers.values()])
 
     def abandon(self) -> None:
-        """Give up everything that waits or runs; its requests are answered with an error."""
+        """Give up everything that waits or runs, or comes later; its requests are answered with an error."""
+        self.abandoned = True
         for batcher in self._batchers.values():
             batcher.abandon()
 
@@ -185,10 +186,10 @@ class Service:
         the summary so far of each.
 
         Raises:
-            ProblemError: the service drains, or the queue is full.
+            ProblemError: the service has given up, or the queue is full.
         """
-        if self.draining:
-            raise ProblemError("draining", "The service is about to stop; try another instance.", {"Retry-After": "5"})
+        if self.abandoned:
+            raise stopped()
         longest = order.served.about["max_source_tokens"] or self.settings.max_characters
         key = order.key
         jobs = [
@@ -243,14 +244,15 @@ def _read(text: str, format: Format) -> tuple[str, str]:
     return "text", text
 
 
-def _stopped() -> ProblemError:
+def stopped() -> ProblemError:
+    """The problem of a request that the service gave up."""
     return ProblemError("draining", "The service stopped before the answer was ready; try another instance.")
 
 
 def as_problem(error: BaseException) -> BaseException:
     """What went wrong with a document, as an answer; bugs stay what they are."""
-    if isinstance(error, AbandonedError):
-        return _stopped()
+    if isinstance(error, AbandonedError | asyncio.CancelledError):  # while it was worked on; while it waited
+        return stopped()
     if isinstance(error, LaconicError):
         code = "empty_document" if "nothing to summarize" in str(error) else "invalid_option"
         return ProblemError(code, str(error))

@@ -135,8 +135,8 @@ def decoded_pair(system: NeuralSystem, pair: WordPair, rule: str) -> ForcedPair:
     tokenizer = system.tokenizer
     examples, texts = encode_documents([pair.document], tokenizer, system.text, [pair.label])
     batch = Collator(tokenizer)(examples).to(system.device)
-    search, ids = system.search.model_copy(update={"replace_unk": False}), tokenizer.ids | {"bos_id": system.start_id}
-    best = decode(system.model, batch, search, **ids)[0][0]
+    search = system.search.model_copy(update={"replace_unk": False})
+    best = decode(system.model, batch, search, **tokenizer.search_ids(system.start_id))[0][0]
     specials = tokenizer.special_ids - {tokenizer.unk_id}
     shown = [t for t, token in enumerate(best.ids) if token not in specials]
     tokens = [tokenizer.token(best.ids[t], examples[0].oov_words) for t in shown]

@@ -242,7 +242,7 @@ class DecodingSystem:
                 f"Document {documents[0].example.record_id} has more than {most:,} tokens, and over so many this model "
                 "shows no attention: set coverage_penalty to none and distraction.attention to 0."
             )
-        batch, ids = self._batch([one.example for one in documents]), self.tokenizer.ids | {"bos_id": self.start_id}
+        batch, ids = self._batch([one.example for one in documents]), self.tokenizer.search_ids(self.start_id)
         model = self._decoder(config, batch)
         if on_step or on_text:
             model = Watched(model, on_step, on_text, [Writer(one, ids["eos_id"]) for one in documents])

@@ -87,6 +87,10 @@ class Tokenizer(ABC):
         """The ids that every model knows, by the names of its arguments."""
         return {"pad_id": self.pad_id, "unk_id": self.unk_id, "bos_id": self.bos_id, "eos_id": self.eos_id}
 
+    def search_ids(self, bos_id: int) -> dict[str, Any]:
+        """What search knows of it, for a model whose decoder reads ``bos_id`` first."""
+        return {**self.ids, "bos_id": bos_id, "separator_id": self.separator_id, "vocabulary": self.vocabulary}
+
     @property
     def special_ids(self) -> frozenset[int]:
         """Ids that `decode` drops."""

@@ -43,7 +43,7 @@ def reading_table(sets: dict[str, EncodedDataset], left_out: dict[str, int]) -> 
         lines.append(
             f"What is longer is cut. {PERCENTILE}% of the documents have at most {wanted[0]:,} tokens, "
             f"{PERCENTILE}% of the summaries {wanted[1]:,}: set text.max_source_tokens={wanted[0]} and "
-            f"text.max_target_tokens={wanted[1]}, or take --size auto on the command line, which does."
+            f"text.max_target_tokens={wanted[1]}, or take `laconic train --size auto`, which does."
         )
     return lines
 

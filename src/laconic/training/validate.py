@@ -129,7 +129,7 @@ class Validator:
             model,
             batch.to(self.step.accelerator.device),
             with_word_blocking(self.search.model_copy(update={"num_return": 1}), tokenizer),
-            **{**tokenizer.ids, "bos_id": model.decoder_start_id, "separator_id": tokenizer.separator_id},
+            **tokenizer.search_ids(model.decoder_start_id),
         )
         words = batch.oov_words or [[] for _ in indices]
         return [tokenizer.decode(best[0].ids, own) for best, own in zip(found, words, strict=True)]

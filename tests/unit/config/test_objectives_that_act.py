@@ -123,6 +123,8 @@ IDLE = {
         "training.early_stopping.patience=null",
         "training.early_stopping.patience=2",
     ),
+    "model.encoder_hidden=8": ("model.bert.layers=1", "model.bert=null"),
+    "model.bidirectional=false": ("model.bert.layers=1", "model.bert=null"),
     "model.attention.coverage_init=default": ("model.attention.size=8", "model.attention.coverage=true"),
     "model.attention.coverage_from_start=false": ("model.attention.size=8", "model.attention.coverage=true"),
     "model.attention.detach_coverage=true": ("model.attention.coverage=false", "model.attention.coverage=true"),

@@ -32,6 +32,7 @@ from laconic.search.scorers import (
     with_word_blocking,
     wu_coverage,
 )
+from laconic.summarizer import Summarizer
 from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
 from laconic.types import Memory
 
@@ -360,3 +361,27 @@ def test_the_example_of_the_docs_finds_what_a_search_to_the_end_finds(bonus: flo
         found = [search(model, config, [cls(cls.Config(bonus=bonus), specials=SPECIALS)]) for cls in (shorter, patient)]
         lines, to_the_end = ([[one.ids for one in listed] for listed in each] for each in found)
         assert lines == to_the_end
+
+
+class Without(Scorer):
+    """One's own, which looks at words."""
+
+    class Config(ConfigBase):
+        word: str
+
+    name = "without"
+    config: Config
+
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
+        scores[:, self.specials.vocabulary.index(self.config.word)] = -np.inf
+        return scores
+
+
+def test_a_scorer_of_ones_own_knows_the_words_of_the_ids() -> None:
+    text = "A library for reading and writing compressed archives of many formats. It is fast."
+    summarizer, own = Summarizer.from_pretrained("oneline"), f"{__name__}:Without"
+    lines = [
+        summarizer.summarize(text, always_write=True, scorers=scorers).text.lower()
+        for scorers in ([], [{"type": own, "word": "archives"}])
+    ]
+    assert ["archives" in line for line in lines] == [True, False]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -259,6 +260,30 @@ def test_health_readiness_and_metrics(client: TestClient) -> None:
     assert 'laconic_problems_total{code="empty_document"}' in text
     assert 'laconic_queue_documents{worker="neural"} 0.0' in text
     assert "laconic_batch_documents_bucket" in text
+
+
+def test_a_refusal_before_any_route_is_counted_at_its_address(client: TestClient) -> None:
+    name = 'laconic_requests_total{method="POST",path="/v1/summarize",status="415"}'
+    before = _metric(client, name)
+    assert client.post("/v1/summarize", content="x").status_code == 415
+    assert _metric(client, name) == before + 1
+
+
+def test_a_request_that_has_come_in_before_the_end_is_answered(client: TestClient) -> None:
+    ours = client.app.state.service  # type: ignore[attr-defined]
+    body = json.dumps({"model": "lead", "document": "One. Two."}).encode()
+
+    def slowly() -> Iterator[bytes]:
+        ours.draining = True  # the signal comes while the body is read
+        yield body
+
+    try:
+        kind = {"Content-Type": "application/json"}
+        assert client.post("/v1/summarize", content=slowly(), headers=kind).status_code == 200
+        late = client.post("/v1/summarize", content=body, headers=kind)
+        assert (late.status_code, late.json()["code"]) == (503, "draining")
+    finally:
+        ours.draining = False
 
 
 def _metric(client: TestClient, name: str) -> float:

@@ -29,6 +29,16 @@ from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
 
 TEXT = "the quick fox jumps over the lazy dog"
+SCOPE: dict[str, Any] = {
+    "type": "http",
+    "method": "POST",
+    "path": "/v1/summarize",
+    "raw_path": b"/v1/summarize",
+    "root_path": "",
+    "query_string": b"",
+    "http_version": "1.1",
+    "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")],
+}
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400, "1e308", "-1e9"])
@@ -202,9 +212,7 @@ def test_what_a_client_that_left_wanted_to_be_read_is_not(summarizer: Summarizer
         async def send(message: Any) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "method": "POST", "path": "/v1/summarize", "query_string": b"", "http_version": "1.1"}
-        headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
-        await app(scope | {"headers": headers, "raw_path": b"/v1/summarize", "root_path": ""}, receive, send)
+        await app({**SCOPE}, receive, send)
         assert sent[0]["status"] == 499
         for _ in range(5):  # what is given up ends some turns of the loop later
             await asyncio.sleep(0)
@@ -215,6 +223,38 @@ def test_what_a_client_that_left_wanted_to_be_read_is_not(summarizer: Summarizer
         patched.setattr(service, "_read", lambda text, form: read.append(text) or (form, text))
         pool.submit(asyncio.run, leave()).result(30)
     assert read == []
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["it waits", "its batch is longer than the end's patience"])
+def test_what_is_given_up_at_the_end_is_told_so(summarizer: Summarizer, *, waits: bool) -> None:
+    sent: list[Any] = []
+
+    async def end() -> None:
+        app = create_app({"tiny": summarizer})
+        ours, jobs = app.state.service, list[Job]()
+        ours._batchers["neural"].submit = jobs.extend
+        messages = [{"type": "http.request", "body": json.dumps({"document": TEXT}).encode(), "more_body": False}]
+
+        async def receive() -> Any:
+            return messages.pop() if messages else await asyncio.sleep(30)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        task = asyncio.create_task(app({**SCOPE}, receive, send))
+        while not jobs:
+            await asyncio.sleep(0.01)
+        ours.abandon()
+        if waits:
+            jobs[0].abandon()
+        else:
+            task.cancel()
+        await task
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, end()).result(30)
+    assert sent[0]["status"] == 503
+    assert json.loads(sent[1]["body"])["code"] == "draining"
 
 
 def test_refused_connections_fill_no_log() -> None:
