@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from commands import refused
 from laconic.cli.compare import _titled
 from laconic.cli.main import main
 from laconic.training import loop
@@ -102,8 +103,7 @@ def test_interrupted_in_the_stage_a_comparison_goes_on_there(
 
 def test_train_says_where_a_stage_is_missing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["train", str(place / "staged.yaml"), "--size", "tiny", "--data", str(place / "pairs")]
-    assert main([*arguments, "--row", "staged", "--out", str(place / "a")]) == 2
-    assert "set pretraining.data to a folder" in capsys.readouterr().err
+    refused(capsys, 2, "set pretraining.data to a folder", *arguments, "--row", "staged", "--out", place / "a")
     assert not (place / "a").exists()
     assert main([*arguments, "--row", "lstm", "--out", str(place / "b"), *spans_of(place)]) == 0
     assert "this run has no pre-training stage" in capsys.readouterr().err

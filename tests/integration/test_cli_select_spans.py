@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import run
+from commands import refused, run
 from laconic.cli.main import main
 
 SMALL = ["--tokenizer", "words", "--input-length", "8", "--output-length", "4", "--chunk", "40"]
@@ -91,7 +91,6 @@ def test_what_is_selected_can_be_checked_as_data(
     out = tmp_path / "out"
     arguments = ["--k", "50", "--validation", "5", "--records-per-file", "20", "--weights", "0,0,1", "--out", str(out)]
     assert selected(str(corpus), *arguments) == 0
-    capsys.readouterr()
     report = json.loads(run(capsys, "data", "stats", out, "--json"))
     counts = {name: split["records"] for name, split in report["splits"].items()}
     assert counts == {"train": 45, "validation": 5}
@@ -132,10 +131,7 @@ def test_a_tokenizer_that_cannot_be_had(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     arguments = ["--input", str(corpus), "--k", "5", "--out", str(tmp_path / "out"), "--tokenizer", "nobody/nothing"]
-    assert main(["--quiet", "data", "select-spans", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert "The tokenizer nobody/nothing could not be loaded" in error
-    assert error.count("\n") == 1
+    refused(capsys, 2, "The tokenizer nobody/nothing could not be loaded", "data", "select-spans", *arguments)
 
 
 def test_ray_that_is_not_installed(

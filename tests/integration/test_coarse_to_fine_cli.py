@@ -113,8 +113,7 @@ def test_the_coarse_map_as_page_and_picture(model: Path, tmp_path: Path, capsys:
     run(capsys, "explain", str(model), text, "--html", str(page), "--heatmap", str(picture))
     assert '"chunks":[{' in page.read_text()
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert main(["--quiet", "explain", "lead", text, "--heatmap", str(tmp_path / "none.png")]) == 3
-    assert "attention" in capsys.readouterr().err
+    refused(capsys, 3, "attention", "explain", "lead", text, "--heatmap", tmp_path / "none.png")
 
 
 def test_evaluation_of_reading(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import laconic
+from commands import run
 from laconic.cli.main import main
 from laconic.errors import DataError
 
@@ -106,6 +107,8 @@ MISTAKES = [
     ("train headline_writer --size tiny --data good.jsonl --out good.jsonl", 2, "is a file; name a folder."),
     ("resume good", 5, "Start one with `laconic train`"),
     ("summarize lead mising.txt", 3, "There is no file mising.txt."),
+    ("summarize lead - -", 2, "only once"),
+    ("summarize lead text.txt good.jsonl", 2, "either text files or files of records"),
     ("summarize lead blank.txt", 3, "is empty; there is nothing to summarize"),
     ("summarize lead paper.pdf", 3, "paper.pdf is a PDF: save its text, for example with pdftotext"),
     ("summarize lead binary.txt", 3, "is not text: it holds NUL bytes"),
@@ -166,6 +169,7 @@ MISTAKES = [
     ("explain lead text.txt --html ./text.txt", 2, "is what this command reads; --html names another file."),
     ("explain lead text.txt --heatmap text.txt", 2, "Unknown picture format '.txt'"),
     ("summarize lead good.jsonl --output other.jsonl", 3, "line 1 is not a result of laconic"),
+    ("summarize lead good.jsonl --output one.txt", 3, "is not a result of laconic"),
     ("summarize lead - --format csv", 2, "Standard input is a text or JSON lines, not csv"),
     ("tune lead-1 --data good.jsonl --grid beam_size=1", 2, "has no search to tune"),
     ("serve =oneline", 2, "gives the model no name"),
@@ -248,13 +252,11 @@ def test_a_page_is_read_as_text(place: Path, capsys: pytest.CaptureFixture[str])
     page = place / "a page.html"
     page.write_text(PAGE)
     for name in (str(page), page.as_uri()):
-        assert main(["--quiet", "summarize", "lead", name]) == 0
-        assert capsys.readouterr().out == "The river rose in the night.\n"
+        assert run(capsys, "summarize", "lead", name) == "The river rose in the night.\n"
     page.write_bytes(
         PAGE.replace("<body>", '<meta charset="latin-1"><body>').replace("river", "Fluß").encode("latin-1")
     )
-    assert main(["--quiet", "summarize", "lead", str(page)]) == 0
-    assert "Fluß" in capsys.readouterr().out
+    assert "Fluß" in run(capsys, "summarize", "lead", page)
 
 
 @pytest.mark.parametrize("name", ["x.tab", "x.jsonl.zst", "x.jsonl.gz", "-"])
@@ -270,8 +272,10 @@ def test_tables_by_all_their_names(
     }[name]
     (place / name).write_bytes(raw)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-    assert main(["--quiet", "summarize", "lead-1", name, *(["--jsonl"] if name == "-" else [])]) == 0
-    assert json.loads(capsys.readouterr().out)["summary"] == "The river rose."
+    assert (
+        json.loads(run(capsys, "summarize", "lead-1", name, *(["--jsonl"] if name == "-" else [])))["summary"]
+        == "The river rose."
+    )
     assert main(["--quiet", "summarize", f"missing{name.removeprefix('x')}"]) == (4 if name == "-" else 3)
 
 

@@ -85,7 +85,6 @@ def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: pytest
     elsewhere = (out / "data").rename(tmp_path / "elsewhere")
     lies = [part for split in ("train", "validation") for part in ("--set", f"data.{split}={elsewhere}/{split}.jsonl")]
     assert main(["resume", str(out), "--set", f"{END}=6", *lies]) == 0
-    capsys.readouterr()
     assert "Nothing was held out" in run(capsys, *arguments(data / "train.jsonl", tmp_path / "all"), "--all-pairs")
 
 
