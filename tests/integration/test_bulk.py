@@ -169,13 +169,12 @@ def test_what_was_made_otherwise_is_not_kept(
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_setting_that_was_left_at_its_default_counts(
-    first: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    first: bool, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus, out = write_corpus(tmp_path / "documents.jsonl", 3), tmp_path / "out.jsonl"
     runs = [["--set", "surface=raw"], []] if first else [[], ["--set", "surface=raw"]]
-    arguments = ["summarize", "oneline", str(corpus), "--output", str(out), "--always-write"]
-    assert main(["--quiet", *arguments, *runs[0]]) == 0
-    refused(capsys, 3, "was made with decoding.surface ", *arguments, *runs[1])
+    summarized(out, model, str(corpus), *runs[0])
+    refused(capsys, 3, "was made with decoding.surface ", "summarize", model, corpus, "--output", out, *runs[1])
 
 
 @pytest.mark.parametrize("grown", [True, False])

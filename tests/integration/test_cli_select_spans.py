@@ -79,7 +79,7 @@ def test_the_manifest_as_json_and_in_words(corpus: Path, tmp_path: Path, capsys:
 def test_fewer_spans_than_asked_for_is_a_warning(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert selected(str(corpus), "--k", "1000000", "--out", str(tmp_path / "out")) == 0
+    assert selected(str(corpus / "part-00.jsonl"), "--k", "1000000", "--out", str(tmp_path / "out")) == 0
     error = capsys.readouterr().err
     assert error.startswith("laconic: warning: There are only ")
     assert error.endswith("1,000,000 were asked for.\n")
@@ -90,7 +90,7 @@ def test_what_is_selected_can_be_checked_as_data(
 ) -> None:
     out = tmp_path / "out"
     arguments = ["--k", "50", "--validation", "5", "--records-per-file", "20", "--weights", "0,0,1", "--out", str(out)]
-    assert selected(str(corpus), *arguments) == 0
+    assert selected(str(corpus / "part-00.jsonl"), *arguments) == 0
     report = json.loads(run(capsys, "data", "stats", out, "--json"))
     counts = {name: split["records"] for name, split in report["splits"].items()}
     assert counts == {"train": 45, "validation": 5}

@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from commands import refused, run
+from json_lines import read_lines, write_lines
 from laconic import Summarizer
 from laconic.cli.main import main
 from laconic.config import shipped
@@ -424,14 +425,8 @@ def test_a_bart_checkpoint_summarizes_explains_and_scores() -> None:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "data.jsonl"
-    lines = [{"id": f"r{i}", "document": text, "summary": f"gold {i}"} for i, text in enumerate(DOCUMENTS)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return path
-
-
-def results(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = [{"id": f"r{i}", "document": text, "summary": f"gold {i}"} for i, text in enumerate(DOCUMENTS)]
+    return write_lines(tmp_path / "data.jsonl", rows)
 
 
 def test_a_text_of_unknown_words_is_told_without_a_calibration(
@@ -485,10 +480,10 @@ def test_ctrl_c_keeps_what_is_done(
     monkeypatch.setattr(SummaryJob, "line", interrupted)
     assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 130
     assert "goes on from there" in capsys.readouterr().err
-    assert len(results(tmp_path / "out.jsonl.partial")) == 2
+    assert len(read_lines(tmp_path / "out.jsonl.partial")) == 2
     monkeypatch.setattr(SummaryJob, "line", line_of)
     assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 0
-    assert [line["id"] for line in results(out)] == ["r0", "r1", "r2", "r3", "r4"]
+    assert [line["id"] for line in read_lines(out)] == ["r0", "r1", "r2", "r3", "r4"]
 
 
 def test_a_bad_record_stops_the_job_or_is_skipped_and_counted(
@@ -528,8 +523,8 @@ def test_stored_explanations_are_shown_without_the_model(
 ) -> None:
     out, page = tmp_path / "out.jsonl", tmp_path / "page.html"
     assert main(["summarize", str(folder), str(corpus), "--explain", "--output", str(out)]) == 0
-    assert results(out)[0]["support"]["words"] > 0
-    assert "unsupported" in results(out)[0]["support"]
+    assert read_lines(out)[0]["support"]["words"] > 0
+    assert "unsupported" in read_lines(out)[0]["support"]
     assert main(["explain", "stored", str(out), "--html", str(page)]) == 0
     assert page.read_text(encoding="utf-8").count("<article") == 5
     for most, said in ((5, ""), (4, "laconic: the first 4 records; --max-records shows more.\n")):
@@ -544,9 +539,9 @@ def test_stored_explanations_are_shown_without_the_model(
     assert main(["explain", "stored", str(out), "--html", str(out)]) == 2
     for ignored in (["--with", "lead-1"], ["--beam-size", "3"]):
         assert main(["explain", "stored", str(out), *ignored]) == 2
-    assert results(out), "as it was"
+    assert read_lines(out), "as it was"
     capsys.readouterr()
-    line, picture = results(out)[0], str(tmp_path / "map.png")
+    line, picture = read_lines(out)[0], str(tmp_path / "map.png")
     bare = [
         {name: value for name, value in word.items() if name not in ("attention", "maps")} for word in line["words"]
     ]
@@ -644,7 +639,7 @@ def test_calibrate_believes_readers_where_they_have_rated(
     place, data, sheet = tmp_path / "model", tmp_path / "pairs.jsonl", tmp_path / "ratings.jsonl"
     shutil.copytree(folder, place)
     records = [{"id": f"r{n}", "document": DOCUMENTS[n % 5], "summary": "late"} for n in range(50)]
-    data.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_lines(data, records)
     found = Summarizer.from_pretrained(place).summarize(DOCUMENTS[:5], beam_size=3, num_return=3)
     longest = [max((one, *one.alternatives), key=lambda line: len(line.text)).text for one in found]
     lines = [
@@ -652,7 +647,7 @@ def test_calibrate_believes_readers_where_they_have_rated(
         for n in range(45)
         for one in (found[n % 5], *found[n % 5].alternatives)
     ]
-    sheet.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(sheet, lines)
     arguments = ["calibrate", str(place), "--data", str(data), "--ratings", str(sheet), "--json"]
     arguments += ["--set", "choose=rerank", "--set", "beam_size=3"]
     assert 0.3 < json.loads(run(capsys, *arguments))["accepted"] <= 30 / 45
@@ -665,14 +660,14 @@ def test_calibrate_believes_readers_where_they_have_rated(
     one_each = [line | {"summary": chosen[n % 5].text, "rating": n % 2} for n, line in enumerate(lines[:135:3])]
     sentences = [(n, sentence) for n in range(45) for sentence in sentence_strings(DOCUMENTS[n % 5])]
     one_each += [{"id": f"r{n}", "summary": sentence, "rating": int(n % 5 > 1)} for n, sentence in sentences]
-    sheet.write_text("".join(json.dumps(line) + "\n" for line in one_each))
+    write_lines(sheet, one_each)
     assert main(arguments) == 0
     again = Calibration.load(place)
     assert again is not None
     assert (again.records, again.choosing) == (45, made.choosing), "they were chosen by these weights"
     assert len(again.sentence) == len(SENTENCE) + 1, "they rated sentences of the texts too"
     capsys.readouterr()
-    sheet.write_text("".join(json.dumps(line) + "\n" for line in lines[:60]))
+    write_lines(sheet, lines[:60])
     assert main(arguments) == 3
     assert (
         "40 records or more of which readers rated the line that the model writes; here are" in capsys.readouterr().err
@@ -704,7 +699,7 @@ def test_calibrate_stores_what_it_found(
     shutil.copytree(folder, place)
     records = [{"document": DOCUMENTS[n % 5], "summary": "it was late"} for n in range(45)]
     data = tmp_path / "pairs.jsonl"
-    data.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_lines(data, records)
     picture = tmp_path / "reliability.png"
     arguments = ["calibrate", str(place), "--data", str(data), "--diagram", str(picture), "--json"]
     values = json.loads(run(capsys, *arguments))
@@ -751,7 +746,7 @@ def test_what_readers_said_of_the_model_in_the_box_stays_with_what_is_trained_fr
     shutil.copytree(folder, place)
     shutil.copytree(folder, box)
     pairs = [{"id": f"r{n}", "document": DOCUMENTS[n % 5], "summary": "it was late"} for n in range(45)]
-    data.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    write_lines(data, pairs)
     weights = tuple(float(name == "tokens") for name in FEATURES)
     readers = replace(Calibration.blank(), weight=weights, accepted="rated 3 or more by readers")
     readers.save(box)
@@ -774,7 +769,7 @@ def test_what_readers_said_of_the_model_in_the_box_stays_with_what_is_trained_fr
     assert sum(one.confidence for one in made) == pytest.approx(sum(rated), abs=1e-3)
     assert found() == kept, "again is the same"
     lines = [{"id": f"r{n}", "summary": one.text, "rating": n % 2} for n, one in enumerate(made)]
-    sheet.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(sheet, lines)
     assert found("--ratings", str(sheet)).accepted == "rated 1 or more by readers"
     replace(readers, accepted="ROUGE-1 of 0.4 or more").save(box)
     assert found() == own, "nobody has rated"
