@@ -55,6 +55,7 @@ TORCH_FREE_FILES = {
     *(f"laconic.cli.{name}" for name in ("main", "output", "recipes")),
     *(f"laconic.systems.{name}" for name in ("bulk", "decoding", "exported", "extractive")),
     "laconic.study.corpora.docstrings",
+    "laconic.study.spans.selection",
     "laconic.summarizer",
     "laconic.evaluation.systems",
     "laconic.evaluation.run",

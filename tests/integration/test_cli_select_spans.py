@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -119,10 +118,7 @@ def test_errors_are_one_sentence(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
 ) -> None:
     filled = [argument.format(corpus=corpus) for argument in arguments]
-    assert selected(*filled, "--out", str(tmp_path / "out")) == code
-    error = capsys.readouterr().err
-    assert words in error
-    assert "Traceback" not in error
+    refused(capsys, code, words, "data", "select-spans", *SMALL, *filled, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -138,14 +134,6 @@ def test_ray_that_is_not_installed(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert selected(str(corpus), "--k", "5", "--out", str(tmp_path / "out"), "--ray") == 2
-    assert "pip install 'laconic[ray]'" in capsys.readouterr().err
+    arguments = ["data", "select-spans", *SMALL, corpus, "--k", "5", "--out", tmp_path / "out", "--ray"]
+    refused(capsys, 2, "pip install 'laconic[ray]'", *arguments)
     assert not (tmp_path / "out").exists()
-
-
-def test_no_torch_is_needed() -> None:
-    code = (
-        "import sys, laconic.study.spans.selection; print(sorted({'torch', 'transformers', 'ray'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
-    assert done.stdout == "[]\n"

@@ -18,9 +18,7 @@ from tiny_models import save_tiny_model
 
 
 def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "laconic summarize article.txt" in run(
-        capsys,
-    )
+    assert "laconic summarize article.txt" in run(capsys)
     lines = [line for line in FIRST_SCREEN.splitlines() if line.startswith("  laconic")]
     for line in lines:
         name, *arguments = shlex.split(line.split("   ")[0].strip())[1:]

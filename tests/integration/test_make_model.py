@@ -120,7 +120,7 @@ def test_the_model_is_made_and_made_again_for_nothing(
     assert described["pairs"] == {"arxiv": 54, "debian": 24, "docstrings": 24, "readmes": 24}
     results = ModelCard(card).data.eval_results
     assert [(r.dataset_name, r.metric_name) for r in results[:2]] == [
-        *(("arxiv", "ROUGE-1 F1 x 100"), ("arxiv", "ROUGE-2 F1 x 100")),
+        *(("arxiv", "ROUGE-1 F1 x 100"), ("arxiv", "ROUGE-2 F1 x 100"))
     ]
 
     capsys.readouterr()
