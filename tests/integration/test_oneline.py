@@ -113,9 +113,13 @@ def test_without_it_a_method_answers_and_says_so(article: Path, capsys: pytest.C
 
 @pytest.mark.usefixtures("empty_box")
 def test_inputs_are_told_from_models(tmp_path: Path, article: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, 3, "There is no file", "summarize", tmp_path / "missing.txt")
-    refused(capsys, ModelError.exit_code, "There is no model folder", "summarize", tmp_path / "missing", article)
-    refused(capsys, 2, "explain shows one", "explain", "a.txt", "b.txt")
+    for code, said, *arguments in (
+        (3, "There is no file", "summarize", str(tmp_path / "missing.txt")),
+        (ModelError.exit_code, "There is no model folder", "summarize", str(tmp_path / "missing"), str(article)),
+        (2, "explain shows one", "explain", "a.txt", "b.txt"),
+    ):
+        assert main(arguments) == code
+        assert said in capsys.readouterr().err  # where none is named, behind the sentence that no model is in the box
 
 
 TINY = ["train", "oneline", "--size", "tiny", "--set", "training.max_updates=2"]
