@@ -23,7 +23,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 
 def refused(capsys: pytest.CaptureFixture[str], code: int, said: str, *arguments: object) -> None:
-    """The command ends with ``code`` and one line that holds ``said``."""
+    """The command ends with ``code`` and one line that holds ``said``; what was printed before it does not count."""
+    capsys.readouterr()
     assert main(["--quiet", *map(str, arguments)]) == code
     error = capsys.readouterr().err
     assert said in error

@@ -173,9 +173,11 @@ def assert_same(first: Path, second: Path) -> None:
     assert {"log.jsonl", "model/model.safetensors", "recipe.yaml"} <= a.keys()
 
 
-def survive(folder: Path, family: str, *, world: int, workers: int = 0, kills: int, seed: int) -> None:
+def survive(
+    folder: Path, family: str, *, world: int, workers: int = 0, kills: int, seed: int, further: bool = True
+) -> None:
     """A run that is killed ``kills`` times at any moment between its first and its last breath ends in the bits, and
-    in the files, of one that was left alone; so does the same run when it is then trained a little further.
+    in the files, of one that was left alone; so does the same run when it is then trained a little ``further``.
 
     A run that is over before it is killed is compared, and another one begun.
     """
@@ -197,6 +199,8 @@ def survive(folder: Path, family: str, *, world: int, workers: int = 0, kills: i
             shutil.rmtree(killed)
     finish(start(values, killed, world))
     assert_same(whole, killed)
+    if not further:
+        return
     longer = settings(folder, family, workers=workers, updates=UPDATES + 6)
     for out in (whole, killed):
         finish(start(longer, out, world))

@@ -74,9 +74,8 @@ class Handler(BaseHTTPRequestHandler):
             problem = {"error": "Too many documents wait already (256); try again soon.", "code": "queue_full"}
             self.send_json(429, problem, {"Retry-After": "2"})
         elif model == "broken":
-            self.send_json(
-                500, {"error": "An error in the service; its log has the details.", "code": "internal_error"}
-            )
+            problem = {"error": "An error in the service; its log has the details.", "code": "internal_error"}
+            self.send_json(500, problem)
         elif model == "garbled":
             self.send(502, b"<html>Bad gateway</html>", {"Content-Type": "text/html"})
         else:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from actions import TEXT, lit, summarize, wait, word
 
+from serving import running
 from tiny_models import save_tiny_model
 
 pytest.importorskip("fastapi", reason="the service needs: pip install 'laconic[serve]'")
@@ -25,36 +19,9 @@ pytest.importorskip("uvicorn", reason="the service needs: pip install 'laconic[s
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("served")
-    model(folder / "tiny")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "laconic.cli.main", "serve", f"tiny={folder / 'tiny'}", "--port", str(port)]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            await_ready(process, f"http://127.0.0.1:{port}/", folder / "log")
-            yield f"http://127.0.0.1:{port}/"
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
-def model(folder: Path) -> None:
-    save_tiny_model(folder, [TEXT], max_source_tokens=60)
-
-
-def await_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(address + "ready", timeout=5) as answer:
-                if answer.status == 200:
-                    return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise AssertionError(log.read_text())
+    save_tiny_model(folder / "tiny", [TEXT], max_source_tokens=60)
+    with running(folder, f"tiny={folder / 'tiny'}") as server:
+        yield server.url
 
 
 def test_the_page_shows_what_the_service_says(page: Any, address: str) -> None:

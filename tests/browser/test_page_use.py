@@ -34,7 +34,11 @@ def test_a_word_lights_up_where_it_came_from(page: Any, server: Server) -> None:
 
 
 def test_a_place_lights_up_the_words_that_use_it(page: Any, server: Server) -> None:
-    summarized(page, server, "systems=pointer,first")
+    visit(page, server, "systems=pointer,first")
+    told = ["What pointer does.", "What first does."]
+    assert page.locator(".chosen-system .about").all_inner_texts() == told
+    summarize(page)
+    assert page.locator(".system .about").all_inner_texts() == told
     page.mouse.move(*place_of(page, "Thursday"))
     page.wait_for_selector(".word.user")
     assert page.locator(".word.user").all_inner_texts() == ["Thursday", "Thursday"]
@@ -45,8 +49,18 @@ def test_a_place_lights_up_the_words_that_use_it(page: Any, server: Server) -> N
     assert lit(page, "point") == []
 
 
-def test_copied_generated_and_unknown_words_differ_without_their_colours(page: Any, server: Server) -> None:
+def test_what_was_copied_and_what_the_text_lacks_is_shown_and_announced(page: Any, server: Server) -> None:
     summarized(page, server)
+    assert page.locator("#live").get_attribute("aria-live") == "polite"
+    said = page.locator(".words").inner_text().replace("?", "")
+    assert page.locator("#live").inner_text() == f"pointer: 6 words, 4 copied: {said}"
+    assert page.locator(".inspector").get_attribute("aria-live") == "polite"
+
+    assert page.locator(".warnings").inner_text() == "Not in the document: 1999 (number), Zelda (name)"
+    assert "0 of 2 names, numbers and dates in the document" in page.locator(".facts").first.inner_text()
+    assert page.get_by_text("Other words that are not there: with").is_visible()
+
+    # kinds of words differ without their colours
     line = "(one) => ['Line', 'Style'].map((part) => getComputedStyle(one)['textDecoration' + part]).join(' ')"
     lines = {
         kind: page.locator(f"{where} .word.{kind}").first.evaluate(line)
@@ -55,9 +69,7 @@ def test_copied_generated_and_unknown_words_differ_without_their_colours(page: A
     }
     assert lines == {"copied": "underline solid", "generated": "none solid", "unknown": "underline wavy"}
 
-
-def test_only_what_was_copied_is_underlined_in_the_text(page: Any, server: Server) -> None:
-    summarized(page, server)
+    # only what was copied is underlined in the text
     used = lit(page, "used")
     assert "Thursday" in used
     own = word(page, "about")
@@ -65,13 +77,6 @@ def test_only_what_was_copied_is_underlined_in_the_text(page: Any, server: Serve
     looked_at = page.locator(".sources q").first.inner_text()
     assert lit(page, "level5") == [looked_at]
     assert looked_at not in used
-
-
-def test_each_system_says_what_it_is(page: Any, server: Server) -> None:
-    visit(page, server, "systems=pointer,first")
-    assert page.locator(".chosen-system .about").all_inner_texts() == ["What pointer does.", "What first does."]
-    summarize(page)
-    assert page.locator(".system .about").all_inner_texts() == ["What pointer does.", "What first does."]
 
 
 def test_another_system_is_asked_without_leaving_the_summaries(page: Any, server: Server) -> None:
@@ -136,14 +141,6 @@ def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> 
     assert page.locator(".readout").inner_text() == f"{words[1]} ← {words[0]}: 0.1%"
 
 
-def test_results_are_announced(page: Any, server: Server) -> None:
-    summarized(page, server)
-    assert page.locator("#live").get_attribute("aria-live") == "polite"
-    said = page.locator(".words").inner_text().replace("?", "")
-    assert page.locator("#live").inner_text() == f"pointer: 6 words, 4 copied: {said}"
-    assert page.locator(".inspector").get_attribute("aria-live") == "polite"
-
-
 def test_three_systems_stand_side_by_side(page: Any, server: Server) -> None:
     visit(page, server)
     for _ in range(2):
@@ -159,13 +156,6 @@ def test_three_systems_stand_side_by_side(page: Any, server: Server) -> None:
     assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"] < boxes[2]["x"]
     asked = {request["model"]: request["options"] for request in server.asked}
     assert asked == {"pointer": {"beam_size": 7}, "first": {"sentences": 2}, "whole": {"sentences": 2}}
-
-
-def test_what_the_text_lacks_is_said(page: Any, server: Server) -> None:
-    summarized(page, server)
-    assert page.locator(".warnings").inner_text() == "Not in the document: 1999 (number), Zelda (name)"
-    assert "0 of 2 names, numbers and dates in the document" in page.locator(".facts").first.inner_text()
-    assert page.get_by_text("Other words that are not there: with").is_visible()
 
 
 def test_p_gen_and_attention_are_drawn(page: Any, server: Server) -> None:

@@ -28,36 +28,31 @@ def python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, **options)
 
 
-def laconic(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "laconic.cli.main", *arguments], capture_output=True, text=True, timeout=120, **options
+def test_help_imports_nothing_heavy_and_no_command_torch_for_its_own() -> None:
+    done = python(
+        "import sys, laconic\nfrom laconic.cli.main import main\n"
+        "for arguments in (['--help'], ['--version'], [], ['help'], ['nonsense']):\n"
+        "    main(arguments)\n"
+        "heavy = {name.split('.')[0] for name in sys.modules}\n"
+        "for name in ('evaluate', 'recipes', 'rouge', 'plot', 'data'):\n"
+        "    main([name, '--help'])\n"
+        "print('MODULES', *sorted(heavy), 'torch' in sys.modules)"
     )
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["help"], ["nonsense"]])
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
-    code = (
-        "import sys; from laconic.cli.main import main; "
-        f"main({arguments!r}); print('MODULES', *sorted({{m.split('.')[0] for m in sys.modules}}))"
-    )
-    modules = python(code).stdout.split("MODULES", 1)[1].split()
+    *modules, torch = done.stdout.split("MODULES", 1)[1].split()
     assert not HEAVY & set(modules)
+    assert torch == "False"
 
 
-def test_importing_the_package_imports_nothing_heavy() -> None:
-    done = python("import sys, laconic; print(*sorted({m.split('.')[0] for m in sys.modules}))")
-    assert not HEAVY & set(done.stdout.split())
-
-
-def test_help_names_every_command() -> None:
-    done = laconic("--help")
-    assert done.returncode == 0
-    assert not done.stderr
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = run(capsys, "--help")
     for name, (_, line) in cli.COMMANDS.items():
-        assert name in done.stdout
-        assert line in done.stdout
-    assert all(len(line) <= 100 for line in done.stdout.splitlines())
-    assert f"\n  {cli.EXIT_BROKEN_PIPE}  " in done.stdout
+        assert name in shown
+        assert line in shown
+    assert all(len(line) <= 100 for line in shown.splitlines())
+    assert f"\n  {cli.EXIT_BROKEN_PIPE}  " in shown
+    assert "  5           a missing or damaged checkpoint" in shown
+    assert "LACONIC_TRACEBACK" in shown
+    assert run(capsys, "--version") == f"laconic {cli.__version__}\n"
 
 
 @pytest.mark.parametrize("given", [None, "active"])
@@ -72,40 +67,23 @@ def test_what_torch_is_told_unless_told_otherwise(given: str | None) -> None:
     assert found.split()[-2:] == list(wanted.values())
 
 
-def test_version() -> None:
-    assert laconic("--version").stdout.strip() == f"laconic {cli.__version__}"
-
-
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_every_command_describes_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Usage" in run(capsys, name, "--help")
 
 
-def test_help_of_a_command_does_not_import_torch() -> None:
-    code = (
-        "import sys; from laconic.cli.main import main\n"
-        "for name in ('evaluate', 'recipes', 'rouge', 'plot', 'data'):\n"
-        "    main([name, '--help'])\n"
-        "    assert 'torch' not in sys.modules, name"
-    )
-    done = python(code)
-    assert done.returncode == 0, done.stderr
-
-
-def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["sumarize", "x.txt"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("laconic: Unknown command 'sumarize'. Did you mean 'summarize'?")
-    assert error.count("\n") == 1
-
-
-def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, 2, "--row", "recipes", "show", "--rwo", "x")
-
-
-def test_an_option_of_the_main_command_is_sent_before_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    said = "--quiet stands before the command: laconic --quiet summarize ..."
-    refused(capsys, 2, said, "summarize", "x", "f.jsonl", "--quiet")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sumarize", "x.txt"], "laconic: Unknown command 'sumarize'. Did you mean 'summarize'?"),
+        (["recipes", "show", "--rwo", "x"], "--row"),
+        (["summarize", "x", "f.jsonl", "--quiet"], "--quiet stands before the command: laconic --quiet summarize ..."),
+    ],
+)
+def test_a_wrong_word_leads_to_the_right_one(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(capsys, 2, said, *arguments)
 
 
 # ------------------------------------------------------------------- what a command raises
@@ -127,77 +105,53 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], int]:
     return run
 
 
+FULL = "No space left on device"
+
+
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "code", "said"),
     [
-        (ConfigError("Unknown key 'a'."), 2),
-        (DataError("x.jsonl:3: empty document."), 3),
-        (ModelError("No model in x."), 4),
-        (CheckpointError("checkpoint-3 is not complete."), 5),
-        (TrainingError("The loss is not finite."), 6),
+        (ConfigError("Unknown key 'a'."), 2, "Unknown key 'a'."),
+        (DataError("x.jsonl:3: empty document."), 3, "x.jsonl:3: empty document."),
+        (ModelError("No model in x."), 4, "No model in x."),
+        (CheckpointError("checkpoint-3 is not complete."), 5, "checkpoint-3 is not complete."),
+        (TrainingError("The loss is not finite."), 6, "The loss is not finite."),
+        (OSError(errno.ENOSPC, FULL, "runs/model.safetensors"), DiskFullError.exit_code, "The disk is full"),
+        (OSError(errno.ENOSPC, FULL, "a", None, "b"), DiskFullError.exit_code, "The disk is full while writing b."),
+        (RuntimeError(f"Error: I/O error: {FULL} (os error 28)"), DiskFullError.exit_code, "The disk is full"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "secret.txt"),
+            1,
+            "Cannot use secret.txt: permission denied.",
+        ),
+        (KeyboardInterrupt(), 130, "Interrupted."),
     ],
 )
-def test_our_errors_are_one_sentence(
-    error: Exception, code: int, failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
+def test_an_error_is_one_sentence(
+    error: BaseException,
+    code: int,
+    said: str,
+    failing: Callable[[BaseException], int],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert failing(error) == code
     captured = capsys.readouterr()
-    assert captured.err == f"laconic: {error}\n"
+    assert captured.err.startswith(f"laconic: {said}")
+    assert captured.err.count("\n") == 1
     assert not captured.out
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(errno.ENOSPC, "No space left on device", "runs/model.safetensors"),
-        RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
-    ],
-)
-def test_a_full_disk(
-    error: Exception, failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("own", [None, "laconic.search.scorers:NgramBlocking"])
+def test_a_bug_keeps_its_traceback_and_is_ours_unless_classes_of_ones_own_ran(
+    own: str | None, failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert failing(error) == DiskFullError.exit_code
-    message = capsys.readouterr().err
-    assert message.startswith("laconic: The disk is full")
-    assert "Traceback" not in message
-
-
-def test_a_full_disk_is_that_of_the_copy(
-    failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    failing(OSError(errno.ENOSPC, "No space left on device", "read.json", None, "written.json"))
-    assert capsys.readouterr().err.startswith("laconic: The disk is full while writing written.json.")
-
-
-def test_a_file_that_may_not_be_read(
-    failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert failing(PermissionError(errno.EACCES, "Permission denied", "secret.txt")) == 1
-    assert capsys.readouterr().err == "laconic: Cannot use secret.txt: permission denied.\n"
-
-
-def test_control_c(failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert failing(KeyboardInterrupt()) == 130
-    assert capsys.readouterr().err == "laconic: Interrupted.\n"
-
-
-def test_our_own_bugs_keep_their_traceback(
-    failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
-) -> None:
+    if own:
+        names.resolve("scorer", names.SCORERS, own)  # by a name that no table has
     assert failing(AssertionError("rows differ")) == 1
     message = capsys.readouterr().err
     assert "Traceback" in message
-    assert "bug in Laconic" in message
-
-
-def test_bugs_of_ones_own_classes_are_not_said_to_be_ours(
-    failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    names.resolve("scorer", names.SCORERS, "laconic.search.scorers:NgramBlocking")  # by a name that no table has
-    assert failing(AssertionError("rows differ")) == 1
-    message = capsys.readouterr().err
-    assert "a bug in laconic.search.scorers:NgramBlocking, which this command ran, or in Laconic" in message
-    assert "report" not in message
+    assert (f"a bug in {own}, which this command ran, or in Laconic" if own else "bug in Laconic") in message
+    assert ("report" in message) == (own is None)
 
 
 def test_a_traceback_can_be_asked_for(

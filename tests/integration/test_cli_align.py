@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from commands import refused, run
+from json_lines import write_lines
 from laconic.cli.main import main
 from laconic.config.names import MODELS, build
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
@@ -27,9 +28,7 @@ OPPONENT = {"opponent": {"type": "max", "layer": 1, "head": 2}}
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "pairs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    return path
+    return write_lines(tmp_path_factory.mktemp("data") / "pairs.jsonl", ROWS)
 
 
 def saved(folder: Path, name: str, options: dict[str, Any]) -> str:
@@ -224,7 +223,7 @@ def test_maps_do_not_take_the_place_of_what_is_read(
     baseline: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, text = tmp_path / "validation.jsonl", tmp_path / "article.html"
-    data.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_lines(data, ROWS)
     text.write_text(ROWS[0]["document"])
     before = data.read_bytes()
     said = "is what this command reads; --html names another file."

@@ -11,6 +11,7 @@ import huggingface_hub
 import pytest
 
 from commands import run
+from json_lines import write_lines
 from laconic.cli.card import card_follows
 from laconic.cli.main import main
 from laconic.metrics.card import Facts, model_card, write_card
@@ -27,7 +28,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     rows = [{"document": text, "summary": "the fox"} for text in DOCUMENTS]
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "pairs.jsonl", rows)
     return tmp_path / "pairs.jsonl"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from commands import refused, run
+from json_lines import write_lines
 from laconic.cli.main import main
 from laconic.config.loading import load_recipe
 from laconic.errors import TrainingError
@@ -36,7 +37,7 @@ def data(tmp_path: Path) -> Path:
             words = [WORDS[(index * 7 + place * (1 + index % 4)) % len(WORDS)] for place in range(15)]
             document = ". ".join(" ".join(words[start : start + 5]).capitalize() for start in (0, 5, 10)) + "."
             lines.append({"id": f"{split}-{index}", "document": document, "summary": " ".join(words[5:8])})
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_lines(folder / f"{split}.jsonl", lines)
     return folder
 
 

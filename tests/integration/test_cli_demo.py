@@ -14,6 +14,7 @@ from laconic.cli import demo
 from laconic.cli.main import main
 from laconic.config import shipped
 from laconic.config.loading import load_run, read_run
+from laconic.evaluation.systems import is_method
 from laconic.metrics.confidence import Calibration
 from laconic.study.corpora.docstrings import CorpusPair, split_by_package
 from laconic.types import Record
@@ -34,7 +35,17 @@ def _no_model_in_the_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("_no_model_in_the_box")
-def test_demo_and_its_repetition(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_and_its_repetition(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibrated = []
+
+    def never_sure(model: Path, records: Sequence[Record]) -> str:
+        calibrated.append(len(records))
+        replace(Calibration.blank(), bias=-30.0, threshold=0.5).save(model)
+        return ""
+
+    monkeypatch.setattr(demo, "calibrated", never_sure)
     arguments = ["--out", str(folder), "--size", "tiny", "--minutes", "1", "--max-test", "12"]
     (folder / "notes.md").write_text("# Caches\n\nSort the cache. It is </script> big.\n")
     assert main(["demo", *arguments, str(folder / "notes.md")]) == 0
@@ -48,6 +59,8 @@ def test_demo_and_its_repetition(folder: Path, capsys: pytest.CaptureFixture[str
     assert "On 12 docstrings of packages it never saw" in first.out
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "Held-out packages" in page
+    assert calibrated == [16]
+    assert "not sure" not in page, "the trained models' own words are shown"
     assert "</script> big" not in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     scores = {path.name: path.read_bytes() for path in (folder / "scores").iterdir()}
@@ -58,23 +71,6 @@ def test_demo_and_its_repetition(folder: Path, capsys: pytest.CaptureFixture[str
     assert "Going on with" in second.err
     assert "A text of our own" in second.out
     assert {path.name: path.read_bytes() for path in (folder / "scores").iterdir()} == scores
-
-
-@pytest.mark.usefixtures("_no_model_in_the_box")
-def test_the_trained_models_are_calibrated_and_their_own_words_shown(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calibrated = []
-
-    def never_sure(model: Path, records: Sequence[Record]) -> str:
-        calibrated.append(len(records))
-        replace(Calibration.blank(), bias=-30.0, threshold=0.5).save(model)
-        return ""
-
-    monkeypatch.setattr(demo, "calibrated", never_sure)
-    assert main(["demo", "--out", str(folder), "--size", "tiny", "--minutes", "1", "--max-test", "12"]) == 0
-    assert calibrated == [16]
-    assert "not sure" not in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_model_in_the_box_answers_first_and_is_fine_tuned(
@@ -134,7 +130,5 @@ def test_an_unknown_size_is_refused_before_anything_is_done(
 
 
 def test_the_baselines_are_extractive_methods() -> None:
-    from laconic.evaluation.systems import is_method
-
     assert all(is_method(name) for name in demo.BASELINES)
     assert demo.BASELINES[0] == "lead-1"

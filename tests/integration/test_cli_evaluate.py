@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from commands import refused, run
+from json_lines import write_lines
 from laconic.cli.main import main
 from laconic.cli.output import aligned
 from laconic.evaluation.systems import Contender
@@ -30,7 +31,7 @@ def data(tmp_path: Path) -> Path:
         },
         {"document": "Dogs bark at night. Nobody sleeps.", "summary": "barking dogs"},
     ]
-    (folder / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(folder / "validation.jsonl", lines)
     return folder
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from commands import refused
 from laconic.cli.compare import _titled
 from laconic.cli.main import main
 from laconic.training import loop
@@ -101,21 +102,20 @@ def test_interrupted_in_the_stage_a_comparison_goes_on_there(
 
 
 def test_train_says_where_a_stage_is_missing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["train", str(place / "staged.yaml"), "--size", "tiny", "--data", str(place / "pairs")]
-    assert main([*arguments, "--row", "staged", "--out", str(place / "a")]) == 2
-    assert "set pretraining.data to a folder" in capsys.readouterr().err
+    arguments = ["train", place / "staged.yaml", "--size", "tiny", "--data", place / "pairs"]
+    staged, lstm = [*arguments, "--row", "staged"], [*arguments, "--row", "lstm", *spans_of(place)]
+    refused(capsys, 2, "set pretraining.data to a folder", *staged, "--out", place / "a")
     assert not (place / "a").exists()
-    assert main([*arguments, "--row", "lstm", "--out", str(place / "b"), *spans_of(place)]) == 0
-    assert "this run has no pre-training stage" in capsys.readouterr().err
-    assert not (place / "b" / "pretraining").exists()
-    assert main([*arguments, "--row", "staged", "--out", str(place / "c"), *spans_of(place)]) == 0
+    assert main([*map(str, staged), "--out", str(place / "b"), *spans_of(place)]) == 0
     assert "Stage 2 of 2" in capsys.readouterr().err
-    # the stage is a run like any other: it can be drawn, evaluated and started from
-    assert main(["plot", str(place / "c" / "pretraining"), "--out", str(place / "curves.png")]) == 0
-    start = ["--set", f"training.initial_weights={place / 'c' / 'pretraining'}"]
-    assert main([*arguments, "--row", "staged", "--out", str(place / "d"), *start, *spans_of(place)]) == 0
-    assert main([*arguments, "--row", "lstm", "--out", str(place / "e"), *start]) == 0
-    assert "tensors taken as initial weights" in capsys.readouterr().err
+    # the stage is a run like any other: it can be drawn and started from
+    assert main(["plot", str(place / "b" / "pretraining"), "--out", str(place / "curves.png")]) == 0
+    start = f"training.initial_weights={place / 'b' / 'pretraining'}"
+    assert main([*map(str, lstm), "--out", str(place / "c"), "--set", start]) == 0
+    said = capsys.readouterr().err
+    assert "this run has no pre-training stage" in said
+    assert "tensors taken as initial weights" in said
+    assert not (place / "c" / "pretraining").exists()
 
 
 def test_the_bar_of_a_comparison_names_the_stage() -> None:

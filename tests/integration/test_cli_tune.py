@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from commands import refused
+from commands import refused, run
+from json_lines import write_lines
 from laconic.cli.main import main
 from laconic.config import shipped
 from laconic.config.loading import parse_overrides
@@ -27,14 +30,33 @@ TEXTS = [
 SEARCH = ["--grid", "beam_size=1,3", "--random", "search.distraction.state=0.5:4:log:both-signs", "--trials", "2"]
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    search = {"beam_size": 2, "max_length": 6}
+    return save_tiny_model(tmp_path_factory.mktemp("tiny"), TEXTS, max_source_tokens=12, search=search)
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(model: Path, tmp_path: Path) -> Path:
     """A run's folder with a model in it, and data beside it."""
-    save_tiny_model(tmp_path / "run" / "model", TEXTS, max_source_tokens=12, search={"beam_size": 2, "max_length": 6})
+    shutil.copytree(model, tmp_path / "run" / "model")
     (tmp_path / "data").mkdir()
-    lines = [{"document": text, "summary": " ".join(text.split()[:2])} for text in TEXTS]
-    (tmp_path / "data" / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_pairs(tmp_path, [" ".join(text.split()[:2]) for text in TEXTS])
     return tmp_path
+
+
+def write_pairs(place: Path, summaries: list[str]) -> None:
+    pairs = [{"document": text, "summary": summary} for text, summary in zip(TEXTS, summaries, strict=True)]
+    write_lines(place / "data" / "validation.jsonl", pairs)
+
+
+def record_of(place: Path) -> dict[str, Any]:
+    return json.loads((place / "run" / "tune" / "tune.json").read_text())
+
+
+def tuned(capsys: pytest.CaptureFixture[str], place: Path, *arguments: str) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return json.loads(run(capsys, "tune", place / "run", "--data", place / "data", *arguments, "--json"))
 
 
 def tune(place: Path, *arguments: str) -> int:
@@ -48,7 +70,7 @@ def test_table_and_record(place: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert rows[0].split()[:3] == ["beam_size", "distraction.state", "ROUGE-1"]
     assert len([row for row in rows if row.strip() and (row.split()[0] in {"1", "3", "-"})]) == 1 + 2 * 2
     assert "Not applied" in out
-    record = json.loads((place / "run" / "tune" / "tune.json").read_text())
+    record = record_of(place)
     assert record["seed"] == 1
     assert record["draws"] == 2
     assert record["records"] == 4
@@ -64,8 +86,7 @@ def test_table_and_record(place: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_words_of_other_scripts_count_and_that_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [{"document": text, "summary": "лифт сломан"} for text in TEXTS]
-    (place / "data" / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_pairs(place, ["лифт сломан"] * len(TEXTS))
     assert tune(place, "--grid", "beam_size=1") == 0
     assert "\nHow ROUGE counts: profile unicode, because most references are of" in capsys.readouterr().out
 
@@ -76,7 +97,7 @@ def test_progress_goes_to_stderr_and_json_to_stdout(place: Path, capsys: pytest.
     captured = capsys.readouterr()
     assert "Trying 2 settings" in captured.err
     printed = json.loads(captured.out)
-    assert printed == json.loads((place / "run" / "tune" / "tune.json").read_text())
+    assert printed == record_of(place)
     assert printed["records"] == 3
     assert printed["batches_encoded"] == 2
 
@@ -92,18 +113,15 @@ def test_more_trials_go_on_where_fewer_stopped(
         return right(self, records, **options)
 
     monkeypatch.setattr(NeuralSystem, "summarize_batch", counting)
-    assert tune(place, *SEARCH[:4], "--trials", "1", "--json") == 0
-    few = json.loads(capsys.readouterr().out)
+    few = tuned(capsys, place, *SEARCH[:4], "--trials", "1")
     assert len(decoded) == 3
-    assert tune(place, *SEARCH[:4], "--trials", "3", "--metric", "rouge2", "--json") == 0
-    many = json.loads(capsys.readouterr().out)
+    many = tuned(capsys, place, *SEARCH[:4], "--trials", "3", "--metric", "rouge2")
     assert len(decoded) == 7
     assert len(many["trials"]) == 7
     for trial in few["trials"]:
         assert trial in many["trials"]
-    assert tune(place, *SEARCH[:4], "--trials", "3", "--profile", "plain", "--json") == 0
+    assert "plain" in tuned(capsys, place, *SEARCH[:4], "--trials", "3", "--profile", "plain")["signature"]
     assert len(decoded) == 7, "another way of scoring needs no decoding"
-    assert "plain" in json.loads(capsys.readouterr().out)["signature"]
 
 
 def test_the_surface_is_that_of_the_run_unless_it_is_asked_for(
@@ -130,15 +148,13 @@ def test_the_surface_is_that_of_the_run_unless_it_is_asked_for(
 
 
 def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tune(place, "--grid", "max_length=1,2,4", "--apply", "--json", "--set", "length_normalisation=none") == 0
-    first = json.loads(capsys.readouterr().out)
+    first = tuned(capsys, place, "--grid", "max_length=1,2,4", "--apply", "--set", "length_normalisation=none")
     model = load_model_folder(place / "run")
     assert model.search.model_dump(mode="json") == first["best_search"]
     assert model.run.search == model.search
     assert model.search.length_normalisation == "none"
     assert f"writes up to {model.search.max_length} (" in (place / "run" / "model" / "README.md").read_text()
-    assert tune(place, "--grid", "max_length=1,2,4", "--json") == 0
-    again = json.loads(capsys.readouterr().out)
+    again = tuned(capsys, place, "--grid", "max_length=1,2,4")
     assert again["model_identity"] == first["model_identity"], "decoding settings are not the model"
     assert again["present"]["rouge1"] == first["best"]["rouge1"]
 
@@ -161,13 +177,12 @@ def test_a_model_of_the_package_is_tuned_from_where_one_is(
 def test_options_of_scorers_are_searched_and_said_as_a_shell_takes_them(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = [{"document": text, "summary": text.split()[0]} for text in TEXTS]
-    (place / "data" / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_pairs(place, [text.split()[0] for text in TEXTS])
     lists = [[], [{"type": "forbid_tokens", "unk": False}], [{"type": "ngram_blocking", "size": 1}]]
     grid = ",".join(map(json.dumps, lists))
     assert tune(place, "--grid", "scorers=" + grid, "--set", "forbid_unk=false", "--set", "max_length=9") == 0
     said = capsys.readouterr().out
-    record = json.loads((place / "run" / "tune" / "tune.json").read_text())
+    record = record_of(place)
     assert record["grid"] == {"scorers": lists}
     assert {len(trial["settings"].get("scorers", "")) for trial in record["trials"]} == {0, 1}
     wanted = next(line for line in said.splitlines() if line.startswith("Best by"))
@@ -186,7 +201,7 @@ def test_nothing_better_is_not_applied(
         said = capsys.readouterr().out
         assert "Nothing is better than the present settings" in said
         assert "default" not in said, "there is nothing to apply"
-        assert not json.loads((place / "run" / "tune" / "tune.json").read_text())["applied"]
+        assert not record_of(place)["applied"]
 
 
 @pytest.mark.parametrize(
@@ -208,15 +223,10 @@ def test_mistakes(arguments: list[str], code: int, said: str, place: Path, capsy
     refused(capsys, code, said, "tune", place / "run", "--data", place / "data", *arguments)
 
 
-def test_no_data_and_no_model(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (place / "data" / "validation.jsonl").write_text("")
-    assert tune(place, "--grid", "beam_size=2") == 3
-    assert "has no record" in capsys.readouterr().err
-    (place / "data" / "validation.jsonl").write_text('{"document": "a b"}\n')
-    assert tune(place, "--grid", "beam_size=2") == 3
-    assert capsys.readouterr().err.count("\n") == 1
-    (place / "data" / "validation.jsonl").write_text('{"document": "a b", "summary": "a"}\n')
-    assert main(["--quiet", "tune", "lead-1", "--data", str(place / "data"), "--grid", "beam_size=2"]) == 2
+def test_no_data(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for text, said in (("", "has no record"), ('{"document": "a b"}\n', "no column is known to hold the summary")):
+        (place / "data" / "validation.jsonl").write_text(text)
+        refused(capsys, 3, said, "tune", place / "run", "--data", place / "data", "--grid", "beam_size=2")
 
 
 def test_what_set_fixes_is_part_of_the_best_settings(

@@ -43,9 +43,7 @@ def trained(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest
     return out
 
 
-def test_each_token_of_a_summary_is_explained(
-    trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_token_of_a_summary_is_explained(trained: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["explain", trained, data / "validation.jsonl", "--max-records", 1, "--raw"]
     record = json.loads(run(capsys, *arguments, "--json"))
     assert record["words"]
@@ -65,6 +63,13 @@ def test_each_token_of_a_summary_is_explained(
             assert bool(token["sources"]["p_co"]) is not first  # nothing was copied before the first word
             assert len(token["sources"]["p_final"]) == 3
             first = False
+
+
+@pytest.mark.parametrize("trained", ["tiny"], indirect=True)
+def test_they_are_shown_in_the_terminal_on_a_page_and_in_a_picture(
+    trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["explain", trained, data / "validation.jsonl", "--max-records", 1, "--raw"]
     text = run(capsys, *arguments)
     assert re.search(r"token +P +λ +g +u", text)
     page, picture = tmp_path / "page.html", tmp_path / "maps.png"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import laconic
+from commands import run
+from json_lines import read_lines, write_lines
 from laconic.cli.main import main
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
@@ -25,21 +28,15 @@ PAIRS = [
     for name in ("anna", "bob", "carla")
     for thing in ("keys", "phone", "car", "lunch")
 ]
-RECURRENT = [
-    "train",
-    "headline_writer",
-    "--size",
-    "tiny",
-    "--set",
-    "model.attention.type=general",
-    "--set",
-    "model.head.type=fixed_share",
-    "--set",
-    "objectives=[{type: nll}, {type: attention_entropy}]",
-    "--set",
-    "search.scorers=[{type: favour_source, bonus: 0.25}]",
-]
-TRANSFORMER = ["train", "contrastive", "--row", "pointer", "--size", "tiny", "--set", "model.head.type=fixed_share"]
+TRAIN = "train headline_writer --size tiny --set training.max_updates=2"
+RECURRENT = shlex.split(
+    f"{TRAIN} --set model.attention.type=general --set model.head.type=fixed_share "
+    "--set 'objectives=[{type: nll}, {type: attention_entropy}]' "
+    "--set 'search.scorers=[{type: favour_source, bonus: 0.25}]'"
+)
+TRANSFORMER = shlex.split(
+    "train contrastive --row pointer --size tiny --set training.max_updates=2 --set model.head.type=fixed_share"
+)
 # One process: importing torch costs more than all that is done with it.
 DRIVER = """
 import json, sys
@@ -71,7 +68,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     names.unlink()  # a link to the real one
     names.write_text(text, encoding="utf-8")
     for split in ("train", "validation"):
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+        write_lines(folder / f"{split}.jsonl", PAIRS)
     commands = []
     for name, command in {"recurrent": RECURRENT, "transformer": TRANSFORMER}.items():
         out, inputs = folder / name, str(folder / "validation.jsonl")
@@ -105,7 +102,7 @@ def test_models_train_and_summarize_with_them(done: tuple[Path, str], name: str)
     settings = json.loads((folder / name / "model/config.json").read_text())["model"]
     assert settings["head"]["type"] == "fixed_share"
     assert name == "transformer" or settings["attention"] == {"type": "general"}
-    lines = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+    lines = read_lines(folder / f"{name}.jsonl")
     assert len(lines) == len(PAIRS)
     shares = {round(word["p_gen"], 6) for line in lines for word in line["words"]}
     assert len(shares) == 1, "one share for all steps"
@@ -117,30 +114,14 @@ def test_code_named_in_the_command_is_trusted_for_the_score_at_its_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for split in ("train", "validation"):
-        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
-    own = "model.attention.type=laconic.layers.attention.additive:AdditiveAttention"
+        write_lines(tmp_path / f"{split}.jsonl", PAIRS)
     places = ["--data", str(tmp_path), "--out", str(tmp_path / "run")]
-    assert (
-        main(
-            [
-                "--quiet",
-                *RECURRENT[:4],
-                "--set",
-                own,
-                "--set",
-                "objectives=[{type: nll}]",
-                "--set",
-                "training.max_updates=2",
-                *places,
-            ]
-        )
-        == 0
-    )
-    said = capsys.readouterr().out
+    own = ["--set", "model.attention.type=laconic.layers.attention.additive:AdditiveAttention"]
+    said = run(capsys, *TRAIN.split(), *own, "--set", "objectives=[{type: nll}]", *places)
     assert "could not be scored" not in said
     assert "lead-1" in said
-    run, data = str(tmp_path / "run"), str(tmp_path / "validation.jsonl")
-    for command in (["export", run, "--out", str(tmp_path / "exported")], ["calibrate", run, "--data", data]):
+    made, data = str(tmp_path / "run"), str(tmp_path / "validation.jsonl")
+    for command in (["export", made, "--out", str(tmp_path / "exported")], ["calibrate", made, "--data", data]):
         assert main(["--quiet", *command]) != 0
         assert "say so: --trust-code" in capsys.readouterr().err
         code = main(["--quiet", *command, "--trust-code"])
@@ -155,8 +136,7 @@ def test_the_objective_is_in_the_log(done: tuple[Path, str]) -> None:
 
 
 def test_the_scorer_says_what_it_added(done: tuple[Path, str]) -> None:
-    lines = [json.loads(line) for line in (done[0] / "recurrent.jsonl").read_text().splitlines()]
-    added = [line["terms"]["favour_source"] for line in lines]
+    added = [line["terms"]["favour_source"] for line in read_lines(done[0] / "recurrent.jsonl")]
     assert all(value == pytest.approx(0.25 * round(value / 0.25)) for value in added)
     assert any(added)
 

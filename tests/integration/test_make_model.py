@@ -16,6 +16,7 @@ from transformers import BertConfig, BertModel
 
 from boxed import make_stand_in, write_pairs
 from commands import program
+from json_lines import read_lines, write_lines
 from laconic.metrics.confidence import SENTENCE
 from laconic.models.folder import load_model_folder
 from laconic.runtime.eight_bits import NUMBERS
@@ -37,12 +38,12 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_pairs(folder / name / "validation.jsonl", 60, seed=20 + seed)
     licences = {"licences": {"kites": "1.0: MIT"}, "splits": {"train": {"packages": {"kites": 24}}}}
     (folder / "docstrings" / "stats.json").write_text(json.dumps(licences), encoding="utf-8")
-    rows = [json.loads(line) for line in write_pairs(folder / "pairs.jsonl", 60, seed=30).read_text().splitlines()]
+    rows = read_lines(write_pairs(folder / "pairs.jsonl", 60, seed=30))
     dump = [
         {"id": f"26.{number}", "title": f"Kites\n  {row['summary']}", "abstract": f"  {row['document']}\n and on.\n"}
         for number, row in enumerate(rows)
     ]
-    (folder / "dump.json").write_text("".join(json.dumps(row) + "\n" for row in dump), encoding="utf-8")
+    write_lines(folder / "dump.json", dump)
     return folder
 
 
@@ -81,7 +82,7 @@ def test_the_model_is_made_and_made_again_for_nothing(
     own = begun["encoder.encoder.layers.0.inner.weight"]
     assert torch.equal(own, theirs["encoder.layer.0.intermediate.dense.weight"])
     assert f"initial_weights: {tmp_path / 'warm'}" in (tmp_path / "run" / "recipe.yaml").read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in (tmp_path / "mix" / "train.jsonl").read_text().splitlines()]
+    rows = read_lines(tmp_path / "mix" / "train.jsonl")
     assert {source: sum(row["source"] == source for row in rows) for source in script.SOURCES} == {
         "arxiv": 162,  # each pair three times, as there are few
         "debian": 72,
@@ -93,7 +94,7 @@ def test_the_model_is_made_and_made_again_for_nothing(
     paper = next(row for row in rows if row["source"] == "arxiv")
     assert paper["summary"].startswith("Kites ")
     assert "\n" not in paper["summary"] + paper["document"]
-    held = [json.loads(line) for line in (tmp_path / "mix" / "sources" / "arxiv.jsonl").read_text().splitlines()]
+    held = read_lines(tmp_path / "mix" / "sources" / "arxiv.jsonl")
     assert not {row["id"] for row in held} & {row["id"] for row in rows if row["source"] == "arxiv"}
 
     folder = tmp_path / "model"
@@ -119,7 +120,7 @@ def test_the_model_is_made_and_made_again_for_nothing(
     assert described["pairs"] == {"arxiv": 54, "debian": 24, "docstrings": 24, "readmes": 24}
     results = ModelCard(card).data.eval_results
     assert [(r.dataset_name, r.metric_name) for r in results[:2]] == [
-        *(("arxiv", "ROUGE-1 F1 x 100"), ("arxiv", "ROUGE-2 F1 x 100")),
+        *(("arxiv", "ROUGE-1 F1 x 100"), ("arxiv", "ROUGE-2 F1 x 100"))
     ]
 
     capsys.readouterr()
@@ -167,5 +168,5 @@ def test_ratings_of_sentences_say_where_these_stand(script: ModuleType, tmp_path
         {"id": "a", "from": 0, "to": 9, "rating": 2},
         {"id": "b", "from": 0, "to": 9, "rating": 1},
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_lines(path, lines)
     assert script.of_sentences(path, [Record("It rains. No, it snows.", id="a")]) == {("a", ("it", "rains")): 2.5}

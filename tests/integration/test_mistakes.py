@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import laconic
+from commands import run
 from laconic.cli.main import main
 from laconic.errors import DataError
 
@@ -72,11 +73,7 @@ MISTAKES = [
     ("summarize lead latin.txt", 3, "convert it: iconv -f windows-1252 -t utf-8 latin.txt > latin-utf8.txt."),
     ("summarize lead other.txt", 3, "line 1 is not UTF-8 text; convert it, for example with iconv."),
     (f"{TRAIN} no_line.csv", 3, "empty summary; remove the record. --skip-bad leaves such records out."),
-    (
-        f"{TRAIN} array.jsonl",
-        3,
-        "this is JSON, not JSON lines; name the file array.json. --format json reads it.",
-    ),
+    (f"{TRAIN} array.jsonl", 3, "this is JSON, not JSON lines; name the file array.json. --format json reads it."),
     (f"{TRAIN} rows.jsonl", 3, "this is JSON, not JSON lines; name the file rows.json. --format json reads it."),
     (f"{TRAIN} utf16.csv", 3, "is UTF-16: save it as UTF-8"),
     ("summarize lead utf16.txt", 3, "utf16.txt is UTF-16: save it as UTF-8."),
@@ -93,11 +90,7 @@ MISTAKES = [
     (f"{TRAIN} broken.jsonl", 3, "broken.jsonl:2: broken JSON"),
     (f"{TRAIN} good.jsonl --row pointer-generatr", 2, "Did you mean 'pointer-generator'?"),
     (f"{TRAIN} good.jsonl --set training.batch_size=-4", 2, "'training.batch_size': input should be greater than"),
-    (
-        f"{TRAIN} good.jsonl --set training.optimizer=adamw",
-        2,
-        "is a section with keys of its own, such as",
-    ),
+    (f"{TRAIN} good.jsonl --set training.optimizer=adamw", 2, "is a section with keys of its own, such as"),
     (f"{TRAIN} good.jsonl --epochs 3", 2, "Did you mean --set training.max_epochs=VALUE?"),
     ("train headlin_writer --data good.jsonl", 2, "Did you mean 'headline_writer'?"),
     ("train good.jsonl", 2, "is data, not a recipe: `laconic train headline_writer --data good.jsonl`"),
@@ -106,6 +99,8 @@ MISTAKES = [
     ("train headline_writer --size tiny --data good.jsonl --out good.jsonl", 2, "is a file; name a folder."),
     ("resume good", 5, "Start one with `laconic train`"),
     ("summarize lead mising.txt", 3, "There is no file mising.txt."),
+    ("summarize lead - -", 2, "only once"),
+    ("summarize lead text.txt good.jsonl", 2, "either text files or files of records"),
     ("summarize lead blank.txt", 3, "is empty; there is nothing to summarize"),
     ("summarize lead paper.pdf", 3, "paper.pdf is a PDF: save its text, for example with pdftotext"),
     ("summarize lead binary.txt", 3, "is not text: it holds NUL bytes"),
@@ -166,6 +161,7 @@ MISTAKES = [
     ("explain lead text.txt --html ./text.txt", 2, "is what this command reads; --html names another file."),
     ("explain lead text.txt --heatmap text.txt", 2, "Unknown picture format '.txt'"),
     ("summarize lead good.jsonl --output other.jsonl", 3, "line 1 is not a result of laconic"),
+    ("summarize lead good.jsonl --output one.txt", 3, "is not a result of laconic"),
     ("summarize lead - --format csv", 2, "Standard input is a text or JSON lines, not csv"),
     ("tune lead-1 --data good.jsonl --grid beam_size=1", 2, "has no search to tune"),
     ("serve =oneline", 2, "gives the model no name"),
@@ -260,13 +256,11 @@ def test_a_page_is_read_as_text(place: Path, capsys: pytest.CaptureFixture[str])
     page = place / "a page.html"
     page.write_text(PAGE)
     for name in (str(page), page.as_uri()):
-        assert main(["--quiet", "summarize", "lead", name]) == 0
-        assert capsys.readouterr().out == "The river rose in the night.\n"
+        assert run(capsys, "summarize", "lead", name) == "The river rose in the night.\n"
     page.write_bytes(
         PAGE.replace("<body>", '<meta charset="latin-1"><body>').replace("river", "Fluß").encode("latin-1")
     )
-    assert main(["--quiet", "summarize", "lead", str(page)]) == 0
-    assert "Fluß" in capsys.readouterr().out
+    assert "Fluß" in run(capsys, "summarize", "lead", page)
 
 
 @pytest.mark.parametrize("name", ["x.tab", "x.jsonl.zst", "x.jsonl.gz", "-"])
@@ -282,8 +276,10 @@ def test_tables_by_all_their_names(
     }[name]
     (place / name).write_bytes(raw)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-    assert main(["--quiet", "summarize", "lead-1", name, *(["--jsonl"] if name == "-" else [])]) == 0
-    assert json.loads(capsys.readouterr().out)["summary"] == "The river rose."
+    assert (
+        json.loads(run(capsys, "summarize", "lead-1", name, *(["--jsonl"] if name == "-" else [])))["summary"]
+        == "The river rose."
+    )
     assert main(["--quiet", "summarize", f"missing{name.removeprefix('x')}"]) == (4 if name == "-" else 3)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from json_lines import read_lines
 from laconic import Summarizer
 from laconic.cli.main import main
 
@@ -44,7 +45,7 @@ def test_a_model_folder_writes_the_same_words(family: str) -> None:
 def test_a_run_folder_trains_on(family: str, tmp_path: Path) -> None:
     run = run_of(family, tmp_path)
     assert main(["resume", str(run)]) == 0
-    entries = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    entries = read_lines(run / "log.jsonl")
     last = [entry for entry in entries if entry["kind"] == "validation"][-1]
     assert last["update"] == 12
     assert last["val_loss_tf"] == pytest.approx(EXPECTED[family]["val_loss_tf"], rel=1e-3)

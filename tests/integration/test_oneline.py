@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 
 from boxed import make_stand_in, write_pairs
+from commands import refused, run
 from laconic import Summarizer
 from laconic.cli.main import main
 from laconic.config import shipped
@@ -61,12 +62,9 @@ def test_weights_are_stored_in_half_and_computed_with_in_full(in_the_box: Path) 
 
 @pytest.mark.usefixtures("in_the_box")
 def test_commands_need_no_model(article: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["summarize", str(article)]) == 0
-    unnamed = capsys.readouterr().out
-    assert main(["summarize", "oneline", str(article)]) == 0
-    assert capsys.readouterr().out == unnamed != ""
-    assert main(["explain", str(article), "--json"]) == 0
-    explained = json.loads(capsys.readouterr().out)
+    unnamed = run(capsys, "summarize", article)
+    assert run(capsys, "summarize", "oneline", article) == unnamed != ""
+    explained = json.loads(run(capsys, "explain", article, "--json"))
     assert explained["model"] == "oneline"
     assert explained["words"]
     assert Summarizer().summarize(TEXT).model == "oneline"
@@ -76,19 +74,19 @@ def test_commands_need_no_model(article: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.usefixtures("in_the_box")
 def test_standard_input_without_a_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
-    assert main(["summarize", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["model"] == "oneline"
+    assert json.loads(run(capsys, "summarize", "--json"))["model"] == "oneline"
 
 
 @pytest.mark.usefixtures("in_the_box")
 def test_it_is_served_and_evaluated_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(open_models(["oneline", "lexrank"], "cpu")) == ["oneline", "lexrank"]
     data = write_pairs(tmp_path / "test.jsonl", 8, seed=1)
-    assert main(["evaluate", "oneline", "lead-1", "--data", str(data), "--json"]) == 0
-    assert [row["system"] for row in json.loads(capsys.readouterr().out)["systems"]] == ["oneline", "lead-1"]
+    assert [
+        row["system"]
+        for row in json.loads(run(capsys, "evaluate", "oneline", "lead-1", "--data", data, "--json"))["systems"]
+    ] == ["oneline", "lead-1"]
     assert main(["data", "stats", str(data), "--tokens", "oneline", "--json"]) == 0
-    assert main(["evaluate", "onelin", "--data", str(data)]) == ModelError.exit_code
-    assert "Did you mean 'oneline'?" in capsys.readouterr().err
+    refused(capsys, ModelError.exit_code, "Did you mean 'oneline'?", "evaluate", "onelin", "--data", data)
 
 
 @pytest.mark.usefixtures("in_the_box")
@@ -108,20 +106,20 @@ def test_without_it_a_method_answers_and_says_so(article: Path, capsys: pytest.C
     said = capsys.readouterr()
     assert said.out.strip()
     assert "oneline is not in this installation: lexrank picks sentences instead" in said.err
-    assert main(["summarize", "oneline", str(article)]) == ModelError.exit_code
-    assert "`make model` in the repository builds it" in capsys.readouterr().err
+    refused(capsys, ModelError.exit_code, "`make model` in the repository builds it", "summarize", "oneline", article)
     with pytest.warns(UserWarning, match="lexrank picks sentences instead"):
         assert Summarizer().name == "lexrank"
 
 
 @pytest.mark.usefixtures("empty_box")
 def test_inputs_are_told_from_models(tmp_path: Path, article: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["summarize", str(tmp_path / "missing.txt")]) == 3
-    assert "There is no file" in capsys.readouterr().err
-    assert main(["summarize", str(tmp_path / "missing"), str(article)]) == ModelError.exit_code
-    assert "There is no model folder" in capsys.readouterr().err
-    assert main(["explain", "a.txt", "b.txt"]) == 2
-    assert "explain shows one" in capsys.readouterr().err
+    for code, said, *arguments in (
+        (3, "There is no file", "summarize", str(tmp_path / "missing.txt")),
+        (ModelError.exit_code, "There is no model folder", "summarize", str(tmp_path / "missing"), str(article)),
+        (2, "explain shows one", "explain", "a.txt", "b.txt"),
+    ):
+        assert main(arguments) == code
+        assert said in capsys.readouterr().err  # where none is named, behind the sentence that no model is in the box
 
 
 TINY = ["train", "oneline", "--size", "tiny", "--set", "training.max_updates=2"]
@@ -173,8 +171,7 @@ def test_fine_tuning_is_the_default_of_its_recipe(
     main(command)  # the stand-in is smaller than the recipe says
     assert "Starting from oneline, the model in the box; --from scratch starts from nothing." in capsys.readouterr().err
     shutil.rmtree(tmp_path / "box")
-    assert main(command) == ModelError.exit_code
-    assert "Or start from nothing: --from scratch." in capsys.readouterr().err
+    refused(capsys, ModelError.exit_code, "Or start from nothing: --from scratch.", *command)
 
 
 def test_one_word_is_given_back_as_the_text_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

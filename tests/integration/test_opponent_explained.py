@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import random
 from typing import Any
 
 import pytest
-import torch
 
-from laconic.config.loading import load_recipe, resolve_run
+from exports import save_case
 from laconic.explain.record import to_dict
 from laconic.search import decode as decoding
 from laconic.systems import decoding as systems
 from laconic.systems.neural import NeuralSystem
-from laconic.training.run import train
 from laconic.types import Hypothesis, Record
+from tiny_models import DOCUMENTS
 
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> NeuralSystem:
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("contrastive")
-    rng = random.Random(4)
-    with open(folder / "train.jsonl", "w", encoding="utf-8") as file:
-        for _ in range(40):
-            words = [f"word{rng.randrange(12)}" for _ in range(8)]
-            file.write(json.dumps({"document": " ".join(words), "summary": " ".join(words[:3])}) + "\n")
-    changes = [f"data.train={folder / 'train.jsonl'}", "training.max_epochs=3"]
-    run = resolve_run(load_recipe("contrastive"), "contrastive", "tiny", changes)
-    train(run, folder / "run", on_message=lambda message: None)
-    return NeuralSystem.from_pretrained(folder / "run", "cpu")
+    return NeuralSystem.from_pretrained(save_case(tmp_path_factory.mktemp("model"), "contrastive-average"), "cpu")
 
 
-RECORDS = [Record("word1 word2 word3 word4 word5"), Record("word7 word7 word2 word9 word1 word0 word3 word4")]
+RECORDS = [Record(text) for text in DOCUMENTS[:2]]
 
 
 @pytest.mark.parametrize("longest", [3, 10])
@@ -43,14 +30,15 @@ def test_they_add_up_to_what_the_search_counted(
     """J = log P_c + lambda log P_o; the search kept the sums of J and of log P_c, the pass behind it log P_o."""
     kept: list[Hypothesis] = []
 
-    def decode(*arguments: Any, **options: Any) -> Any:
-        found = decoding.decode(*arguments, **options)
+    def decode(*arguments: Any, **named: Any) -> Any:
+        found = decoding.decode(*arguments, **named)
         kept.extend(hypotheses[0] for hypotheses in found)
         return found
 
     monkeypatch.setattr(systems, "decode", decode)
-    summaries = system.summarize_batch(RECORDS, explain=True, options=system.options({"max_length": longest}))
-    weight = system.model.config.opponent["lambda_decode"]  # type: ignore[attr-defined]
+    weight = 0.3
+    options = {"max_length": longest, "no_repeat_ngram": 1, "surface": "raw", "model": {"lambda_decode": weight}}
+    summaries = system.summarize_batch(RECORDS, explain=True, options=system.options(options))
     for hypothesis, summary in zip(kept, summaries, strict=True):
         values = hypothesis.details["opponent_log_prob"]
         assert len(values) == len(hypothesis.ids) + hypothesis.finished

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from laconic.cli.main import COMMANDS, load_command, main
+from laconic.cli.main import COMMANDS, load_command
 from laconic.config.loading import load_recipe, recipe_names
 
 ROOT = Path(__file__).parent.parent.parent
@@ -152,18 +152,3 @@ def test_ci_runs_the_readmes_test_command() -> None:
     assert "make test\n" in script
     assert "make check" in script
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
-
-
-def test_commands_that_need_no_model_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    article = tmp_path / "article.txt"
-    article.write_text("The cat sat on the mat. It was red. Nobody saw the cat leave the mat. Then it rained.")
-    assert main(["summarize", "lexrank", "--sentences", "1", str(article)]) == 0
-    assert "cat" in capsys.readouterr().out
-    pairs = tmp_path / "validation.jsonl"
-    pairs.write_text('{"document": "The cat sat. It was red.", "summary": "cat sat"}\n' * 3)
-    assert main(["evaluate", "lead-1", "lexrank-1", "--data", str(tmp_path), "--output", str(tmp_path / "scores")]) == 0
-    table = capsys.readouterr().out
-    assert "ROUGE-L" in table
-    assert "lexrank-1" in table
-    assert (tmp_path / "scores" / "scores.json").is_file()
-    assert main(["recipes", "show", "headline_writer", "--size", "tiny"]) == 0

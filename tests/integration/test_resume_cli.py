@@ -16,6 +16,7 @@ from laconic.cli.output import say
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.data.holdout import ENOUGH_FOR_TEST
 from laconic.errors import ConfigError
+from laconic.study import calibration
 from laconic.training.logging import read_log
 from laconic.training.run import hold_out
 from word_pairs import write_word_pairs
@@ -47,9 +48,7 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.Cap
     assert "taking the first sentence" in said.out
     assert not (out / "data").exists()
 
-    assert main(arguments(data, out)) == 2
-    assert "already holds a run" in capsys.readouterr().err
-
+    refused(capsys, 2, "already holds a run", *arguments(data, out))
     assert main(["resume", str(out), "--set", "training.max_updates=7", "--json"]) == 0
     said = capsys.readouterr()
     result = json.loads(said.out)
@@ -60,10 +59,6 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.Cap
     # the same seven updates as a run that was planned so from the start
     whole = json.loads(run(capsys, *arguments(data, tmp_path / "whole"), "--set", "training.max_updates=7", "--json"))
     assert whole["metrics"] == result["metrics"]
-
-    assert main(arguments(data, out, "--force", "--json")) == 0
-    assert json.loads(capsys.readouterr().out)["updates"] == 4
-    assert [entry["update"] for entry in read_log(out / "log.jsonl") if entry["kind"] == "validation"] == [4]
 
 
 def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +80,6 @@ def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: pytest
     elsewhere = (out / "data").rename(tmp_path / "elsewhere")
     lies = [part for split in ("train", "validation") for part in ("--set", f"data.{split}={elsewhere}/{split}.jsonl")]
     assert main(["resume", str(out), "--set", f"{END}=6", *lies]) == 0
-    capsys.readouterr()
     assert "Nothing was held out" in run(capsys, *arguments(data / "train.jsonl", tmp_path / "all"), "--all-pairs")
 
 
@@ -123,10 +117,15 @@ def test_pairs_in_the_run_folder_that_no_run_wrote_stay(
             refused(capsys, 2, f"move {place.parent} away, or remove it", *arguments(given, out, *more))
     assert (own.read_bytes(), place.read_bytes()) == before
     assert [path.name for path in out.iterdir()] == ["data"]
-    place.unlink()
+
+
+def test_the_parts_of_a_run_are_replaced_with_it(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, out = data / "train.jsonl", tmp_path / "run"
+    place = out / "data" / "train.jsonl"
     assert main(arguments(own, out)) == 0
     parts = {path.name: path.read_bytes() for path in place.parent.iterdir()}
-    capsys.readouterr()
     place.write_text("mine")  # in the place of a part
     refused(capsys, 2, "nothing says that a run wrote it", *arguments(own, out, "--force"))
     assert place.read_text() == "mine"
@@ -134,6 +133,7 @@ def test_pairs_in_the_run_folder_that_no_run_wrote_stay(
     assert main(arguments(own, out, "--force", "--set", "training.seed=2")) == 0
     assert {path.name for path in place.parent.iterdir()} == parts.keys()
     assert place.read_bytes() != parts["train.jsonl"]
+    assert [entry["update"] for entry in read_log(out / "log.jsonl") if entry["kind"] == "validation"] == [4]
 
 
 def test_why_nothing_is_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,17 +158,14 @@ def test_the_held_out_pairs_calibrate_the_model(
     assert f"run `laconic calibrate '{few / 'model'}' --data FILE`" in said
     assert not (few / "model" / "calibration.json").exists()
 
-    for split, times in (("valid", 10), ("test", 10)):
-        path = data / f"{split}.jsonl"
-        path.write_text(path.read_text() * times)
-    judged = "laconic.study.calibration.accepted"
-    monkeypatch.setattr(judged, lambda made, *_: [number % 3 == 0 for number in range(len(made))])
+    monkeypatch.setattr(calibration, "LEAST_RECORDS", 12)
+    monkeypatch.setattr(calibration, "accepted", lambda made, *_: [number % 3 == 0 for number in range(len(made))])
     assert main(arguments(data, enough)) == 0
-    assert "calibrated on 120 held-out pairs, 33% of them" in capsys.readouterr().out
+    assert "calibrated on 12 held-out pairs, 33% of them" in capsys.readouterr().out
     stored = json.loads((enough / "model" / "calibration.json").read_text())
-    assert (stored["records"], stored["threshold"]) == (120, 0.2)
+    assert (stored["records"], stored["threshold"]) == (12, 0.2)
 
-    monkeypatch.setattr(judged, lambda made, *_: [False] * len(made))
+    monkeypatch.setattr(calibration, "accepted", lambda made, *_: [False] * len(made))
     assert main(arguments(data, enough, "--force")) == 0
     said = capsys.readouterr().out
     assert "No summary of these records is acceptable" in said

@@ -1,31 +1,35 @@
-"""A real server process on the loopback address: load, bad clients, limits in time, an orderly end."""
+"""A real server process on the loopback address: load, bad clients, limits in time, a proxy, an orderly end."""
 
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 import pytest
 
+from commands import refused
 from laconic import Summarizer
-from laconic.cli.main import main
 from serving import Server, running
 from tiny_models import DOCUMENTS, save_tiny_model
 
-LONG = {
-    "beam_size": 16,
-    "min_length": 500,
-    "min_length_share": 1000.0,
-    "max_length": 500,
-}  # seconds of work for the tiny model
+
+def written(tokens: int, **options: Any) -> dict[str, Any]:
+    """The options of a summary of so many tokens."""
+    return {"min_length": tokens, "min_length_share": 1000.0, "max_length": tokens, **options}
+
+
+LONG = written(500, beam_size=16)  # seconds of work for the tiny model
 TOKEN = "a-token-of-this-test"
 
 
@@ -43,6 +47,7 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         yield server
         assert server.stop() == 0
         assert "Traceback" not in server.errors()
+        assert "never retrieved" not in server.errors()
 
 
 @pytest.fixture
@@ -130,11 +135,8 @@ def test_under_load_every_answer_is_right_and_memory_stays(server: Server, clien
 def test_a_full_queue_says_when_to_come_back(model: Path, tmp_path: Path) -> None:
     with running(tmp_path, f"tiny={model}", "--max-queue", "3", "--max-documents", "3", "--max-batch", "1") as small:
         with small.client() as client, ThreadPoolExecutor(12) as pool:
-            body = {
-                "document": DOCUMENTS[0],
-                "options": {"beam_size": 8, "min_length": 100, "min_length_share": 1000.0, "max_length": 100},
-            }
-            answers = list(pool.map(lambda _: client.post("/v1/summarize", json=body), range(12)))
+            body = {"document": DOCUMENTS[0], "options": written(60, beam_size=8)}
+            answers = list(pool.map(lambda _: client.post("/v1/summarize", json=body), range(9)))
             statuses = Counter(answer.status_code for answer in answers)
             assert set(statuses) == {200, 429}
             assert statuses[200] >= 3
@@ -234,9 +236,8 @@ def test_a_client_that_does_not_read_holds_nobody_up(server: Server, client: htt
 
 
 def test_a_stream_arrives_while_it_is_made_and_ends_with_its_client(server: Server, client: httpx.Client) -> None:
-    options = {"min_length": 500, "min_length_share": 1000.0, "max_length": 500}
-    body = {"document": " ".join(DOCUMENTS), "stream": True, "options": options}
-    whole_body = body | {"options": {**options, "min_length": 120, "max_length": 120}}
+    body = {"document": " ".join(DOCUMENTS), "stream": True, "options": written(500)}
+    whole_body = body | {"options": written(120)}
     began, pieces, first = time.monotonic(), 0, 0.0
     with client.stream("POST", "/v1/summarize", json=whole_body) as response:
         for line in response.iter_lines():
@@ -265,6 +266,87 @@ def test_the_hubs_own_client_can_use_it(server: Server, model: Path) -> None:
     assert method.summarization("It rained.", generate_parameters={"sentences": 1}).summary_text == "It rained."
 
 
+# ----------------------------------------------------------------------------------- below a path of a proxy
+
+PREFIX = "/tools/summaries/"
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Takes the prefix off and hands everything on as it comes, as ``proxy_pass http://127.0.0.1:PORT/`` does."""
+
+    protocol_version = "HTTP/1.1"
+    url = ""
+
+    def do_GET(self) -> None:
+        if not self.path.startswith(PREFIX):
+            self.send_error(404)
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
+        address = self.url + self.path.removeprefix(PREFIX)
+        with httpx.stream(self.command, address, content=body, headers=headers, timeout=60) as answer:
+            self.send_response(answer.status_code)
+            for name, value in answer.headers.items():
+                if name not in ("transfer-encoding", "connection", "content-length"):
+                    self.send_header(name, value)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for chunk in answer.iter_raw():
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            self.wfile.write(b"0\r\n\r\n")
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def behind(server: Server) -> Iterator[httpx.Client]:
+    """A client of the proxy."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Proxy,), {"url": server.url})) as proxy:
+        threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True).start()
+        base, headers = f"http://127.0.0.1:{proxy.server_port}{PREFIX}", {"Authorization": f"Bearer {TOKEN}"}
+        with httpx.Client(base_url=base, headers=headers, timeout=60) as client:
+            yield client
+        proxy.shutdown()
+
+
+def test_below_a_path_the_page_and_every_file_that_it_names_are_found(behind: httpx.Client) -> None:
+    base = str(behind.base_url)
+    waiting, seen = [base], set()
+    while waiting:
+        address = waiting.pop()
+        if address in seen:
+            continue
+        seen.add(address)
+        answer = behind.get(address)
+        assert answer.status_code == 200, address
+        assert address.startswith(base), address
+        named = re.findall(r'(?:src|href)="([^"#]+)"|from "([^"]+)"', answer.text)
+        waiting += [urljoin(address, found) for pair in named for found in pair if found and "://" not in found]
+    assert sum(address.endswith(".js") for address in seen) > 5
+    assert any(address.endswith(".css") for address in seen)
+
+
+def test_below_a_path_addresses_answer(behind: httpx.Client) -> None:
+    assert behind.get("v1/models").json()["models"][0]["name"] == "tiny"
+    answer = behind.post("v1/summarize", json={"document": DOCUMENTS[0], "explain": True}).json()
+    assert answer["summaries"][0]["words"]
+    assert behind.post("", json={"inputs": DOCUMENTS[0]}).json()[0]["summary_text"]
+    assert behind.post("models/lexrank", json={"inputs": DOCUMENTS[0]}).json()[0]["summary_text"]
+    assert behind.get("nowhere").json()["code"] == "not_found"
+
+
+def test_through_a_proxy_the_stream_comes_in_pieces(behind: httpx.Client) -> None:
+    with behind.stream("POST", "v1/summarize/stream", json={"document": DOCUMENTS[0]}) as answer:
+        events = [line.removeprefix("event: ") for line in answer.iter_lines() if line.startswith("event: ")]
+    assert events[0] == "start"
+    assert events.count("text") > 1
+    assert events[-1] == "summary"
+
+
 # ------------------------------------------------------------------------------------------ time, and the end
 
 
@@ -287,10 +369,7 @@ def test_sigterm_under_load_answers_what_was_accepted(model: Path, tmp_path: Pat
     with running(tmp_path, f"tiny={model}", "--max-batch", "4") as server:
 
         def keep_asking(number: int) -> None:
-            body = {
-                "document": DOCUMENTS[number % 5],
-                "options": {"min_length": 60, "min_length_share": 1000.0, "max_length": 60},
-            }
+            body = {"document": DOCUMENTS[number % 5], "options": written(60)}
             with server.client() as client:
                 while not stop.is_set():
                     began = time.monotonic()
@@ -325,9 +404,8 @@ def test_sigterm_under_load_answers_what_was_accepted(model: Path, tmp_path: Pat
 @pytest.mark.slow
 def test_while_it_drains_it_is_not_ready_and_a_late_end_is_an_error(model: Path, tmp_path: Path) -> None:
     with running(tmp_path, f"tiny={model}", "--drain-timeout", "1", "--set", "max_summary_tokens=5000") as server:
-        endless = {"beam_size": 16, "min_length": 5000, "min_length_share": 1000.0, "max_length": 5000}
         with server.client() as client, ThreadPoolExecutor(1) as pool:
-            body = {"document": DOCUMENTS[0], "options": endless}
+            body = {"document": DOCUMENTS[0], "options": written(5000, beam_size=16)}
             work = pool.submit(client.post, "/v1/summarize", json=body)
             until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 1)
             server.process.terminate()
@@ -346,18 +424,14 @@ def test_what_cannot_be_served_is_one_sentence(
     model: Path, tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").write_text("\n")
-    cases = {
-        (str(model), "--port", str(server.port)): (2, "is in use"),
-        (str(tmp_path / "nothing"),): (4, "nothing"),
-        (str(model), f"tiny={model}"): (2, "Two models are called 'tiny'"),
-        (f"lexrank={model}",): (2, "extractive method"),
-        (str(model), "--set", "max_quee=3"): (2, "max_queue"),
-        (str(model), "--max-queue", "3"): (2, "max_documents 64 is more than max_queue 3"),
-        (str(model), "--token-file", str(tmp_path / "empty")): (2, "no usable token"),
-        (str(model), "--token-file", str(tmp_path / "none")): (3, "none"),
-    }
-    for arguments, (code, message) in cases.items():
-        assert main(["serve", *arguments]) == code, arguments
-        said = capsys.readouterr().err
-        assert message in said
-        assert said.count("\n") == 1
+    for code, said, *arguments in (
+        (2, "is in use", model, "--port", server.port),
+        (4, "nothing", tmp_path / "nothing"),
+        (2, "Two models are called 'tiny'", model, f"tiny={model}"),
+        (2, "extractive method", f"lexrank={model}"),
+        (2, "max_queue", model, "--set", "max_quee=3"),
+        (2, "max_documents 64 is more than max_queue 3", model, "--max-queue", 3),
+        (2, "no usable token", model, "--token-file", tmp_path / "empty"),
+        (3, "none", model, "--token-file", tmp_path / "none"),
+    ):
+        refused(capsys, code, said, "serve", *arguments)

@@ -36,11 +36,11 @@ class Table:
     def start(self, memory: Memory) -> dict[str, Any]:
         return {"before": np.zeros(DOCUMENTS, dtype=np.int64), "own": Shared([memory.states, memory.final])}
 
-    def step(self, last_ids: np.ndarray, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
+    def step(self, last_ids: Any, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         attention, log_probs = state["own"].tree
         here = np.arange(len(last_ids)) // (len(last_ids) // len(attention))
         found = log_probs[here, state["before"], last_ids]
-        output = StepOutput(found.copy(), found, attention[here, last_ids], details={"read": last_ids.copy()})
+        output = StepOutput(found + 0, found, attention[here, last_ids], details={"read": last_ids + 0})  # copies
         return output, state | {"before": last_ids}
 
     def read_figures(self, memory: Memory) -> list[dict[str, int]]:
@@ -55,13 +55,9 @@ class TorchTable(Table):
         tensors = [torch.as_tensor(memory.states), torch.as_tensor(memory.final)]
         return {"before": torch.zeros(DOCUMENTS, dtype=torch.int64), "own": Shared(tensors)}
 
-    def step(self, last_ids: torch.Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
+    def step(self, last_ids: Any, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         assert torch.is_inference_mode_enabled()
-        attention, log_probs = state["own"].tree
-        here = torch.arange(len(last_ids)) // (len(last_ids) // len(attention))
-        found = log_probs[here, state["before"], last_ids]
-        output = StepOutput(found.clone(), found, attention[here, last_ids], details={"read": last_ids.clone()})
-        return output, state | {"before": last_ids}
+        return super().step(last_ids, state)
 
 
 def batch_of(tensors: bool) -> Batch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import html
-import json
 import pickle
 import re
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 import laconic
+from json_lines import read_lines, write_lines
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.explain.html import render
 from laconic.models import folder
@@ -36,7 +36,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pairs")
     pairs = [{"document": f"item {i} is {colour} .", "summary": colour} for i in range(6) for colour in ("red", "blue")]
     for split in ("train", "validation", "test"):
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+        write_lines(folder / f"{split}.jsonl", pairs)
     return folder
 
 
@@ -142,7 +142,7 @@ def test_pairs_in_memory_are_read_as_those_of_a_file(data: Path) -> None:
 
         def to_dict(self, kind: str) -> list[dict[str, Any]]:
             assert kind == "records"
-            return [json.loads(line) for line in (data / "test.jsonl").read_text().splitlines()]
+            return read_lines(data / "test.jsonl")
 
     rows = Frame().to_dict("records")
     records = [laconic.Record(row["document"], row["summary"], references=(row["summary"], "or so")) for row in rows]
@@ -158,7 +158,7 @@ def test_pairs_in_memory_are_read_as_those_of_a_file(data: Path) -> None:
 
 def test_training_holds_out_pairs_of_one_file_and_of_memory(tmp_path: Path) -> None:
     rows = [{"Text": f"entry {n} names w{n} and v{n * 7} .", "title": f"w{n}"} for n in range(40)]
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "pairs.jsonl", rows)
     settings = {"training.max_updates": 2, "training.max_epochs": None}
     said: list[str] = []
 
@@ -207,34 +207,35 @@ def test_a_table_is_not_taken_for_the_names_of_its_columns() -> None:
 
 
 def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"max_update.*max_updates"):
-        laconic.train("headline_writer", data, tmp_path / "run", settings={"training.max_update": 2})
-    with pytest.raises(ConfigError, match=r"headline_wirter.*headline_writer"):
-        laconic.train("headline_wirter", data, tmp_path / "run")
-    with pytest.raises(DataError, match="data has no record"):
-        laconic.evaluate("lead-1", [])
+    wrong_pairs: list[tuple[Any, str]] = [
+        ([], "data has no record"),
+        (
+            [{"document": "a", "summary": "b"}, ("a", "b")],
+            r"record 2: tuple where a dictionary of columns was expected\.",
+        ),
+        ([{"text": "a", "score": 1}], r"no column is known to hold the summary.*Columns: 'text', 'score'"),
+        ([{0: "a", 1: "b"}], r"no column is known to hold the document.*Columns: '0', '1'"),
+        ([{"text": "a", "title": 1j}], r"the field 'title' is a JSON complex where text was expected"),  # pandas' NA
+        ([{"text": "a", "summary": None}], r"record 1: empty summary.*read_records\(..., skip_bad=True\) leaves"),
+        (None, "Pairs are a file, a table, or a list of dictionaries, no NoneType"),
+    ]
+    for pairs, said in wrong_pairs:
+        with pytest.raises(DataError, match=said):
+            laconic.evaluate("lead-1", pairs)
     with pytest.raises(ConfigError, match=r"'max_records'.*greater than or equal to 1"):
         laconic.evaluate("lead-1", data, max_records=-1)
-    with pytest.raises(DataError, match=r"record 2: tuple where a dictionary of columns was expected\."):
-        laconic.evaluate("lead-1", [{"document": "a", "summary": "b"}, ("a", "b")])  # type: ignore[list-item]
-    with pytest.raises(DataError, match=r"no column is known to hold the summary.*Columns: 'text', 'score'"):
-        laconic.evaluate("lead-1", [{"text": "a", "score": 1}])
-    with pytest.raises(DataError, match=r"no column is known to hold the document.*Columns: '0', '1'"):
-        laconic.evaluate("lead-1", [{0: "a", 1: "b"}])  # type: ignore[dict-item]
-    with pytest.raises(DataError, match=r"record 1: the field 'title' is a JSON complex where text was expected"):
-        laconic.evaluate("lead-1", [{"text": "a", "title": 1j}])  # as the NA of pandas
-    with pytest.raises(DataError, match=r"record 1: empty summary.*read_records\(..., skip_bad=True\) leaves"):
-        laconic.evaluate("lead-1", [{"text": "a", "summary": None}])
     with pytest.raises(ConfigError, match="an extractive method by name, no Summarizer"):
         laconic.evaluate(laconic.Summarizer.from_pretrained("lead-1"), data)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="Pairs are a file, a table, or a list of dictionaries, no NoneType"):
-        laconic.evaluate("lead-1", None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"opened with Summarizer.from_pretrained\('oneline'\)"):
         laconic.Summarizer("oneline")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="settings is a mapping"):
-        laconic.train("headline_writer", data, tmp_path / "run", settings=["a=1"])  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"Pairs by part are train, validation, test \(given: text, title\)"):
-        laconic.train("headline_writer", {"text": ["a"], "title": ["b"]}, tmp_path / "run")  # type: ignore[dict-item]
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"file is a file; name a folder\."):
-        laconic.train("headline_writer", data, tmp_path / "file", size="tiny")
+    wrong_trainings: list[tuple[dict[str, Any], str]] = [
+        ({"recipe": "headline_wirter"}, r"headline_wirter.*headline_writer"),
+        ({"settings": {"training.max_update": 2}}, r"max_update.*max_updates"),
+        ({"settings": ["a=1"]}, "settings is a mapping"),
+        ({"data": {"text": ["a"], "title": ["b"]}}, r"by part are train, validation, test \(given: text, title\)"),
+        ({"out": tmp_path / "file", "size": "tiny"}, r"file is a file; name a folder\."),
+    ]
+    for given, said in wrong_trainings:
+        with pytest.raises(ConfigError, match=said):
+            laconic.train(**{"recipe": "headline_writer", "data": data, "out": tmp_path / "run", **given})
