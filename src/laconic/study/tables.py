@@ -224,8 +224,9 @@ def latex(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[
     wide as seven figures: further ones are tables of their own, beside the first column again."""
     lines, rows = [f"% {line}" for note in notes for line in note.splitlines()], list(rows)
     for first in range(1, len(header), 7):
-        top, *body = (_latex_line([line[0], *line[first : first + 7]]) for line in (header, *rows))
-        lines += ["\\begin{tabular}{l" + "r" * len(header[first : first + 7]) + "}", "\\toprule", top, "\\midrule", *body]
+        shown = slice(first, first + 7)
+        top, *body = (_latex_line([line[0], *line[shown]]) for line in (header, *rows))
+        lines += ["\\begin{tabular}{l" + "r" * len(header[shown]) + "}", "\\toprule", top, "\\midrule", *body]
         lines += ["\\bottomrule", "\\end{tabular}", ""]
     return "\n".join(lines)
 

@@ -162,7 +162,7 @@ def test_messages_name_the_key_and_the_nearest_one(recipe: Recipe) -> None:
 def test_unknown_row_size_and_recipe(recipe: Recipe) -> None:
     with pytest.raises(ConfigError, match="Did you mean 'attention'"):
         resolve_run(recipe, "atention")
-    with pytest.raises(ConfigError, match="Known: .*small, tiny"):
+    with pytest.raises(ConfigError, match=r"Known: .*small, tiny"):
         resolve_run(recipe, size="huge")
     with pytest.raises(ConfigError, match="Unknown recipe"):
         load_recipe("headlne_writer")
