@@ -44,7 +44,7 @@ def command(
     names = {run: name if places.count(name) == 1 else str(run) for run, name in zip(runs, places, strict=True)}
     kinds = ["" if metric else f", {'validation' if name.startswith('val_') else 'training'}" for _, name in drawn]
     curves = [(names[run] + kind, *read_curve(run, name, x)) for (run, name), kind in zip(drawn, kinds, strict=True)]
-    value = ", ".join(dict.fromkeys(name for _, name in drawn))
+    value = metric or "loss"
     recipes = {run: read_run(run / "recipe.yaml") for run in runs if (run / "recipe.yaml").is_file()}
     shows_loss = any(name in LOSSES or name.startswith("val_loss_") for _, name in drawn)
     unit = " or ".join(dict.fromkeys(recipe.loss_unit for recipe in recipes.values())) if shows_loss else ""

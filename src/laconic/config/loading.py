@@ -102,7 +102,14 @@ def _row_and_size(recipe: Recipe, row: str | None, size: str | None) -> tuple[st
 
 
 def _sized(recipe: Recipe, values: Mapping[str, Any], row: str, size: str) -> dict[str, Any]:
-    return merge(merge(values, recipe.sizes[size].set), recipe.sizes[size].rows.get(row, {}))
+    """``values`` with the size's numbers. Those are of the base's components: a class from outside the tables that the
+    row names in the place of one takes only what the size says of the row."""
+    sized = merge(values, recipe.sizes[size].set)
+    for key, spec in values.get("model", {}).items():
+        theirs = recipe.base["model"].get(key) if isinstance(spec, Mapping) and ":" in str(spec.get("type")) else spec
+        if isinstance(theirs, Mapping) and theirs.get("type") != spec.get("type"):
+            sized["model"][key] = spec
+    return merge(sized, recipe.sizes[size].rows.get(row, {}))
 
 
 def load_run(path: Path) -> RunConfig:

@@ -220,11 +220,15 @@ def copy_table(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def latex(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]) -> str:
-    """A table with booktabs' rules, to be read into a paper; notes and signatures are comments above it."""
-    lines = [f"% {line}" for note in notes for line in note.splitlines()]
-    lines += ["\\begin{tabular}{l" + "r" * (len(header) - 1) + "}", "\\toprule"]
-    lines += [_latex_line(header), "\\midrule", *map(_latex_line, rows), "\\bottomrule", "\\end{tabular}"]
-    return "\n".join(lines) + "\n"
+    """A table with booktabs' rules, to be read into a paper; notes and signatures are comments above it. A page is as
+    wide as seven figures: further ones are tables of their own, beside the first column again."""
+    lines, rows = [f"% {line}" for note in notes for line in note.splitlines()], list(rows)
+    for first in range(1, len(header), 7):
+        shown = slice(first, first + 7)
+        top, *body = (_latex_line([line[0], *line[shown]]) for line in (header, *rows))
+        lines += ["\\begin{tabular}{l" + "r" * len(header[shown]) + "}", "\\toprule", top, "\\midrule", *body]
+        lines += ["\\bottomrule", "\\end{tabular}", ""]
+    return "\n".join(lines)
 
 
 _LATEX = str.maketrans(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,12 +188,19 @@ def test_without_the_baseline_there_are_no_marks() -> None:
 def test_file_forms_agree() -> None:
     made = table(outcome("base", BASE), outcome("a|b*", BASE + 0.1))
     tex = latex(*cells(made), notes(made))
-    ruled = [line for line in tex.splitlines() if not line.startswith("%")]
-    assert (ruled[1], ruled[3], ruled[-2]) == (r"\toprule", r"\midrule", r"\bottomrule")
-    body = [ruled[2], *ruled[4:-2]]
-    assert {line.replace(r"\&", "").count("&") for line in body} == {len(cells(made)[0]) - 1}
-    assert all(line.endswith(r" \\") for line in body)
-    assert r"\%" in ruled[2]
+    tabulars = re.findall(r"(?m)^\\begin\{tabular\}\{l(r+)\}\n((?s:.*?))\\end\{tabular\}$", tex)
+    header, found = cells(made)[0], []
+    assert len(header) > 9
+    for columns, inside in tabulars:  # a page is no wider than seven figures
+        top, head, middle, *body, bottom = inside.splitlines()
+        assert (top, middle, bottom) == (r"\toprule", r"\midrule", r"\bottomrule")
+        lines = [[cell.strip() for cell in re.split(r"(?<!\\)&", line)] for line in (head, *body)]
+        assert {len(line) for line in lines} == {len(columns) + 1}
+        assert len(columns) <= 7
+        assert [line[0] for line in lines] == ["system", "BASE (baseline)", "A|B*"]
+        assert all(line[-1].endswith(r"\\") for line in lines)
+        found += [cell.removesuffix(r" \\").strip().replace(r"\%", "%") for cell in lines[0][1:]]
+    assert [name.replace("_", r"\_") for name in header[1:]] == found
     assert r"$\pm$" in tex
     assert "$^{**}$ &" in tex
     assert "A|B* &" in tex
