@@ -29,15 +29,8 @@ from laconic.study.tuning import (
 )
 from laconic.systems.neural import NeuralSystem
 from laconic.types import Record
-from tiny_models import save_tiny_model
+from tiny_models import DOCUMENTS, save_tiny_model
 
-DOCUMENTS = [
-    "the quick fox jumps over the lazy dog . it was late .",
-    "a small cat sat on the mat .",
-    "the quick bird and the old dog",
-    "it was late",
-    "the old cat and the old dog sat on the mat and it was late , very late .",
-]
 RECORDS = [Record(text, " ".join(text.split()[:3]), id=str(i)) for i, text in enumerate(DOCUMENTS)]
 OPTIONS = EvaluationOptions(batch_size=2)
 
@@ -49,11 +42,10 @@ def test_grids_and_ranges_are_read() -> None:
     assert parse_grid("search.beam_size=4,5,4") == ("beam_size", (4, 5))
     assert parse_grid("distraction.variant=paper,released") == ("distraction.variant", ("paper", "released"))
     assert parse_grid("model.anything=0.1,0.2")[0] == "model.anything"
-    blocking = [{"type": "ngram_blocking", "size": 2}]
-    assert parse_grid("scorers=[],[{type: ngram_blocking, size: 2}],[]") == ("scorers", ([], blocking))
-    assert parse_range("search.distraction.context=0.05:10:log:both-signs") == SearchRange(
-        "distraction.context", 0.05, 10.0, log=True, both_signs=True
-    )
+    blocking = {"type": "ngram_blocking", "size": 2}
+    assert parse_grid("scorers=[],[{type: ngram_blocking, size: 2}],[]") == ("scorers", ([], [blocking]))
+    signed = SearchRange("distraction.context", 0.05, 10.0, log=True, both_signs=True)
+    assert parse_range("search.distraction.context=0.05:10:log:both-signs") == signed
     assert parse_range("beam_size=2:6").integer
     assert not parse_range("model.lambda_decode=0:1").integer
 
@@ -138,16 +130,8 @@ def system(folder: Path) -> NeuralSystem:
 
 
 def run(system: NeuralSystem, settings: list[dict[str, Any]], log: TrialLog | None = None) -> TuningResult:
-    trials = trials_of(system, settings)
-    return tune(
-        system,
-        RECORDS,
-        trials,
-        metric="rouge1",
-        options=OPTIONS,
-        log=log or TrialLog(None, ""),
-        progress=lambda count: None,
-    )
+    how = {"metric": "rouge1", "options": OPTIONS, "progress": lambda count: None}
+    return tune(system, RECORDS, trials_of(system, settings), log=log or TrialLog(None, ""), **how)
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -172,8 +156,7 @@ def test_trials_are_what_the_settings_alone_would_give(system: NeuralSystem, mon
         for indices in batches_of(RECORDS, 2):
             made = system.summarize_batch([RECORDS[i] for i in indices], explain=False, options=options)
             texts |= dict(zip(indices, (summary.text for summary in made), strict=True))
-        lines = [{"summary": texts[i]} for i in range(len(RECORDS))]
-        expected = score("", RECORDS, lines, options=OPTIONS)
+        expected = score("", RECORDS, [{"summary": text} for _, text in sorted(texts.items())], options=OPTIONS)
         for kind in ("1", "2", "L"):
             assert trial.scores[f"rouge{kind}"] == pytest.approx(expected.rouge[kind].f)
         assert trial.scores["mean"] == pytest.approx(sum(expected.rouge[k].f for k in ("1", "2", "L")) / 3)
@@ -186,29 +169,30 @@ def test_trials_are_what_the_settings_alone_would_give(system: NeuralSystem, mon
 
 
 def test_an_interrupted_search_goes_on(system: NeuralSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = run(system, SETTINGS).as_dict()
+    settings = SETTINGS[:3]
+    expected = run(system, settings).as_dict()
     calls = []
     right = NeuralSystem.summarize_batch
 
     def failing(self: NeuralSystem, records: Any, **options: Any) -> Any:
         calls.append(len(records))
-        if len(calls) == 8:
+        if len(calls) == 5:
             raise KeyboardInterrupt
         return right(self, records, **options)
 
     monkeypatch.setattr(NeuralSystem, "summarize_batch", failing)
     with pytest.raises(KeyboardInterrupt), TrialLog(tmp_path, "abc") as log:
-        run(system, SETTINGS, log)
+        run(system, settings, log)
     path = next(tmp_path.glob("trials-abc.jsonl"))
     path.write_text(path.read_text() + '{"trial": "cut sho')
     with TrialLog(tmp_path, "abc") as log:
-        assert len(log.lines) == 7
-        result = run(system, SETTINGS, log).as_dict()
-    assert len(calls) == 8 + 3 * len(SETTINGS) - 7, "what was decoded is not decoded again"
+        assert len(log.lines) == 4
+        result = run(system, settings, log).as_dict()
+    assert len(calls) == 5 + 3 * 3 - 4, "what was decoded is not decoded again"
     with TrialLog(tmp_path, "abc") as log:
-        assert len(log.lines) == 3 * len(SETTINGS)
-        again = run(system, [*SETTINGS, {"beam_size": 2}], log)
-    assert len(again.trials) == len(SETTINGS) + 1
+        assert len(log.lines) == 3 * 3
+        again = run(system, [*settings, {"beam_size": 2}], log)
+    assert len(again.trials) == 4
     for kept in (expected, result):
         for trial in (*kept["trials"], kept["best"], kept["present"]):
             trial.pop("seconds")
