@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hmac
 import json
 import logging
 import sys
@@ -23,6 +24,7 @@ from tiny_models import DOCUMENTS
 
 JSON = {"Content-Type": "application/json"}
 MANY = {f"k{i}": 1 for i in range(51)}
+FULL = {f"k{i}\ud800": 0 for i in range(500)}
 ADDRESSES = ("/v1/summarize", "/", "/v1/summarize/stream", "/models/lead")
 
 
@@ -50,15 +52,12 @@ def with_options(value: bytes) -> bytes:
 def test_what_is_not_json_in_utf8(client: TestClient, path: str) -> None:
     for body in (b"{", b"\xff\xfe\x00", b'{"document": "\xe9"}', b"\x80abc", b"[" * 20_000, b"nonsense", b'{"a": 1}}'):
         refused(sent(client, body, path), 400, "invalid_json")
+    deep = b'{"document": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+    assert refused(sent(client, deep, path), 400, "invalid_json") == "The body is nested too deeply to be read."
+    said = refused(sent(client, b'{"document": "a\nb"}', path), 400, "invalid_json")
+    assert said == "The body is not JSON: Invalid control character at character 15."
     said = refused(sent(client, with_options(b"9" * 5000), path), 422, "invalid_request")
     assert said == "A number in the body has more digits than are read (4,300)."
-
-
-def test_what_is_wrong_with_the_json_is_said(client: TestClient) -> None:
-    said = refused(sent(client, b'{"document": "a\nb"}'), 400, "invalid_json")
-    assert said == "The body is not JSON: Invalid control character at character 15."
-    deep = b'{"document": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"
-    assert refused(sent(client, deep), 400, "invalid_json") == "The body is nested too deeply to be read."
 
 
 WRONG: list[Any] = [
@@ -131,21 +130,16 @@ def test_options_that_do_not_fit(client: TestClient, options: dict[str, Any], na
 @pytest.mark.parametrize(
     "body",
     [
-        {"documents": [0] * 500},
-        {"documents": [{}] * 500},
-        {"inputs": [0] * 500},
+        *({"documents": [0] * 500}, {"documents": [{}] * 500}, {"inputs": [0] * 500}),
         {"document": "a", "options": {f"k{i}": [] for i in range(500)}},
-        {"document": "a"} | {f"k{i}": 0 for i in range(500)},
-        {"inputs": "a", "options": {f"k{i}\ud800": 0 for i in range(500)}},
-        {"inputs": "a", "parameters": {f"k{i}\ud800": 0 for i in range(500)}},
-        {"inputs": "a", "parameters": {"generate_parameters": {f"k{i}\ud800": 0 for i in range(500)}}},
+        *({"document": "a"} | FULL, {"inputs": "a", "options": FULL}, {"inputs": "a", "parameters": FULL}),
+        {"inputs": "a", "parameters": {"generate_parameters": FULL}},
     ],
     ids=lambda body: str(body)[:40],
 )
 def test_a_body_full_of_mistakes_gives_one_error(body: dict[str, Any]) -> None:
-    kind = HubRequest if "inputs" in body else SummarizeRequest
     with pytest.raises(ValidationError) as caught:
-        kind.model_validate(body)
+        (HubRequest if "inputs" in body else SummarizeRequest).model_validate(body)
     assert caught.value.error_count() <= 3
 
 
@@ -182,16 +176,15 @@ def test_addresses_methods_and_media_types(client: TestClient) -> None:
     assert [client.head(place).status_code for place in ("/health", "/", "/v1/summarize")] == [200, 200, 405]
     refused(client.post("/v1/summarize", content=b'{"document": "a"}'), 415, "unsupported_media_type")
     refused(client.post("/v1/summarize", data={"document": "a"}), 415, "unsupported_media_type")
-    small = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    small = JSON | {"Content-Encoding": "gzip"}
     zipped = client.post("/v1/summarize", content=gzip.compress(b'{"document": "a"}'), headers=small)
     assert "compressed" in refused(zipped, 415, "unsupported_media_type")
     assert zipped.headers["accept-encoding"] == "identity"
     plain = client.post("/v1/summarize", json={"document": "a"}, headers={"Content-Encoding": "identity"})
     assert plain.status_code == 200
-    message = refused(client.post("/v1/summarize", json={"document": "a", "model": "lexrnk"}), 404, "unknown_model")
-    assert "lexrank" in message
-    refused(client.post("/models/nix", json={"inputs": "a"}), 404, "unknown_model")
-    refused(client.post("/v1/summarize", json={"document": "a", "model": "oracle"}), 404, "unknown_model")
+    assert "lexrank" in refused(sent(client, {"document": "a", "model": "lexrnk"}), 404, "unknown_model")
+    refused(sent(client, {"document": "a", "model": "oracle"}), 404, "unknown_model")
+    refused(sent(client, {"inputs": "a"}, "/models/nix"), 404, "unknown_model")
 
 
 def test_half_characters_become_the_replacement_character(client: TestClient) -> None:
@@ -213,16 +206,9 @@ def guarded(summarizer: Summarizer) -> Any:
 
 
 def test_the_token_is_asked_for_where_there_is_work(guarded: TestClient) -> None:
-    body = {"document": DOCUMENTS[0]}
-    for headers in (
-        {},
-        {"Authorization": "Bearer wrong"},
-        {"Authorization": "Bearer s3cret-token2"},
-        {"Authorization": "Bearer"},
-        {"Authorization": "Basic s3cret-token"},
-        {"Authorization": "s3cret-token"},
-        {"Authorization": b"Bearer \xff\xfe"},
-    ):
+    body = {"document": DOCUMENTS[0], "model": "lead"}
+    wrong = ("Bearer wrong", "Bearer s3cret-token2", "Bearer", "Basic s3cret-token", "s3cret-token", b"Bearer \xff\xfe")
+    for headers in ({}, *({"Authorization": given} for given in wrong)):
         response = guarded.post("/v1/summarize", json=body, headers=headers)
         refused(response, 401, "unauthorized")
         assert response.headers["www-authenticate"].startswith("Bearer")
@@ -239,8 +225,6 @@ def test_the_token_is_asked_for_where_there_is_work(guarded: TestClient) -> None
 
 
 def test_the_token_is_compared_in_constant_time(guarded: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    import hmac
-
     compared: list[tuple[int, int]] = []
     compare = hmac.compare_digest
 
@@ -249,8 +233,8 @@ def test_the_token_is_compared_in_constant_time(guarded: TestClient, monkeypatch
         return compare(left, right)
 
     monkeypatch.setattr("laconic.server.middleware.hmac.compare_digest", spy)
-    guarded.get("/v1/models", headers={"Authorization": "Bearer x"})
-    guarded.get("/v1/models", headers={"Authorization": f"Bearer {'y' * 999}"})
+    for guess in ("x", "y" * 999):
+        guarded.get("/v1/models", headers={"Authorization": f"Bearer {guess}"})
     assert compared == [(64, 64), (64, 64)], "digests: neither the content nor the length of a guess takes time"
 
 
@@ -322,15 +306,12 @@ def test_a_bug_is_a_500_with_an_id_and_the_service_goes_on(
 # ----------------------------------------------------------------------------------- names and settings
 
 
-def test_settings_that_do_not_fit() -> None:
+def test_settings_that_do_not_fit_and_methods_that_cannot_be_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="at least one"):
         Catalogue({}, Settings())
     with pytest.raises(ConfigError, match="max_documents 300 is more than max_queue"):
         validate(Settings, {"max_documents": 300}, where="")
-
-
-def test_a_method_whose_package_is_missing_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy", None)  # its package is missing
     names = {served.name for served in Catalogue({"lead": Summarizer.from_pretrained("lead")}, Settings())}
     assert "lexrank" in names
     assert "concept_ilp" not in names

@@ -43,9 +43,9 @@ def write(path: Path, rows: Sequence[Sequence[str]], separator: str = ",", encod
 
 
 def planted(system: str, item: int, annotator: int, criterion: str) -> int:
-    """alpha is rated 4 or 5, beta 2 or 3, gamma as beta; annotators differ on every fifth item by one."""
-    base = 4 if system == "alpha" else 2
-    return base + (item + (annotator if item % 5 == 0 else 0) + (criterion == "informativeness")) % 2
+    """alpha is rated 4 or 5, beta 2 or 3 on other items, gamma as beta; annotators differ on every fifth by one."""
+    base, place = (4, item // 2) if system == "alpha" else (2, item)
+    return base + (place + (annotator if item % 5 == 0 else 0) + (criterion == "informativeness")) % 2
 
 
 def fill(folder: Path) -> None:
@@ -177,17 +177,17 @@ def test_mistakes_name_file_row_and_column(row: int, column: int, value: str, sa
 
 
 def test_empty_cells_and_absent_annotators_are_counted(filled: Path) -> None:
-    path = filled / "sheets" / "annotator-1.csv"
-    rows = read(path)
+    first, second, third = (filled / "sheets" / f"annotator-{number}.csv" for number in (1, 2, 3))
+    rows = read(first)
     rows[1][4], rows[2][5] = "", " - "
-    write(path, rows)
-    (filled / "sheets" / "annotator-3.csv").unlink()
+    write(first, rows)
+    third.unlink()
     found = analyse(filled)
     assert (found.missing, found.absent) == (2, ("annotator-3",))
-    write(path, [[*row[:4], "", "", ""] if number else row for number, row in enumerate(rows)])
+    write(first, [[*row[:4], "", "", ""] if number else row for number, row in enumerate(rows)])
     assert analyse(filled).absent == ("annotator-1", "annotator-3")
-    (filled / "sheets" / "annotator-1.csv").unlink()
-    (filled / "sheets" / "annotator-2.csv").unlink()
+    first.unlink()
+    second.unlink()
     with pytest.raises(DataError, match="No sheet"):
         analyse(filled)
 

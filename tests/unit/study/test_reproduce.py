@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import refused, run
 from laconic.cli.main import load_command, main
 from laconic.config.loading import load_recipe, parse_overrides, recipe_names
 from laconic.errors import ConfigError, DataError
@@ -125,15 +126,13 @@ def test_haystacks_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_missing_is_named(corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DataError, match="no folder 'arxiv'"):
-        reproduce.commands(reproduce.table_named("coconet"), tmp_path, tmp_path)
+        reproduce.commands(TABLES["coconet"], tmp_path, tmp_path)
     with pytest.raises(ConfigError, match="coconet"):
         reproduce.table_named("coconett")
-    assert main(["reproduce"]) == 0
-    assert "headline-writer" in capsys.readouterr().out
-    assert main(["reproduce", "distraction"]) == 2
-    assert "folder with arxiv in it" in capsys.readouterr().err
-    assert main(["reproduce", "distraction", "--data", str(corpora), "--out", str(tmp_path / "o"), "--dry-run"]) == 0
-    assert capsys.readouterr().out.count("laconic ") == 3
+    assert "headline-writer" in run(capsys, "reproduce")
+    refused(capsys, 2, "folder with arxiv in it", "reproduce", "distraction")
+    printed = run(capsys, "reproduce", "distraction", "--data", corpora, "--out", tmp_path / "o", "--dry-run")
+    assert printed.count("laconic ") == 3
 
 
 @pytest.mark.parametrize(

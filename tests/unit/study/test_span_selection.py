@@ -532,19 +532,17 @@ def test_a_shard_changes_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_inputs_that_are_refused(corpus: Path, tmp_path: Path) -> None:
-    def refused(kind: type[Exception], words: str, *inputs: str, out: Path = tmp_path / "out") -> None:
-        with pytest.raises(kind, match=words):
-            select_spans(inputs, out, SMALL)
-
-    (tmp_path / "empty").mkdir()
-    refused(ConfigError, "Nothing to read")
-    refused(DataError, "does not exist", str(tmp_path / "no.txt"))
-    refused(DataError, "holds no file to read", str(tmp_path / "empty"))
-    refused(DataError, "No file has a name like", str(tmp_path / "*.txt"))
-    refused(ConfigError, "lies in the input folder", str(corpus), out=corpus / "out")
-    (tmp_path / "full").mkdir()
+    for name in ("empty", "full"):
+        (tmp_path / name).mkdir()
     (tmp_path / "full" / "x").touch()
-    refused(ConfigError, "is not an empty folder", str(corpus), out=tmp_path / "full")
+    for kind, said, place, out in (
+        (DataError, "holds no file to read", tmp_path / "empty", "out"),
+        (DataError, "No file has a name like", tmp_path / "*.txt", "out"),
+        (ConfigError, "lies in the input folder", corpus, corpus / "out"),
+        (ConfigError, "is not an empty folder", corpus, "full"),
+    ):
+        with pytest.raises(kind, match=said):
+            run(place, tmp_path / out)
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["x"]
     with pytest.raises(ConfigError, match="neither words, nor a folder"):
         run(corpus, tmp_path / "out", dataclasses.replace(SMALL, tokenizer=str(tmp_path / "none")))
