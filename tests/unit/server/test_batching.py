@@ -185,6 +185,11 @@ def test_running_work_ends_when_nobody_waits_for_any_of_it(start: Callable[..., 
     assert not given[1].future.done(), "somebody still waits for b"
     given[1].abandon()
     assert isinstance(given[1].future.exception(10), AbandonedError)
+    work.begun.clear()
+    [last] = submitted(batcher, "c")
+    assert work.begun.wait(10)
+    batcher.abandon()  # the service ends
+    assert isinstance(last.future.exception(10), AbandonedError)
 
 
 def test_a_full_queue_refuses_the_whole_request(start: Callable[..., Batcher], work: Recorder) -> None:
