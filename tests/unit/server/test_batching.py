@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -85,47 +86,42 @@ def test_every_job_gets_its_own_result_in_any_number(start: Callable[..., Batche
     batcher = start()
     given = submitted(batcher, *range(25))
     assert results(given) == list(range(25))
-    assert sorted(payload for batch in work.batches for payload in batch) == list(range(25))
+    assert sorted(chain(*work.batches)) == list(range(25))
     assert max(map(len, work.batches)) == LIMITS.max_batch
 
 
-def test_waiting_jobs_of_one_key_share_a_batch_and_others_do_not(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start()
-    first = held(work, batcher)
-    a, b = jobs("a1", "a2", key="a"), jobs("b1", "b2", key="b")
-    batcher.submit(a[:1])
-    batcher.submit(b)
-    batcher.submit(a[1:])
+SIZES = (10, 400, 12, 390, 11, 380, 9, 370)
+LARGE = [f"L{number:02}" for number in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "requests", "batches"),
+    [
+        ({}, [("a", 1, ["a1"]), ("b", 1, ["b1", "b2"]), ("a", 1, ["a2"])], [["a1", "a2"], ["b1", "b2"]]),
+        ({}, [("k", size, [size]) for size in SIZES], [[9, 10, 11, 12], [370, 380, 390, 400]]),
+        ({"max_batch_tokens": 1000}, [("k", 500, [0, 1, 2, 3]), ("l", 5000, ["l"])], [[0, 1], [2, 3], ["l"]]),
+        ({}, [("large", 1, LARGE), ("small", 1, ["S"])], [LARGE[:4], ["S"], LARGE[4:8], LARGE[8:12], LARGE[12:]]),
+    ],
+    ids=["one key", "like lengths", "a bounded padded size", "a large request lets a small one in"],
+)
+def test_which_waiting_jobs_share_a_batch(
+    limits: dict[str, int],
+    requests: list[tuple[str, int, list[Any]]],
+    batches: list[list[Any]],
+    start: Callable[..., Batcher],
+    work: Recorder,
+) -> None:
+    batcher = start(LIMITS.model_copy(update=limits))
+    waiting = held(work, batcher)
+    for key, size, payloads in requests:
+        waiting += submitted(batcher, *payloads, key=key, size=size)
     work.gate.set()
-    results([*first, *a, *b])
-    assert work.batches[1:] == [["a1", "a2"], ["b1", "b2"]]
-
-
-def test_documents_of_like_length_go_together(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start()
-    first = held(work, batcher)
-    sizes = [10, 400, 12, 390, 11, 380, 9, 370]
-    given = [Job("k", size, size) for size in sizes]
-    for job in given:
-        batcher.submit([job])
-    work.gate.set()
-    results([*first, *given])
-    assert [sorted(batch) for batch in work.batches[1:]] == [[9, 10, 11, 12], [370, 380, 390, 400]]
-
-
-def test_the_padded_size_of_a_batch_is_bounded(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start(Settings(max_queue=100, max_batch=4, max_batch_tokens=1000, batch_wait=0.0))
-    first = held(work, batcher)
-    given = [Job("k", 500, number) for number in range(4)]
-    batcher.submit(given)
-    too_long = submitted(batcher, "long", key="long", size=5000)
-    work.gate.set()
-    results([*first, *given, *too_long])
-    assert work.batches[1:] == [[0, 1], [2, 3], ["long"]]
+    results(waiting)
+    assert [sorted(batch) for batch in work.batches[1:]] == batches
 
 
 def test_an_idle_worker_waits_for_company_but_not_long(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start(Settings(max_queue=100, max_batch=3, max_batch_tokens=1000, batch_wait=2.0))
+    batcher = start(LIMITS.model_copy(update={"batch_wait": 1.0}))
     given = jobs("x", "y")
     for job in given:
         batcher.submit([job])
@@ -133,21 +129,8 @@ def test_an_idle_worker_waits_for_company_but_not_long(start: Callable[..., Batc
     assert not work.batches
     results(given)
     assert work.batches == [["x", "y"]]
-    began = time.monotonic()
-    full = submitted(batcher, 1, 2, 3)
-    results(full)
-    assert time.monotonic() - began < 1.6, "a full batch does not wait"
-
-
-def test_a_large_request_lets_a_small_one_in_and_neither_starves(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start()
-    first = held(work, batcher)
-    large = submitted(batcher, *(f"L{n}" for n in range(16)), key="large")
-    small = submitted(batcher, "S", key="small")
-    work.gate.set()
-    results([*first, *large, *small])
-    order = [batch[0][0] for batch in work.batches[1:]]
-    assert order == ["L", "S", "L", "L", "L"], "the small request goes behind the large one's first batch"
+    patient = start(LIMITS.model_copy(update={"batch_wait": 60.0}))
+    assert results(submitted(patient, 1, 2, 3, 4)) == [1, 2, 3, 4], "a full batch does not wait"
 
 
 def test_a_large_request_is_finished_while_small_ones_keep_coming(start: Callable[..., Batcher]) -> None:
@@ -161,51 +144,35 @@ def test_a_large_request_is_finished_while_small_ones_keep_coming(start: Callabl
     raise AssertionError("the large request starved")
 
 
-def test_a_failure_fails_its_own_document_only(start: Callable[..., Batcher], work: Recorder) -> None:
+def test_a_failure_fails_its_own_document_only_and_the_thread_survives(
+    start: Callable[..., Batcher], work: Recorder
+) -> None:
     batcher = start()
     first = held(work, batcher)
     bad, worse = DataError("no token"), ValueError("a bug")
-    given = submitted(batcher, "a", BaseException("a panic"), "b", bad, worse)
+    given = submitted(batcher, "a", BaseException("a panic"), "b", bad, worse, SystemExit(3))
     work.gate.set()
-    results(first)
-    assert [given[0].future.result(10), given[2].future.result(10)] == ["a", "b"]
-    assert isinstance(given[1].future.exception(10), RuntimeError)
+    assert results([*first, given[0], given[2]]) == ["first", "a", "b"]
+    for panic in (given[1], given[5]):
+        assert isinstance(panic.future.exception(10), RuntimeError)
     assert given[3].future.exception(10) is bad
     assert given[4].future.exception(10) is worse
-    after = submitted(batcher, "after")
-    assert results(after) == ["after"]
-
-
-def test_the_thread_survives_whatever_work_raises(start: Callable[..., Batcher]) -> None:
-    batcher = start()
-    given = submitted(batcher, SystemExit(3))
-    assert isinstance(given[0].future.exception(10), RuntimeError)
-    after = submitted(batcher, "after")
-    assert results(after) == ["after"]
+    assert results(submitted(batcher, "after")) == ["after"]
     assert batcher.alive
 
 
 def test_a_job_cancelled_while_it_waits_is_never_worked_on(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start()
+    """And makes room in the queue."""
+    batcher = start(LIMITS.model_copy(update={"max_documents": 2, "max_queue": 2}))
     first = held(work, batcher)
-    given = submitted(batcher, "kept", "given up")
-    given[1].abandon()
+    kept, given_up = submitted(batcher, "kept", "given up")
+    given_up.abandon()
+    again = submitted(batcher, "again")
     work.gate.set()
-    results([*first, given[0]])
-    assert work.batches[1:] == [["kept"]]
+    assert results([*first, kept, *again]) == ["first", "kept", "again"]
+    assert work.batches[1:] == [["kept", "again"]]
     with pytest.raises(CancelledError):
-        given[1].future.result(0)
-
-
-def test_cancelled_jobs_make_room_in_the_queue(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start(Settings(max_documents=2, max_queue=2, max_batch=4, max_batch_tokens=1000, batch_wait=0.0))
-    first = held(work, batcher)
-    given = submitted(batcher, "a", "b")
-    for job in given:
-        job.abandon()
-    again = submitted(batcher, "c", "d")
-    work.gate.set()
-    assert results([*first, *again]) == ["first", "c", "d"]
+        given_up.future.result(0)
 
 
 def test_running_work_ends_when_nobody_waits_for_any_of_it(start: Callable[..., Batcher], work: Recorder) -> None:
@@ -218,10 +185,15 @@ def test_running_work_ends_when_nobody_waits_for_any_of_it(start: Callable[..., 
     assert not given[1].future.done(), "somebody still waits for b"
     given[1].abandon()
     assert isinstance(given[1].future.exception(10), AbandonedError)
+    work.begun.clear()
+    [last] = submitted(batcher, "c")
+    assert work.begun.wait(10)
+    batcher.abandon()  # the service ends
+    assert isinstance(last.future.exception(10), AbandonedError)
 
 
 def test_a_full_queue_refuses_the_whole_request(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start(Settings(max_documents=3, max_queue=3, max_batch=4, max_batch_tokens=1000, batch_wait=0.0))
+    batcher = start(LIMITS.model_copy(update={"max_documents": 3, "max_queue": 3}))
     first = held(work, batcher)
     kept = submitted(batcher, "a", "b")
     refused = jobs("c", "d")
@@ -255,7 +227,6 @@ def test_each_batch_is_told_of(start: Callable[..., Batcher]) -> None:
         seen.append(len(jobs))
 
     batcher = start(on_batch=on_batch)
-    given = submitted(batcher, 1, 2, 3)
-    results(given)
+    results(submitted(batcher, 1, 2, 3))
     assert batcher.stop(10)
     assert sum(seen) == 3

@@ -31,6 +31,7 @@ from laconic.summarizer import Summarizer
 from laconic.systems.neural import NeuralSystem
 from laconic.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Batch, Record, TrainingBatch
+from samples import IDS, PLAIN, TRANSFORMER
 
 RECORDS = [
     Record("The quick brown foxes jumped over the lazy dogs near Amsterdam.", "Foxes jumped over dogs", id="foxes"),
@@ -38,17 +39,10 @@ RECORDS = [
     Record("A parliament in Amsterdam voted against lazy foxes, quickly.", "Parliament voted against foxes", id="vote"),
 ]
 PAIRS = word_pairs(RECORDS)
-TRANSFORMER = {
-    "type": "transformer",
-    "encoder_layers": 1,
-    "decoder_layers": 3,
-    "hidden_size": 16,
-    "num_heads": 4,
-    "feed_forward_size": 16,
-}
+THREE_LAYERS = {**TRANSFORMER, "encoder_layers": 1, "decoder_layers": 3, "hidden_size": 16, "num_heads": 4}
 SPECS: dict[str, dict[str, Any]] = {
-    "transformer": TRANSFORMER,
-    "contrastive": {**TRANSFORMER, "opponent": {"type": "max", "layer": 1, "head": 2}},
+    "transformer": THREE_LAYERS,
+    "contrastive": {**THREE_LAYERS, "opponent": {"type": "max", "layer": 1, "head": 2}},
     "seq2seq": {"type": "seq2seq", "embedding_size": 8, "encoder_hidden": 8, "hidden_size": 8},
 }
 
@@ -64,8 +58,7 @@ def tokenizer_of(kind: type[Tokenizer], separator: str | None = None) -> Tokeniz
 def system_of(kind: str, tokens: type[Tokenizer] = BpeTokenizer, **text: Any) -> NeuralSystem:
     torch.manual_seed(4)
     tokenizer = tokenizer_of(tokens, text.get("sentence_separator"))
-    ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-    model = build("model", MODELS, SPECS[kind], vocab_size=tokenizer.vocab_size, **ids)
+    model = build("model", MODELS, SPECS[kind], vocab_size=tokenizer.vocab_size, **IDS)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     options = TextConfig(**{"source_specials": True, "oov_copy": "unk", **text})
@@ -149,8 +142,9 @@ def by_hand(system: NeuralSystem, pair: WordPair, *, shift: bool = False) -> np.
     return found
 
 
-@pytest.mark.parametrize("shift", [False, True])
-@pytest.mark.parametrize("kind", SPECS)
+@pytest.mark.parametrize(
+    ("kind", "shift"), [("transformer", False), ("contrastive", True), ("seq2seq", False), ("seq2seq", True)]
+)
 def test_error_rates_equal_a_loop_over_single_pairs(kind: str, shift: bool) -> None:
     system = system_of(kind)
     links = [lexical_links(pair) for pair in PAIRS]
@@ -238,42 +232,45 @@ def test_names_that_are_no_map(name: str) -> None:
         MapChoice.parse(name)
 
 
-@pytest.mark.parametrize(("name", "said"), [("3:0", "3 layers of 4 heads"), ("0:4", "3 layers of 4 heads")])
-def test_maps_that_the_model_lacks(name: str, said: str) -> None:
-    system = system_of("transformer")
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        *(("transformer", name, "3 layers of 4 heads") for name in ("3:0", "0:4")),
+        ("seq2seq", "0:1", "1 layer of 1 head,"),
+        ("seq2seq", "opponent", "no opponent attention"),
+    ],
+)
+def test_maps_that_the_model_lacks(kind: str, name: str, said: str) -> None:
+    system = system_of(kind)
     with pytest.raises(ConfigError, match=said):
         list(attention_maps(system, forced_pairs(system, PAIRS), [MapChoice.parse(name)]))
 
 
-def test_models_without_attention_or_opponent() -> None:
+def test_a_model_without_attention() -> None:
     system = system_of("seq2seq")
-    with pytest.raises(ConfigError, match="no opponent attention"):
-        list(attention_maps(system, forced_pairs(system, PAIRS), [MapChoice.parse("opponent")]))
-    with pytest.raises(ConfigError, match="1 layer of 1 head,"):
-        list(attention_maps(system, forced_pairs(system, PAIRS), [MapChoice.parse("0:1")]))
-    plain = {**SPECS["seq2seq"], "attention": None, "head": {"type": "vocabulary"}}
-    model = build(
-        "model", MODELS, plain, vocab_size=system.tokenizer.vocab_size, pad_id=0, unk_id=1, bos_id=2, eos_id=3
-    )
-    system.model = model.eval()
+    system.model = build("model", MODELS, {**SPECS["seq2seq"], **PLAIN}, vocab_size=system.tokenizer.vocab_size, **IDS)
     with pytest.raises(ConfigError, match="no attention over the source"):
         head_table(system, PAIRS, [lexical_links(pair) for pair in PAIRS])
 
 
-@pytest.mark.parametrize("kind", SPECS)
-@pytest.mark.parametrize("tokens", [BpeTokenizer, WordTokenizer])
+@pytest.mark.parametrize(
+    ("kind", "tokens"),
+    [
+        ("transformer", BpeTokenizer),
+        ("contrastive", WordTokenizer),
+        ("seq2seq", BpeTokenizer),
+        ("seq2seq", WordTokenizer),
+    ],
+)
 def test_its_own_summary_is_forced_token_by_token(kind: str, tokens: type[Tokenizer]) -> None:
     system = system_of(kind, tokens)
-    document = RECORDS[0].document
-    empty = word_pairs([Record(document)])[0]
-    forced = decoded_pair(system, empty, "split")
-    explained = Summarizer(system).explain(document, surface="raw")
+    forced = decoded_pair(system, word_pairs([Record(RECORDS[0].document)])[0], "split")
+    explained = Summarizer(system).explain(RECORDS[0].document, surface="raw")
     assert forced.words.summary == explained.text.replace("<unk>", "UNK")
     _, weights = next(attention_maps(system, [forced], [MapChoice.parse("mean" if kind == "seq2seq" else "2:0")]))
     if kind == "seq2seq" and tokens is WordTokenizer:  # one row a word: search and teacher forcing saw the same
-        np.testing.assert_allclose(
-            weights[0][: len(explained.words)], [w.attention for w in explained.words], atol=1e-4
-        )
+        attention = [word.attention for word in explained.words]
+        np.testing.assert_allclose(weights[0][: len(attention)], attention, atol=1e-4)
     assert forced.rows[-1] == -1
     assert word_map(forced, weights).shape == (1, len(forced.words.target), len(forced.words.source))
 

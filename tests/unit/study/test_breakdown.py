@@ -6,7 +6,6 @@ import pytest
 
 from laconic.config.schema import EvaluationConfig
 from laconic.errors import ConfigError
-from laconic.evaluation.measures import measure
 from laconic.evaluation.run import EvaluationOptions, evaluate, options_of, score
 from laconic.evaluation.systems import Contender
 from laconic.metrics.rouge import rouge
@@ -61,18 +60,6 @@ def test_numbers_are_restored_for_scoring_only() -> None:
     assert off.rouge["1"].recall == 0.5
     assert on.rouge["1"].f == 1.0
     assert lines == [{"summary": "## pounds"}]
-
-
-def test_repetition_of_every_order() -> None:
-    found = measure(["x"], ["a b a b a b"], [["x"]])
-    assert found["repetition_1"] == pytest.approx(1 - 2 / 6)
-    assert found["repetition"] == pytest.approx(1 - 2 / 5)
-    assert found["repetition_3"] == pytest.approx(1 - 2 / 4)
-    assert found["repetition_4"] == pytest.approx(1 - 2 / 3)
-    assert measure(["x"], ["a b"], [["x"]])["repetition_3"] == 0.0  # too short to say
-    two = measure(["x", "x"], ["a a", "a b c"], [["x"], ["x"]])
-    assert two["repetition_3"] == 0.0
-    assert two["repetition_1"] == pytest.approx(0.25)
 
 
 # ----------------------------------------------------------------------------------------- sweeps

@@ -6,8 +6,8 @@ import json
 import math
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +51,11 @@ def calibration(threshold: float = 0.5) -> Calibration:
 
 def facts_with(**values: float) -> dict[str, float]:
     return dict.fromkeys(FEATURES, 0.0) | KNOWN | values
+
+
+def answer(document: str, line: str = "rivers", **more: Any) -> str:
+    """What is given where the model is not sure of the line that it wrote."""
+    return or_decline(Summary(line, document=document, confidence=0.1, **more), calibration()).text
 
 
 def test_facts_of_a_summary_counted_by_hand() -> None:
@@ -113,8 +118,8 @@ def test_word_ratios_tell_texts_of_another_kind() -> None:
 
     reserved = len(tokenizer.special_ids)
     ratios, most = word_ratios(tokenizer, ids(own))
-    assert all(mean_ratio(one, ratios, reserved) > most for one in ids(drawn(people, 50, 3)))
-    assert np.mean([mean_ratio(one, ratios, reserved) > most for one in ids(drawn(software, 300, 4))]) < 0.05
+    assert all(mean_ratio(one, ratios, reserved) > most for one in ids(drawn(people, 20, 3)))
+    assert np.mean([mean_ratio(one, ratios, reserved) > most for one in ids(drawn(software, 200, 4))]) < 0.05
     place = tokenizer.encode("she").ids[0]
     # 6,000 words without "she", with a prior of 2,000 that holds its share: a quarter of what English has
     assert ratios[place] == pytest.approx(math.log(4), abs=1e-3)
@@ -168,13 +173,9 @@ def test_weights_of_choosing_are_those_that_scores_were_made_with() -> None:
             for record in records:
                 right = record.summary.split()
                 lines = [right, [*right[:2], "x", "y"], [right[0], "x", "y", "z"], ["v", "x", "y", "z"]]
-                every = [
-                    Summary(
-                        " ".join(line),
-                        facts=facts_with(said_often=len(set(line) & set(right)) / 4, tokens=draw.random()),
-                    )
-                    for line in lines
-                ]
+                shares = [len(set(line) & set(right)) / 4 for line in lines]
+                facts = [facts_with(said_often=share, tokens=draw.random()) for share in shares]
+                every = [Summary(" ".join(line), facts=each) for line, each in zip(lines, facts, strict=True)]
                 draw.shuffle(every)
                 made.append(replace(every[0], alternatives=tuple(every[1:])))
             return made
@@ -194,16 +195,13 @@ def test_weights_of_choosing_are_those_that_scores_were_made_with() -> None:
 
 @pytest.mark.parametrize(
     ("confidence", "unlike", "said"),
-    [(0.7, (), ""), (0.2, (), "not sure"), (0.7, ("it is in another language",), "another language")],
+    [(0.2, (), "not sure"), (0.7, ("it is in another language",), "another language")],
 )
 def test_the_answer_is_a_sentence_of_the_document_where_the_model_had_better_not_answer(
     confidence: float, unlike: tuple[str, ...], said: str
 ) -> None:
     written = Summary("river river", document=DOCUMENT, id="7", model="m", confidence=confidence, unlike=unlike)
     found = or_decline(written, calibration(threshold=0.5))
-    if not said:
-        assert found == written
-        return
     assert said in found.declined
     assert found.text in DOCUMENT
     assert found.alternatives[0].text == "river river"
@@ -212,21 +210,49 @@ def test_the_answer_is_a_sentence_of_the_document_where_the_model_had_better_not
         assert DOCUMENT[word.sources[0].start : word.sources[0].end] == word.text
 
 
+NEWS = "The river rose two metres. Ship, ho! The port closed on Monday. The river fell again later."
+
+
 @pytest.mark.parametrize(
-    ("line", "place"),
-    [("Rivers of the north", 0), ("A port, closed", 2), ("lakes", 0), ("Bridges were closed in a port", 2), ("", 0)],
+    ("line", "document", "said"),
+    [
+        # the nearest sentence, and of equals the first; a short one where there is no other
+        *((line, NEWS, "The river rose two metres.") for line in ("Rivers of the north", "lakes", "")),
+        *((line, NEWS, "The port closed on Monday.") for line in ("A port, closed", "Bridges were closed in a port")),
+        ("ships", "Hi Anna. Ships left.", "Ships left."),
+        ("machines", "Abstract machines are used here.", "Abstract machines are used here."),  # no heading
+        # neither a salutation nor direct speech nor a lead elsewhere
+        ("a summer", "Dear Sir or Madam,\n\nthe bill is wrong.", "the bill is wrong."),
+        ("a summer", '"We were lucky," said Ann. Her boat lost its mast.', "Her boat lost its mast."),
+        ("a summer", "\u201cYou are late!\u201d She had run to the river.", "She had run to the river."),
+        ("a summer", "Visit the river's website for more pictures. It rained all day.", "It rained all day."),
+        ("a summer", "See also the next part for rivers. It rained all day.", "It rained all day."),
+        ("a summer", "Visit the rivers of a map one by one. It rained.", "Visit the rivers of a map one by one."),
+        ("a summer", '"Foo" is what rivers run on. It rained all day.', '"Foo" is what rivers run on.'),  # a name
+        # without its subject it begins with a capital; a name stays as it is
+        ("long rivers", "Foo is a tool for long rivers.", "Tool for long rivers."),
+        ("long rivers", "> Foo lets you\nmeasure long rivers:", "Measure long rivers"),
+        ("long rivers", "foo - measure long rivers", "Measure long rivers"),
+        ("long rivers", "We propose a one-shot view of long rivers.", "One-shot view of long rivers."),
+        ("long rivers", "Foo is a filter, and a view of long rivers.", "Filter, and a view of long rivers."),
+        ("long rivers", "Foo is an iOS app for long rivers.", "iOS app for long rivers."),
+        ("long rivers", "Foo is a \ufb01le of long rivers.", "\ufb01le of long rivers."),
+        ("long rivers", "Foo is a libfoo2 for long rivers.", "libfoo2 for long rivers."),
+        ("long rivers", "libfoo measures long rivers.", "libfoo measures long rivers."),
+        ("long rivers", "Rivers rose\n\nlibfoo measures long rivers", "libfoo measures long rivers"),
+        ("long rivers", "- libfoo measures long rivers", "libfoo measures long rivers"),
+        ("long rivers", "[09:02] anna: measure long rivers", "Measure long rivers"),
+        ("long rivers", "12/03/23, 9:02:17 PM - Anna F: measure long rivers", "Measure long rivers"),
+    ],
 )
-def test_the_nearest_sentence_answers_and_of_equals_the_first(line: str, place: int) -> None:
-    sentences = ["The river rose two metres.", "Ship, ho!", "The port closed on Monday.", "The river fell again later."]
-    written = Summary(line, document=" ".join(sentences), confidence=0.1)
-    assert or_decline(written, calibration()).text == sentences[place]
-
-
-def test_a_short_sentence_answers_where_there_is_no_other() -> None:
-    assert (
-        or_decline(Summary("ships", document="Hi Anna. Ships left.", confidence=0.1), calibration()).text
-        == "Ships left."
-    )
+def test_which_sentence_answers_and_how_it_begins(line: str, document: str, said: str) -> None:
+    found = or_decline(Summary(line, document=document, confidence=0.1), calibration())
+    assert found.text == said == " ".join(word.text for word in found.words)
+    first = found.words[0].sources[0]
+    assert document[first.start : first.end].lower() == found.words[0].text.lower()
+    if line == "a summer":
+        elsewhere = or_decline(Summary("See the site for more.", document=document, confidence=0.9), calibration())
+        assert elsewhere.text == said, "nor does a line that leads elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -235,68 +261,46 @@ def test_a_short_sentence_answers_where_there_is_no_other() -> None:
         *("FOO(1) User Commands FOO(1)", "From: Anna Foo <anna@foo.org>", "-a foo of bars", "Next: Foo, Up: Bar bar"),
         *("foo (1.2-3) unstable; urgency=medium", "Mar 1 12:00 host foo[12]: started <bar>", "x = foo(1, bar, baz)"),
         *("Bar report of foo Page 3 of 42", "Anna Foo, Unstable User and Lars Bar", "Present here: A. Foo, B. Bar"),
-        *(
-            "Department of Foo, University of Bar",
-            "{anna,foo}@bar.edu is to foo",
-            "Foo 12.3 14.1 19.0.",
-            "Foo of the bar ..... 3",
-        ),
-        *(
-            "Keywords: foo, bar, the baz.",
-            "Foo  of bars  in baz",
-            "Foo of    bars",
-        ),
+        *("Department of Foo, University of Bar", "{anna,foo}@bar.edu is to foo", "Foo 12.3 14.1 19.0."),
+        *("Foo of the bar ..... 3", "Keywords: foo, bar, the baz.", "Foo  of bars  in baz", "Foo of    bars"),
         *("Pay: 12 an hour and the bars", "Foo starter: the foo Start date: May 3"),
         *("% a foo of the bars.", "\\section{A foo of the bars.}", "Received 3 May 2019; accepted 4 May."),
     ],
 )
 def test_an_entry_answers_only_where_there_is_no_sentence(entry: str) -> None:
-    written = Summary("foo user commands unstable started", document=f"{entry}\n\nBars were closed", confidence=0.1)
+    line = "foo user commands unstable started"
     for sentence in ("The bars were closed", "Bars were quickly closed", "\u6865(1)\u6cb3\u5173\u95ed\u3002"):
-        document = f"{entry}\n\n{sentence}"
-        assert or_decline(replace(written, document=document), calibration()).text == sentence
-    assert or_decline(replace(written, document=f"{entry}\n\n{entry}"), calibration()).text == " ".join(entry.split())
-    title = "Show bars: A foo that started the user commands"
-    assert or_decline(replace(written, document=f"{title}\n\nBars were closed"), calibration()).text == title
-    usage = "Usage: foo [user] command..."
-    assert or_decline(replace(written, document=f"{usage}\n\nThe bars were closed."), calibration()).text == usage
+        assert answer(f"{entry}\n\n{sentence}", line) == sentence
+    assert answer(f"{entry}\n\n{entry}", line) == " ".join(entry.split())
+
+
+def test_a_title_and_how_a_command_is_used_may_answer() -> None:
+    line = "foo user commands unstable started"
+    title, usage = "Show bars: A foo that started the user commands", "Usage: foo [user] command..."
+    assert answer(f"{title}\n\nBars were closed", line) == title
+    assert answer(f"{usage}\n\nThe bars were closed.", line) == usage
+    for document in ("THE FOO OF BARS", "THE FOO OF BARS\n\nThe port was closed on Monday."):
+        assert answer(document, "foo of bars") == "THE FOO OF BARS"
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        *(
-            "Bulletin of foo and bars here\n\n{}\n\n" * 2 + "Bulletin of foo and bars here",
-            "{}\n\nReferences\nFoo of bars in baz.",
-        ),
-        *(
-            "Foo of bars 2019, No 1\n\n{}\n\nFoo of bars 2019, No 2",
-            "Figure 2-1: Foo of bars.\nIt has bars of foo.\n\n{}",
-        ),
-        *(
-            "THE FOO OF BARS\n\nPage 1 of 2\n\n{}\n\nPage 2 of 2",
-            "[1] A. Foo and B. Bar. A foo of bars\n\n{}",
-            "Abstract\u2014{}",
-            "Summary: {}",
-            "THE FOO OF ALL BARS IS FOR US.\n\n{}",
-            "Anna: Thank you for contacting the Foo of Bars.\n\n{}",
-            "All notable changes to foo of bars are here.\n\n{}",
-            "The chair of foo called the meeting to order.\n\n{}",
-        ),
+        "Bulletin of foo and bars here\n\n{}\n\n" * 2 + "Bulletin of foo and bars here",
+        "{}\n\nReferences\nFoo of bars in baz.",
+        "Foo of bars 2019, No 1\n\n{}\n\nFoo of bars 2019, No 2",
+        "Figure 2-1: Foo of bars.\nIt has bars of foo.\n\n{}",
+        "THE FOO OF BARS\n\nPage 1 of 2\n\n{}\n\nPage 2 of 2",
+        "[1] A. Foo and B. Bar. A foo of bars\n\n{}",
+        *("Abstract\u2014{}", "Summary: {}", "THE FOO OF ALL BARS IS FOR US.\n\n{}"),
+        "Anna: Thank you for contacting the Foo of Bars.\n\n{}",
+        "All notable changes to foo of bars are here.\n\n{}",
+        "The chair of foo called the meeting to order.\n\n{}",
     ],
 )
-def test_what_pages_have_beside_their_text_answers_only_where_there_is_nothing_else(page: str) -> None:
+def test_what_pages_have_beside_their_text_does_not_answer(page: str) -> None:
     sentence = "The port was closed on Monday."
-    written = Summary("foo of bars", document=page.replace("{}", sentence), confidence=0.1)
-    assert or_decline(written, calibration()).text == sentence
-    assert or_decline(replace(written, document="THE FOO OF BARS"), calibration()).text == "THE FOO OF BARS"
-    titled = replace(written, document=f"THE FOO OF BARS\n\n{sentence}")
-    assert or_decline(titled, calibration()).text == "THE FOO OF BARS", "a title"
-
-
-def test_an_abstract_that_is_no_heading_stays() -> None:
-    document = "Abstract machines are used here."
-    assert or_decline(Summary("machines", document=document, confidence=0.1), calibration()).text == document
+    assert answer(page.replace("{}", sentence), "foo of bars") == sentence
 
 
 def test_the_hyphen_of_a_word_that_a_line_divides_is_left_out() -> None:
@@ -310,68 +314,36 @@ def test_the_hyphen_of_a_word_that_a_line_divides_is_left_out() -> None:
 def test_a_place_costs_what_five_sentences_cost_and_no_more() -> None:
     front = [f"Nothing of note was said {word}." for word in ("here", "there", "then", "now", "again", "at all")]
     document = " ".join([*front * 4, "The river rose two metres in one night."])
-    assert "river" in or_decline(Summary("a river", document=document, confidence=0.1), calibration()).text
-    line = "a river of mountains, valleys and meadows"  # one word of four is worth less than the place costs
-    assert "river" not in or_decline(Summary(line, document=document, confidence=0.1), calibration()).text
+    assert "river" in answer(document, "a river")
+    # one word of four is worth less than the place costs
+    assert "river" not in answer(document, "a river of mountains, valleys and meadows")
 
 
 def test_of_sentences_that_say_as_much_the_one_about_the_whole_answers() -> None:
-    answer = partial(or_decline, calibration=calibration())
     front = "Rivers rise quite fast."
-    for sentence in (
-        "We propose a model of rivers.",
-        "This package provides a view of rivers.",
-        "Foo is a tool for rivers.",
-    ):
-        document = f"{front} {sentence} It rained all day."
-        assert answer(Summary("rivers", document=document, confidence=0.1)).text != front
+    for whole in ("We propose a model of", "This package provides a view of", "Foo is a tool for"):
+        assert answer(f"{front} {whole} rivers. It rained all day.") != front
     aside = "See https://foo for the licence and the installation of rivers."
-    document = f"The river is new. {aside} It rained all day."
-    assert answer(Summary("rivers", document=document, confidence=0.1)).text == "The river is new."
+    assert answer(f"The river is new. {aside} It rained all day.") == "The river is new."
 
 
 def test_the_background_of_a_paper_does_not_answer() -> None:
     """What stands before the authors say what they do, if that is near the beginning; not before what "we" may do."""
     line, front, behind = "a gauge of rivers that flood", "Rivers flood quite often.", "It rained all day."
-
-    def answer(*sentences: str) -> str:
-        written = Summary(line, document=" ".join(sentences), confidence=0.1)
-        return or_decline(written, calibration()).text
-
     for said in (
-        "We test a gauge of rivers.",
-        "We therefore test a gauge of rivers.",
-        "This short paper holds a gauge against rivers.",
-        "A gauge of rivers is told of in this work.",
+        *("We test a gauge of rivers.", "We therefore test a gauge of rivers."),
+        *("This short paper holds a gauge against rivers.", "A gauge of rivers is told of in this work."),
     ):
-        assert answer(front, said, behind) == said
+        assert answer(f"{front} {said} {behind}", line) == said
     for said in ("We can test a gauge of rivers.", "We have a gauge of rivers.", "Does this work for rivers?"):
-        assert answer(front, said, behind) == front
-    assert answer(front, *[behind] * 11, "We test a gauge of rivers.") == front
+        assert answer(f"{front} {said} {behind}", line) == front
+    assert answer(" ".join([front, *[behind] * 11, "We test a gauge of rivers."]), line) == front
     told = told_sentences(f"{front} We test it now.", line)
     assert [facts["background"] for _, facts in told] == [1, 0]
     box = Calibration.load(place_of("oneline"))
     assert box is not None
     facts = told[0][1] | {"confidence": 0.3}
     assert box.sentence_confidence(facts) < 0.1 * box.sentence_confidence(facts | {"background": 0.0})
-
-
-@pytest.mark.parametrize(
-    ("document", "answer"),
-    [
-        ("Dear Sir or Madam,\n\nthe bill is wrong.", "the bill is wrong."),
-        ('"We were lucky," said Ann. Her boat lost its mast.', "Her boat lost its mast."),
-        ("\u201cYou are late!\u201d She had run to the river.", "She had run to the river."),
-        ("Visit the river's website for more pictures. It rained all day.", "It rained all day."),
-        ("See also the next part for rivers. It rained all day.", "It rained all day."),
-        ("Visit the rivers of a map one by one. It rained all day.", "Visit the rivers of a map one by one."),
-        ('"Foo" is what rivers run on. It rained all day.', '"Foo" is what rivers run on.'),  # a name
-    ],
-)
-def test_neither_salutation_nor_direct_speech_nor_a_lead_elsewhere_answers(document: str, answer: str) -> None:
-    assert or_decline(Summary("a summer", document=document, confidence=0.1), calibration()).text == answer
-    elsewhere = or_decline(Summary("See the site for more.", document=document, confidence=0.9), calibration())
-    assert elsewhere.text == answer, "nor does a line that leads elsewhere"
 
 
 CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bars) {\n  bars.open();\n}\n"
@@ -408,10 +380,9 @@ def test_of_lines_that_are_no_sentences_the_telling_one_answers(kind: str, docum
 
 def test_of_a_text_of_another_kind_a_short_sentence_seldom_answers() -> None:
     document = "Can I help you there? I would like to change my seat for the flight to Rome. That can be done for you."
-    written = Summary("a summer", document=document, confidence=0.1)
-    assert or_decline(written, calibration()).text == "Can I help you there?"
-    strange = replace(written, unlike=("it is of another kind",))
-    assert or_decline(strange, calibration()).text == "I would like to change my seat for the flight to Rome."
+    assert answer(document, "a summer") == "Can I help you there?"
+    strange = answer(document, "a summer", unlike=("it is of another kind",))
+    assert strange == "I would like to change my seat for the flight to Rome."
 
 
 def test_facts_of_a_sentence_counted_by_hand() -> None:
@@ -440,43 +411,14 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
     assert (found.text, found.confidence) == ("The bridge was closed.", 0.6)
     assert "0.73 against 0.60" in found.declined
     assert found.alternatives[0] == written
-    for kept in (
-        replace(written, confidence=0.74),  # likelier to do
-        replace(written, text="Bridge jammed"),
-        replace(written, text="Port shut"),
-    ):
-        assert or_decline(kept, one) == kept
+    for better in ({"confidence": 0.74}, {"text": "Bridge jammed"}, {"text": "Port shut"}):
+        assert or_decline(replace(written, **better), one) == replace(written, **better)
     same = replace(written, text="The bridge was closed", confidence=0.1)  # the sentence itself, which is likely to do
     assert or_decline(same, one) == replace(same, confidence=pytest.approx(1 / (1 + math.exp(-1))))
     assert "not sure" in or_decline(same, replace(one, sentence=())).declined
     assert or_decline(written, replace(one, sentence=())) == written
     assert "another kind" in or_decline(replace(written, unlike=("it is of another kind",)), one).declined
     assert "not sure" in or_decline(replace(written, confidence=0.1), one).declined
-
-
-@pytest.mark.parametrize(
-    ("document", "answer"),
-    [
-        ("Foo is a tool for long rivers.", "Tool for long rivers."),
-        ("> Foo lets you\nmeasure long rivers:", "Measure long rivers"),
-        ("foo - measure long rivers", "Measure long rivers"),
-        ("We propose a one-shot view of long rivers.", "One-shot view of long rivers."),
-        ("Foo is a filter, and a view of long rivers.", "Filter, and a view of long rivers."),
-        ("Foo is an iOS app for long rivers.", "iOS app for long rivers."),
-        ("Foo is a \ufb01le of long rivers.", "\ufb01le of long rivers."),
-        ("Foo is a libfoo2 for long rivers.", "libfoo2 for long rivers."),  # a name stays as it is
-        ("libfoo measures long rivers.", "libfoo measures long rivers."),
-        ("Rivers rose\n\nlibfoo measures long rivers", "libfoo measures long rivers"),
-        ("- libfoo measures long rivers", "libfoo measures long rivers"),
-        ("[09:02] anna: measure long rivers", "Measure long rivers"),
-        ("12/03/23, 9:02:17 PM - Anna F: measure long rivers", "Measure long rivers"),
-    ],
-)
-def test_a_sentence_without_its_subject_begins_with_a_capital(document: str, answer: str) -> None:
-    found = or_decline(Summary("long rivers", document=document, confidence=0.1), calibration())
-    assert found.text == answer == " ".join(word.text for word in found.words)
-    first = found.words[0].sources[0]
-    assert document[first.start : first.end].lower() == found.words[0].text.lower()
 
 
 def test_ratings_of_sentences_teach_when_one_is_likelier_to_do(tmp_path: Path) -> None:
@@ -497,8 +439,7 @@ def test_ratings_of_sentences_teach_when_one_is_likelier_to_do(tmp_path: Path) -
     one = replace(calibration(), sentence=fit_sentence(calibration(), made, read(360)))
     told = told_sentences("The river 7 rose. It closed port 7 early.", "River 7 rose")
     chances = [one.sentence_confidence(facts | {"confidence": 0.5}) for _, facts in told]
-    assert chances[0] > 0.95
-    assert chances[1] < 0.05
+    assert chances[0] > 0.95 > 0.05 > chances[1]
     marked = [replace(one, document=one.document.replace("river", r"\emph{river}")) for one in made]
     assert fit_sentence(calibration(), marked, read(360)) == one.sentence, "as readers see it, without markup"
     assert fit_sentence(calibration(), made, read(148)) == ()  # 99 sentences, 49 lines
@@ -515,14 +456,16 @@ def test_of_a_text_without_blanks_so_many_characters_are_given(document: str) ->
     assert (found.document, found.truncated) == (document, False)
 
 
-def test_without_calibration_a_model_always_answers() -> None:
+def test_a_model_that_is_sure_or_has_no_calibration_answers(tmp_path: Path) -> None:
     written = Summary("river river", document=DOCUMENT)
     assert or_decline(written, None) == written
     assert or_decline(written, calibration()) == written  # no confidence: an extractive method's
+    sure = replace(written, confidence=0.7)
+    assert or_decline(sure, calibration(threshold=0.5)) == sure
+    assert Calibration.load(tmp_path) is None
 
 
 def test_a_calibration_comes_back_from_its_folder(tmp_path: Path) -> None:
-    assert Calibration.load(tmp_path) is None
     choosing = tuple(float(place) for place in range(len(CHOOSING)))
     one = replace(calibration(), word_ratios=packed(np.linspace(-4, 4, 301)), choosing=choosing)
     one.save(tmp_path)
@@ -553,16 +496,12 @@ def test_a_calibration_from_before_the_last_facts_were_added_says_what_it_said(t
 @pytest.mark.parametrize(
     "change",
     [
-        {"weight": [1.0] * (len(FEATURES) + 1)},
-        {"bias": float("nan")},
-        {"deviation": [0.0] * len(FEATURES)},
-        {"choosing": [1.0] * (len(CHOOSING) + 1)},
-        {"sentence": [1.0] * (len(SENTENCE) + 2)},
-        {"ranges": {"least_tokens": "x", "most_unknown": 1, "least_common": 0}},
-        {"ranges": 5},
-        {"threshold": 7},
+        *({"weight": [1.0] * (len(FEATURES) + 1)}, {"deviation": [0.0] * len(FEATURES)}, {"bias": float("nan")}),
+        *({"choosing": [1.0] * (len(CHOOSING) + 1)}, {"sentence": [1.0] * (len(SENTENCE) + 2)}, {"threshold": 7}),
+        *({"ranges": {"least_tokens": "x", "most_unknown": 1, "least_common": 0}}, {"ranges": 5}),
         {"word_ratios": "AAA"},
     ],
+    ids=lambda change: next(iter(change)),
 )
 def test_a_damaged_calibration_is_refused_in_a_sentence(tmp_path: Path, change: dict) -> None:
     calibration().save(tmp_path)

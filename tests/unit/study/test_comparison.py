@@ -28,17 +28,19 @@ from laconic.training.loop import TrainResult
 from laconic.types import Record, Summary
 
 RECORDS = [Record(f"word{i} cat sat. It rained {i}.", f"word{i} cat", id=str(i)) for i in range(8)]
-ROWS = ["lstm", "gru", "bilstm"]
+ROWS = ["lstm", "gru"]
+TRAINED = [f"{row}-1" for row in ROWS]
+HEADLINE = load_recipe("headline_writer")
 
 
-FIGURE_6 = [
-    ("the 's the to the the the", 2, 0.02047),
-    ("confidential document 's twitter to to", 5, 0.08263),
-    ("confidential document $ peter thiel to thiel", 1, 0.11255),
-]
-
-
-@pytest.mark.parametrize(("words", "unknown", "printed"), FIGURE_6)
+@pytest.mark.parametrize(
+    ("words", "unknown", "printed"),
+    [
+        ("the 's the to the the the", 2, 0.02047),
+        ("confidential document 's twitter to to", 5, 0.08263),
+        ("confidential document $ peter thiel to thiel", 1, 0.11255),
+    ],
+)
 def test_the_headline_papers_own_samples_have_its_figures(words: str, unknown: int, printed: float) -> None:
     """The headline paper's Figure 6, from the text that its tokens become."""
     gold = "confidential document shows how peter thiel really feels about palantir"
@@ -109,19 +111,34 @@ def plan_of(tmp_path: Path, seeds: int = 1, **overrides: Any) -> Plan:
     if not train.exists():
         train.write_text("{}\n")
     changes = {"data": {"train": str(train), "validation": str(train)}, **overrides}
-    return plan_recipe(load_recipe("headline_writer"), Choice([*ROWS, "lead-1"], "tiny", seeds, changes))
+    return plan_recipe(HEADLINE, Choice([*ROWS, "lead-1"], "tiny", seeds, changes))
 
 
-def run(machine: Machine, tmp_path: Path, plan: Plan | None = None) -> list[comparison.Outcome]:
-    return Comparison(plan or plan_of(tmp_path), RECORDS, tmp_path / "out", machine.surroundings()).run()
+def run(
+    machine: Machine, tmp_path: Path, plan: Plan | None = None, out: str = "out", count: int = 8, **earlier: Any
+) -> list[comparison.Outcome]:
+    made = Comparison(plan or plan_of(tmp_path), RECORDS[:count], tmp_path / out, machine.surroundings(), **earlier)
+    return made.run()
+
+
+def stopped(machine: Machine, tmp_path: Path, at: str, plan: Plan | None = None) -> None:
+    """As when the process is killed while the run ``at`` is trained."""
+    machine.kill_at = at
+    with pytest.raises(KeyboardInterrupt):
+        run(machine, tmp_path, plan)
+    machine.kill_at = ""
+
+
+def more_pairs(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text("{}\n{}\n")
 
 
 def test_seeds_are_trained_and_scored_each(machine: Machine, tmp_path: Path) -> None:
     outcomes = run(machine, tmp_path, plan_of(tmp_path, seeds=2))
     assert machine.trained == [f"{row}-{seed}" for row in ROWS for seed in (1, 2)]
-    assert len(machine.decoded) == len(set(machine.decoded)) == 6 * len(RECORDS)
+    assert len(machine.decoded) == len(set(machine.decoded)) == 4 * len(RECORDS)
     found = {outcome.row.name: outcome for outcome in outcomes}
-    assert [len(found[name].scored) for name in ("lead-1", *ROWS)] == [1, 2, 2, 2]
+    assert [len(found[name].scored) for name in ("lead-1", *ROWS)] == [1, 2, 2]
     assert [result["metrics"]["val_loss_tf"] for result in found["gru"].trained] == [4.0, 5.0]
     assert found["gru"].trained[0]["train_loss"] == 2.5
     assert found["lstm"].scored[0].samples[0].document == RECORDS[0].document
@@ -138,56 +155,65 @@ def test_rows_that_only_decode_differently_share_a_training(machine: Machine, tm
     assert found["wide"].trained == found["gru"].trained
     assert [name.split(":")[0] for name in machine.decoded].count("wide-seed-2") == len(RECORDS)
     run(machine, tmp_path, replace(plan, rows=(wide,)))  # found under the other row's name
-    assert len(machine.trained) == 6
+    assert len(machine.trained) == 4
 
 
 def test_a_killed_comparison_trains_and_scores_nothing_twice(machine: Machine, tmp_path: Path) -> None:
-    machine.kill_at = "gru-1"
-    with pytest.raises(KeyboardInterrupt):
-        run(machine, tmp_path)
+    stopped(machine, tmp_path, "gru-1")
     assert machine.trained == ["lstm-1"]
-    machine.kill_at = ""
     first = run(machine, tmp_path)
     again = run(machine, tmp_path)
-    assert machine.trained == ["lstm-1", "gru-1", "bilstm-1"]
-    assert len(machine.decoded) == len(set(machine.decoded)) == 3 * len(RECORDS)
+    assert machine.trained == TRAINED
+    assert len(machine.decoded) == len(set(machine.decoded)) == 2 * len(RECORDS)
     assert [o.scored for o in first] == [o.scored for o in again]
     assert [o.trained for o in first] == [o.trained for o in again]
 
 
-def test_lost_scores_are_made_of_the_predictions(machine: Machine, tmp_path: Path) -> None:
+def test_what_is_lost_is_made_of_what_is_left(machine: Machine, tmp_path: Path) -> None:
+    """Scores of the predictions; what was done of what lies there; and neither needs the weights."""
     first = run(machine, tmp_path)
     decoded = len(machine.decoded)
     for path in (tmp_path / "out" / "scores").iterdir():
         path.unlink()
     again = run(machine, tmp_path)
-    expected = [o.scored[0].result.rouge for o in first]
-    assert [o.scored[0].result.rouge for o in again] == expected
-    samples = 3 * len(first[0].scored[0].samples)
-    assert len(machine.decoded) == decoded + samples  # only the sample pages' documents
+    assert [o.scored[0].result.rouge for o in again] == [o.scored[0].result.rouge for o in first]
+    decoded += len(ROWS) * len(first[0].scored[0].samples)  # only the sample pages' documents
+    assert len(machine.decoded) == decoded
+    shutil.rmtree(tmp_path / "out" / "runs")
+    without = run(machine, tmp_path)
+    assert machine.trained == TRAINED
+    assert [o.scored for o in without] == [o.scored for o in again]
+    assert [o.trained[0]["metrics"] for o in without[1:]] == [o.trained[0]["metrics"] for o in first[1:]]
+    assert len(machine.decoded) == decoded
+
+
+def test_a_damaged_state_file_costs_nothing(machine: Machine, tmp_path: Path) -> None:
+    run(machine, tmp_path)
+    (tmp_path / "out" / "state.json").write_text('{"runs": {')
+    decoded = len(machine.decoded)
+    run(machine, tmp_path)  # asks to resume, which for a finished run means to read its last checkpoint
+    assert len(machine.decoded) == decoded
 
 
 def test_other_records_and_another_decoding_are_scored_anew(machine: Machine, tmp_path: Path) -> None:
     run(machine, tmp_path)
     run(machine, tmp_path, plan_of(tmp_path, search={"beam_size": 2}))
-    assert len(machine.trained) == 3
-    assert len(machine.decoded) == 2 * 3 * len(RECORDS)
-    Comparison(plan_of(tmp_path), RECORDS[:4], tmp_path / "out", machine.surroundings()).run()
-    assert len(machine.trained) == 3
-    assert len(machine.decoded) == 2 * 3 * len(RECORDS) + 3 * 4
+    assert len(machine.decoded) == 2 * 2 * len(RECORDS)
+    run(machine, tmp_path, count=4)
+    assert len(machine.decoded) == 2 * 2 * len(RECORDS) + 2 * 4
+    assert machine.trained == TRAINED
 
 
 def test_a_failing_row_does_not_end_the_rest(machine: Machine, tmp_path: Path) -> None:
-    machine.fail_at = "gru-1"
+    machine.fail_at = "lstm-1"
     outcomes = {o.row.name: o for o in run(machine, tmp_path)}
-    assert outcomes["gru"].errors == ["The loss is not finite."]
-    assert not outcomes["gru"].scored
-    assert outcomes["bilstm"].scored
-    assert any("gru failed" in text for text in machine.said)
-    machine.fail_at = ""
-    outcomes = {o.row.name: o for o in run(machine, tmp_path)}  # it is tried again
+    assert outcomes["lstm"].errors == ["The loss is not finite."]
+    assert not outcomes["lstm"].scored
     assert outcomes["gru"].scored
-    assert sorted(machine.trained) == ["bilstm-1", "gru-1", "lstm-1"]
+    assert any("lstm failed" in text for text in machine.said)
+    machine.fail_at = ""
+    assert all(one.scored for one in run(machine, tmp_path))  # it is tried again
+    assert machine.trained == ["gru-1", "lstm-1"]
 
 
 def test_one_seed_that_fails_leaves_the_others(machine: Machine, tmp_path: Path) -> None:
@@ -197,14 +223,15 @@ def test_one_seed_that_fails_leaves_the_others(machine: Machine, tmp_path: Path)
     assert len(outcomes["gru"].scored) == 2
 
 
-def test_other_settings_and_other_data_are_refused_at_once(machine: Machine, tmp_path: Path) -> None:
-    run(machine, tmp_path)
+@pytest.mark.parametrize("at", ["", "lstm-1"], ids=["complete", "interrupted"])
+def test_other_settings_and_other_data_are_refused_at_once(at: str, machine: Machine, tmp_path: Path) -> None:
+    stopped(machine, tmp_path, at) if at else run(machine, tmp_path)
     with pytest.raises(ConfigError, match=r"training\.batch_size: 8 there, 4 now"):
         run(machine, tmp_path, plan_of(tmp_path, training={"batch_size": 4}))
-    (tmp_path / "train.jsonl").write_text("{}\n{}\n")
+    more_pairs(tmp_path)
     with pytest.raises(ConfigError, match="has changed since"):
         run(machine, tmp_path)
-    assert len(machine.trained) == 3
+    assert machine.trained == ([] if at else TRAINED)
 
 
 @pytest.mark.parametrize("name", ["train", "train.source"])
@@ -223,23 +250,11 @@ def test_a_training_that_was_removed_is_not_taken_for_the_one_that_was_begun_ins
 ) -> None:
     run(machine, tmp_path)
     shutil.rmtree(tmp_path / "out" / "runs")
-    (tmp_path / "train.jsonl").write_text("{}\n{}\n")
-    longer, machine.kill_at = plan_of(tmp_path, training={"max_epochs": 2}), "lstm-1"
-    with pytest.raises(KeyboardInterrupt):
-        run(machine, tmp_path, longer)
-    machine.kill_at = ""
+    more_pairs(tmp_path)
+    longer = plan_of(tmp_path, training={"max_epochs": 2})
+    stopped(machine, tmp_path, "lstm-1", longer)
     run(machine, tmp_path, longer)
-    assert machine.trained == [*(f"{row}-1" for row in ROWS), *(f"{row}-1" for row in ROWS)]
-
-
-def test_data_that_change_while_a_training_is_interrupted_are_refused(machine: Machine, tmp_path: Path) -> None:
-    machine.kill_at = "lstm-1"
-    with pytest.raises(KeyboardInterrupt):
-        run(machine, tmp_path)
-    machine.kill_at = ""
-    (tmp_path / "train.jsonl").write_text("{}\n{}\n")
-    with pytest.raises(ConfigError, match="has changed since"):
-        run(machine, tmp_path)
+    assert machine.trained == 2 * TRAINED
 
 
 @pytest.mark.parametrize("key", ["data.validation", "text.pretrained_embeddings", "text.tokenizer.path"])
@@ -254,8 +269,7 @@ def test_other_validation_pairs_vectors_and_tokenizers_are_noticed(key: str, mac
 
     def trained_beside(earlier: str) -> int:
         before = len(machine.trained)
-        out = tmp_path / f"beside {earlier} {len(given.read_text())}"
-        Comparison(plan, RECORDS, out, machine.surroundings(), [tmp_path / earlier]).run()
+        run(machine, tmp_path, plan, f"beside {earlier} {len(given.read_text())}", earlier=[tmp_path / earlier])
         return len(machine.trained) - before
 
     shutil.copytree(tmp_path / "out", tmp_path / old)
@@ -265,7 +279,7 @@ def test_other_validation_pairs_vectors_and_tokenizers_are_noticed(key: str, mac
     (tmp_path / old / "state.json").write_text(json.dumps(state))
     assert [trained_beside("out"), trained_beside(old)] == [0, 0]
     given.write_text("{}\n{}\n")
-    assert [trained_beside("out"), trained_beside(old)] == [3, 0]
+    assert [trained_beside("out"), trained_beside(old)] == [2, 0]
     with pytest.raises(ConfigError, match="given has changed since"):
         run(machine, tmp_path, plan)
 
@@ -282,14 +296,14 @@ def test_a_tuned_model_is_decoded_as_the_row_says(machine: Machine, tmp_path: Pa
     assert asked() == {"surface": "raw", "max_length": usual}
     assert asked(search={"max_length": 3, "surface": "cased", "beam_size": 3}) == {"surface": "raw", "beam_size": 3}
     assert asked(evaluation={"surface": None}) == {"surface": "clean", "max_length": usual}
-    assert len(machine.trained) == 3
+    assert machine.trained == TRAINED
 
 
 def test_rows_whose_names_differ_in_signs_have_runs_of_their_own(machine: Machine, tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    rows = [replace(row, name=name) for row, name in zip(plan.rows[1:], ("a+b", "a b", "a-b"), strict=True)]
+    rows = [replace(row, name=name) for row, name in zip(plan.rows[1:], ("a+b", "a-b"), strict=True)]
     run(machine, tmp_path, replace(plan, rows=tuple(rows)))
-    assert machine.trained == [f"{row}-1" for row in ROWS]
+    assert machine.trained == TRAINED
     assert "a-b-seed-1" in {path.name for path in (tmp_path / "out" / "runs").iterdir()}
 
 
@@ -297,26 +311,17 @@ def test_kept_scores_are_those_of_the_last_table(machine: Machine, tmp_path: Pat
     """Whichever was scored first, and however many seeds another one had."""
 
     def compare(count: int, seeds: int = 1) -> list[list[int]]:
-        Comparison(plan_of(tmp_path, seeds=seeds), RECORDS[:count], tmp_path / "out", machine.surroundings()).run()
+        run(machine, tmp_path, plan_of(tmp_path, seeds=seeds), count=count)
         return [[one.records for one in found] for found in kept_scores(tmp_path / "out").values()]
 
-    assert compare(8, seeds=2) == 3 * [[8, 8]]
-    assert compare(4) == 3 * [[4]]
-    assert compare(8) == 3 * [[8]]
+    assert compare(8, seeds=2) == 2 * [[8, 8]]
+    assert compare(4) == 2 * [[4]]
+    assert compare(8) == 2 * [[8]]
     shutil.rmtree(tmp_path / "out" / "runs")
-    assert compare(4) == 3 * [[4]]
+    assert compare(4) == 2 * [[4]]
     machine.fail_at = "gru-1"
-    plan = plan_of(tmp_path, training={"max_epochs": 2})
-    run(machine, tmp_path, plan)
-    assert list(kept_scores(tmp_path / "out")) == ["lstm", "bilstm"]
-
-
-def test_a_damaged_state_file_costs_nothing(machine: Machine, tmp_path: Path) -> None:
-    run(machine, tmp_path)
-    (tmp_path / "out" / "state.json").write_text('{"runs": {')
-    decoded = len(machine.decoded)
-    run(machine, tmp_path)  # asks to resume, which for a finished run means to read its last checkpoint
-    assert len(machine.decoded) == decoded
+    run(machine, tmp_path, plan_of(tmp_path, training={"max_epochs": 2}))
+    assert list(kept_scores(tmp_path / "out")) == ["lstm"]
 
 
 def test_bleu_in_both_readings() -> None:
@@ -333,20 +338,11 @@ def test_bleu_in_both_readings() -> None:
     assert found.result.measures["bleu"] == corpus_bleu(texts, ["The cat sat down", "it rains"]).score
 
 
-def test_scores_outlive_the_weights(machine: Machine, tmp_path: Path) -> None:
-    first = run(machine, tmp_path)
-    shutil.rmtree(tmp_path / "out" / "runs")
-    again = run(machine, tmp_path)
-    assert len(machine.trained) == 3
-    assert [o.scored for o in again] == [o.scored for o in first]
-    assert [o.trained[0]["metrics"] for o in again[1:]] == [o.trained[0]["metrics"] for o in first[1:]]
-
-
 def test_the_keys_of_what_is_kept_stay(machine: Machine, tmp_path: Path) -> None:
     """`tables/` is found by keys like this one: whatever is new among options and settings must not change it."""
     (tmp_path / "train.jsonl").write_text("{}\n")
     data = {"data": {name: str(tmp_path / "train.jsonl") for name in ("train", "validation")}}
-    plan = plan_recipe(load_recipe("headline_writer"), Choice(["lstm"], "study", overrides=data))
+    plan = plan_recipe(HEADLINE, Choice(["lstm"], "study", overrides=data))
     made = Comparison(plan, RECORDS, tmp_path / "out", machine.surroundings())
     assert made._scored_key(plan.rows[0].runs[0]) == "4017d8b9f92c96ee1698c9cf4d80523a"
 
@@ -359,21 +355,20 @@ def test_an_earlier_comparison_lends_its_scores_where_pairs_settings_and_records
     moved = tmp_path / "moved.jsonl"
     moved.write_text("{}\n")  # the same pairs in another place
 
-    def compare(out: str, **changes: Any) -> list[str]:
+    def compare(out: str, count: int = 8, **changes: Any) -> list[str]:
         before = len(machine.trained)
         plan = plan_of(tmp_path, **{"data": {"train": str(moved), "validation": str(moved)}} | changes)
-        records = RECORDS[:4] if out == "fewer" else RECORDS
-        Comparison(plan, records, tmp_path / out, machine.surroundings(), [earlier]).run()
+        run(machine, tmp_path, plan, out, count, earlier=[earlier])
         return machine.trained[before:]
 
     assert compare("same") == []
     assert kept_scores(tmp_path / "same") == kept_scores(earlier)
     assert list(kept_scores(earlier)) == ROWS
-    assert compare("fewer") == compare("wider", search={"beam_size": 2}) == [f"{row}-1" for row in ROWS]
-    assert compare("longer", training={"max_epochs": 2}) == [f"{row}-1" for row in ROWS]
-    assert compare("clean", evaluation={"surface": "clean"}) == [f"{row}-1" for row in ROWS]
+    assert compare("fewer", 4) == compare("wider", search={"beam_size": 2}) == TRAINED
+    assert compare("longer", training={"max_epochs": 2}) == TRAINED
+    assert compare("clean", evaluation={"surface": "clean"}) == TRAINED
     moved.write_text("{}\n{}\n")
-    assert compare("others") == [f"{row}-1" for row in ROWS]
+    assert compare("others") == TRAINED
 
 
 def test_pairs_of_a_stage_count_by_what_is_in_them(machine: Machine, tmp_path: Path) -> None:
@@ -385,10 +380,10 @@ def test_pairs_of_a_stage_count_by_what_is_in_them(machine: Machine, tmp_path: P
         (tmp_path / spans / "manifest.json").write_text(told)
         before = len(machine.trained)
         plan = plan_of(tmp_path, pretraining={"enabled": True, "data": str(tmp_path / spans)})
-        Comparison(plan, RECORDS, tmp_path / "of" / spans, machine.surroundings(), [tmp_path / "of" / "first"]).run()
+        run(machine, tmp_path, plan, f"of/{spans}", earlier=[tmp_path / "of" / "first"])
         return len(machine.trained) - before
 
-    assert [compare("first"), compare("moved", told='{"seconds": 3}'), compare("others", pairs="{}\n{}\n")] == [3, 0, 3]
+    assert [compare("first"), compare("moved", told='{"seconds": 3}'), compare("others", pairs="{}\n{}\n")] == [2, 0, 2]
 
 
 def test_a_log_that_is_being_written_is_read(tmp_path: Path) -> None:
@@ -414,10 +409,10 @@ def test_ones_own_code_is_part_of_what_was_scored_and_trained(
     run(machine, tmp_path, plan)
     shutil.rmtree(tmp_path / "out" / "runs")
     run(machine, tmp_path, plan)
-    assert len(machine.trained) == 3
+    assert machine.trained == TRAINED
     scorer.write_text(scorer.read_text() + "# changed\n")
     run(machine, tmp_path, plan)
-    assert len(machine.trained) == 6  # what was scored was of another scorer, and its weights are gone
+    assert machine.trained == 2 * TRAINED  # what was scored was of another scorer, and its weights are gone
     words.write_text(words.read_text() + "# changed\n")
     with pytest.raises(ConfigError, match=r"words_of_mine_too.*has changed since .* was trained"):
         run(machine, tmp_path, plan)

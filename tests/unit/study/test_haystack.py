@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli.main import main
+from commands import refused, run
 from laconic.data.subset import write_records
 from laconic.errors import DataError
 from laconic.evaluation.predictions import read_lines as rows
@@ -54,13 +54,10 @@ def test_too_few(records: list[Record], documents: int, tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = tmp_path / "pairs.jsonl"
+    source, out = tmp_path / "pairs.jsonl", tmp_path / "hay.jsonl"
     write_records(source, RECORDS)
-    out = tmp_path / "hay.jsonl"
-    assert main(["data", "haystack", str(source), str(out), "--documents", "3", "--count", "5"]) == 0
-    assert "5 haystacks of 3 documents" in capsys.readouterr().out
-    assert len(rows(out)) == 5
-    assert main(["data", "haystack", str(source), str(source)]) != 0
-    assert main(["data", "haystack", str(source), str(out), "--documents", "50"]) == 3
-    assert "too few for haystacks of 50" in capsys.readouterr().err
+    made = run(capsys, "data", "haystack", source, out, "--documents", "3", "--count", "5")
+    assert "5 haystacks of 3 documents" in made
+    refused(capsys, 2, "same file", "data", "haystack", source, source)
+    refused(capsys, 3, "too few for haystacks of 50", "data", "haystack", source, out, "--documents", "50")
     assert len(rows(out)) == 5

@@ -8,11 +8,14 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
+from commands import refused, run
 from laconic.cli.main import main
 from laconic.data.subset import write_records
 from laconic.errors import ConfigError, DataError
@@ -40,9 +43,9 @@ def write(path: Path, rows: Sequence[Sequence[str]], separator: str = ",", encod
 
 
 def planted(system: str, item: int, annotator: int, criterion: str) -> int:
-    """alpha is rated 4 or 5, beta 2 or 3, gamma as beta; annotators differ on every fifth item by one."""
-    base = 4 if system == "alpha" else 2
-    return base + (item + (annotator if item % 5 == 0 else 0) + (criterion == "informativeness")) % 2
+    """alpha is rated 4 or 5, beta 2 or 3 on other items, gamma as beta; annotators differ on every fifth by one."""
+    base, place = (4, item // 2) if system == "alpha" else (2, item)
+    return base + (place + (annotator if item % 5 == 0 else 0) + (criterion == "informativeness")) % 2
 
 
 def fill(folder: Path) -> None:
@@ -88,71 +91,63 @@ def test_sheets_are_blind_shuffled_and_seeded(tmp_path: Path) -> None:
 
 
 def test_planted_scores_come_back(filled: Path) -> None:
-    found = analyse(filled)
+    """And their pairs are tested on the means of the items, with Holm's correction."""
+    found = analyse(filled, "t")
     assert (found.items, found.missing, found.annotators) == (20, 0, ("annotator-1", "annotator-2", "annotator-3"))
+    scores = {
+        (name, criterion): [fmean(planted(name, item, a, criterion) for a in range(3)) for item in range(1, 21)]
+        for name, criterion in product(SYSTEMS, ("readability", "informativeness"))
+    }
     for mean in found.means:
-        each = [
-            fmean(planted(mean.system, item, annotator, mean.criterion) for annotator in range(3))
-            for item in range(1, 21)
-        ]
-        assert mean.mean == pytest.approx(fmean(each))
+        assert mean.mean == pytest.approx(fmean(scores[mean.system, mean.criterion]))
         assert mean.low <= mean.mean <= mean.high
-    pairs = {(pair.first, pair.second): pair for pair in found.pairs if pair.criterion == "readability"}
-    assert pairs["alpha", "beta"].difference == pytest.approx(2.0)
-    assert pairs["alpha", "beta"].mark == "**"
-    assert pairs["beta", "gamma"].difference == 0.0
-    assert pairs["beta", "gamma"].p == 1.0
-    for levels in found.alpha.values():
-        assert 0.8 < float(levels["interval"] or 0) < 1.0
-        assert 0.7 < float(levels["ordinal"] or 0) < 1.0
-
-
-def test_the_pairs_are_tested_on_item_means_with_holm(filled: Path) -> None:
-    for pair in (found := analyse(filled, "t")).pairs:
-        scores = {
-            name: [fmean(planted(name, item, a, pair.criterion) for a in range(3)) for item in range(1, 21)]
-            for name in SYSTEMS
-        }
-        expected = paired_t_test(scores[pair.first], scores[pair.second])
+    for pair in found.pairs:
+        expected = paired_t_test(scores[pair.first, pair.criterion], scores[pair.second, pair.criterion])
         assert pair.p == pytest.approx(expected.p)
         family = {(p.first, p.second): p.p for p in found.pairs if p.criterion == pair.criterion}
         adjusted = holm({"/".join(names): p for names, p in family.items()})
         assert pair.p_holm == pytest.approx(adjusted[f"{pair.first}/{pair.second}"])
+    for levels in found.alpha.values():
+        assert 0.8 < float(levels["interval"] or 0) < 1.0
+        assert 0.7 < float(levels["ordinal"] or 0) < 1.0
+    pairs = {(pair.first, pair.second): pair for pair in analyse(filled).pairs if pair.criterion == "readability"}
+    assert pairs["alpha", "beta"].difference == pytest.approx(2.0)
+    assert pairs["alpha", "beta"].mark == "**"
+    assert (pairs["beta", "gamma"].difference, pairs["beta", "gamma"].p) == (0.0, 1.0)
 
 
 def test_a_difference_without_spread_is_json(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path in (filled / "sheets").glob("*.csv"):
         rows = read(path)
         write(path, [rows[0], *([*row[:4], *("4" if "alpha" in row[3] else "3") * 2, *row[6:]] for row in rows[1:])])
-    assert main(["judge", "analyse", str(filled), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    found = json.loads(run(capsys, "judge", "analyse", filled, "--json"), parse_constant=pytest.fail)
     assert {pair["statistic"] for pair in found["pairs"]} == {None, 0.0}
 
 
-def excel_german(rows: Rows) -> tuple[Rows, str, str]:
-    return [[f"{cell},0" if cell in "12345" and cell else cell for cell in row] for row in rows], ";", "cp1252"
-
-
-def moved_columns(rows: Rows) -> tuple[Rows, str, str]:
-    return [[*reversed(row), "", ""] for row in rows], ",", "utf-8-sig"
-
-
-def sorted_lines(rows: Rows) -> tuple[Rows, str, str]:
-    return [[name.upper() for name in rows[0]], *sorted(rows[1:], key=lambda row: row[3]), ["", ""], []], "\t", "utf-16"
-
-
-def named_separator(rows: Rows) -> tuple[Rows, str, str]:
-    return [["sep=", ""], *rows], ";", "utf-8"
-
-
-@pytest.mark.parametrize("change", [excel_german, moved_columns, sorted_lines, named_separator])
+@pytest.mark.parametrize(
+    ("change", "separator", "encoding"),
+    [
+        (
+            lambda rows: [[f"{cell},0" if cell in list("12345") else cell for cell in row] for row in rows],
+            ";",
+            "cp1252",
+        ),
+        (lambda rows: [[*reversed(row), "", ""] for row in rows], ",", "utf-8-sig"),
+        (
+            lambda rows: [list(map(str.upper, rows[0])), *sorted(rows[1:], key=itemgetter(3)), ["", ""], []],
+            "\t",
+            "utf-16",
+        ),
+        (lambda rows: [["sep=", ""], *rows], ";", "utf-8"),
+    ],
+    ids=["as German Excel does", "other columns", "other lines", "a named separator"],
+)
 def test_spreadsheets_may_save_the_file_their_way(
-    change: Callable[[Rows], tuple[Rows, str, str]], filled: Path
+    change: Callable[[Rows], Rows], separator: str, encoding: str, filled: Path
 ) -> None:
     expected = analyse(filled)
     path = filled / "sheets" / "annotator-2.csv"
-    rows, separator, encoding = change(read(path))
-    write(path, rows, separator, encoding)
+    write(path, change(read(path)), separator, encoding)
     assert analyse(filled) == expected
 
 
@@ -182,17 +177,17 @@ def test_mistakes_name_file_row_and_column(row: int, column: int, value: str, sa
 
 
 def test_empty_cells_and_absent_annotators_are_counted(filled: Path) -> None:
-    path = filled / "sheets" / "annotator-1.csv"
-    rows = read(path)
+    first, second, third = (filled / "sheets" / f"annotator-{number}.csv" for number in (1, 2, 3))
+    rows = read(first)
     rows[1][4], rows[2][5] = "", " - "
-    write(path, rows)
-    (filled / "sheets" / "annotator-3.csv").unlink()
+    write(first, rows)
+    third.unlink()
     found = analyse(filled)
     assert (found.missing, found.absent) == (2, ("annotator-3",))
-    write(path, [[*row[:4], "", "", ""] if number else row for number, row in enumerate(rows)])
+    write(first, [[*row[:4], "", "", ""] if number else row for number, row in enumerate(rows)])
     assert analyse(filled).absent == ("annotator-1", "annotator-3")
-    (filled / "sheets" / "annotator-1.csv").unlink()
-    (filled / "sheets" / "annotator-2.csv").unlink()
+    first.unlink()
+    second.unlink()
     with pytest.raises(DataError, match="No sheet"):
         analyse(filled)
 
@@ -247,7 +242,7 @@ def test_options_that_do_not_fit(options: SheetOptions, said: str, tmp_path: Pat
         make_sheets(SYSTEMS, RECORDS, tmp_path / "j", options)
 
 
-def test_predictions_are_matched_by_id(tmp_path: Path) -> None:
+def test_predictions_are_matched_by_id_and_those_of_another_split_refused(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text(as_lines({"id": r.id, "summary": f"s {r.id}"} for r in reversed(RECORDS)))
     assert read_predictions(path, RECORDS[:2]) == ["s r0", "s r1"]
@@ -255,10 +250,6 @@ def test_predictions_are_matched_by_id(tmp_path: Path) -> None:
         read_predictions(path, [Record("d", "s", id="x")])
     with pytest.raises(DataError, match="30 summaries for 1 records"):
         read_predictions(path, [Record("d", "s")])
-
-
-def test_predictions_of_another_split_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
     path.write_text('{"id": "1", "summary": "x", "references": ["s", "t"]}\n')
     for record in (Record("d", "s", id="1"), Record("d", "z", id="1", references=("z", "t")), Record("d", "", id="1")):
         assert read_predictions(path, [record]) == ["x"]
@@ -296,28 +287,23 @@ def test_sheets_are_never_without_their_key(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = tmp_path / "data.jsonl"
+    data, out = tmp_path / "data.jsonl", tmp_path / "j"
     write_records(data, RECORDS)
-    files = []
-    for name, texts in SYSTEMS.items():
-        path = tmp_path / f"{name}.predictions.jsonl"
+    files = [tmp_path / f"{name}.predictions.jsonl" for name in SYSTEMS]
+    for path, texts in zip(files, SYSTEMS.values(), strict=True):
         path.write_text(as_lines({"id": r.id, "summary": t} for r, t in zip(RECORDS, texts, strict=True)))
-        files.append(str(path))
-    out = str(tmp_path / "j")
-    assert main(["judge", "make", *files, "--data", str(data), "--out", out, "--sample", "10"]) == 0
-    assert "10 documents and 3 systems" in capsys.readouterr().out
-    assert main(["judge", "make", *files, "--data", str(data), "--out", out]) == 2
-    assert "holds sheets already" in capsys.readouterr().err
-    assert main(["judge", "analyse", out]) == 3
-    assert "has a rating yet" in capsys.readouterr().err
-    fill(Path(out))
-    assert main(["judge", "analyse", out]) == 0
-    printed = capsys.readouterr().out
+    make = ["judge", "make", *files, "--data", data, "--out"]
+    assert "10 documents and 3 systems" in run(capsys, *make, out, "--sample", "10")
+    refused(capsys, 2, "holds sheets already", *make, out)
+    refused(capsys, 3, "has a rating yet", "judge", "analyse", out)
+    refused(capsys, 2, "five", *make, tmp_path / "j2", "--scale", "five")
+    fill(out)
+    printed = run(capsys, "judge", "analyse", out)
     assert "alpha - beta" in printed
     assert "alpha, ordinal" in printed
-    assert main(["judge", "analyse", out, "--json", "--test", "randomization"]) == 0
-    assert json.loads(capsys.readouterr().out)["test"] == "randomization"
-    assert main(["judge", "make", f"x={files[0]}", "--data", str(data), "--out", out + "2", "--scale", "five"]) == 2
+    assert (
+        json.loads(run(capsys, "judge", "analyse", out, "--json", "--test", "randomization"))["test"] == "randomization"
+    )
 
 
 def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path) -> None:
@@ -329,14 +315,12 @@ def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path
     for line in lines:
         item = items[line["id"]]
         assert line["summary"] == SYSTEMS[line["system"]][item["index"]]
-        criteria = ("readability", "informativeness")
-        given = [planted(line["system"], item["item"], number, name) for number in range(3) for name in criteria]
+        asked = product(range(3), ("readability", "informativeness"))
+        given = [planted(line["system"], item["item"], number, name) for number, name in asked]
         assert line["rating"] == pytest.approx(fmean(given))
     rated = Ratings.read(out, accept=4)
-    first = items[lines[0]["id"]]
-    record = Record("", id=first["id"])
-    assert rated.of(record.id, lines[0]["summary"].upper() + ".") == pytest.approx(lines[0]["rating"])
-    assert math.isnan(rated.of(record.id, "another line"))
+    assert rated.of(lines[0]["id"], lines[0]["summary"].upper() + ".") == pytest.approx(lines[0]["rating"])
+    assert math.isnan(rated.of(lines[0]["id"], "another line"))
 
 
 @pytest.mark.parametrize("name", ["sheets/annotator-1.csv", "sheets/README.txt", "key.json"])
@@ -344,8 +328,8 @@ def test_the_rated_lines_do_not_replace_what_is_read(
     name: str, filled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (filled / name).read_bytes()
-    assert main(["judge", "analyse", str(filled), "--lines", str(filled / name)]) == 2
-    assert "is what this command reads; --lines names another file." in capsys.readouterr().err
+    said = "is what this command reads; --lines names another file."
+    refused(capsys, 2, said, "judge", "analyse", filled, "--lines", filled / name)
     assert (filled / name).read_bytes() == before
 
 
@@ -365,9 +349,8 @@ def test_a_key_that_somebody_changed(changed: dict[str, object], filled: Path) -
 @pytest.mark.parametrize("rating", ["NaN", "1e999", "-1e999", "1" + "0" * 400, "true", '"4"', "null"])
 def test_a_rating_is_a_number(rating: str, tmp_path: Path) -> None:
     path = tmp_path / "ratings.jsonl"
-    path.write_text(
-        f'{{"id": "r1", "summary": "a", "rating": 3}}\n{{"id": "r2", "summary": "b", "rating": {rating}}}\n'
-    )
+    lines = [f'{{"id": "r{n}", "summary": "a", "rating": {given}}}' for n, given in ((1, "3"), (2, rating))]
+    path.write_text("\n".join(lines))
     with pytest.raises(DataError, match="rating 2 needs an 'id', a text, and a 'rating', a number"):
         Ratings.read(path)
 

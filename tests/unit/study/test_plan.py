@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from laconic.config.loading import first_difference, load_recipe
-from laconic.errors import ConfigError, ModelError
-from laconic.study.plan import Choice, flatten, plan_recipe, plan_systems, settings_of
+from laconic.errors import ConfigError
+from laconic.study.plan import Choice, plan_recipe, plan_systems, settings_of
 
 EXTRACTIVE = load_recipe("extractive")
 HEADLINE = load_recipe("headline_writer")
+CONTRASTIVE = load_recipe("contrastive")
 DATA = {"data": {"train": "t.jsonl", "validation": "v.jsonl"}}
 
 
@@ -30,10 +31,7 @@ def test_changes_reach_the_rows_that_have_the_option() -> None:
     first, second = (dict(entry.method or {}) for entry in plan.rows)
     assert (first["words"], first["language"], second["language"]) == (7, "de", "de")
     assert "words" not in second
-    with pytest.raises(ConfigError, match="Did you mean 'words'"):
-        plan_recipe(EXTRACTIVE, Choice(["first-words"], overrides={"wrds": 7}))
-    data = plan_recipe(EXTRACTIVE, Choice(overrides={"data": {"skip_bad": True}})).data
-    assert data.skip_bad
+    assert plan_recipe(EXTRACTIVE, Choice(overrides={"data": {"skip_bad": True}})).data.skip_bad
 
 
 def test_rows_of_models_have_a_run_a_seed() -> None:
@@ -46,9 +44,8 @@ def test_rows_of_models_have_a_run_a_seed() -> None:
 
 
 def test_a_change_below_what_a_row_leaves_out_is_for_the_other_rows() -> None:
-    recipe = load_recipe("contrastive")
     change = {"model": {"opponent": {"layer": 0, "head": 1}}}
-    without, with_it = plan_recipe(recipe, Choice(["transformer", "contrastive"], "tiny", overrides=change)).rows
+    without, with_it = plan_recipe(CONTRASTIVE, Choice(["transformer", "contrastive"], "tiny", overrides=change)).rows
     assert without.runs[0].model["opponent"] is None
     assert (with_it.runs[0].model["opponent"]["layer"], with_it.runs[0].model["opponent"]["head"]) == (0, 1)
     no_row_has_it = Choice(["lstm", "gru"], "tiny", overrides={"model": {"attention": {"size": 8}}})
@@ -56,20 +53,16 @@ def test_a_change_below_what_a_row_leaves_out_is_for_the_other_rows() -> None:
         plan_recipe(HEADLINE, no_row_has_it)
 
 
-def test_rows_that_a_size_itself_makes_equal_are_compared() -> None:
+def test_rows_that_the_settings_make_equal_are_refused_but_not_those_that_a_size_itself_does() -> None:
     rows = [row.name for row in plan_recipe(HEADLINE, Choice(size="cnndm", overrides=DATA)).rows]
     assert {"bilstm", "bilstm-tf", "lead-3"} <= set(rows)
     change = {"model": {"bidirectional": True}}
     with pytest.raises(ConfigError, match="makes rows 'lstm' and"):
         plan_recipe(HEADLINE, Choice(["lstm", "bilstm"], "cnndm", overrides=DATA | change))
-
-
-def test_rows_that_the_settings_make_equal_are_refused() -> None:
     change = {"model": {"opponent": {"layer": 1, "head": 1}}}
     with pytest.raises(ConfigError, match="makes rows 'contrastive' and 'averaged' the same"):
-        plan_recipe(load_recipe("contrastive"), Choice(["contrastive", "averaged"], "study", overrides=change))
-    kept = plan_recipe(load_recipe("contrastive"), Choice(["contrastive", "top-2"], "study", overrides=change))
-    assert len(kept.rows) == 2
+        plan_recipe(CONTRASTIVE, Choice(["contrastive", "averaged"], "study", overrides=change))
+    assert len(plan_recipe(CONTRASTIVE, Choice(["contrastive", "top-2"], "study", overrides=change)).rows) == 2
 
 
 def test_extractive_rows_stand_in_the_same_table() -> None:
@@ -83,25 +76,20 @@ def test_extractive_rows_stand_in_the_same_table() -> None:
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        (Choice(["lexrnk"]), "Did you mean 'lexrank'"),
-        (Choice(size="smal"), "Did you mean 'small'"),
-        (Choice(baseline="lead-4"), "Unknown baseline 'lead-4'"),
+        (Choice(["first-words"], overrides={"wrds": 7}), "Did you mean 'words'"),
         (Choice(["kl"], baseline="lead-1"), "Unknown baseline"),
     ],
 )
 def test_wrong_names(choice: Choice, said: str) -> None:
+    """Those of rows, sizes and methods are tried at the command line."""
     with pytest.raises(ConfigError, match=said):
         plan_recipe(EXTRACTIVE, choice)
 
 
 def test_systems_that_exist(tmp_path: Path) -> None:
     plan = plan_systems(["lexrank", "lead:sentences=2"], Choice(baseline="lead:sentences=2"))
-    assert [dict(entry.method or {}) for entry in plan.rows] == [
-        {"type": "lexrank"},
-        {"type": "lead", "sentences": 2},
-    ]
-    with pytest.raises(ModelError, match="Did you mean 'lexrank'"):
-        plan_systems(["lexrnk"], Choice())
+    methods = [{"type": "lexrank"}, {"type": "lead", "sentences": 2}]
+    assert [dict(entry.method or {}) for entry in plan.rows] == methods
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "config.json").write_text("{}")
     for one, two in (("lead", "lead"), ("lead-3", "lead:sentences=3"), (f"{tmp_path}/run", f"{tmp_path}/run/./model/")):
@@ -118,7 +106,3 @@ def test_differences_of_settings() -> None:
     assert first_difference(settings_of(one), settings_of(two)) == "training.max_epochs: 1 there, 9 now"
     searching = plan_recipe(HEADLINE, Choice(["lstm"], "tiny", 1, {**DATA, "search": {"beam_size": 3}}))
     assert first_difference(settings_of(one), settings_of(searching.rows[0].runs[0])) is None
-
-
-def test_published_figures_are_flattened() -> None:
-    assert flatten({"a": {"b": {"c": 1}}, "d": 2}) == {"a.b.c": 1, "d": 2}

@@ -49,11 +49,10 @@ def test_grids_and_ranges_are_read() -> None:
     assert parse_grid("search.beam_size=4,5,4") == ("beam_size", (4, 5))
     assert parse_grid("distraction.variant=paper,released") == ("distraction.variant", ("paper", "released"))
     assert parse_grid("model.anything=0.1,0.2")[0] == "model.anything"
-    blocking = [{"type": "ngram_blocking", "size": 2}]
-    assert parse_grid("scorers=[],[{type: ngram_blocking, size: 2}],[]") == ("scorers", ([], blocking))
-    assert parse_range("search.distraction.context=0.05:10:log:both-signs") == SearchRange(
-        "distraction.context", 0.05, 10.0, log=True, both_signs=True
-    )
+    blocking = {"type": "ngram_blocking", "size": 2}
+    assert parse_grid("scorers=[],[{type: ngram_blocking, size: 2}],[]") == ("scorers", ([], [blocking]))
+    signed = SearchRange("distraction.context", 0.05, 10.0, log=True, both_signs=True)
+    assert parse_range("search.distraction.context=0.05:10:log:both-signs") == signed
     assert parse_range("beam_size=2:6").integer
     assert not parse_range("model.lambda_decode=0:1").integer
 
@@ -61,7 +60,6 @@ def test_grids_and_ranges_are_read() -> None:
 @pytest.mark.parametrize(
     ("read", "text", "said"),
     [
-        (parse_grid, "beam_sise=1,2", "Did you mean 'beam_size'?"),
         (parse_grid, "search.distraction.atention=1", "Unknown key 'search.distraction.atention'"),
         (parse_grid, "beam_size", "not of the form"),
         (parse_grid, "beam_size=", "not of the form"),
@@ -71,8 +69,6 @@ def test_grids_and_ranges_are_read() -> None:
         (parse_grid, "beam_size.x=1", "is a single value"),
         (parse_grid, "beam_size=1,[", "give single values|not valid YAML"),
         (parse_range, "distraction.state=1", "two numbers low:high"),
-        (parse_range, "distraction.state=low:high", "two numbers low:high"),
-        (parse_range, "distraction.state=3:1", "must not be above"),
         (parse_range, "distraction.state=nan:1", "must not be above"),
         (parse_range, "distraction.state=0:1:log", "must be above 0"),
         (parse_range, "distraction.state=-1:1:both-signs", "at least 0"),
@@ -115,9 +111,7 @@ def test_a_longer_plan_continues_a_shorter_one() -> None:
     assert plan(grids, [], 99, seed=1) == [{}, {"beam_size": 2}, {"beam_size": 3}]
 
 
-def test_plans_that_say_nothing_or_too_much_are_refused() -> None:
-    with pytest.raises(ConfigError, match="Say what to search"):
-        plan([], [], 5, 1)
+def test_a_setting_is_searched_once() -> None:
     with pytest.raises(ConfigError, match="searched twice"):
         plan([("beam_size", (1,))], [SearchRange("beam_size", 1, 2)], 5, 1)
 
@@ -138,16 +132,8 @@ def system(folder: Path) -> NeuralSystem:
 
 
 def run(system: NeuralSystem, settings: list[dict[str, Any]], log: TrialLog | None = None) -> TuningResult:
-    trials = trials_of(system, settings)
-    return tune(
-        system,
-        RECORDS,
-        trials,
-        metric="rouge1",
-        options=OPTIONS,
-        log=log or TrialLog(None, ""),
-        progress=lambda count: None,
-    )
+    how = {"metric": "rouge1", "options": OPTIONS, "progress": lambda count: None}
+    return tune(system, RECORDS, trials_of(system, settings), log=log or TrialLog(None, ""), **how)
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -172,8 +158,7 @@ def test_trials_are_what_the_settings_alone_would_give(system: NeuralSystem, mon
         for indices in batches_of(RECORDS, 2):
             made = system.summarize_batch([RECORDS[i] for i in indices], explain=False, options=options)
             texts |= dict(zip(indices, (summary.text for summary in made), strict=True))
-        lines = [{"summary": texts[i]} for i in range(len(RECORDS))]
-        expected = score("", RECORDS, lines, options=OPTIONS)
+        expected = score("", RECORDS, [{"summary": text} for _, text in sorted(texts.items())], options=OPTIONS)
         for kind in ("1", "2", "L"):
             assert trial.scores[f"rouge{kind}"] == pytest.approx(expected.rouge[kind].f)
         assert trial.scores["mean"] == pytest.approx(sum(expected.rouge[k].f for k in ("1", "2", "L")) / 3)
@@ -186,29 +171,30 @@ def test_trials_are_what_the_settings_alone_would_give(system: NeuralSystem, mon
 
 
 def test_an_interrupted_search_goes_on(system: NeuralSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = run(system, SETTINGS).as_dict()
+    settings = SETTINGS[:3]
+    expected = run(system, settings).as_dict()
     calls = []
     right = NeuralSystem.summarize_batch
 
     def failing(self: NeuralSystem, records: Any, **options: Any) -> Any:
         calls.append(len(records))
-        if len(calls) == 8:
+        if len(calls) == 5:
             raise KeyboardInterrupt
         return right(self, records, **options)
 
     monkeypatch.setattr(NeuralSystem, "summarize_batch", failing)
     with pytest.raises(KeyboardInterrupt), TrialLog(tmp_path, "abc") as log:
-        run(system, SETTINGS, log)
+        run(system, settings, log)
     path = next(tmp_path.glob("trials-abc.jsonl"))
     path.write_text(path.read_text() + '{"trial": "cut sho')
     with TrialLog(tmp_path, "abc") as log:
-        assert len(log.lines) == 7
-        result = run(system, SETTINGS, log).as_dict()
-    assert len(calls) == 8 + 3 * len(SETTINGS) - 7, "what was decoded is not decoded again"
+        assert len(log.lines) == 4
+        result = run(system, settings, log).as_dict()
+    assert len(calls) == 5 + 3 * 3 - 4, "what was decoded is not decoded again"
     with TrialLog(tmp_path, "abc") as log:
-        assert len(log.lines) == 3 * len(SETTINGS)
-        again = run(system, [*SETTINGS, {"beam_size": 2}], log)
-    assert len(again.trials) == len(SETTINGS) + 1
+        assert len(log.lines) == 3 * 3
+        again = run(system, [*settings, {"beam_size": 2}], log)
+    assert len(again.trials) == 4
     for kept in (expected, result):
         for trial in (*kept["trials"], kept["best"], kept["present"]):
             trial.pop("seconds")
@@ -229,15 +215,6 @@ def test_another_value_of_a_switch_encodes_again_where_it_may_matter(system: Neu
     assert "search.model.coverage may change what the encoder leaves" in unknown.notes[0]
     assert [t.scores for t in unknown.trials] == [t.scores for t in known.trials]
     assert system.model.switches()["coverage"] is True
-
-
-def test_settings_are_checked_before_anything_is_decoded(system: NeuralSystem) -> None:
-    with pytest.raises(ConfigError, match="no switch 'covrage'"):
-        trials_of(system, [{"model.covrage": True}])
-    with pytest.raises(ConfigError, match=r"'distraction\.variant'"):
-        trials_of(system, [{"distraction.variant": "code"}])
-    with pytest.raises(ConfigError, match="'beam_size'"):
-        trials_of(system, [{}, {"beam_size": 0}])
 
 
 def test_values_that_do_not_fit_together_are_not_tried(system: NeuralSystem) -> None:

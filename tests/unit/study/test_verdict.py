@@ -38,14 +38,11 @@ def test_against_the_first_sentence(level: float, said: str) -> None:
 
 
 def test_a_model_of_another_script_is_not_told_to_start_from_an_english_one() -> None:
-    lead, model = result("lead-1", 0.2), replace(result("the model", 0.0), flags=ANOTHER_SCRIPT)
-    lines = verdict([lead, model], fine_tuned=False)
+    lead, model = result("lead-1", 0.2), result("the model", 0.0)
+    lines = verdict([lead, replace(model, flags=ANOTHER_SCRIPT)], fine_tuned=False)
     assert "try more pairs or a longer training (training.max_epochs, training.max_minutes)." in lines[0]
-
-
-def test_how_rouge_counts_is_said_where_it_is_not_as_always() -> None:
-    results = [replace(result(name, 0.2), flags="profile unicode") for name in ("lead-1", "the model")]
-    assert verdict(results, fine_tuned=False)[-1] == "How ROUGE counts: profile unicode."
+    lines = verdict([replace(one, flags="profile unicode") for one in (lead, model)], fine_tuned=False)
+    assert lines[-1] == "How ROUGE counts: profile unicode.", "where it is not as always"
 
 
 def test_what_else_is_wrong() -> None:
