@@ -176,16 +176,16 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(
     assert go(load_run(recipe), out, resume=True).updates == 6
 
 
-@pytest.mark.parametrize("what", ["validation data", "tokenizer"])
+@pytest.mark.parametrize("what", ["training data", "validation data", "tokenizer"])
 def test_the_rest_of_the_identity(run: RunConfig, out: Path, tmp_path: Path, what: str) -> None:
     if what == "tokenizer":
         with open(out / "tokenizer" / "tokenizer.json", "a") as file:
             file.write("\n")
     else:
-        lines = Path(str(run.data.validation)).read_text().splitlines(keepends=True)
-        (tmp_path / "fewer.jsonl").write_text("".join(lines[1:]))
-        data = run.data.model_copy(update={"validation": str(tmp_path / "fewer.jsonl")})
-        run = run.model_copy(update={"data": data})
+        key, place = ("train" if what == "training data" else "validation"), tmp_path / "turned.jsonl"
+        first, *rest = Path(getattr(run.data, key)).read_text().splitlines(keepends=True)
+        place.write_text("".join([*rest, first]))
+        run = run.model_copy(update={"data": run.data.model_copy(update={key: str(place)})})
     with pytest.raises(CheckpointError, match=f"The {what} is not what the run was started with"):
         go(run, out, resume=True)
 
