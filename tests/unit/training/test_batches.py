@@ -29,10 +29,12 @@ def test_bos_is_always_read_and_ratio_one_needs_no_mask() -> None:
 
 
 def test_scopes() -> None:
+    before = torch.get_rng_state()
     step, each, whole = (drawn(TeacherForcingConfig(ratio=0.5, scope=scope), (50, 40)) for scope in SCOPES)
     assert bool((step == step[:1]).all())
     assert len({tuple(row) for row in each.tolist()}) == 50
     assert bool((whole[:, 1:] == whole[0, 1]).all())
+    assert torch.equal(before, torch.get_rng_state())
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -46,9 +48,7 @@ def test_the_mask_depends_on_the_place_and_on_nothing_else() -> None:
     config = TeacherForcingConfig(ratio=0.5, scope="example_step")
     first = drawn(config, (8, 16))
     torch.manual_seed(99)
-    before = torch.get_rng_state()
     assert torch.equal(first, drawn(config, (8, 16)))
-    assert torch.equal(before, torch.get_rng_state())
     for name, value in {"seed": 2, "update": 8, "first": 8}.items():
         assert not torch.equal(first, drawn(config, (8, 16), **{name: value}))
 
