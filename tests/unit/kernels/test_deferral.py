@@ -26,7 +26,7 @@ def test_context(queries: int) -> None:
 
     weights, values = leaf(B, queries, S), leaf(B, S, D, seed=1)
     torch.testing.assert_close(read(weights, values), weights @ values, atol=1e-14, rtol=0)
-    assert gradcheck(read, (weights, values))
+    assert gradcheck(read, (weights, values), fast_mode=True)
 
 
 def test_context_of_several_readings() -> None:
@@ -35,7 +35,7 @@ def test_context_of_several_readings() -> None:
         first = context(weights[:, :1], memory)
         return context(weights[:, 1:] * first.sum(), memory)  # the second reading depends on the first
 
-    assert gradcheck(read, (leaf(B, 3, S), leaf(B, S, D, seed=1)))
+    assert gradcheck(read, (leaf(B, 3, S), leaf(B, S, D, seed=1)), fast_mode=True)
 
 
 def recurrence(inputs: Tensor, weight: Tensor, bias: Tensor | None, *, gathered: bool) -> Tensor:
@@ -49,16 +49,20 @@ def recurrence(inputs: Tensor, weight: Tensor, bias: Tensor | None, *, gathered:
     return torch.stack(outputs, 1)
 
 
+def leaves_of_linear() -> list[Tensor]:
+    """Inputs, weight, bias."""
+    return [leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)]
+
+
+def gathered_and_plain(*parts: Tensor) -> tuple[Tensor, Tensor]:
+    return recurrence(*parts, gathered=True), recurrence(*parts, gathered=False)
+
+
 def test_step_linear() -> None:
-    inputs, weight, bias = leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
-    assert gradcheck(lambda *x: recurrence(*x, gathered=True), (inputs, weight, bias))
-    assert gradcheck(lambda *x: recurrence(*x, None, gathered=True), (inputs, weight))
-    torch.testing.assert_close(
-        recurrence(inputs, weight, bias, gathered=True),
-        recurrence(inputs, weight, bias, gathered=False),
-        atol=1e-15,
-        rtol=0,
-    )
+    leaves = leaves_of_linear()
+    assert gradcheck(lambda *x: recurrence(*x, gathered=True), leaves, fast_mode=True)
+    assert gradcheck(lambda *x: recurrence(*x, None, gathered=True), leaves[:2], fast_mode=True)
+    torch.testing.assert_close(*gathered_and_plain(*leaves), atol=1e-15, rtol=0)
 
 
 def grads(output: Tensor, *leaves: Tensor, **options) -> list[Tensor]:
@@ -66,28 +70,32 @@ def grads(output: Tensor, *leaves: Tensor, **options) -> list[Tensor]:
 
 
 def assert_equal(actual: list[Tensor], expected: list[Tensor]) -> None:
-    for a, e in zip(actual, expected, strict=True):
-        torch.testing.assert_close(a, e, atol=1e-13, rtol=0)
+    torch.testing.assert_close(actual, expected, atol=1e-13, rtol=0)
 
 
-def test_step_linear_backward_twice() -> None:
-    inputs, weight, bias = leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
-    output = recurrence(inputs, weight, bias, gathered=True)
-    expected = grads(recurrence(inputs, weight, bias, gathered=False), inputs, weight, bias)
-    assert_equal(grads(output, inputs, weight, bias, retain_graph=True), expected)
-    assert_equal(grads(output, inputs, weight, bias, retain_graph=True), expected)
-    assert_equal(grads(output, weight), expected[1:2])
+@pytest.mark.parametrize("before", ["the same", "a part", "only inputs", "failed"])
+def test_step_linear_after_another_pass(before: str) -> None:
+    """A pass that does not reach the weight, or fails half-way, leaves the steps' shares behind; the next one must not
+    count them."""
+    leaves = leaves_of_linear()
+    output, plain = gathered_and_plain(*leaves)
+    expected = grads(plain, *leaves)
+    if before == "the same":
+        assert_equal(grads(output, *leaves, retain_graph=True), expected)
+    elif before == "a part":
+        assert_equal(grads(output, leaves[1], retain_graph=True), expected[1:2])
+    elif before == "only inputs":
+        grads(output, leaves[0], retain_graph=True)
+    else:
 
+        def fail(gradient: Tensor) -> None:
+            raise RuntimeError("stop here")
 
-def test_step_linear_after_a_pass_that_did_not_reach_the_weight() -> None:
-    """Gradients of the inputs only leave the steps' shares behind; the next pass must not count them."""
-    inputs, weight, bias = leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
-    output = recurrence(inputs, weight, bias, gathered=True)
-    grads(output, inputs, retain_graph=True)
-    assert_equal(
-        grads(output, inputs, weight, bias),
-        grads(recurrence(inputs, weight, bias, gathered=False), inputs, weight, bias),
-    )
+        handle = leaves[0].register_hook(fail)
+        with pytest.raises(RuntimeError, match="stop here"):
+            output.sum().backward(retain_graph=True)
+        handle.remove()
+    assert_equal(grads(output, *leaves), expected)
 
 
 def test_memory_after_a_pass_that_did_not_reach_it() -> None:
@@ -98,45 +106,18 @@ def test_memory_after_a_pass_that_did_not_reach_it() -> None:
     assert_equal(grads(output, weights, values), grads(weights @ values, weights, values))
 
 
-def test_step_linear_after_a_pass_that_failed() -> None:
-    inputs, weight, bias = leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
-    output = recurrence(inputs, weight, bias, gathered=True)
-
-    def fail(gradient: Tensor) -> None:
-        raise RuntimeError("stop here")
-
-    handle = inputs.register_hook(fail)
-    with pytest.raises(RuntimeError, match="stop here"):
-        output.sum().backward(retain_graph=True)
-    handle.remove()
-    weight.grad = bias.grad = inputs.grad = None
-    assert_equal(
-        grads(output, inputs, weight, bias),
-        grads(recurrence(inputs, weight, bias, gathered=False), inputs, weight, bias),
-    )
-
-
 @pytest.mark.parametrize("used", [slice(0, 1), slice(1, 2), slice(T - 1, T)])
 def test_step_linear_where_only_some_outputs_are_used(used: slice) -> None:
-    inputs, weight, bias = leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
-    actual = recurrence(inputs, weight, bias, gathered=True)[:, used]
-    expected = recurrence(inputs, weight, bias, gathered=False)[:, used]
-    assert_equal(grads(actual, inputs, weight, bias), grads(expected, inputs, weight, bias))
+    leaves = leaves_of_linear()
+    actual, expected = (grads(output[:, used], *leaves) for output in gathered_and_plain(*leaves))
+    assert_equal(actual, expected)
 
 
-@pytest.mark.parametrize(("weight_trained", "bias_trained"), [(True, False), (False, True), (False, False)])
-def test_frozen_parts(weight_trained: bool, bias_trained: bool) -> None:
-    inputs = leaf(B, T, A)
-    weight, bias = rand(A, A, seed=1).requires_grad_(weight_trained), rand(A, seed=2).requires_grad_(bias_trained)
-    trained = [inputs, *(p for p in (weight, bias) if p.requires_grad)]
-    actual = recurrence(inputs, weight, bias, gathered=True)
-    assert_equal(grads(actual, *trained), grads(recurrence(inputs, weight, bias, gathered=False), *trained))
-
-
-def test_inputs_that_need_no_gradient() -> None:
-    inputs, weight, bias = rand(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
-    actual = recurrence(inputs, weight, bias, gathered=True)
-    assert_equal(grads(actual, weight, bias), grads(recurrence(inputs, weight, bias, gathered=False), weight, bias))
+@pytest.mark.parametrize("trained", [(0, 1), (0, 2), (0,), (1, 2)])
+def test_frozen_parts(trained: tuple[int, ...]) -> None:
+    parts = [part.requires_grad_(number in trained) for number, part in enumerate(leaves_of_linear())]
+    actual, expected = (grads(output, *(parts[n] for n in trained)) for output in gathered_and_plain(*parts))
+    assert_equal(actual, expected)
 
 
 def test_gradients_add_up_over_batches() -> None:

@@ -44,9 +44,8 @@ def side_of() -> EncoderFeatures:
 
 def inputs_of() -> HeadInput:
     side = side_of()
-    tap = CapturedAttention(
-        rand(B, T, WIDE, seed=5), 2 * rand(B, T, H, D, seed=6), rand(B, S, H, D, seed=7), side.values, MASK
-    )
+    queries, keys = 2 * rand(B, T, H, D, seed=6), rand(B, S, H, D, seed=7)
+    tap = CapturedAttention(rand(B, T, WIDE, seed=5), queries, keys, side.values, MASK)
     return HeadInput(rand(B, T, WIDE, seed=8), rand(B, T, 5), None, tap, mean_attention(tap))
 
 
@@ -69,9 +68,8 @@ def gold_of(smoothing: float = 0.0) -> GoldTokens:
 
 def trained(head: CopyHead, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
     inputs, gold = inputs_of(), gold_of(smoothing)
-    picked = replace(
-        inputs, hidden=inputs.hidden[gold.rows, gold.steps], gate_features=inputs.gate_features[gold.rows, gold.steps]
-    )
+    at = (gold.rows, gold.steps)
+    picked = replace(inputs, hidden=inputs.hidden[at], gate_features=inputs.gate_features[at])
     return head.gold_log_probs(picked, None, source_of(head), gold)
 
 
@@ -92,24 +90,19 @@ def test_extreme_gates_in_single_precision(signs: tuple[int, int, int]) -> None:
         head = head_of(positional_step=banded).float()
         for layer, sign in zip((head.generation, head.attention_gate, head.spread), signs, strict=True):
             layer.bias.fill_(sign * HUGE)
-        precomputed = head.precompute(
-            EncoderFeatures(*(each(getattr(side_of(), each_name)) for each, each_name in FLOATS))
-        )
-        found, _ = head.weigh_all(floats(inputs_of()), inputs_of().weights.float(), precomputed)
+        found, _ = head.weigh_all(floats(inputs_of()), inputs_of().weights.float(), head.precompute(float_side()))
         torch.testing.assert_close(found.sum(-1), torch.ones(B, T))
         assert found.ge(0).all()
 
 
-FLOATS = [
-    (lambda value: value.float() if value.is_floating_point() else value, name) for name in EncoderFeatures.__slots__
-]
+def float_side() -> EncoderFeatures:
+    parts = (getattr(side_of(), name) for name in EncoderFeatures.__slots__)
+    return EncoderFeatures(*(part.float() if part.is_floating_point() else part for part in parts))
 
 
 def floats(inputs: HeadInput) -> HeadInput:
-    tap = inputs.cross
-    return HeadInput(
-        inputs.hidden.float(), inputs.gate_features.float(), None, replace(tap, queries=tap.queries.float())
-    )
+    tap = replace(inputs.cross, queries=inputs.cross.queries.float())
+    return HeadInput(inputs.hidden.float(), inputs.gate_features.float(), None, tap)
 
 
 # ------------------------------------------------------------------------------------------------ options
@@ -185,10 +178,8 @@ def test_first_weights() -> None:
     assert [each.bias.item() for each in gates] == [2.0, 0.0, 0.0, -4.0]
     assert all(float(each.weight.std()) == pytest.approx(0.02, rel=0.1) for each in gates)
     assert sum(p.numel() for p in head.parameters()) == 4 * 601 + (V * 600 + V)
-    assert (
-        float(build("copy head", COPY_HEADS, {"type": "guided"}, projection=projection, gate_size=1, unk_id=1).guide)
-        == 0
-    )
+    guided = build("copy head", COPY_HEADS, {"type": "guided"}, projection=projection, gate_size=1, unk_id=1)
+    assert float(guided.guide) == 0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -196,7 +187,7 @@ def test_autocast_leaves_the_head_alone(name: str) -> None:
     """Under bfloat16 all but the vocabulary's product is as in float32, and rows sum to one."""
     head = head_of(name).float()
     gold, inputs = gold_of(), floats(inputs_of())
-    side = EncoderFeatures(*(each(getattr(side_of(), key)) for each, key in FLOATS))
+    side = float_side()
     inputs.weights, at = inputs_of().weights.float(), (gold.rows, gold.steps)
     picked = replace(inputs, hidden=inputs.hidden[at], gate_features=inputs.gate_features[at])
     tap = replace(inputs.cross, queries=inputs.cross.queries[:, :1])

@@ -27,27 +27,21 @@ from laconic.layers.transformer import (
     token_positions,
 )
 from laconic.search.state import select, select_documents
+from samples import rand
 
 SIZES = BlockSizes(size=12, num_heads=3, feed_forward_size=10)
 MASK = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()
 
 
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def some_tap(mask: Tensor = MASK, queries: int = 4) -> CapturedAttention:
-    batch, length = mask.shape
-    state, keys = rand(batch, queries, 12), rand(batch, length, 3, 4, seed=2)
-    return CapturedAttention(
-        state, 2 * rand(batch, queries, 3, 4, seed=1), keys, rand(batch, length, 3, 4, seed=3), mask
-    )
+def some_tap(mask: Tensor = MASK) -> CapturedAttention:
+    queries, keys, values = 2 * rand(3, 4, 3, 4, seed=1), rand(3, 5, 3, 4, seed=2), rand(3, 5, 3, 4, seed=3)
+    return CapturedAttention(rand(3, 4, 12), queries, keys, values, mask)
 
 
 # -------------------------------------------------------------------------------------- positions
 
 
-@pytest.mark.parametrize("size", [8, 9, 512])
+@pytest.mark.parametrize("size", [8, 9, 64])
 def test_sines_then_cosines_with_geometric_speeds(size: int) -> None:
     found = sinusoids(3, 5, torch.zeros(1, size, dtype=torch.float64))
     half = size // 2
@@ -111,13 +105,8 @@ def test_the_tap_holds_what_the_layer_read() -> None:
     layer = DecoderLayer(SIZES).double()
     x, memory = rand(3, 4, 12), rand(3, 5, 12, seed=1)
     output, tap = layer(x, None, layer.cross_attention.read(memory), MASK)
-    read = torch.stack(
-        [
-            head_attention(tap.queries[:, :, h], tap.keys[:, :, h], MASK) @ tap.values[:, :, h]  # (B, Q, d)
-            for h in range(3)
-        ],
-        dim=2,
-    ).flatten(2)
+    weights = [head_attention(tap.queries[:, :, h], tap.keys[:, :, h], MASK) for h in range(3)]
+    read = torch.cat([each @ tap.values[:, :, h] for h, each in enumerate(weights)], dim=-1)  # (B, Q, H d)
     own = layer.after_cross_attention.norm(tap.state + layer.cross_attention.out_proj(read))
     own = layer.after_feed_forward.norm(own + layer.outer(torch.relu(layer.inner(own))))
     torch.testing.assert_close(output, own, atol=1e-12, rtol=0)
@@ -265,9 +254,7 @@ def test_two_steps_from_one_state_do_not_disturb_each_other() -> None:
     with torch.no_grad():
         start = BeamCache.empty(1, rand(2, 4, 1, 3)).with_step()
         start.attend(0, *(rand(2, 1, 1, 3, seed=i) for i in range(3)))
-        first = [rand(2, 1, 1, 3, seed=i) for i in (3, 4, 5)]
-        second = [rand(2, 1, 1, 3, seed=i) for i in (6, 7, 8)]
-        third = [rand(2, 1, 1, 3, seed=i) for i in (9, 10, 11)]
+        first, second, third = ([rand(2, 1, 1, 3, seed=i) for i in (n, n + 1, n + 2)] for n in (3, 6, 9))
         a, b = start.with_step(), start.with_step()
         of_a, of_b = a.attend(0, *first), b.attend(0, *second)
         torch.testing.assert_close(start.with_step().attend(0, *first), of_a)

@@ -18,14 +18,10 @@ from laconic.kernels.windows import max_over_windows
 from laconic.layers import noise
 from laconic.layers.chunks import ChunkStates, WordEncoder, make_grid, make_sentence_grid
 from laconic.models.coarse_to_fine import CoarseToFine
-from laconic.papers.coarse_to_fine import (
-    best_chunks,
-    sample_chunks,
-    sparsemax,
-)
+from laconic.papers.coarse_to_fine import best_chunks, sample_chunks, sparsemax
 from laconic.training.batches import noise_seed
 from laconic.types import ModelOutput, TrainingBatch, UpdateContext
-from samples import VOCAB, random_batch
+from samples import IDS, VOCAB, random_batch
 
 LENGTHS = (23, 9, 1, 16)
 
@@ -164,7 +160,7 @@ def test_search_with_and_without_the_cache(monkeypatch: pytest.MonkeyPatch, beam
     batch, found = documents(), {}
     for mode in ("full", "lazy"):
         model = make(encode=mode, attention={"read": read}).eval()
-        found[mode] = decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
+        found[mode] = decode(model, batch, config, **IDS)
     forgetful = make(encode="lazy", attention={"read": read}).eval()
     keep = type(forgetful.attention)._read
 
@@ -175,7 +171,7 @@ def test_search_with_and_without_the_cache(monkeypatch: pytest.MonkeyPatch, beam
         return keep(*args)
 
     monkeypatch.setattr(type(forgetful.attention), "_read", read_anew)
-    found["without"] = decode(forgetful, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
+    found["without"] = decode(forgetful, batch, config, **IDS)
     for other in ("lazy", "without"):
         for mine, theirs in zip(found[other], found["full"], strict=True):
             assert [h.ids for h in mine] == [h.ids for h in theirs]
@@ -186,9 +182,9 @@ def test_a_document_reads_what_it_reads_alone(monkeypatch: pytest.MonkeyPatch) -
     model, batch = make(attention={"read": 2}, encode="lazy").eval(), documents()
     memory = model.encode(batch)
     config = SearchConfig(beam_size=3, max_length=6)
-    decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
+    decode(model, batch, config, **IDS)
     spy = Spy(monkeypatch)
-    decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
+    decode(model, batch, config, **IDS)
     assert len(spy.read) == len(set(spy.read))
     figures = model.read_figures(memory)
     assert [f["chunks"] for f in figures] == [-(-length // 3) for length in LENGTHS]
@@ -200,15 +196,9 @@ def test_noise_belongs_to_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
     """ChunkSampling and dropout of an example do not depend on the order of the batch."""
     batch = documents()
     order = torch.tensor([2, 0, 3, 1])
-    turned = replace(
-        batch,
-        **{
-            name: getattr(batch, name)[order]
-            for name in ("source_ids", "source_extended_ids", "source_mask", "target_ids", "target_input_ids")
-        },
-        target_mask=batch.target_mask[order],  # type: ignore[index]
-        indices=[batch.indices[i] for i in order.tolist()],
-    )
+    names = ("source_ids", "source_extended_ids", "source_mask", "target_ids", "target_input_ids", "target_mask")
+    tensors = {name: getattr(batch, name)[order] for name in names}
+    turned = replace(batch, **tensors, indices=[batch.indices[i] for i in order.tolist()])
     for mode in ("full", "lazy", "replay"):
         model = make(2, encode=mode)
         found, wanted = passed(model, turned).gold_log_probs, passed(model, batch).gold_log_probs[order]
@@ -225,11 +215,8 @@ def test_the_policy_gradient_is_that_of_the_expected_reward() -> None:
     batch = random_batch((9,), (2,), vocab_size=VOCAB)
     assert model.attention.coarse_query is not None
     weight = model.attention.coarse_query.weight
-    reinforce = build(
-        "objective",
-        OBJECTIVES,
-        {"type": "reinforce", "discount": 1.0, "scale": 1.0, "baseline_order": "subtract_first"},
-    ).double()
+    options = {"discount": 1.0, "scale": 1.0, "baseline_order": "subtract_first"}
+    reinforce = build("objective", OBJECTIVES, {"type": "reinforce", **options}).double()
     keep = model._run
     surrogate = torch.zeros_like(weight)
     expected_reward = torch.zeros((), dtype=torch.float64)
@@ -256,9 +243,8 @@ def test_draws_follow_the_distribution() -> None:
     sampled = sample_chunks(log_p, noise.gumbel(keys, 2, 4))
     shares = torch.bincount(sampled.flatten(), minlength=4) / sampled.numel()
     torch.testing.assert_close(shares, log_p[0, 0].exp(), atol=0.01, rtol=0)
-    assert (
-        abs(float((sampled[..., 0] == sampled[..., 1]).float().mean()) - float(log_p[0, 0].exp().square().sum())) < 0.01
-    )
+    alike = (sampled[..., 0] == sampled[..., 1]).float().mean()
+    torch.testing.assert_close(alike, log_p[0, 0].exp().square().sum(), atol=0.01, rtol=0)
 
 
 # ------------------------------------------------------------------------------------ choices
@@ -323,29 +309,14 @@ def test_a_grid_wider_than_the_document() -> None:
 def test_a_document_of_one_word_and_chunks_shorter_than_the_filter(
     attention: str, mask_padding: bool, chunks: int | None
 ) -> None:
-    spec = {
-        "type": "coarse_to_fine",
-        "attention": {"type": attention},
-        "embedding_size": 4,
-        "hidden_size": 4,
-        "chunk_words": 2,
-        "chunks": chunks,
-        "mask_padding": mask_padding,
-    }
-    model = build("model", MODELS, spec, vocab_size=VOCAB).double()
-    output = model(random_batch((1,), (3,), vocab_size=VOCAB))
+    spec = {"type": "coarse_to_fine", "attention": {"type": attention}, "embedding_size": 4, "hidden_size": 4}
+    spec |= {"chunk_words": 2, "chunks": chunks, "mask_padding": mask_padding}
+    model, batch = build("model", MODELS, spec, vocab_size=VOCAB).double(), random_batch((1,), (3,), vocab_size=VOCAB)
+    output = model(batch)
     output.gold_log_probs.sum().backward()
     assert bool(output.gold_log_probs.isfinite().all())
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
-    found = decode(
-        model.eval(),
-        random_batch((1,), (3,), vocab_size=VOCAB),
-        SearchConfig(beam_size=2, max_length=4),
-        unk_id=1,
-        bos_id=2,
-        eos_id=3,
-        pad_id=0,
-    )
+    found = decode(model.eval(), batch, SearchConfig(beam_size=2, max_length=4), **IDS)
     assert found[0][0].attention is not None
 
 
@@ -373,11 +344,10 @@ def test_switches_and_what_they_refuse() -> None:
 
 
 def test_soft_and_hard_minibatches_alternate_alike_everywhere() -> None:
-    model = make(alternate=0.5)
-    kinds = ["policy_log_prob" in passed(model, documents(), seed).details for seed in range(30)]
+    batch, models = random_batch((4,), (1,), vocab_size=VOCAB), [make(alternate=0.5) for _ in range(2)]
+    kinds, same = (["policy_log_prob" in passed(model, batch, seed).details for seed in range(30)] for model in models)
     assert 6 < sum(kinds) < 24
-    other = make(alternate=0.5)  # another process: the same coins
-    assert kinds == ["policy_log_prob" in passed(other, documents(), seed).details for seed in range(30)]
+    assert same == kinds, "another process throws the same coins"
     steps = passed(make(alternate=0.5, alternate_unit="step"), documents()).details["policy_log_prob"]
     assert bool((steps[0] == 0).any())
     assert bool((steps[0] < 0).any())

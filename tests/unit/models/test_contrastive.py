@@ -234,8 +234,8 @@ WORDS = (4, 5, 6)
 SEARCH = {"max_length": 3, "min_length": 0, "length_normalisation": "predicted", "early_stopping": "never"}
 
 
-def joint_of(model: SummarizationModel, batch: Batch, words: tuple[int, ...], weight: float) -> float:
-    """J a word of a summary, END included, by the teacher-forced pass."""
+def terms_of(model: SummarizationModel, batch: Batch, words: tuple[int, ...]) -> tuple[float, float]:
+    """log P_c and log P_o a word of a summary, END included, by the teacher-forced pass."""
     target = torch.tensor([[*words, EOS]])
     ready = TrainingBatch(
         batch.source_ids,
@@ -247,8 +247,7 @@ def joint_of(model: SummarizationModel, batch: Batch, words: tuple[int, ...], we
         target_mask=torch.ones_like(target, dtype=torch.bool),
     )
     output = model(ready)
-    total = output.gold_log_probs + weight * output.details["opponent_log_probs"]
-    return float(total.sum()) / target.shape[1]
+    return float(output.gold_log_probs.mean()), float(output.details["opponent_log_probs"].mean())
 
 
 @pytest.mark.parametrize("name", ["untied", "bart"])
@@ -263,17 +262,19 @@ def test_a_wide_beam_finds_the_best_joint_score(name: str) -> None:
         config = SearchConfig(beam_size=beam, model=switches, **SEARCH)
         return decode(model, batch, config, **IDS)[0][0]
 
-    everything = [words for length in range(4) for words in itertools.product(WORDS, repeat=length)]
-    bests = {}
+    every = (words for length in range(4) for words in itertools.product(WORDS, repeat=length))
+    everything = {words: terms_of(model, batch, words) for words in every}
+    bests = set()
     for weight in (0.0, 0.2, 3.0):
-        best = max(everything, key=lambda words: joint_of(model, batch, words, weight))
-        bests[weight] = best
+        joint = {words: base + weight * opponent for words, (base, opponent) in everything.items()}
+        best = max(joint, key=joint.__getitem__)
+        bests.add(best)
         hypothesis = found(100, {"lambda_decode": weight})
         assert tuple(hypothesis.ids) == best
-        assert hypothesis.score == pytest.approx(joint_of(model, batch, best, weight), abs=1e-9)
-        assert hypothesis.log_prob == pytest.approx(joint_of(model, batch, best, 0.0) * (len(best) + 1), abs=1e-9)
+        assert hypothesis.score == pytest.approx(joint[best], abs=1e-9)
+        assert hypothesis.log_prob == pytest.approx(everything[best][0] * (len(best) + 1), abs=1e-9)
         assert hypothesis.details["opponent_attention"].shape == (len(best) + 1, 5)
-    assert len(set(bests.values())) > 1, "the opponent decides nothing here"
+    assert len(bests) > 1, "the opponent decides nothing here"
     plain, zero = found(100, {"decode_score": "pc"}), found(40, {"lambda_decode": 0.0})
     assert (plain.ids, plain.score) == (zero.ids, pytest.approx(zero.score, abs=1e-12))
     assert model.switches()["lambda_decode"] == 0.2  # put back after the search

@@ -27,6 +27,7 @@ from laconic.models.folder import FORMAT, LoadedModel, load_model_folder, save_m
 from laconic.models.seq2seq import Seq2Seq
 from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
 from laconic.types import Batch
+from samples import BART
 
 LATER = {"calibration.json", "precision.json", "card.json"}  # what is found out or said when the model is there
 TEXTS = ["a quick fox jumps over the lazy dog", "the small cat sees the quick bird"]
@@ -57,18 +58,33 @@ def run() -> RunConfig:
     )
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
+def reopened(made: Seq2Seq, path: Path) -> Any:
+    """The model as it comes back from a folder."""
+    return load_model_folder(save_model_folder(path, model=made, tokenizer=tokenizer(), run=run())).model
+
+
+def assert_equal_weights(found: torch.nn.Module, expected: torch.nn.Module) -> None:
+    for name, value in expected.state_dict().items():
+        assert torch.equal(found.state_dict()[name], value), name
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metrics = {"update": 3, "validation": {"val_loss_tf": 2.5, "rouge1": 0.125}, "signature": "rouge155|n:2"}
-    return save_model_folder(tmp_path / "model", model=model(), tokenizer=tokenizer(), run=run(), metrics=metrics)
+    folder = tmp_path_factory.mktemp("made") / "model"
+    return save_model_folder(folder, model=model(), tokenizer=tokenizer(), run=run(), metrics=metrics)
+
+
+@pytest.fixture
+def saved(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "model"))
 
 
 def test_what_is_saved_is_what_is_loaded(saved: Path) -> None:
     loaded = load_model_folder(saved)
     assert isinstance(loaded.model, Seq2Seq)
     assert not loaded.model.training
-    for name, value in model().state_dict().items():
-        assert torch.equal(loaded.model.state_dict()[name], value), name
+    assert_equal_weights(loaded.model, model())
     assert loaded.model.config == model().config
     assert loaded.tokenizer.encode("the fox").ids == tokenizer().encode("the fox").ids
     assert loaded.search == run().search
@@ -99,7 +115,7 @@ def test_no_place_on_the_machine_is_told(saved: Path) -> None:
         assert str(saved.parent).encode() not in text, path.name
     environment = json.loads((saved / "environment.json").read_text())
     assert environment["seed"] == 17
-    assert environment["torch"] == torch.__version__ or environment["torch"]
+    assert environment["torch"]
 
 
 def test_a_model_with_more_rows_than_tokens(tmp_path: Path) -> None:
@@ -108,14 +124,15 @@ def test_a_model_with_more_rows_than_tokens(tmp_path: Path) -> None:
     assert load_model_folder(tmp_path / "m").tokenizer.vocab_size == wide.vocab_size
 
 
-def test_tied_weights_are_stored_once_and_tied_again(tmp_path: Path) -> None:
-    tied = model(tie_output=True)
-    save_model_folder(tmp_path / "m", model=tied, tokenizer=tokenizer(), run=run())
-    loaded = load_model_folder(tmp_path / "m").model
-    for name, value in tied.state_dict().items():
-        assert torch.equal(loaded.state_dict()[name], value), name
-    pointers = {p.data_ptr() for p in loaded.parameters()}
-    assert len(pointers) == len({p.data_ptr() for p in tied.parameters()})
+@pytest.mark.parametrize("changes", [{"tie_output": True}, {"init": "torch"}, {"init": "see"}], ids=str)
+def test_however_a_model_starts_it_opens_again(changes: dict[str, Any], tmp_path: Path) -> None:
+    """Weights that are tied are stored once, and tied again; switches are kept."""
+    made = model(**changes, attention={"type": "additive", "coverage": True})
+    made.switch({"coverage": not made.switches()["coverage"]})
+    loaded = reopened(made, tmp_path / "m")
+    assert_equal_weights(loaded, made)
+    assert len({p.data_ptr() for p in loaded.parameters()}) == len({p.data_ptr() for p in made.parameters()})
+    assert loaded.switches() == made.switches()
 
 
 def test_weights_of_a_gpu_make_the_same_file(tmp_path: Path) -> None:
@@ -156,14 +173,6 @@ def test_eight_bits_without_their_scales(tmp_path: Path, monkeypatch: pytest.Mon
         load_model_folder(tmp_path / "m")
 
 
-@pytest.mark.parametrize("init", ["torch", "see"])
-def test_however_a_model_starts_it_opens_again(init: str, tmp_path: Path) -> None:
-    made = model(init=init, attention={"type": "additive", "coverage": True})
-    save_model_folder(tmp_path / "m", model=made, tokenizer=tokenizer(), run=run())
-    loaded = load_model_folder(tmp_path / "m").model.state_dict()
-    assert all(torch.equal(loaded[name], value) for name, value in made.state_dict().items())
-
-
 def test_opening_and_a_step_of_training_need_no_compiler(saved: Path) -> None:
     """torch imports its own where values of tensors without storage are drawn, and with the first call of an optimizer,
     which takes longer than all the rest."""
@@ -178,19 +187,6 @@ def test_opening_and_a_step_of_training_need_no_compiler(saved: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.split() == ["False", "False"]
-
-
-def test_switches_are_kept(tmp_path: Path) -> None:
-    changed = model(attention={"type": "additive", "coverage": True})
-    switches = changed.switches()
-    assert "coverage" in switches
-    changed.switch({"coverage": not switches["coverage"]})
-    save_model_folder(tmp_path / "m", model=changed, tokenizer=tokenizer(), run=run())
-    assert load_model_folder(tmp_path / "m").model.switches() == changed.switches()
-
-
-def test_a_run_folder_opens_its_model(saved: Path) -> None:
-    assert load_model_folder(saved.parent).name == "headline_writer-pg"
 
 
 def test_an_existing_folder_is_replaced_whole(saved: Path) -> None:
@@ -215,7 +211,8 @@ def test_a_failure_while_writing_leaves_the_old_folder(saved: Path, monkeypatch:
 
 def test_a_crash_between_the_two_renames_is_made_good(saved: Path) -> None:
     saved.rename(saved.with_name(".model.0123abcd.previous"))
-    loaded = load_model_folder(saved.parent)
+    loaded = load_model_folder(saved.parent)  # a run's folder opens its model
+    assert loaded.name == "headline_writer-pg"
     assert torch.equal(loaded.model.embedding.weight, model().embedding.weight)
     assert saved.is_dir()
 
@@ -249,17 +246,16 @@ def test_push_to_hub_uploads_the_same_files(saved: Path, monkeypatch: pytest.Mon
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no model folder .*nothing; give a folder .* hub id .* lexrank"):
-        load_model_folder(tmp_path / "nothing")
-    with pytest.raises(ModelError, match=r"no config\.json"):
-        load_model_folder(tmp_path)
-    with pytest.raises(ModelError, match="Did you mean 'lexrank'"):
-        load_model_folder("lexrnk")
-    with pytest.raises(ModelError, match="name of the model is empty"):
-        load_model_folder("")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ModelError, match="is a file"):
-        load_model_folder(tmp_path / "file")
+    for name, said in {
+        tmp_path / "nothing": r"no model folder .*nothing; give a folder .* hub id .* lexrank",
+        tmp_path: r"no config\.json",
+        "lexrnk": "Did you mean 'lexrank'",
+        "": "name of the model is empty",
+        tmp_path / "file": "is a file",
+    }.items():
+        with pytest.raises(ModelError, match=said):
+            load_model_folder(name)
 
 
 def test_a_folder_that_is_not_there_asks_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,26 +350,11 @@ def bart_folder(path: Path) -> BartSummarizer:
     words = BpeTokenizer(BpeTokenizer.Config(vocab_size=60, min_frequency=1))
     words.train(TEXTS)
     torch.manual_seed(0)
-    architecture = {
-        "model_type": "bart",
-        "vocab_size": words.vocab_size,
-        "d_model": 8,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "encoder_attention_heads": 2,
-        "decoder_attention_heads": 2,
-        "encoder_ffn_dim": 8,
-        "decoder_ffn_dim": 8,
-        "max_position_embeddings": 24,
-        "pad_token_id": words.pad_id,
-        "bos_token_id": words.bos_id,
-        "eos_token_id": words.eos_id,
-        "decoder_start_token_id": words.eos_id,
-        "forced_eos_token_id": words.eos_id,
-    }
+    architecture = BART | {"vocab_size": words.vocab_size, "max_position_embeddings": 24}
+    architecture |= {"pad_token_id": words.pad_id, "bos_token_id": words.bos_id, "eos_token_id": words.eos_id}
+    architecture |= {"decoder_start_token_id": words.eos_id, "forced_eos_token_id": words.eos_id}
     made = BartSummarizer(BartSummarizer.Config(architecture=architecture))
-    made.network.generation_config.num_beams = 4
-    made.network.generation_config.max_length = 20
+    made.network.generation_config.update(num_beams=4, max_length=20)
     made.network.save_pretrained(path)
     words.save(path)
     described = json.loads((path / "tokenizer_config.json").read_text())
@@ -434,8 +415,7 @@ def test_a_bart_model_saved_as_ours_needs_no_checkpoint_any_more(tmp_path: Path)
     shutil.rmtree(tmp_path / "hub")
     loaded = load_model_folder(tmp_path / "ours")
     assert "laconic" in json.loads((tmp_path / "ours" / "config.json").read_text())
-    for name, value in made.network.state_dict().items():
-        assert torch.equal(loaded.model.network.state_dict()[name], value), name
+    assert_equal_weights(loaded.model.network, made.network)
     assert loaded.start_id == made.decoder_start_id
 
 

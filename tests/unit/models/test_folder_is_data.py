@@ -45,14 +45,26 @@ def tokenizer_of_words() -> WordTokenizer:
     return tokenizer
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    tokenizer = tokenizer_of_words()
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer, folder = tokenizer_of_words(), tmp_path_factory.mktemp("made") / "model"
     config = Seq2Seq.Config(embedding_size=6, encoder_hidden=5, hidden_size=7)
     torch.manual_seed(0)
     model = Seq2Seq(config, vocab_size=tokenizer.vocab_size)
     run = RunConfig(name="tiny", model={"type": "seq2seq"}, training=TrainingConfig(max_updates=3))
-    return save_model_folder(tmp_path / "model", model=model, tokenizer=tokenizer, run=run, metrics={"rouge1": 1.0})
+    return save_model_folder(folder, model=model, tokenizer=tokenizer, run=run, metrics={"rouge1": 1.0})
+
+
+@pytest.fixture
+def saved(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "model"))
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"document": "the quick dog sees", "summary": "the dog"}\n')
+    return path
 
 
 @pytest.fixture
@@ -111,10 +123,10 @@ def test_code_runs_when_it_is_trusted_and_for_that_call_only(saved: Path, import
 
 
 def test_what_was_opened_can_be_saved_and_its_card_says_what_it_needs(
-    saved: Path, imported: Callable[[], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Path, saved: Path, imported: Callable[[], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    change(saved / "config.json", "model", "type", value="evil:Model")
-    change(saved / "recipe.yaml", "model", "type", value="evil:Model")
+    for name in ("config.json", "recipe.yaml"):
+        change(saved / name, "model", "type", value="evil:Model")
     assert main(["card", str(saved)]) == 0
     assert not imported()  # reading about a model opens none
     assert "evil:Model" in capsys.readouterr().out
@@ -123,18 +135,12 @@ def test_what_was_opened_can_be_saved_and_its_card_says_what_it_needs(
     assert "made with code that is not laconic's, `evil:Model`" in card
     assert 'from_pretrained("PATH_OR_HUB_ID", trust_code=True)' in card
     assert "laconic explain PATH_OR_HUB_ID article.txt --html why.html --trust-code" in card
-    plain = (
-        save_model_folder(
-            tmp_path / "plain", model=Seq2Seq(Seq2Seq.Config(), vocab_size=9), tokenizer=tokenizer_of_words()
-        )
-        / "README.md"
-    ).read_text()
-    assert "trust" not in plain
+    assert "trust" not in (made / "README.md").read_text()
 
 
 @pytest.mark.slow
 def test_a_model_that_is_graphs_needs_none_of_the_code_that_made_it(
-    saved: Path, imported: Callable[[], bool], tmp_path: Path
+    saved: Path, imported: Callable[[], bool], tmp_path: Path, pairs: Path
 ) -> None:
     graphs = tmp_path / "graphs"
     change(saved / "recipe.yaml", "model", "type", value="evil:Model")
@@ -142,8 +148,6 @@ def test_a_model_that_is_graphs_needs_none_of_the_code_that_made_it(
     export_apart(saved, graphs, trust_code=True)
     assert "trust" in (saved / "README.md").read_text()
     assert "trust" not in (graphs / "README.md").read_text()
-    pairs = tmp_path / "pairs.jsonl"
-    pairs.write_text('{"document": "the quick dog sees", "summary": "the dog"}\n')
     assert main(["evaluate", str(graphs), "--data", str(pairs)]) == 0
     change(graphs / "config.json", "model", "attention", value={"type": "evil:Model"})
     change(graphs / "export.json", "sha256", "config.json", value=digest_of(graphs / "config.json"))
@@ -170,12 +174,11 @@ def test_evaluation_in_python_can_be_told_to_trust(saved: Path, imported: Callab
 
 
 def test_the_commands_that_open_folders(
-    saved: Path, imported: Callable[[], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    saved: Path, imported: Callable[[], bool], tmp_path: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change(saved / "config.json", "model", "type", value="evil:Model")
-    text, pairs = tmp_path / "text.txt", tmp_path / "pairs.jsonl"
+    text = tmp_path / "text.txt"
     text.write_text("the quick dog sees the cat")
-    pairs.write_text('{"document": "the quick dog sees", "summary": "the dog"}\n')
     run = tmp_path / "run"
     run.mkdir()
     made = read_run(saved / "recipe.yaml").model_dump(mode="json")
@@ -202,11 +205,9 @@ def test_the_commands_that_open_folders(
 
 
 def test_counting_in_the_tokens_of_a_folder(
-    saved: Path, imported: Callable[[], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    saved: Path, imported: Callable[[], bool], tmp_path: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change(saved / "tokenizer_config.json", "laconic", "type", value="evil:Tokenizer")
-    pairs = tmp_path / "pairs.jsonl"
-    pairs.write_text('{"document": "the quick dog sees", "summary": "the dog"}\n')
     subset = ["data", "subset", str(pairs), str(tmp_path / "part.jsonl"), "--last", "1", "--tokens", str(saved)]
     assert main(subset) != 0
     assert "--trust-code" in capsys.readouterr().err
@@ -224,7 +225,7 @@ def test_a_recipe_of_a_run_folder(saved: Path, imported: Callable[[], bool], tmp
     assert not imported()
 
 
-def test_a_checkpoint_names_no_other_place(tmp_path: Path, saved: Path) -> None:
+def test_a_checkpoint_names_no_other_place(saved: Path) -> None:
     """A model folder holds its weights: what it could fetch from elsewhere is not what was saved."""
     change(saved / "config.json", "model", value={"type": "bart", "pretrained": "somebody/else"})
     with pytest.raises(ModelError, match=r"model\.pretrained is 'somebody/else'"):
@@ -290,9 +291,8 @@ def test_files_that_are_no_json(saved: Path, name: str, content: bytes) -> None:
         load_model_folder(saved)
 
 
-def test_layers_without_end(tmp_path: Path, saved: Path) -> None:
-    torch.manual_seed(0)
-    tokenizer = load_model_folder(saved).tokenizer
+def test_layers_without_end(tmp_path: Path) -> None:
+    tokenizer = tokenizer_of_words()
     ids = {"vocab_size": tokenizer.vocab_size, "pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
     spec = architecture() | {"vocab_size": tokenizer.vocab_size, "bos_token_id": 2, "pad_token_id": 0}
     spec |= {"eos_token_id": 3, "decoder_start_token_id": 2}
@@ -334,8 +334,7 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_checkpoints_of_transformers(tmp_path: Path, marian: Path, key: str, value: Any) -> None:
-    folder = tmp_path / "marian"
-    shutil.copytree(marian, folder)
+    folder = Path(shutil.copytree(marian, tmp_path / "marian"))
     change(folder / "config.json", key, value=value)
     if key == "attn_implementation":
         assert load_model_folder(folder)  # no code of the hub decides how a folder's model attends
@@ -345,12 +344,8 @@ def test_checkpoints_of_transformers(tmp_path: Path, marian: Path, key: str, val
     assert str(folder) in str(caught.value)
 
 
-def test_a_checkpoint_that_lacks_weights(tmp_path: Path, saved: Path) -> None:
-    tokenizer = load_model_folder(saved).tokenizer
-    spec = architecture() | {"vocab_size": tokenizer.vocab_size}
-    folder = tmp_path / "bart"
-    BartSummarizer(BartSummarizer.Config(architecture=spec)).network.save_pretrained(folder)
-    tokenizer.save(folder)
+def test_a_checkpoint_that_lacks_weights(tmp_path: Path, marian: Path) -> None:
+    folder = Path(shutil.copytree(marian, tmp_path / "marian"))
     weights = load_file(folder / "model.safetensors")
     del weights["model.encoder.layers.0.fc1.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -157,15 +158,8 @@ def test_drawn_words_follow_the_distribution() -> None:
     model.switch({"prediction_feed": "sample"})
     base = random_batch((5,), (2,))
     many = 4000
-    batch = TrainingBatch(
-        source_ids=base.source_ids.expand(many, -1),
-        source_extended_ids=base.source_extended_ids.expand(many, -1),
-        source_mask=base.source_mask.expand(many, -1),
-        extended_vocab_size=base.extended_vocab_size,
-        target_input_ids=base.target_input_ids.expand(many, -1),
-        target_ids=base.target_ids.expand(many, -1),
-        target_mask=base.target_mask.expand(many, -1),
-    )
+    names = ("source_ids", "source_extended_ids", "source_mask", "target_input_ids", "target_ids", "target_mask")
+    batch = replace(base, **{name: getattr(base, name).expand(many, -1) for name in names})
     own = UpdateContext(forced_mask=torch.zeros(many, 2, dtype=torch.bool))
     drawn: list[Tensor] = []
     original = Seq2Seq._own_word

@@ -13,15 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from laconic.config.names import MODELS, build
+from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
 from laconic.decoding import decode
 from laconic.errors import ConfigError, DataError
 from laconic.kernels import packed
-from laconic.layers.transformer import head_attention
+from laconic.layers.transformer import TransformerEncoder, head_attention, mean_attention
 from laconic.models.transformer import Transformer
+from laconic.papers import coconet
 from laconic.search.state import select
-from laconic.types import UpdateContext
+from laconic.types import ModelOutput, UpdateContext
 from samples import BOS, EOS, IDS, PAD, UNK, VOCAB, gradients, random_batch, randomise
 
 TINY = {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 16, "num_heads": 2, "feed_forward_size": 24}
@@ -90,8 +91,6 @@ def test_first_weights() -> None:
     matrices = [apart.embedding.weight, apart.target_embedding.weight, apart.head.projection.weight]
     assert len({id(matrix) for matrix in matrices}) == 3
     assert all(matrix[1:].std().item() == pytest.approx(0.25, rel=0.02) for matrix in matrices)
-    one, two = first_weights(seed=3).state_dict(), first_weights(seed=3, **POINTER).state_dict()
-    assert all(torch.equal(value, two[name]) for name, value in one.items())
 
 
 def test_base_size() -> None:
@@ -259,16 +258,17 @@ def test_bfloat16(options: dict[str, Any]) -> None:
     assert step.log_probs[:, :VOCAB].isfinite().all()
 
 
-def refused(**options: Any) -> str:
-    with pytest.raises(ConfigError) as caught:
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"num_heads": 3}, "hidden_size 16 is not a multiple of num_heads 3"),
+        ({"attention_layer": 2}, "attention_layer 2: the decoder has 2 layers"),
+        ({"attention_head": 2}, "attention_head 2"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
         first_weights(**options)
-    return str(caught.value)
-
-
-def test_settings_that_do_not_fit_are_refused() -> None:
-    assert "hidden_size 16 is not a multiple of num_heads 3" in refused(num_heads=3)
-    assert "attention_layer 2: the decoder has 2 layers" in refused(attention_layer=2)
-    assert "attention_head 2" in refused(attention_head=2)
     with pytest.raises(ConfigError, match="argmax"):
         first_weights().switch({"prediction_feed": "beam"})
 
@@ -307,3 +307,83 @@ def test_one_head_is_enough_to_read_a_tap() -> None:
         torch.testing.assert_close(tap.state[:, 0], forced.state[:, t], **EXACT)
         weights: Tensor = head_attention(tap.queries[:, :, 0], tap.keys[:, :, 0], tap.mask)
         torch.testing.assert_close(weights, model.cross_attentions(batch)[1, 0, :, t : t + 1], **EXACT)
+
+
+# ----------------------------------------------------------------------- copy heads that read taps
+
+
+HEADS: list[dict[str, Any]] = [
+    {"type": "attentional"},
+    {"type": "guided"},
+    {"type": "correlational"},
+    {"type": "correlational", "positional_step": "banded", "exclude_special_from_copy": True},
+    {"type": "correlational", "preset": "release"},
+]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_encoder_gives_what_its_last_layer_attended_by(norm: str) -> None:
+    model, batch = tiny(head={"type": "attentional"}, norm=norm), random_batch()
+    seen: list[Any] = []
+    layer = model.encoder.layers[-1]
+    original = layer.forward
+
+    def spy(x: Tensor, *rest: Any) -> Any:
+        seen.append(x)
+        return original(x, *rest)
+
+    layer.forward = spy
+    memory = model.encode(batch)
+    entering = layer.after_self_attention.entering(seen[0])
+    queries, keys, _ = layer.self_attention.in_proj(entering).unflatten(-1, (3, 2, 8)).unbind(2)
+    torch.testing.assert_close(memory.extra["captured"], (queries, keys), **EXACT)
+    assert isinstance(model.encoder, TransformerEncoder)
+    weights = coconet.mean_attention(queries, keys, batch.source_mask) * batch.source_mask.unsqueeze(-1)
+    for h in range(2):
+        weights = weights - head_attention(queries[:, :, h], keys[:, :, h], batch.source_mask) / 2
+    assert weights[batch.source_mask].abs().max() < 1e-12
+    assert "captured" not in tiny(head={"type": "pointer"}).encode(batch).extra
+
+
+@torch.no_grad()
+def test_the_head_reads_the_layer_asked_for() -> None:
+    batch = random_batch()
+    for number in (0, -1):
+        model, taps = tiny(head={"type": "correlational"}, attention_layer=number), []
+        original = model.decoder.forward
+        model.decoder.forward = lambda *a, _o=original, _t=taps, **k: (_t.append(r := _o(*a, **k)), r)[1]
+        output = model(batch)
+        torch.testing.assert_close(output.attention, mean_attention(taps[0][1][number]), **EXACT)
+
+
+def test_equal_seeds_give_equal_bases() -> None:
+    """And what is drawn next is the same."""
+    plain = first_weights(head={"type": "vocabulary"}).state_dict()
+    rest = torch.rand(2)
+    pointer = first_weights(**POINTER).state_dict()
+    assert all(torch.equal(value, pointer[name]) for name, value in plain.items())
+    for head in HEADS:
+        model = first_weights(head=head)
+        assert torch.equal(torch.rand(2), rest)
+        assert all(torch.equal(value, model.state_dict()[name]) for name, value in plain.items())
+
+
+def test_special_ids_come_from_the_model() -> None:
+    model = first_weights(head={"type": "attentional"})
+    assert model.head.config.special_ids == (PAD, BOS, EOS)
+    own = first_weights(head={"type": "attentional", "special_ids": [7]})
+    assert own.head.config.special_ids == (7,)
+
+
+@pytest.mark.parametrize("kind", ["seq2seq", "distraction"])
+def test_recurrent_models_have_no_taps(kind: str) -> None:
+    attention = {"type": "additive", "size": 4}
+    with pytest.raises(ConfigError, match="transformer or bart"):
+        build("model", MODELS, {"type": kind, "attention": attention, "head": {"type": "guided"}}, vocab_size=9, **IDS)
+
+
+def test_guidance_needs_a_centrality() -> None:
+    objective, batch = build("objective", OBJECTIVES, {"type": "guidance"}), random_batch()
+    with pytest.raises(ConfigError, match="type: guided"):
+        objective(ModelOutput(torch.zeros(3, 5)), batch)

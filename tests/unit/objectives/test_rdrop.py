@@ -76,15 +76,15 @@ def test_training_makes_the_passes_more_alike() -> None:
     found = []
     for alpha in (1e-6, 10.0):
         model = tiny_seq2seq(dropout=0.4, **COVERAGE)
-        objective, optimizer = attached(model, alpha=alpha), torch.optim.Adam(model.parameters(), lr=0.02)
+        objective, optimizer = attached(model, alpha=alpha), torch.optim.Adam(model.parameters(), lr=0.04)
         torch.manual_seed(1)
-        for _ in range(25):
+        for _ in range(12):
             optimizer.zero_grad()
             term = objective(model(batch), batch)
             (term.sum / term.count).backward()
             optimizer.step()
         with torch.no_grad():
-            passes = [(model(batch).gold_log_probs, model(batch).gold_log_probs) for _ in range(12)]
+            passes = [(model(batch).gold_log_probs, model(batch).gold_log_probs) for _ in range(8)]
         found.append(sum(float(two_way_divergence(a, b)[batch.target_mask].mean()) for a, b in passes))
     assert found[1] < 0.7 * found[0]
 

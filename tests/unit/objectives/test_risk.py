@@ -287,12 +287,7 @@ def test_the_log_says_what_the_first_candidates_are_worth(kind: str) -> None:
 
 def test_candidates_are_found_in_full_precision() -> None:
     """And as long as the model has positions, by a search without groups."""
-    spec = {
-        "type": "distraction",
-        "embedding_size": 4,
-        "hidden_size": 4,
-        "attention": {"type": "distraction", "size": 4},
-    }
+    spec = MODELS_TRIED["distraction"] | {"attention": {"type": "distraction", "size": 4}}
     model, batch = build("model", MODELS, spec, vocab_size=WORDS, **IDS), tiny_batch()
     config = beam_config(run_of(), model, 2)
     memory = model.encode(batch)
@@ -318,12 +313,10 @@ def test_what_cannot_act_is_refused() -> None:
     model = build("model", MODELS, spec, vocab_size=WORDS)
     with pytest.raises(ConfigError, match=r"set model\.type to seq2seq"):
         objective_of("self_critical", model)
-    build("objective", OBJECTIVES, {"type": "self_critical"}).attach(
-        model_of("pointer"), Words(), run_of(max_target_tokens=100_000)
-    )
-    many = run_of(max_target_tokens=100_001)
+    objective, able = build("objective", OBJECTIVES, {"type": "self_critical"}), model_of("pointer")
+    objective.attach(able, Words(), run_of(max_target_tokens=100_000))
     with pytest.raises(ConfigError, match=r"text\.max_target_tokens, 100,001, and search writes 100,000 at most"):
-        build("objective", OBJECTIVES, {"type": "self_critical"}).attach(model_of("pointer"), Words(), many)
+        objective.attach(able, Words(), run_of(max_target_tokens=100_001))
 
 
 @pytest.mark.parametrize("kind", ["minimum_risk", "self_critical"])

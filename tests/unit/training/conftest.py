@@ -22,7 +22,7 @@ MakeRun = Callable[..., RunConfig]
 MakeTrainer = Callable[..., Trainer]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _one_thread() -> None:
     torch.set_num_threads(1)
 
@@ -43,7 +43,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run(pairs: Path) -> MakeRun:
     """``make_run(**{"training.batch_size": 4, ...})``: a small run with changes."""
 

@@ -57,16 +57,18 @@ def test_the_log_has_both_terms_and_what_the_opponent_does(make_contrastive: Any
 
 
 def test_a_run_without_smoothing_logs_no_second_figures(make_contrastive: Any, tmp_path: Path) -> None:
-    run = make_contrastive(objectives=[{"type": "nll"}, {"type": "opponent"}])
+    run = make_contrastive(objectives=[{"type": "nll"}, {"type": "opponent"}], **{"training.max_updates": 2})
     train(run, tmp_path / "run", on_message=quiet)
     line = read_log(tmp_path / "run" / "log.jsonl")[0]
     assert not {"nll_plain", "opponent_plain", "perplexity"} & line.keys()
 
 
-def test_a_search_beyond_the_positions_is_refused_before_the_training(make_contrastive: Any, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused_before_the_training(make_contrastive: Any, tmp_path: Path) -> None:
     short = {"model": MODEL | {"max_positions": 24}, "text.max_target_tokens": 20, "search.max_length": 24}
     with pytest.raises(ConfigError, match=r"search\.max_length 24 is more than this model's 24 positions hold"):
         train(make_contrastive(**short), tmp_path / "run", on_message=quiet)
+    with pytest.raises(ConfigError, match="needs an opponent attention"):
+        train(make_contrastive(model=MODEL | {"opponent": None}), tmp_path / "a", on_message=quiet)
 
 
 def test_an_interrupted_run_continues_exactly(make_contrastive: Any, tmp_path: Path) -> None:
@@ -92,8 +94,7 @@ def test_accumulation_equals_one_big_batch(make_trainer: Any, make_contrastive: 
     trainer.model.register_forward_hook(lambda *_: calls.append(1))
     whole, pieces = (gradients(trainer, *groups)[0] for groups in ([range(0, 12)], [range(0, 3), range(3, 12)]))
     assert whole.keys() == pieces.keys() == dict(trainer.model.named_parameters()).keys()
-    for name in whole:
-        torch.testing.assert_close(whole[name], pieces[name], rtol=2e-4, atol=1e-6)
+    torch.testing.assert_close(whole, pieces, rtol=2e-4, atol=1e-6)
     assert len(calls) == 3  # both terms have one count: no pass to find it out
 
 
@@ -110,21 +111,13 @@ def test_every_micro_batch_has_noise_of_its_own(make_trainer: Any, make_contrast
 
 
 def test_the_variant_of_footnote_3_stops_with_a_sentence(make_contrastive: Any, tmp_path: Path) -> None:
+    opponent = MODEL["opponent"] | {"output": "softmax", "lambda_decode": -0.2}
     run = make_contrastive(
-        model=MODEL | {"opponent": {"type": "max", "layer": 1, "head": 0, "output": "softmax", "lambda_decode": -0.2}},
+        model=MODEL | {"opponent": opponent},
         objectives=[{"type": "nll"}, {"type": "minus_softmax", "weight": 0.5, "limit": -12}],
-        **{
-            "training.max_updates": 3000,
-            "training.optimizer.learning_rate": 0.03,
-            "training.validation.every_updates": 999,
-        },
+        training={"max_updates": 3000, "optimizer": {"learning_rate": 0.03}, "validation": {"every_updates": 999}},
     )
     with pytest.raises(TrainingError, match="expected to end so"):
         train(run, tmp_path / "run", on_message=quiet)
     values = [line["minus_softmax"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
     assert values[-1] < values[0]
-
-
-def test_what_does_not_fit_is_refused(make_contrastive: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="needs an opponent attention"):
-        train(make_contrastive(model=MODEL | {"opponent": None}), tmp_path / "a", on_message=quiet)

@@ -166,7 +166,7 @@ def test_two_processes_make_the_same_folder(cache: Path) -> None:
 
     def make(place: Path) -> None:
         (place / "a").write_text("1" * 1000)
-        time.sleep(0.2)
+        time.sleep(0.05)
         (place / "b").write_text("2")
 
     def child(kill: bool) -> None:

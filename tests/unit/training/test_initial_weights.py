@@ -11,6 +11,7 @@ import pytest
 import torch
 from runs import quiet
 
+from laconic.config.loading import merge
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, ModelError
 from laconic.models.folder import load_model_folder
@@ -34,21 +35,26 @@ TRANSFORMER = {
 OPPONENT = {"type": "max", "layer": 1, "head": 1}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def base(make_run: Any) -> RunConfig:
     """A Transformer without an opponent."""
     run: RunConfig = make_run()
     return run.model_copy(update={"model": TRANSFORMER, "objectives": ({"type": "nll"},)})
 
 
-@pytest.fixture
-def trained(base: RunConfig, tmp_path: Path) -> Path:
-    return Path(train(base, tmp_path / "base", on_message=quiet).folder)
+@pytest.fixture(scope="module")
+def trained(base: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of it, which no test changes."""
+    return Path(train(base, tmp_path_factory.mktemp("trained") / "base", on_message=quiet).folder)
 
 
 def with_opponent(run: RunConfig) -> RunConfig:
     objectives = ({"type": "nll"}, {"type": "opponent", "weight": 0.2})
     return run.model_copy(update={"model": {**run.model, "opponent": OPPONENT}, "objectives": objectives})
+
+
+def short(run: RunConfig) -> RunConfig:
+    return run.model_copy(update={"training": run.training.model_copy(update={"max_updates": 1})})
 
 
 def starting_from(run: RunConfig, place: str | Path, **changes: Any) -> RunConfig:
@@ -84,7 +90,7 @@ def test_the_base_is_taken_and_the_new_branch_is_as_drawn(
 
 
 def test_what_only_the_folder_has_is_named(base: RunConfig, tmp_path: Path) -> None:
-    rich = Path(train(with_opponent(base), tmp_path / "rich", on_message=quiet).folder)
+    rich = Path(train(short(with_opponent(base)), tmp_path / "rich", on_message=quiet).folder)
     parts = drawn(starting_from(base, rich), tmp_path / "plain", rich)
     assert "that this model lacks are left out (opponent." in parts.notes[-1]
 
@@ -116,18 +122,20 @@ def test_names_are_learnt_with_the_tokenizer_and_by_further_training(
 
     first = drawn(with_pairs(base, "PyTree", "Tree of word1"), tmp_path / "first").tokenizer.casing
     assert (first.form("pytree"), first.form("tree"), first.capitals) == ("PyTree", None, "sentence")
-    first.save(trained / "model")
-    run = with_pairs(starting_from(base, trained), "GNUtool", "tree of word1")
-    second = drawn(run, tmp_path / "second", trained).tokenizer.casing
+    start = Path(shutil.copytree(trained, tmp_path / "start"))
+    first.save(start / "model")
+    run = with_pairs(starting_from(base, start), "GNUtool", "tree of word1")
+    second = drawn(run, tmp_path / "second", start).tokenizer.casing
     assert (second.form("pytree"), second.form("gnutool"), second.capitals) == ("PyTree", "GNUtool", "lower")
     assert (tmp_path / "second" / "tokenizer" / "casing.json").is_file()
 
 
 def test_a_resumed_run_no_longer_needs_the_folder(base: RunConfig, trained: Path, tmp_path: Path) -> None:
-    whole = starting_from(base, trained)
+    start = Path(shutil.copytree(trained, tmp_path / "start"))
+    whole = starting_from(base, start)
     train(whole, tmp_path / "whole", on_message=quiet)
-    train(starting_from(base, trained, max_updates=3), tmp_path / "cut", on_message=quiet)
-    shutil.rmtree(trained)
+    train(starting_from(base, start, max_updates=3), tmp_path / "cut", on_message=quiet)
+    shutil.rmtree(start)
     train(whole, tmp_path / "cut", resume=True, on_message=quiet)
     weights = [load_model_folder(tmp_path / name).model.state_dict() for name in ("whole", "cut")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
@@ -135,13 +143,7 @@ def test_a_resumed_run_no_longer_needs_the_folder(base: RunConfig, trained: Path
         train(whole, tmp_path / "third", on_message=quiet)
 
 
-def test_other_sizes_are_refused(base: RunConfig, trained: Path, tmp_path: Path) -> None:
-    run = base.model_copy(update={"model": {**TRANSFORMER, "feed_forward_size": 16}})
-    with pytest.raises(ConfigError, match=r"is 12 x 8 there, 16 x 8 here.*below 'model'"):
-        train(starting_from(run, trained), tmp_path / "other", on_message=quiet)
-
-
-def test_another_kind_of_model_is_refused(base: RunConfig, trained: Path, make_run: Any, tmp_path: Path) -> None:
+def test_another_kind_of_model_is_refused(trained: Path, make_run: Any, tmp_path: Path) -> None:
     run = make_run(**{"training.initial_weights": str(trained)})
     with pytest.raises(ConfigError, match=r"The Transformer of .* has other sizes than this run's Seq2Seq"):
         train(run, tmp_path / "other", on_message=quiet)
@@ -151,37 +153,40 @@ def test_another_kind_of_model_is_refused(base: RunConfig, trained: Path, make_r
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("changes", "said"),
     [
-        ({"tokenizer": {"type": "word", "min_frequency": 2}}, r"min_frequency is 1 there, 2 here.*--set 'text.tokeni"),
-        ({"tokenizer": {"type": "character"}}, 'type is "word" there, "character" here'),
-        ({"sentence_separator": "<EOS>"}, "text.sentence_separator is none in .*, <EOS> here"),
+        ({"model.feed_forward_size": 16}, r"is 12 x 8 there, 16 x 8 here.*below 'model'"),
+        ({"text.tokenizer.min_frequency": 2}, r"min_frequency is 1 there, 2 here.*--set 'text.tokeni"),
+        ({"text.tokenizer": {"type": "character"}}, 'type is "word" there, "character" here'),
+        ({"text.sentence_separator": "<EOS>"}, "text.sentence_separator is none in .*, <EOS> here"),
     ],
 )
-def test_another_tokenizer_is_refused(
-    base: RunConfig, trained: Path, tmp_path: Path, text: dict[str, Any], said: str
+def test_other_sizes_and_another_tokenizer_are_refused(
+    base: RunConfig, trained: Path, tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
-    run = base.model_copy(update={"text": base.text.model_copy(update=text)})
+    run = RunConfig(**merge(base.model_dump(), changes, revive=True))
     with pytest.raises(ConfigError, match=said):
         train(starting_from(run, trained), tmp_path / "other", on_message=quiet)
 
 
-def test_weights_never_meet_another_vocabulary(base: RunConfig, trained: Path, tmp_path: Path) -> None:
-    """A run folder that has a tokenizer already, and a model of other words."""
-    out = tmp_path / "mixed"
-    out.mkdir()
+def of_other_words() -> Tokenizer:
     tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=30))
     tokenizer.train(["a few other words"])
-    tokenizer.save(out / "tokenizer")
+    return tokenizer
+
+
+def test_weights_never_meet_another_vocabulary(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+    """A run folder that has a tokenizer already, and a model of other words."""
+    of_other_words().save(tmp_path / "tokenizer")
     with pytest.raises(ConfigError, match="mean other words"):
-        drawn(starting_from(base, trained), out, trained)
+        drawn(starting_from(base, trained), tmp_path, trained)
 
 
 def test_a_tied_tensor_cannot_be_two(base: RunConfig, tmp_path: Path) -> None:
     untied = base.model_copy(update={"model": {**TRANSFORMER, "share_embeddings": False}})
     tied = base.model_copy(update={"model": {**TRANSFORMER, "share_embeddings": True}})
-    two = train(untied, tmp_path / "two", on_message=quiet).folder
-    one = train(tied, tmp_path / "one", on_message=quiet).folder
+    two = train(short(untied), tmp_path / "two", on_message=quiet).folder
+    one = train(short(tied), tmp_path / "one", on_message=quiet).folder
     with pytest.raises(ConfigError, match="one tensor for what"):
         drawn(starting_from(tied, two), tmp_path / "a", two)
     own = drawn(starting_from(untied, one), tmp_path / "b", one).model.state_dict()
@@ -210,9 +215,7 @@ def test_weights_of_a_checkpoint_of_somebody_else(base: RunConfig, trained: Path
         initial = load_model_folder(trained)
         initial.tokenizer = PretrainedTokenizer(PretrainedTokenizer.Config(path=str(trained / "tokenizer")))
         assert adopted_tokenizer(initial, text, "there") is initial.tokenizer
-    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=30))
-    tokenizer.train(["a few other words"])
-    tokenizer.save(tmp_path / "other")
+    of_other_words().save(tmp_path / "other")
     text = base.text.model_copy(update={"tokenizer": {"type": "pretrained", "path": str(tmp_path / "other")}})
     with pytest.raises(ConfigError, match="other is another one"):
         adopted_tokenizer(initial, text, "there")

@@ -49,13 +49,10 @@ def test_adam() -> None:
     assert step(config, 1.0, [0.5, -0.2]) == pytest.approx(value, rel=1e-6)
 
 
-def test_adamw_decays_apart_from_the_gradient() -> None:
+def test_adamw_decays_apart_from_the_gradient_and_sgd_has_momentum() -> None:
     config = OptimizerConfig(type="adamw", learning_rate=0.1, weight_decay=0.5)
     # a first Adam step is the sign of the gradient times the learning rate
     assert step(config, 2.0, [3.0]) == pytest.approx(2.0 * (1 - 0.1 * 0.5) - 0.1, rel=1e-5)
-
-
-def test_sgd_with_momentum() -> None:
     config = OptimizerConfig(type="sgd", learning_rate=0.1, momentum=0.5)
     assert step(config, 1.0, [1.0, 1.0]) == pytest.approx(1.0 - 0.1 - 0.15, rel=1e-6)
 
@@ -102,11 +99,13 @@ def test_schedules(settings: dict[str, Any], total: int | None, expected: dict[i
     assert found == pytest.approx(expected)
 
 
-def test_schedules_that_stay_or_watch_validation() -> None:
+def test_schedules_that_stay_or_watch_validation_and_one_that_needs_an_end() -> None:
     assert schedule_factor(ScheduleConfig(), 12345, None) == 1.0
     assert schedule_factor(ScheduleConfig(type="plateau"), 12345, None, 0.25) == 0.25
     assert schedule_factor(ScheduleConfig(type="plateau", warmup_updates=4), 3, None, 0.25) == 1.0  # not yet
     assert schedule_factor(ScheduleConfig(type="sticky", warmup_updates=4), 4, None, 0.125) == 0.125
+    with pytest.raises(ConfigError, match=r"max_updates or training\.max_epochs"):
+        schedule_factor(ScheduleConfig(type="linear"), 0, None)
 
 
 def test_the_warm_up_rises_to_one_and_no_further() -> None:
@@ -145,11 +144,6 @@ def test_groups_by_the_first_pattern_that_matches() -> None:
     twice = ({"match": "a.*", "factor": 0.5}, {"match": "a.w*", "factor": 0.1})
     with pytest.raises(ConfigError, match=r"there are: none that the patterns before 'a\.w\*' do not match too"):
         build_optimizer(OptimizerConfig(rates=twice), model)
-
-
-def test_a_falling_schedule_needs_an_end() -> None:
-    with pytest.raises(ConfigError, match=r"max_updates or training\.max_epochs"):
-        schedule_factor(ScheduleConfig(type="linear"), 0, None)
 
 
 def test_total_updates() -> None:

@@ -16,12 +16,14 @@ def records(lengths: list[int]) -> list[Record]:
     return [Record("a " * length, "b " * (length // 10)) for length in lengths]
 
 
-def test_table_and_what_to_set() -> None:
+def encoded(lengths: list[int]) -> EncodedDataset:
     tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
     tokenizer.train(["a b"])
-    data = EncodedDataset.build(
-        records([20] * 15 + [60] * 5), tokenizer, TextConfig(max_source_tokens=40, max_target_tokens=7)
-    )
+    return EncodedDataset.build(records(lengths), tokenizer, TextConfig(max_source_tokens=40, max_target_tokens=7))
+
+
+def test_table_and_what_to_set() -> None:
+    data = encoded([20] * 15 + [60] * 5)
     header, row, advice = outlook.reading_table({"training": data}, {"training": 3})
     assert header.split("  ")[-2:] == ["documents over 40 tokens", "summaries over 7"]
     assert row.split() == ["training", "20", "3", "25%", "0%"]  # six words and EOS are seven tokens
@@ -29,13 +31,7 @@ def test_table_and_what_to_set() -> None:
     assert "set text.max_source_tokens=60 and text.max_target_tokens=7, or" in advice
     whole = data.limits(40, 5)
     assert outlook.reading_table({"training": whole}, {})[1].split()[-1] == "25%"
-
-
-def test_no_advice_where_little_is_cut() -> None:
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    tokenizer.train(["a b"])
-    data = EncodedDataset.build(records([20] * 19 + [60]), tokenizer, TextConfig(max_source_tokens=40))
-    assert len(outlook.reading_table({"training": data}, {})) == 2
+    assert len(outlook.reading_table({"training": encoded([20] * 19 + [60])}, {})) == 2, "no advice for so little"
 
 
 def test_limits_are_those_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

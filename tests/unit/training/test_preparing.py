@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,25 +44,22 @@ WIDE = {"type": "bart", "architecture": {"model_type": "bart", "vocab_size": 40,
 LACKING = {"text.tokenizer": {"type": "word", "min_frequency": 1, "max_vocabulary": 15}}
 
 
-def test_spare_rows_of_a_model_are_no_words_of_documents(make_trainer: Any) -> None:
-    parts = make_trainer(model=WIDE, objectives=[{"type": "nll"}]).parts
-    assert (parts.tokenizer.vocab_size, len(parts.tokenizer.vocabulary)) == (40, 24)
-    assert parts.collator([parts.train_set[0]]).extended_vocab_size == 40
-
-
 @pytest.mark.parametrize("head", [{}, {"head": {"type": "pointer"}}])
 def test_words_that_the_vocabulary_lacks_stand_behind_spare_rows(
     make_trainer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("LACONIC_CACHE", str(tmp_path / "cache"))
+    parts = make_trainer(model=WIDE | head, objectives=[{"type": "nll"}]).parts
+    assert (parts.tokenizer.vocab_size, len(parts.tokenizer.vocabulary)) == (40, 24)
+    assert parts.collator([parts.train_set[0]]).extended_vocab_size == 40  # spare rows are no words of documents
+    shutil.rmtree(tmp_path / "run")
     assert make_trainer(**LACKING).parts.train_set[0].source_extended_ids.max() < 40  # kept, for another model
     trainer = make_trainer(model=WIDE | head, objectives=[{"type": "nll"}], **LACKING)
     parts = trainer.parts
     examples = [parts.train_set[number] for number in range(40)]
     ids = np.unique(np.concatenate([example.source_extended_ids for example in examples]))
-    assert ids[ids >= len(parts.tokenizer.vocabulary)].tolist() == [
-        *range(40, 40 + max(len(example.oov_words) for example in examples))
-    ]
+    most = max(len(example.oov_words) for example in examples)
+    assert ids[ids >= len(parts.tokenizer.vocabulary)].tolist() == [*range(40, 40 + most)]
     assert 0 < trainer.fit().metrics["val_loss_tf"] < 20
 
 

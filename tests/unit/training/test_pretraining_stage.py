@@ -38,9 +38,20 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def run(make_run: Any, spans: Path) -> RunConfig:
     return staged(make_run(), spans)
+
+
+@pytest.fixture(scope="module")
+def whole(run: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of both stages, which no test changes."""
+    return Path(train(run, tmp_path_factory.mktemp("whole") / "run", on_message=quiet).folder)
+
+
+@pytest.fixture
+def copy(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "copy"))
 
 
 def staged(run: RunConfig, spans: Path | None, **changes: Any) -> RunConfig:
@@ -93,15 +104,10 @@ def test_the_training_starts_from_the_stage(run: RunConfig, tmp_path: Path) -> N
     assert [line[:12] for line in said if line.startswith("Stage")] == ["Stage 1 of 2", "Stage 2 of 2"]
 
     # the same, by hand: the stage is a run like any other, and the training a run with initial weights
-    by_hand = run.model_copy(
-        update={
-            "training": run.training.model_copy(update={"initial_weights": str(stage)}),
-            "pretraining": type(run.pretraining)(),
-        }
-    )
-    train(by_hand, tmp_path / "by hand", on_message=quiet)
-    assert_equal_models(out, tmp_path / "by hand")
     without = run.model_copy(update={"pretraining": type(run.pretraining)()})
+    training = run.training.model_copy(update={"initial_weights": str(stage)})
+    train(without.model_copy(update={"training": training}), tmp_path / "by hand", on_message=quiet)
+    assert_equal_models(out, tmp_path / "by hand")
     train(without, tmp_path / "without", on_message=quiet)
     with pytest.raises(AssertionError):
         assert_equal_models(out, tmp_path / "without")
@@ -115,10 +121,10 @@ def assert_equal_models(first: Path, second: Path) -> None:
 
 
 @pytest.mark.parametrize("in_vocabulary", [False, True])
-def test_one_tokenizer_for_both_stages(run: RunConfig, tmp_path: Path, in_vocabulary: bool) -> None:
-    stage = run.pretraining.model_copy(update={"in_vocabulary": in_vocabulary})
-    out = tmp_path / "run"
-    train(run.model_copy(update={"pretraining": stage}), out, on_message=quiet)
+def test_one_tokenizer_for_both_stages(run: RunConfig, whole: Path, tmp_path: Path, in_vocabulary: bool) -> None:
+    stage = run.pretraining.model_copy(update={"in_vocabulary": True})
+    changed = run.model_copy(update={"pretraining": stage})
+    out = Path(train(changed, tmp_path / "run", on_message=quiet).folder) if in_vocabulary else whole
     folders = [out / "tokenizer", out / "pretraining" / "tokenizer", out / "model", out / "pretraining" / "model"]
     texts = {(folder / "tokenizer.json").read_text() for folder in folders}
     assert len(texts) == 1
@@ -127,10 +133,9 @@ def test_one_tokenizer_for_both_stages(run: RunConfig, tmp_path: Path, in_vocabu
 
 @pytest.mark.parametrize("cut", [("pretraining", 2), pytest.param(("", 4), marks=pytest.mark.slow)])
 def test_a_stopped_run_goes_on_in_its_stage(
-    run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: tuple[str, int]
+    run: RunConfig, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: tuple[str, int]
 ) -> None:
     """Stopped in either stage, the run goes on there and ends in the same weights; a stage is not done twice."""
-    train(run, tmp_path / "whole", on_message=quiet)
     real, out = loop.Trainer._update, tmp_path / "cut"
     updates: list[tuple[str, int]] = []
 
@@ -148,41 +153,34 @@ def test_a_stopped_run_goes_on_in_its_stage(
         train(run, out, on_message=quiet)
     train(run, out, resume=True, on_message=quiet)
     assert updates == [("pretraining", number) for number in (1, 2, 3)] + [("", number) for number in range(1, 7)]
-    assert_equal_models(tmp_path / "whole", out)
-    assert_equal_models(tmp_path / "whole" / "pretraining", out / "pretraining")
+    assert_equal_models(whole, out)
+    assert_equal_models(whole / "pretraining", out / "pretraining")
 
 
-def test_a_finished_stage_is_not_read_again(run: RunConfig, spans: Path, tmp_path: Path) -> None:
-    """Killed between the stages, or in the training before its first checkpoint."""
-    own = tmp_path / "spans"
-    shutil.copytree(spans, own)
-    run = staged(run, own)
-    train(run, tmp_path / "run", on_message=quiet)
-    for folder in checkpoint_folders(tmp_path / "run"):
+@pytest.mark.parametrize("lost", ["data of the stage", "model of the stage"])
+def test_a_finished_stage_is_not_done_again(run: RunConfig, whole: Path, copy: Path, spans: Path, lost: str) -> None:
+    """Killed between the stages, or in the training before its first checkpoint: the data of a stage that is done is
+    not read, and a model that it lost is made again."""
+    for folder in checkpoint_folders(copy):
         shutil.rmtree(folder)
-    shutil.copytree(tmp_path / "run", tmp_path / "again")
-    (own / "train.jsonl").write_text("not even JSON")
-    train(run, tmp_path / "again", resume=True, on_message=quiet)
-    assert_equal_models(tmp_path / "run", tmp_path / "again")
+    data = spans / "train.jsonl"
+    before = data.read_text()
+    if lost == "model of the stage":
+        shutil.rmtree(copy / "pretraining" / "model")
+    else:
+        data.write_text("not even JSON")
+    try:
+        train(run, copy, resume=True, on_message=quiet)
+    finally:
+        data.write_text(before)
+    assert_equal_models(whole, copy)
 
 
-def test_a_lost_model_of_the_stage_is_made_again(run: RunConfig, tmp_path: Path) -> None:
-    train(run, tmp_path / "run", on_message=quiet)
-    for folder in checkpoint_folders(tmp_path / "run"):
-        shutil.rmtree(folder)
-    shutil.copytree(tmp_path / "run", tmp_path / "again")
-    shutil.rmtree(tmp_path / "again" / "pretraining" / "model")
-    train(run, tmp_path / "again", resume=True, on_message=quiet)
-    assert_equal_models(tmp_path / "run", tmp_path / "again")
-
-
-def test_force_clears_the_stage_too(run: RunConfig, make_run: Any, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    train(run, out, on_message=quiet)
-    (out / "notes.txt").write_text("the user's own")
-    train(make_run(), out, force=True, on_message=quiet)
-    assert not (out / "pretraining").exists()
-    assert (out / "notes.txt").exists()
+def test_force_clears_the_stage_too(make_run: Any, copy: Path) -> None:
+    (copy / "notes.txt").write_text("the user's own")
+    train(make_run(), copy, force=True, on_message=quiet)
+    assert not (copy / "pretraining").exists()
+    assert (copy / "notes.txt").exists()
 
 
 def test_what_no_run_wrote_stays_where_the_stage_would_be(run: RunConfig, make_run: Any, tmp_path: Path) -> None:
@@ -191,13 +189,14 @@ def test_what_no_run_wrote_stays_where_the_stage_would_be(run: RunConfig, make_r
     own.write_text("the user's own")
     with pytest.raises(ConfigError, match=r"pretraining is no run folder, and its recipe\.yaml would be lost"):
         train(run, out, on_message=quiet)
-    train(make_run(), out, on_message=quiet)
-    train(make_run(), out, force=True, on_message=quiet)
+    short = make_run(**{"training.max_updates": 1})
+    train(short, out, on_message=quiet)
+    train(short, out, force=True, on_message=quiet)
     assert own.read_text() == "the user's own"
 
 
 def test_initial_weights_are_those_of_the_stage(run: RunConfig, make_run: Any, tmp_path: Path) -> None:
-    first = train(make_run(), tmp_path / "first", on_message=quiet).folder
+    first = train(make_run(**{"training.max_updates": 1}), tmp_path / "first", on_message=quiet).folder
     said: list[str] = []
     training = run.training.model_copy(update={"initial_weights": first})
     train(run.model_copy(update={"training": training}), tmp_path / "run", on_message=said.append)
@@ -209,13 +208,10 @@ def test_initial_weights_are_those_of_the_stage(run: RunConfig, make_run: Any, t
 
 def test_a_stage_may_have_initial_weights_of_its_own(make_run: Any, spans: Path, tmp_path: Path) -> None:
     """With another start than the training proper would have, which begins with the stage's weights anyway."""
-    first = train(make_run(**{"text.tokenizer.max_vocabulary": 12}), tmp_path / "first", on_message=quiet).folder
+    few = make_run(**{"text.tokenizer.max_vocabulary": 12, "training.max_updates": 1})
+    first = train(few, tmp_path / "first", on_message=quiet).folder
     said: list[str] = []
-    run = staged(
-        make_run(**{"text.tokenizer.max_vocabulary": 12}),
-        spans,
-        **{"pretraining.set": {"training": {"initial_weights": first}}},
-    )
+    run = staged(few, spans, **{"pretraining.set": {"training": {"initial_weights": first}}})
     train(run, tmp_path / "run", on_message=said.append)
     taken = [line.partition(":")[0] for line in said if "taken as initial weights" in line]
     assert taken == [first, str(tmp_path / "run" / "pretraining" / "model")]
@@ -270,12 +266,8 @@ def test_one_override_serves_rows_with_and_without_a_stage(tmp_path: Path) -> No
     recipe = load_recipe(tmp_path / "recipe.yaml")
     runs = {row: resolve_run(recipe, row, "tiny", [f"pretraining.data={tmp_path}"]) for row in recipe.rows}
     assert [row for row, made in runs.items() if made.pretraining.enabled] == ["staged"]
-    assert stage_changes(runs["staged"]) == {"training": {"max_updates": 2}}
+    assert runs["staged"].pretraining.set == {"training": {"max_updates": 2}}
     assert all(made.pretraining.data == str(tmp_path) for made in runs.values())
     text = dump_run(runs["staged"])
     (tmp_path / "again.yaml").write_text(text)
     assert load_run(tmp_path / "again.yaml") == runs["staged"]
-
-
-def stage_changes(run: RunConfig) -> dict[str, Any]:
-    return dict(run.pretraining.set)

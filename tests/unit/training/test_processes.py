@@ -20,6 +20,7 @@ from laconic.training.logging import read_log
 from laconic.training.processes import close_processes, join_processes
 from laconic.training.run import train
 
+SGD = {"type": "sgd", "learning_rate": 0.5}  # it shows a wrong factor that Adam would hide
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["laconic.training.run", "laconic.models.seq2seq"])
 
@@ -54,21 +55,13 @@ def test_two_processes_equal_one_with_the_same_global_batch(
     kinds["self_critical"] = {"type": "self_critical"}
     changes = {
         "objectives": [kinds[name] for name in objectives],
-        # SGD shows a wrong factor that Adam would hide
-        "training": {
-            "batch_size": 4,
-            "max_epochs": 1,
-            "max_updates": None,
-            "log_every": 1,
-            "optimizer": {"type": "sgd", "learning_rate": 0.5},
-        },
+        "training": {"batch_size": 4, "max_epochs": 1, "max_updates": None, "log_every": 1, "optimizer": SGD},
         # another parameter has no gradient at all (coverage off): it must be left alone
         "model.attention.coverage_from_start": "coverage" in objectives,
     }
-    one = make_run(**changes, **{"training.batch_size": 8})
-    train(one, tmp_path / "one", on_message=quiet)
+    train(make_run(**changes, **{"training.batch_size": 8}), tmp_path / "one", on_message=quiet)
     train_with_two(make_run(**changes), tmp_path / "two")
-    logs = [[e for e in read_log(tmp_path / name / "log.jsonl")] for name in ("one", "two")]
+    logs = [read_log(tmp_path / name / "log.jsonl") for name in ("one", "two")]
     assert len(logs[0]) == len(logs[1]) >= 6
     for single, double in zip(*logs, strict=True):
         assert single.keys() == double.keys()
@@ -76,9 +69,8 @@ def test_two_processes_equal_one_with_the_same_global_batch(
             if key.endswith("_reward"):  # a figure of one process's last micro-batch
                 continue
             assert double[key] == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value), key
-    states = [read_checkpoint(checkpoint_folders(tmp_path / name)[0]).tensors["model"] for name in ("one", "two")]
-    for name, value in states[0].items():
-        torch.testing.assert_close(states[1][name], value, rtol=1e-4, atol=1e-6)
+    one, two = (read_checkpoint(checkpoint_folders(tmp_path / name)[0]).tensors["model"] for name in ("one", "two"))
+    torch.testing.assert_close(two, one, rtol=1e-4, atol=1e-6)
 
 
 def test_two_processes_continue_exactly(make_run: Any, tmp_path: Path) -> None:

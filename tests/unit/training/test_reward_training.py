@@ -28,19 +28,13 @@ def test_accumulation_equals_one_big_batch(make_trainer: Any, objectives: list[A
     pieces, again = gradients(trainer, range(0, 2), range(2, 9), range(9, 12), update=3)
     assert any(bool(value.abs().max() > 1e-4) for value in whole.values())
     assert again.values == pytest.approx(figures.values, rel=1e-5)
-    for name in whole:
-        torch.testing.assert_close(pieces[name], whole[name], rtol=1e-4, atol=1e-8)
+    torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-8)
 
 
 @pytest.mark.parametrize("objectives", [[SENTENCE, CRITICAL], pytest.param([RISK], marks=pytest.mark.slow)])
 def test_an_interrupted_run_continues_exactly(make_run: Any, tmp_path: Path, objectives: list[Any]) -> None:
-    settings = {
-        "accumulation": 2,
-        "max_updates": 7,
-        "log_every": 1,
-        "validation": {"every_updates": 5},
-        "checkpoint": {"every_updates": 6},
-    }
+    settings = {"accumulation": 2, "max_updates": 7, "log_every": 1}
+    settings |= {"validation": {"every_updates": 5}, "checkpoint": {"every_updates": 6}}
     run = make_run(objectives=objectives, training=settings, **{"model.dropout": 0.3})
     log = read_log(continues_exactly(run, tmp_path) / "log.jsonl")
     kind = objectives[-1]["type"]
