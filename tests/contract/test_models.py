@@ -12,6 +12,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from laconic.config import names
 from laconic.config.base import validate
 from laconic.config.loading import load_recipe, recipe_names, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build, parse
@@ -20,10 +21,12 @@ from laconic.models.base import SummarizationModel
 from laconic.models.stored import FAMILY
 from laconic.search.state import select, select_documents
 from laconic.types import Batch, ModelOutput, UpdateContext
-from samples import BART, EOS, PAD, TRANSFORMER, UNK, VOCAB, gradients, one_example, random_batch, randomise
+from samples import BART, IDS, SEE, TRANSFORMER, UNK, VOCAB, gradients, one_example, random_batch, randomise
 from trees import Unmodified, tensors_in, tensors_on
 
 TINY_BART = BART | {"vocab_size": VOCAB}
+RECURRENT = {"embedding_size": 6, "hidden_size": 5}
+WRITER = RECURRENT | {"encoder_hidden": 5}
 # Models that need more than a type, and forms of a model that no row has.
 FURTHER: dict[str, list[dict[str, Any]]] = {
     "bart": [
@@ -32,10 +35,9 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
         *({"architecture": {**TINY_BART, "model_type": kind}, "head": {"type": "correlational"}} for kind in FAMILY),
     ],
     "distraction": [
-        {"embedding_size": 6, "hidden_size": 5, "attention": {"type": "distraction", "size": 7}},
+        RECURRENT | {"attention": {"type": "distraction", "size": 7}},
         {
-            "embedding_size": 6,
-            "hidden_size": 5,
+            **RECURRENT,
             "bidirectional": False,
             "decoder": "one-level",
             "gru": "paper",
@@ -43,24 +45,13 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
             "attention": {"type": "additive", "coverage": True, "size": 7},
             "head": {"type": "pointer"},
         },
-        {"embedding_size": 6, "hidden_size": 5, "gru": "paper", "bias": False, "head": {"type": "pointer"}},
+        RECURRENT | {"gru": "paper", "bias": False, "head": {"type": "pointer"}},
     ],
     "seq2seq": [
-        {"embedding_size": 6, "encoder_hidden": 5, "hidden_size": 5, "attention": {"type": "distraction"}},
+        WRITER | {"attention": {"type": "distraction"}},
+        WRITER | SEE | {"bridge_activation": ("tanh", "tanh")},
         {
-            "embedding_size": 6,
-            "encoder_hidden": 5,
-            "hidden_size": 5,
-            "attention": {"type": "additive", "coverage": True, "size": 7},
-            "state_for_attention": "ch",
-            "input_feeding": "linear",
-            "two_biases": False,
-            "output_layers": 2,
-        },
-        {
-            "embedding_size": 6,
-            "encoder_hidden": 5,
-            "hidden_size": 5,
+            **WRITER,
             "cell": "gru",
             "attention": {"type": "additive", "coverage": True},
             "attention_timing": "before",
@@ -71,10 +62,10 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
     ],
     "transformer": [
         TRANSFORMER,
-        {**TRANSFORMER, "head": {"type": "pointer"}},
-        {**TRANSFORMER, "head": {"type": "attentional", "lambda_input": "decoder_state"}},
-        {**TRANSFORMER, "head": {"type": "guided"}},
-        {**TRANSFORMER, "head": {"type": "correlational", "positional_step": "banded"}, "norm": "pre"},
+        TRANSFORMER | {"head": {"type": "pointer"}},
+        TRANSFORMER | {"head": {"type": "attentional", "lambda_input": "decoder_state"}},
+        TRANSFORMER | {"head": {"type": "guided"}},
+        TRANSFORMER | {"head": {"type": "correlational", "positional_step": "banded"}, "norm": "pre"},
         {
             **TRANSFORMER,
             "norm": "pre",
@@ -124,7 +115,7 @@ EXACT = {"atol": 1e-11, "rtol": 0}
 
 
 def built(name: str) -> SummarizationModel:
-    return build("model", MODELS, CASES[name], vocab_size=VOCAB, pad_id=PAD, unk_id=UNK, bos_id=2, eos_id=EOS)
+    return build("model", MODELS, CASES[name], vocab_size=VOCAB, **IDS)
 
 
 def model_of(name: str) -> SummarizationModel:
@@ -207,7 +198,6 @@ def test_padding_content_and_length_do_not_matter(name: str) -> None:
     model = shared(name)
     batch = random_batch()
     variants = [
-        random_batch(padding="gold"),
         random_batch(extra_source=3),
         random_batch(extra_source=2, extra_target=2, padding="gold"),
     ]
@@ -291,12 +281,8 @@ def test_beams_equal_documents_of_their_own(name: str) -> None:
     """K beams of one document, folded, give what K copies of the document give."""
     model, beams = shared(name), 3
     single = one_example(random_batch(), 0)
-    copies = Batch(
-        source_ids=single.source_ids.expand(beams, -1),
-        source_extended_ids=single.source_extended_ids.expand(beams, -1),
-        source_mask=single.source_mask.expand(beams, -1),
-        extended_vocab_size=single.extended_vocab_size,
-    )
+    sources = (single.source_ids, single.source_extended_ids, single.source_mask)
+    copies = Batch(*(part.expand(beams, -1) for part in sources), single.extended_vocab_size)
     folded = select(model.start(model.encode(single)), torch.zeros(beams, dtype=torch.int64))
     apart = model.start(model.encode(copies))
     for words in (torch.tensor([2, 2, 2]), torch.tensor([4, 5, VOCAB]), torch.tensor([6, UNK, 8])):
@@ -326,7 +312,9 @@ def test_memory_is_not_copied_per_beam(name: str) -> None:
 @every_head
 @pytest.mark.parametrize("grad", [True, False])
 def test_inputs_stay_as_they_are(name: str, grad: bool) -> None:
+    """And nothing of a batch stays on the modules."""
     model, batch = model_of(name), random_batch()
+    before, buffers = tensors_on(model), [key for key, _ in model.named_buffers()]
     with torch.set_grad_enabled(grad), Unmodified(batch, model.state_dict()):
         memory = model.encode(batch)
         with Unmodified(memory):
@@ -336,18 +324,11 @@ def test_inputs_stay_as_they_are(name: str, grad: bool) -> None:
             with Unmodified(next_state):
                 second, _ = model.step(batch.target_input_ids[:, 1], next_state)
                 again, _ = model.step(batch.target_input_ids[:, 1], next_state)
-        model(batch)
+        loss = loss_of(model(batch), batch)
+        if grad:
+            loss.backward()
     torch.testing.assert_close(second.log_probs, again.log_probs, atol=0, rtol=0)
     assert first.log_probs.isfinite().any()
-
-
-@every_head
-def test_nothing_of_a_batch_stays_on_the_modules(name: str) -> None:
-    model, batch = model_of(name), random_batch()
-    before, buffers = tensors_on(model), [key for key, _ in model.named_buffers()]
-    loss_of(model(batch), batch).backward()
-    with torch.no_grad():
-        stepped(model, batch, 2)
     assert tensors_on(model) == before
     assert [key for key, _ in model.named_buffers()] == buffers
 
@@ -367,7 +348,7 @@ def test_every_parameter_is_trained(name: str) -> None:
     assert not dead
 
 
-@every_model
+@every_head
 @torch.no_grad()
 def test_training_and_decoding_mode_agree_without_dropout(name: str) -> None:
     model, batch = model_of(name), random_batch()
@@ -393,7 +374,7 @@ def test_a_model_in_half_precision_speaks_in_float32(name: str) -> None:
 @every_head
 def test_own_words(name: str) -> None:
     """Every input forced is teacher forcing; none is finite, deterministic and differs."""
-    model, batch = model_of(name), random_batch((7, 5), (6, 6))
+    model, batch = model_of(name), random_batch((7, 5), (4, 4))
     forced = model(batch).gold_log_probs
     every = torch.ones_like(batch.target_mask)
     same = model(batch, context=UpdateContext(forced_mask=every)).gold_log_probs
@@ -423,45 +404,71 @@ def test_one_real_token(name: str) -> None:
 
 @every_head
 @torch.no_grad()
-def test_weights_round_trip(name: str) -> None:
+def test_round_trips(name: str) -> None:
+    """A model that its configuration's YAML describes takes the weights, and then says the same."""
     model, batch = model_of(name), random_batch()
-    again = built(name).double().eval()
-    assert (again(batch).gold_log_probs - model(batch).gold_log_probs).abs().max() > 1e-3
-    again.load_state_dict(model.state_dict())
-    assert torch.equal(again(batch).gold_log_probs, model(batch).gold_log_probs)
-
-
-@every_head
-def test_configuration_round_trips_through_yaml(name: str) -> None:
     cls, config = parse("model", MODELS, CASES[name])
     text = yaml.safe_dump(config.model_dump(mode="json"))
     again = validate(cls.Config, yaml.safe_load(text), where="model")
     assert again == config
-    sizes = [p.shape for p in built(name).parameters()]
-    rebuilt = build(
-        "model",
-        MODELS,
-        {"type": CASES[name]["type"], **again.model_dump(mode="json")},
-        vocab_size=VOCAB,
-        pad_id=PAD,
-        unk_id=UNK,
-        bos_id=2,
-        eos_id=EOS,
-    )
-    assert [p.shape for p in rebuilt.parameters()] == sizes
+    described = {"type": CASES[name]["type"], **again.model_dump(mode="json")}
+    other = build("model", MODELS, described, vocab_size=VOCAB, **IDS).double().eval()
+    assert (other(batch).gold_log_probs - model(batch).gold_log_probs).abs().max() > 1e-3
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(batch).gold_log_probs, model(batch).gold_log_probs)
 
 
-@every_head
-def test_switches(name: str) -> None:
+# ------------------------------------------------------------------------------------ switches
+
+OTHER = {"prediction_feed": "sample", "decode_score": "pc", "encode": "lazy"}
+
+
+def untruths(model: SummarizationModel) -> list[str]:
+    """The switches that change the memory although the model says that they do not: memories are reused."""
+    batch, found = random_batch(), []
+    with torch.inference_mode():
+        for name, value in model.switches().items():
+            other = OTHER.get(name) if isinstance(value, str) else not value if isinstance(value, bool) else value / 2
+            if name in (model.encoder_switches or ()) or other is None:
+                continue
+            before = model.encode(batch)
+            model.switch({name: other})
+            after = model.encode(batch)
+            model.switch({name: value})
+            if not torch.equal(before.states, after.states) or not torch.equal(before.mask, after.mask):
+                found.append(name)
+    return found
+
+
+@every_row
+def test_switches_that_are_not_the_encoders_leave_it_alone(name: str) -> None:
     model = model_of(name)
     present = model.switches()
     model.switch(present)
     assert model.switches() == present
     with pytest.raises(ConfigError, match="no_such_switch"):
         model.switch({"no_such_switch": 1})
+    assert model.encoder_switches is None or not untruths(model)
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_unknown_options_are_refused(kind: str) -> None:
+def test_an_untruth_is_noticed() -> None:
+    model = model_of("headline_writer:pointer-generator-coverage")
+    encode = model.encode
+
+    def switched(batch: Any) -> Any:
+        memory = encode(batch)
+        memory.states = memory.states * (1 + model.switches()["coverage"])
+        return memory
+
+    model.encode = switched  # type: ignore[method-assign]
+    assert untruths(model) == ["coverage"]
+
+
+TABLES = {name: table for name, table in vars(names).items() if name.isupper() and isinstance(table, dict)}
+
+
+@pytest.mark.parametrize(("table", "name"), [(table, name) for table in TABLES for name in TABLES[table]])
+def test_unknown_options_are_refused(table: str, name: str) -> None:
+    """By every entry of every table."""
     with pytest.raises(ConfigError, match="no_such_option"):
-        parse("model", MODELS, {"type": kind, "no_such_option": 1})
+        parse(table.lower(), TABLES[table], {"type": name, "no_such_option": 1})

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laconic.config.names import SCORERS, build, parse
-from laconic.errors import ConfigError
+from laconic.config.names import SCORERS, build
 from laconic.search.scorers import HypothesesView, Scorer, SpecialIds
 from laconic.types import Memory, StepOutput
 
@@ -133,11 +132,3 @@ def test_dead_rows_stay_dead(name: str) -> None:
     view = HypothesesView(np.full((ROWS, 5), 4), ended=True)
     assert (scorer.on_hypotheses(dead, view) == -np.inf).all()
     assert (scorer.bound(dead, 5, 9) == -np.inf).all()
-
-
-@pytest.mark.parametrize("name", SCORERS)
-def test_unknown_options_are_refused(name: str) -> None:
-    cls, _ = parse("scorer", SCORERS, {"type": name, **OPTIONS.get(name, {})})
-    assert cls.name == name
-    with pytest.raises(ConfigError, match="Unknown key"):
-        build("scorer", SCORERS, {"type": name, **OPTIONS.get(name, {}), "colour": 1}, specials=SPECIALS)

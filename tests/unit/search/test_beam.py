@@ -191,11 +191,16 @@ WIDTHS = [
 ]
 
 
-@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+STOPPING = [True, False, "never"]
+
+
+@pytest.mark.parametrize("early_stopping", STOPPING)
 @pytest.mark.parametrize(("case", "beam_size"), WIDTHS)
 def test_a_narrow_beam_equals_the_slow_search(case: str, beam_size: int, early_stopping: bool | str) -> None:
     model = TableModel(3, vocab=9, seed=beam_size, sharpness=1.0)
-    for finish, unfinished in itertools.product(("see", "within_beam"), UNFINISHED):
+    for turn, (finish, unfinished) in enumerate(itertools.product(("see", "within_beam"), UNFINISHED)):
+        if case != "average" and (turn + turn // 4 + STOPPING.index(early_stopping)) % 2:
+            continue  # every rule meets every other in pairs; all of them where nothing else is special
         rules = {"finish": finish, "unfinished": unfinished, "early_stopping": early_stopping, "max_length": 5}
         config = SearchConfig(beam_size=beam_size, num_return=beam_size, **rules | CASES[case])
         for document, hypotheses in enumerate(search(model, config)):
