@@ -20,7 +20,7 @@ from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
 from laconic.models.stored import FAMILY
 from laconic.search.state import select, select_documents
-from laconic.types import Batch, ModelOutput, UpdateContext
+from laconic.types import Batch, ModelOutput, StepOutput, UpdateContext
 from samples import BART, IDS, SEE, TRANSFORMER, UNK, VOCAB, gradients, one_example, random_batch, randomise
 from trees import Unmodified, tensors_in, tensors_on
 
@@ -211,20 +211,12 @@ def test_padding_content_and_length_do_not_matter(name: str) -> None:
         )
     )
     expected, expected_steps = model(batch), stepped(model, batch, 3)[0]
-    steps, sources = batch.target_ids.shape[1], batch.source_ids.shape[1]
     for other in variants:
-        output = model(other)
-        torch.testing.assert_close(output.gold_log_probs[:, :steps], expected.gold_log_probs, **EXACT)
-        assert output.gold_log_probs[:, steps:].eq(0).all()
-        if expected.coverage_losses is not None:
-            torch.testing.assert_close(output.coverage_losses[:, :steps], expected.coverage_losses, **EXACT)
-        for step, wanted in zip(
-            stepped(model, replace(other, target_input_ids=batch.target_input_ids), 3)[0], expected_steps, strict=True
-        ):
-            torch.testing.assert_close(step.log_probs, wanted.log_probs, **EXACT)
+        alike(model(other), expected)
+        read = replace(other, target_input_ids=batch.target_input_ids)
+        for step, wanted in zip(stepped(model, read, 3)[0], expected_steps, strict=True):
+            same_step(step, wanted)
             torch.testing.assert_close(step.scores, wanted.scores, **EXACT)
-            if wanted.attention is not None:
-                torch.testing.assert_close(step.attention[:, :sources], wanted.attention, **EXACT)
 
 
 @every_model
@@ -232,21 +224,38 @@ def test_padding_content_and_length_do_not_matter(name: str) -> None:
 def test_companions_do_not_matter(name: str) -> None:
     model, batch = shared(name), random_batch()
     output, steps = model(batch), stepped(model, batch, 2)[0]
+    parts = {key: getattr(output, key) for key in ("gold_log_probs", "coverage_losses", "attention")}
     for b in range(3):
-        alone = one_example(batch, b)
-        length = alone.target_ids.shape[1]
-        result = model(alone)
-        torch.testing.assert_close(result.gold_log_probs[0], output.gold_log_probs[b, :length], **EXACT)
-        if output.attention is not None:
-            read = output.attention[b, :length, : result.attention.shape[2]]
-            torch.testing.assert_close(result.attention[0], read, **EXACT)
-        if output.coverage_losses is not None:
-            torch.testing.assert_close(result.coverage_losses[0], output.coverage_losses[b, :length], **EXACT)
-            assert output.coverage_losses[b, length:].eq(0).all()
-        for step, wanted in zip(stepped(model, alone, min(2, length))[0], steps, strict=False):
-            size = step.log_probs.shape[1]  # an example alone has no more extended words than its own
-            torch.testing.assert_close(step.log_probs[0], wanted.log_probs[b, :size], **EXACT)
-            assert wanted.log_probs[b, size:].eq(-torch.inf).all()
+        alone, row = one_example(batch, b), slice(b, b + 1)
+        alike(model(alone), ModelOutput(**{key: part if part is None else part[row] for key, part in parts.items()}))
+        for step, wanted in zip(stepped(model, alone, min(2, alone.target_ids.shape[1]))[0], steps, strict=False):
+            same_step(step, wanted, row)
+
+
+def alike(output: ModelOutput, expected: ModelOutput) -> None:
+    """What both have is the same, and nothing is worth anything where only one of them has a target."""
+    steps = min(output.gold_log_probs.shape[1], expected.gold_log_probs.shape[1])
+    for part in ("gold_log_probs", "coverage_losses"):
+        mine, wanted = getattr(output, part), getattr(expected, part)
+        if wanted is not None:
+            torch.testing.assert_close(mine[:, :steps], wanted[:, :steps], **EXACT)
+            assert not mine[:, steps:].any()
+            assert not wanted[:, steps:].any()
+    if expected.attention is not None:
+        sources = min(output.attention.shape[2], expected.attention.shape[2])
+        mine, wanted = (each.attention[:, :steps, :sources] for each in (output, expected))
+        real = expected.gold_log_probs[:, :steps] != 0
+        torch.testing.assert_close(mine[real], wanted[real], **EXACT)
+
+
+def same_step(step: StepOutput, wanted: StepOutput, row: slice = slice(None)) -> None:
+    """A step, and what it was among the rows of another batch."""
+    size = step.log_probs.shape[1]  # an example alone has no more extended words than its own
+    torch.testing.assert_close(step.log_probs, wanted.log_probs[row, :size], **EXACT)
+    assert wanted.log_probs[row, size:].eq(-torch.inf).all()
+    if wanted.attention is not None:
+        sources = min(step.attention.shape[1], wanted.attention.shape[1])
+        torch.testing.assert_close(step.attention[:, :sources], wanted.attention[row, :sources], **EXACT)
 
 
 @every_head

@@ -65,21 +65,8 @@ VALUES: list[Any] = [
 ]
 NONSENSE = (" nan", " inf", "-inf", " 1e+308", "-1e+308")  # how `damage_values` ends for numbers that mean nothing
 BYTES = [
-    *(
-        b"",
-        b"\0",
-        b"\xff\xfe",
-        b"\xef\xbb\xbf",
-        b"\r",
-        b"\n",
-        b"\x80",
-        b'"',
-        b"{",
-        b"[" * 3000,
-        b"}",
-        b"\\ud83d",
-        b"\t,;|",
-    ),
+    *(b"", b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\n", b"\x80", b'"', b"{", b"[" * 3000, b"}"),
+    *(b"\\ud83d", b"\t,;|"),
 ]
 
 texts = st.one_of(

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import math
 import os
@@ -21,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic import Summarizer
+from laconic.cli.main import main
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import MODELS, build
 from laconic.errors import LaconicError
@@ -125,7 +128,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     changes = ["max_updates=2", "max_epochs=null", "checkpoint.every_updates=1", "batch_size=8"]
     options = [part for change in changes for part in ("--set", f"training.{change}")]
     command = ["train", "headline_writer", "--size", "tiny", "--data", str(home), "--out", str(home / "run")]
-    assert said_by([*command, *options])[0] == 0
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert main([*command, *options]) == 0
     return home / "run"
 
 
