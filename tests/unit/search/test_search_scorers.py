@@ -254,25 +254,11 @@ def test_groups_without_strength_search_alike() -> None:
 
 
 def test_built_from_the_configuration() -> None:
-    config = SearchConfig(
-        beam_size=4,
-        min_length=2,
-        no_repeat_ngram=3,
-        diverse_groups=2,
-        coverage_penalty="wu",
-        coverage_beta=0.1,
-        scorers=({"type": "forbid_tokens", "ids": [9]},),
-    )
+    rules = {"min_length": 2, "no_repeat_ngram": 3, "diverse_groups": 2, "coverage_penalty": "wu", "coverage_beta": 0.1}
+    config = SearchConfig(beam_size=4, **rules, scorers=({"type": "forbid_tokens", "ids": [9]},))
     names = [scorer.name for scorer in build_scorers(config, SPECIALS)]
-    assert names == [
-        "forbid_tokens",
-        "length_bounds",
-        "ngram_blocking",
-        "diverse_groups",
-        "length_normalisation",
-        "coverage_penalty",
-        "forbid_tokens",
-    ]
+    tokens, ranking = ["ngram_blocking", "diverse_groups"], ["length_normalisation", "coverage_penalty"]
+    assert names == ["forbid_tokens", "length_bounds", *tokens, *ranking, "forbid_tokens"]
     names = [scorer.name for scorer in build_scorers(SearchConfig(), SPECIALS)]
     assert names == ["forbid_tokens", "length_bounds", "length_normalisation"]
 
