@@ -76,40 +76,40 @@ AT_THE_MAXIMUM: Rows = {BOS: {A: 0.99, EOS: 0.01}, A: {token: 0.16 for token in 
 BEGUN: Rows = {BOS: {A: 0.5, B: 0.3}}  # after which nothing may come: it has begun and has not ended
 PREDICTED = {"length_normalisation": "predicted", "max_length": 3}
 # what: the table, the options, and of each hypothesis the words, whether it ended (.) and its score where it says more
-HAND: dict[str, tuple[Rows, dict[str, Any], list[tuple[str, float | None]]]] = {
-    "products": (ROWS, TWO, [("B.", math.log(0.4 * 0.9)), ("A.", math.log(0.6 * 0.4))]),
-    "greedy takes the worse path": (ROWS, {**PREDICTED, "beam_size": 1}, [("A.", math.log(0.6 * 0.4) / 2)]),
-    "an average counts start and stop": (ROWS, {"beam_size": 2}, [("B.", math.log(0.4 * 0.9) / 3)]),
+HAND: dict[str, tuple[Rows, dict[str, Any], dict[str, float | None]]] = {
+    "products": (ROWS, TWO, {"B.": math.log(0.4 * 0.9), "A.": math.log(0.6 * 0.4)}),
+    "greedy takes the worse path": (ROWS, {**PREDICTED, "beam_size": 1}, {"A.": math.log(0.6 * 0.4) / 2}),
+    "an average counts start and stop": (ROWS, {"beam_size": 2}, {"B.": math.log(0.4 * 0.9) / 3}),
     "no more finish than are missing": (
         TOO_LATE,
         TWO | {"length_normalisation": "average"},
-        [("A.", math.log(0.5 * 0.9) / 3), (".", math.log(0.3) / 2)],
+        {"A.": math.log(0.5 * 0.9) / 3, ".": math.log(0.3) / 2},
     ),
-    "ends of See": (PLACES, TWO | {"finish": "see"}, [("A.", None), ("B.", None)]),
-    "ends within the beam": (PLACES, TWO | {"finish": "within_beam"}, [("AA.", None), ("A.", None)]),
-    "a tie, stopped early": (TIE, PREDICTED | {"early_stopping": True}, [(".", None)]),
-    "a tie as it stands": (TIE, PREDICTED | {"early_stopping": False}, [(".", None)]),
-    "a tie to the end": (TIE, PREDICTED | {"early_stopping": "never"}, [("A.", None)]),
-    "a place given up": (GIVEN_UP, SHRINKING | {"max_length": 2}, [(".", math.log(0.3)), ("AA", math.log(0.275))]),
-    "none given up": (GIVEN_UP, TWO | {"max_length": 2}, [(".", None), ("A.", None)]),
-    "what lives competes": (LIVING, SHRINKING | {"max_length": 3}, [("AAA", None), (".", None)]),
-    "and usually does not": (LIVING, TWO | {"max_length": 3}, [(".", None), ("AAA", None)]),
+    "ends of See": (PLACES, TWO | {"finish": "see"}, {"A.": None, "B.": None}),
+    "ends within the beam": (PLACES, TWO | {"finish": "within_beam"}, {"AA.": None, "A.": None}),
+    "a tie, stopped early": (TIE, PREDICTED | {"early_stopping": True}, {".": None}),
+    "a tie as it stands": (TIE, PREDICTED | {"early_stopping": False}, {".": None}),
+    "a tie to the end": (TIE, PREDICTED | {"early_stopping": "never"}, {"A.": None}),
+    "a place given up": (GIVEN_UP, SHRINKING | {"max_length": 2}, {".": math.log(0.3), "AA": math.log(0.275)}),
+    "none given up": (GIVEN_UP, TWO | {"max_length": 2}, {".": None, "A.": None}),
+    "what lives competes": (LIVING, SHRINKING | {"max_length": 3}, {"AAA": None, ".": None}),
+    "and usually does not": (LIVING, TWO | {"max_length": 3}, {".": None, "AAA": None}),
     "two tokens, the end counted": (
         {BOS: {A: 1.0}, A: {A: 0.6, EOS: 0.4}},
         SHRINKING | {"max_length": 2},
-        [("AA", None), ("A.", None)],
+        {"AA": None, "A.": None},
     ),
-    "all have finished": ({BOS: {EOS: 0.6, A: 0.4}, A: {EOS: 0.9, A: 0.1}}, SHRINKING, [(".", None), ("A.", None)]),
+    "all have finished": ({BOS: {EOS: 0.6, A: 0.4}, A: {EOS: 0.9, A: 0.1}}, SHRINKING, {".": None, "A.": None}),
     "cut": (
         {BOS: {A: 0.6, B: 0.4}, A: {A: 1.0}, B: {B: 1.0}},
         TWO | {"max_length": 3, "unfinished": "drop", "length_normalisation": "average"},
-        [("AAA", math.log(0.6) / 4), ("BBB", math.log(0.4) / 4)],
+        {"AAA": math.log(0.6) / 4, "BBB": math.log(0.4) / 4},
     ),
     **{
-        f"begun, {options}": (BEGUN, TWO | options, [("A", None), ("B", None)])
+        f"begun, {options}": (BEGUN, TWO | options, {"A": None, "B": None})
         for options in ({}, {"finish": "within_beam"}, {"early_stopping": "never"}, {"shrink_beam": True})
     },
-    "one begun in a beam of two": ({BOS: {A: 1.0}}, SHRINKING, [("A", None)]),
+    "one begun in a beam of two": ({BOS: {A: 1.0}}, SHRINKING, {"A": None}),
 }
 EMPTY, END = math.log(0.01), math.log(0.15)
 HAND |= {
@@ -119,10 +119,10 @@ HAND |= {
         found,
     )
     for unfinished, found in {
-        "drop": [(".", EMPTY), ("A", math.log(0.99))],
-        "compete": [("A", math.log(0.99)), (".", EMPTY)],
-        "free_end": [("A", math.log(0.99) / 2), (".", EMPTY)],
-        "force_end": [("A.", (math.log(0.99) + END) / 2), (".", EMPTY)],
+        "drop": {".": EMPTY, "A": math.log(0.99)},
+        "compete": {"A": math.log(0.99), ".": EMPTY},
+        "free_end": {"A": math.log(0.99) / 2, ".": EMPTY},
+        "force_end": {"A.": (math.log(0.99) + END) / 2, ".": EMPTY},
     }.items()
     for size in (2, 4)
 }
@@ -134,8 +134,8 @@ def test_products_a_human_can_multiply(case: str) -> None:
     rows, options, expected = HAND[case]
     model, config = hand_model(rows), SearchConfig(**options)
     found = search(model, config)[0]
-    assert ["".join("AB"[i - A] for i in h.ids) + "." * h.finished for h in found] == [words for words, _ in expected]
-    for hypothesis, (words, score) in zip(found, expected, strict=True):
+    assert ["".join("AB"[i - A] for i in h.ids) + "." * h.finished for h in found] == list(expected)
+    for hypothesis, (words, score) in zip(found, expected.items(), strict=True):
         assert score is None or hypothesis.score == pytest.approx(score)
         assert len(hypothesis.token_log_probs) == len(hypothesis.attention) == len(words)
         assert sum(hypothesis.token_log_probs) == pytest.approx(hypothesis.log_prob)
