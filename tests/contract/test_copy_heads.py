@@ -13,7 +13,6 @@ from torch.autograd import gradcheck
 
 from laconic.config.base import validate
 from laconic.config.names import COPY_HEADS, build, parse
-from laconic.errors import ConfigError
 from laconic.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput
 from laconic.layers.masking import mask_scores
 from laconic.layers.transformer import CapturedAttention
@@ -245,7 +244,7 @@ def test_gradients(spec: dict[str, Any]) -> None:
     leaves = [inputs.hidden, inputs.gate_features, 2 * rand(B, Q, S, seed=2)]
     if head.reads_captured:
         leaves += [inputs.cross.queries, side.states, side.queries, side.keys, side.values]
-    assert gradcheck(function, [leaf.clone().requires_grad_() for leaf in leaves], fast_mode=head.reads_captured)
+    assert gradcheck(function, [leaf.clone().requires_grad_() for leaf in leaves], fast_mode=True)
 
 
 @every_head
@@ -286,9 +285,3 @@ def test_round_trips(spec: dict[str, Any]) -> None:
     cls, config = parse("copy head", COPY_HEADS, spec)
     text = yaml.safe_dump(config.model_dump(mode="json"))
     assert validate(cls.Config, yaml.safe_load(text), where="copy head") == config
-
-
-@pytest.mark.parametrize("name", COPY_HEADS)
-def test_unknown_options_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="no_such_option"):
-        parse("copy head", COPY_HEADS, {"type": name, "no_such_option": 1})

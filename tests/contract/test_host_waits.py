@@ -21,7 +21,7 @@ from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.kernels import vocabulary
 from laconic.training.step import UpdateStep
-from samples import BOS, EOS, PAD, UNK, VOCAB, random_batch
+from samples import IDS, VOCAB, random_batch
 
 SOURCE = Path(laconic.__file__).parent
 WAITING = {"_local_scalar_dense", "equal", "nonzero", "masked_select", "repeat_interleave", "_unique2"}
@@ -60,7 +60,7 @@ class Waits(TorchDispatchMode):
 
 def waits(recipe: str, row: str) -> Counter[str]:
     run = resolve_run(load_recipe(recipe), row, "tiny", {})
-    model = build("model", MODELS, run.model, vocab_size=VOCAB, pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS).train()
+    model = build("model", MODELS, run.model, vocab_size=VOCAB, **IDS).train()
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     update, batch = UpdateStep(run.training, model, objectives, Accelerator(cpu=True)), random_batch()
     with Waits() as counted:

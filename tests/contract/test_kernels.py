@@ -17,17 +17,7 @@ from torch import Tensor
 
 from laconic import kernels
 from laconic.errors import ConfigError
-from laconic.kernels import (
-    attention,
-    correlation,
-    deferral,
-    dispatch,
-    graph,
-    gru_sequence,
-    packed,
-    vocabulary,
-    windows,
-)
+from laconic.kernels import attention, correlation, deferral, dispatch, graph, gru_sequence, packed, vocabulary, windows
 from laconic.layers.recurrent import PaperRecurrence, Recurrence
 from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
 from samples import rand
@@ -112,13 +102,8 @@ LAYER = (rand(5, D), rand(V, D, seed=1), rand(V, seed=2))
 GRU = (rand(S, B, D), rand(3 * A, D, seed=1), rand(3 * A, A, seed=2), rand(3 * A, seed=3))
 ALLOWED = coconet.transfers(MASK, IDS, "zero_renorm")
 FILTERS = (rand(12, D), rand(5, D, 3, seed=1))
-DISTRACTED = [partial(attention.distracted_scores, one.attention_scores) for one in (attention, graph)]
 # name: (kernel, plain, inputs with gradients, the rest)
 PAIRS: dict[str, Pair] = {
-    "attention.attention_scores": (attention.attention_scores, pointer_generator.attention_scores, SCORED),
-    "without coverage": (attention.attention_scores, pointer_generator.attention_scores, SCORED[:3]),
-    "attention.distracted_scores": (DISTRACTED[0], distraction.attention_scores, SCORED),
-    "without history": (DISTRACTED[0], distraction.attention_scores, SCORED[:3]),
     "deferral.context": (deferral.context, pointer_generator.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
     "of distraction": (deferral.context, distraction.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
     "of chunks": (deferral.context, coarse_to_fine.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
@@ -165,25 +150,25 @@ PAIRS: dict[str, Pair] = {
         ),
         (torch.softmax(rand(B, Q, S), dim=-1) * MASK.unsqueeze(1), rand(B, S, seed=1)),
     ),
-    "graph.attention_scores": (graph.attention_scores, pointer_generator.attention_scores, SCORED),
-    "in graphs without coverage": (graph.attention_scores, pointer_generator.attention_scores, SCORED[:3]),
-    "distracted in graphs": (DISTRACTED[1], distraction.attention_scores, SCORED),
-    "in graphs without history": (DISTRACTED[1], distraction.attention_scores, SCORED[:3]),
     "graph.recurrence": (*over_real_tokens(Recurrence("lstm", D, A, bidirectional=True)), (rand(B, S, D),)),
     "of one direction": (*over_real_tokens(Recurrence("gru", D, A)), (rand(B, S, D),)),
     "of torch's GRU": (*over_real_tokens(Recurrence("gru", D, A, bidirectional=True)), (rand(B, S, D),)),
     "of the paper's GRU": (*over_real_tokens(PaperRecurrence(D, A, bidirectional=True)), (rand(B, S, D),)),
-    "graph.final_distribution": (
-        with_first(graph.final_distribution),
-        with_first(lambda *x: pointer_generator.final_distribution(*x[:-1])),
-        (rand(B, Q, V), rand(B, Q, seed=1), torch.softmax(rand(B, Q, S, seed=2), dim=-1)),
-    ),
-    "vocabulary.final_distribution": (
-        with_first(vocabulary.final_distribution),
-        with_first(lambda *x: pointer_generator.final_distribution(*x[:-1])),
-        (rand(B, Q, V), rand(B, Q, seed=1), torch.softmax(rand(B, Q, S, seed=2), dim=-1)),
-    ),
 }
+for file, kernel in (("attention", attention), ("graph", graph)):
+    distracted = partial(attention.distracted_scores, kernel.attention_scores)
+    by = "" if kernel is attention else f", {file}"
+    for without, given in (("", SCORED), (", nothing before", SCORED[:3])):
+        PAIRS |= {
+            f"{file}.attention_scores{without}": (kernel.attention_scores, pointer_generator.attention_scores, given),
+            f"attention.distracted_scores{by}{without}": (distracted, distraction.attention_scores, given),
+        }
+for file, kernel in (("graph", graph), ("vocabulary", vocabulary)):
+    PAIRS[f"{file}.final_distribution"] = (
+        with_first(kernel.final_distribution),
+        with_first(lambda *x: pointer_generator.final_distribution(*x[:-1])),
+        (rand(B, Q, V), rand(B, Q, seed=1), torch.softmax(rand(B, Q, S, seed=2), dim=-1)),
+    )
 # Held equal in float32, the only type that is packed, and without gradients, which packed weights do not have:
 # tests/unit/kernels/test_packed_output.py, tests/unit/layers/test_transformer_blocks.py.
 ELSEWHERE = {"packed.linear_map", "packed.plain_map", "packed.packed_output", "packed.can_pack"}
@@ -193,31 +178,18 @@ CHOOSES = "dispatch"
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_values_and_gradients(name: str) -> None:
+    """Also where what two steps share comes as an alias whose gradient is collected."""
     kernel, plain, tensors = PAIRS[name]
-    found: list[tuple[Tensor, tuple[Tensor, ...]]] = []
-    for function in (kernel, plain):
+    found: list[tuple[Tensor, list[Tensor]]] = []
+    for function, alias in ((kernel, deferral.deferred), (plain, lambda tensor: tensor)):
         leaves = [tensor.clone().requires_grad_() for tensor in tensors]
         value = function(*leaves)
-        weight = rand(*value.shape, seed=9)
-        grads = torch.autograd.grad((value * weight).sum(), leaves) if value.requires_grad else ()
-        found.append((value.detach(), grads))
+        shared: Any = [alias(leaf) for leaf in leaves] if name != "deferral.deferred_linear" else leaves
+        sums = [value, function(*shared).sin() + function(*shared)]
+        sums = [(each * rand(*each.shape, seed=9)).sum() for each in sums if each.requires_grad]
+        found.append((value.detach(), [grad for total in sums for grad in torch.autograd.grad(total, leaves)]))
     torch.testing.assert_close(*(value for value, _ in found), atol=1e-12, rtol=1e-10)
     for ours, expected in zip(*(grads for _, grads in found), strict=True):
-        torch.testing.assert_close(ours, expected, atol=1e-12, rtol=1e-10)
-
-
-@pytest.mark.parametrize("name", [name for name in PAIRS if name not in {"deferral.deferred_linear"}])
-def test_deferred_gradients(name: str) -> None:
-    """What several steps share may come as an alias whose gradient is collected."""
-    kernel, plain, tensors = PAIRS[name]
-    found = []
-    for function, prepare in ((kernel, deferral.deferred), (plain, lambda tensor: tensor)):
-        leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-        shared: Any = [prepare(leaf) for leaf in leaves]
-        value = function(*shared).sin() + function(*shared)  # two steps
-        grads = torch.autograd.grad((value * rand(*value.shape, seed=9)).sum(), leaves) if value.requires_grad else ()
-        found.append(grads)
-    for ours, expected in zip(*found, strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-12, rtol=1e-10)
 
 
@@ -229,7 +201,7 @@ def test_the_table_holds_every_kernel() -> None:
         for name, value in inspect.getmembers(import_module(f"laconic.kernels.{module.name}"), inspect.isfunction)
         if value.__module__ == f"laconic.kernels.{module.name}" and not name.startswith("_")
     }
-    assert public == {name for name in PAIRS if "." in name} | ELSEWHERE | PARTS
+    assert public == {name.partition(",")[0] for name in PAIRS if "." in name} | ELSEWHERE | PARTS
     assert packed.can_pack(rand(2, 2)) is False
     assert torch.equal(graph.first_positions(IDS, X), vocabulary.first_positions(IDS, X))
 

@@ -12,6 +12,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from laconic.config import names
 from laconic.config.base import validate
 from laconic.config.loading import load_recipe, recipe_names, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build, parse
@@ -19,11 +20,13 @@ from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
 from laconic.models.stored import FAMILY
 from laconic.search.state import select, select_documents
-from laconic.types import Batch, ModelOutput, UpdateContext
-from samples import BART, EOS, PAD, TRANSFORMER, UNK, VOCAB, gradients, one_example, random_batch, randomise
+from laconic.types import Batch, ModelOutput, StepOutput, UpdateContext
+from samples import BART, IDS, SEE, TRANSFORMER, UNK, VOCAB, gradients, one_example, random_batch, randomise
 from trees import Unmodified, tensors_in, tensors_on
 
 TINY_BART = BART | {"vocab_size": VOCAB}
+RECURRENT = {"embedding_size": 6, "hidden_size": 5}
+WRITER = RECURRENT | {"encoder_hidden": 5}
 # Models that need more than a type, and forms of a model that no row has.
 FURTHER: dict[str, list[dict[str, Any]]] = {
     "bart": [
@@ -32,10 +35,9 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
         *({"architecture": {**TINY_BART, "model_type": kind}, "head": {"type": "correlational"}} for kind in FAMILY),
     ],
     "distraction": [
-        {"embedding_size": 6, "hidden_size": 5, "attention": {"type": "distraction", "size": 7}},
+        RECURRENT | {"attention": {"type": "distraction", "size": 7}},
         {
-            "embedding_size": 6,
-            "hidden_size": 5,
+            **RECURRENT,
             "bidirectional": False,
             "decoder": "one-level",
             "gru": "paper",
@@ -43,24 +45,13 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
             "attention": {"type": "additive", "coverage": True, "size": 7},
             "head": {"type": "pointer"},
         },
-        {"embedding_size": 6, "hidden_size": 5, "gru": "paper", "bias": False, "head": {"type": "pointer"}},
+        RECURRENT | {"gru": "paper", "bias": False, "head": {"type": "pointer"}},
     ],
     "seq2seq": [
-        {"embedding_size": 6, "encoder_hidden": 5, "hidden_size": 5, "attention": {"type": "distraction"}},
+        WRITER | {"attention": {"type": "distraction"}},
+        WRITER | SEE | {"bridge_activation": ("tanh", "tanh")},
         {
-            "embedding_size": 6,
-            "encoder_hidden": 5,
-            "hidden_size": 5,
-            "attention": {"type": "additive", "coverage": True, "size": 7},
-            "state_for_attention": "ch",
-            "input_feeding": "linear",
-            "two_biases": False,
-            "output_layers": 2,
-        },
-        {
-            "embedding_size": 6,
-            "encoder_hidden": 5,
-            "hidden_size": 5,
+            **WRITER,
             "cell": "gru",
             "attention": {"type": "additive", "coverage": True},
             "attention_timing": "before",
@@ -71,10 +62,10 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
     ],
     "transformer": [
         TRANSFORMER,
-        {**TRANSFORMER, "head": {"type": "pointer"}},
-        {**TRANSFORMER, "head": {"type": "attentional", "lambda_input": "decoder_state"}},
-        {**TRANSFORMER, "head": {"type": "guided"}},
-        {**TRANSFORMER, "head": {"type": "correlational", "positional_step": "banded"}, "norm": "pre"},
+        TRANSFORMER | {"head": {"type": "pointer"}},
+        TRANSFORMER | {"head": {"type": "attentional", "lambda_input": "decoder_state"}},
+        TRANSFORMER | {"head": {"type": "guided"}},
+        TRANSFORMER | {"head": {"type": "correlational", "positional_step": "banded"}, "norm": "pre"},
         {
             **TRANSFORMER,
             "norm": "pre",
@@ -124,7 +115,7 @@ EXACT = {"atol": 1e-11, "rtol": 0}
 
 
 def built(name: str) -> SummarizationModel:
-    return build("model", MODELS, CASES[name], vocab_size=VOCAB, pad_id=PAD, unk_id=UNK, bos_id=2, eos_id=EOS)
+    return build("model", MODELS, CASES[name], vocab_size=VOCAB, **IDS)
 
 
 def model_of(name: str) -> SummarizationModel:
@@ -207,7 +198,6 @@ def test_padding_content_and_length_do_not_matter(name: str) -> None:
     model = shared(name)
     batch = random_batch()
     variants = [
-        random_batch(padding="gold"),
         random_batch(extra_source=3),
         random_batch(extra_source=2, extra_target=2, padding="gold"),
     ]
@@ -221,20 +211,12 @@ def test_padding_content_and_length_do_not_matter(name: str) -> None:
         )
     )
     expected, expected_steps = model(batch), stepped(model, batch, 3)[0]
-    steps, sources = batch.target_ids.shape[1], batch.source_ids.shape[1]
     for other in variants:
-        output = model(other)
-        torch.testing.assert_close(output.gold_log_probs[:, :steps], expected.gold_log_probs, **EXACT)
-        assert output.gold_log_probs[:, steps:].eq(0).all()
-        if expected.coverage_losses is not None:
-            torch.testing.assert_close(output.coverage_losses[:, :steps], expected.coverage_losses, **EXACT)
-        for step, wanted in zip(
-            stepped(model, replace(other, target_input_ids=batch.target_input_ids), 3)[0], expected_steps, strict=True
-        ):
-            torch.testing.assert_close(step.log_probs, wanted.log_probs, **EXACT)
+        alike(model(other), expected)
+        read = replace(other, target_input_ids=batch.target_input_ids)
+        for step, wanted in zip(stepped(model, read, 3)[0], expected_steps, strict=True):
+            same_step(step, wanted)
             torch.testing.assert_close(step.scores, wanted.scores, **EXACT)
-            if wanted.attention is not None:
-                torch.testing.assert_close(step.attention[:, :sources], wanted.attention, **EXACT)
 
 
 @every_model
@@ -242,21 +224,38 @@ def test_padding_content_and_length_do_not_matter(name: str) -> None:
 def test_companions_do_not_matter(name: str) -> None:
     model, batch = shared(name), random_batch()
     output, steps = model(batch), stepped(model, batch, 2)[0]
+    parts = {key: getattr(output, key) for key in ("gold_log_probs", "coverage_losses", "attention")}
     for b in range(3):
-        alone = one_example(batch, b)
-        length = alone.target_ids.shape[1]
-        result = model(alone)
-        torch.testing.assert_close(result.gold_log_probs[0], output.gold_log_probs[b, :length], **EXACT)
-        if output.attention is not None:
-            read = output.attention[b, :length, : result.attention.shape[2]]
-            torch.testing.assert_close(result.attention[0], read, **EXACT)
-        if output.coverage_losses is not None:
-            torch.testing.assert_close(result.coverage_losses[0], output.coverage_losses[b, :length], **EXACT)
-            assert output.coverage_losses[b, length:].eq(0).all()
-        for step, wanted in zip(stepped(model, alone, min(2, length))[0], steps, strict=False):
-            size = step.log_probs.shape[1]  # an example alone has no more extended words than its own
-            torch.testing.assert_close(step.log_probs[0], wanted.log_probs[b, :size], **EXACT)
-            assert wanted.log_probs[b, size:].eq(-torch.inf).all()
+        alone, row = one_example(batch, b), slice(b, b + 1)
+        alike(model(alone), ModelOutput(**{key: part if part is None else part[row] for key, part in parts.items()}))
+        for step, wanted in zip(stepped(model, alone, min(2, alone.target_ids.shape[1]))[0], steps, strict=False):
+            same_step(step, wanted, row)
+
+
+def alike(output: ModelOutput, expected: ModelOutput) -> None:
+    """What both have is the same, and nothing is worth anything where only one of them has a target."""
+    steps = min(output.gold_log_probs.shape[1], expected.gold_log_probs.shape[1])
+    for part in ("gold_log_probs", "coverage_losses"):
+        mine, wanted = getattr(output, part), getattr(expected, part)
+        if wanted is not None:
+            torch.testing.assert_close(mine[:, :steps], wanted[:, :steps], **EXACT)
+            assert not mine[:, steps:].any()
+            assert not wanted[:, steps:].any()
+    if expected.attention is not None:
+        sources = min(output.attention.shape[2], expected.attention.shape[2])
+        mine, wanted = (each.attention[:, :steps, :sources] for each in (output, expected))
+        real = expected.gold_log_probs[:, :steps] != 0
+        torch.testing.assert_close(mine[real], wanted[real], **EXACT)
+
+
+def same_step(step: StepOutput, wanted: StepOutput, row: slice = slice(None)) -> None:
+    """A step, and what it was among the rows of another batch."""
+    size = step.log_probs.shape[1]  # an example alone has no more extended words than its own
+    torch.testing.assert_close(step.log_probs, wanted.log_probs[row, :size], **EXACT)
+    assert wanted.log_probs[row, size:].eq(-torch.inf).all()
+    if wanted.attention is not None:
+        sources = min(step.attention.shape[1], wanted.attention.shape[1])
+        torch.testing.assert_close(step.attention[:, :sources], wanted.attention[row, :sources], **EXACT)
 
 
 @every_head
@@ -291,12 +290,8 @@ def test_beams_equal_documents_of_their_own(name: str) -> None:
     """K beams of one document, folded, give what K copies of the document give."""
     model, beams = shared(name), 3
     single = one_example(random_batch(), 0)
-    copies = Batch(
-        source_ids=single.source_ids.expand(beams, -1),
-        source_extended_ids=single.source_extended_ids.expand(beams, -1),
-        source_mask=single.source_mask.expand(beams, -1),
-        extended_vocab_size=single.extended_vocab_size,
-    )
+    sources = (single.source_ids, single.source_extended_ids, single.source_mask)
+    copies = Batch(*(part.expand(beams, -1) for part in sources), single.extended_vocab_size)
     folded = select(model.start(model.encode(single)), torch.zeros(beams, dtype=torch.int64))
     apart = model.start(model.encode(copies))
     for words in (torch.tensor([2, 2, 2]), torch.tensor([4, 5, VOCAB]), torch.tensor([6, UNK, 8])):
@@ -326,7 +321,9 @@ def test_memory_is_not_copied_per_beam(name: str) -> None:
 @every_head
 @pytest.mark.parametrize("grad", [True, False])
 def test_inputs_stay_as_they_are(name: str, grad: bool) -> None:
+    """And nothing of a batch stays on the modules."""
     model, batch = model_of(name), random_batch()
+    before, buffers = tensors_on(model), [key for key, _ in model.named_buffers()]
     with torch.set_grad_enabled(grad), Unmodified(batch, model.state_dict()):
         memory = model.encode(batch)
         with Unmodified(memory):
@@ -336,18 +333,11 @@ def test_inputs_stay_as_they_are(name: str, grad: bool) -> None:
             with Unmodified(next_state):
                 second, _ = model.step(batch.target_input_ids[:, 1], next_state)
                 again, _ = model.step(batch.target_input_ids[:, 1], next_state)
-        model(batch)
+        loss = loss_of(model(batch), batch)
+        if grad:
+            loss.backward()
     torch.testing.assert_close(second.log_probs, again.log_probs, atol=0, rtol=0)
     assert first.log_probs.isfinite().any()
-
-
-@every_head
-def test_nothing_of_a_batch_stays_on_the_modules(name: str) -> None:
-    model, batch = model_of(name), random_batch()
-    before, buffers = tensors_on(model), [key for key, _ in model.named_buffers()]
-    loss_of(model(batch), batch).backward()
-    with torch.no_grad():
-        stepped(model, batch, 2)
     assert tensors_on(model) == before
     assert [key for key, _ in model.named_buffers()] == buffers
 
@@ -367,7 +357,7 @@ def test_every_parameter_is_trained(name: str) -> None:
     assert not dead
 
 
-@every_model
+@every_head
 @torch.no_grad()
 def test_training_and_decoding_mode_agree_without_dropout(name: str) -> None:
     model, batch = model_of(name), random_batch()
@@ -393,7 +383,7 @@ def test_a_model_in_half_precision_speaks_in_float32(name: str) -> None:
 @every_head
 def test_own_words(name: str) -> None:
     """Every input forced is teacher forcing; none is finite, deterministic and differs."""
-    model, batch = model_of(name), random_batch((7, 5), (6, 6))
+    model, batch = model_of(name), random_batch((7, 5), (4, 4))
     forced = model(batch).gold_log_probs
     every = torch.ones_like(batch.target_mask)
     same = model(batch, context=UpdateContext(forced_mask=every)).gold_log_probs
@@ -423,45 +413,71 @@ def test_one_real_token(name: str) -> None:
 
 @every_head
 @torch.no_grad()
-def test_weights_round_trip(name: str) -> None:
+def test_round_trips(name: str) -> None:
+    """A model that its configuration's YAML describes takes the weights, and then says the same."""
     model, batch = model_of(name), random_batch()
-    again = built(name).double().eval()
-    assert (again(batch).gold_log_probs - model(batch).gold_log_probs).abs().max() > 1e-3
-    again.load_state_dict(model.state_dict())
-    assert torch.equal(again(batch).gold_log_probs, model(batch).gold_log_probs)
-
-
-@every_head
-def test_configuration_round_trips_through_yaml(name: str) -> None:
     cls, config = parse("model", MODELS, CASES[name])
     text = yaml.safe_dump(config.model_dump(mode="json"))
     again = validate(cls.Config, yaml.safe_load(text), where="model")
     assert again == config
-    sizes = [p.shape for p in built(name).parameters()]
-    rebuilt = build(
-        "model",
-        MODELS,
-        {"type": CASES[name]["type"], **again.model_dump(mode="json")},
-        vocab_size=VOCAB,
-        pad_id=PAD,
-        unk_id=UNK,
-        bos_id=2,
-        eos_id=EOS,
-    )
-    assert [p.shape for p in rebuilt.parameters()] == sizes
+    described = {"type": CASES[name]["type"], **again.model_dump(mode="json")}
+    other = build("model", MODELS, described, vocab_size=VOCAB, **IDS).double().eval()
+    assert (other(batch).gold_log_probs - model(batch).gold_log_probs).abs().max() > 1e-3
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(batch).gold_log_probs, model(batch).gold_log_probs)
 
 
-@every_head
-def test_switches(name: str) -> None:
+# ------------------------------------------------------------------------------------ switches
+
+OTHER = {"prediction_feed": "sample", "decode_score": "pc", "encode": "lazy"}
+
+
+def untruths(model: SummarizationModel) -> list[str]:
+    """The switches that change the memory although the model says that they do not: memories are reused."""
+    batch, found = random_batch(), []
+    with torch.inference_mode():
+        for name, value in model.switches().items():
+            other = OTHER.get(name) if isinstance(value, str) else not value if isinstance(value, bool) else value / 2
+            if name in (model.encoder_switches or ()) or other is None:
+                continue
+            before = model.encode(batch)
+            model.switch({name: other})
+            after = model.encode(batch)
+            model.switch({name: value})
+            if not torch.equal(before.states, after.states) or not torch.equal(before.mask, after.mask):
+                found.append(name)
+    return found
+
+
+@every_row
+def test_switches_that_are_not_the_encoders_leave_it_alone(name: str) -> None:
     model = model_of(name)
     present = model.switches()
     model.switch(present)
     assert model.switches() == present
     with pytest.raises(ConfigError, match="no_such_switch"):
         model.switch({"no_such_switch": 1})
+    assert model.encoder_switches is None or not untruths(model)
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_unknown_options_are_refused(kind: str) -> None:
+def test_an_untruth_is_noticed() -> None:
+    model = model_of("headline_writer:pointer-generator-coverage")
+    encode = model.encode
+
+    def switched(batch: Any) -> Any:
+        memory = encode(batch)
+        memory.states = memory.states * (1 + model.switches()["coverage"])
+        return memory
+
+    model.encode = switched  # type: ignore[method-assign]
+    assert untruths(model) == ["coverage"]
+
+
+TABLES = {name: table for name, table in vars(names).items() if name.isupper() and isinstance(table, dict)}
+
+
+@pytest.mark.parametrize(("table", "name"), [(table, name) for table in TABLES for name in TABLES[table]])
+def test_unknown_options_are_refused(table: str, name: str) -> None:
+    """By every entry of every table."""
     with pytest.raises(ConfigError, match="no_such_option"):
-        parse("model", MODELS, {"type": kind, "no_such_option": 1})
+        parse(table.lower(), TABLES[table], {"type": name, "no_such_option": 1})

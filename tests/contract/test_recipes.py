@@ -104,10 +104,6 @@ def test_extractive_rows_are_methods(name: str) -> None:
     assert set(recipe.extractive_published) <= set(recipe.extractive_rows)
 
 
-def test_there_is_a_recipe() -> None:
-    assert "headline_writer" in RECIPES
-
-
 def test_a_wrong_option_of_a_component_is_found() -> None:
     recipe = RECIPES["headline_writer"]
     with pytest.raises(ConfigError, match="objective"):

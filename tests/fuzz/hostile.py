@@ -3,8 +3,10 @@ whoever reads it."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gzip
+import io
 import json
 import math
 import shutil
@@ -12,27 +14,25 @@ import signal
 import tempfile
 import traceback
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import yaml
-from hypothesis import HealthCheck, Phase
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from laconic.cli.main import main
 from laconic.config import names
 from laconic.errors import LaconicError
+from laconic.types import Summary
 
 SECONDS = 20
-# of `hypothesis.settings`, where each example takes long and says enough as it is drawn
-MANY: dict[str, Any] = {
-    "deadline": None,
-    "database": None,
-    "phases": [Phase.generate],
-    "suppress_health_check": list(HealthCheck),
-}
+# of `hypothesis.settings`: drawn values say enough as they are, unshrunk
+UNSHRUNK: dict[str, Any] = {"phases": [Phase.explicit, Phase.generate]}
+MANY = UNSHRUNK | {"database": None, "suppress_health_check": list(HealthCheck)}  # where each takes long
 LONGEST_SENTENCE = 4000
 UNREAD = ("README.md", ".lock")  # files of a folder that nothing reads
 
@@ -49,16 +49,9 @@ PLACES = [
 ]
 YAML = [
     *("", "~", "null", "true", "false", "on", "[]", "{}", "[1, 2]", "[x]", "[[1]]", "{a: 1}", "{1: a}", "{type: word}"),
-    *(
-        "{type: nonsense}",
-        "{type: 5}",
-        "{type: os:system}",
-        "{type: [x]}",
-        "[{type: nll}]",
-        "[{type: nll, weight: -1}]",
-    ),
-    *("[{name: a, until: 1}]", "[{name: a, freeze: ['*']}]", "[", "{", "'", "&a [*a]", "*a", "!!int x", "!!binary x"),
-    "[" * 3000,
+    *("{type: nonsense}", "{type: 5}", "{type: os:system}", "{type: [x]}", "[{type: nll}]", "[" * 3000, "[", "{", "'"),
+    *("[{type: nll, weight: -1}]", "[{name: a, until: 1}]", "[{name: a, freeze: ['*']}]", "&a [*a]", "*a", "!!int x"),
+    "!!binary x",
 ]
 TEXT = [
     *("é", "日本", '"\\ud800"', "\udcff", "'1'", "2020-01-01", "2020-99-99", "%s", "{0}", "a\nb", "\t", "\x1b[31m"),
@@ -72,21 +65,8 @@ VALUES: list[Any] = [
 ]
 NONSENSE = (" nan", " inf", "-inf", " 1e+308", "-1e+308")  # how `damage_values` ends for numbers that mean nothing
 BYTES = [
-    *(
-        b"",
-        b"\0",
-        b"\xff\xfe",
-        b"\xef\xbb\xbf",
-        b"\r",
-        b"\n",
-        b"\x80",
-        b'"',
-        b"{",
-        b"[" * 3000,
-        b"}",
-        b"\\ud83d",
-        b"\t,;|",
-    ),
+    *(b"", b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\n", b"\x80", b'"', b"{", b"[" * 3000, b"}"),
+    *(b"\\ud83d", b"\t,;|"),
 ]
 
 texts = st.one_of(
@@ -184,6 +164,52 @@ class Findings:
     def none(self) -> None:
         """Fail if there was any."""
         assert not self.texts, f"{len(self.texts)} findings:\n" + "\n----\n".join(self.texts[:30])
+
+
+def said_by(arguments: list[str]) -> tuple[int, str, str]:
+    """The exit code of a command line, and what it wrote to both of its streams: in time and without a traceback."""
+    out, err = io.StringIO(), io.StringIO()
+    with in_time(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    assert "Traceback" not in err.getvalue(), (arguments, err.getvalue()[-3000:])
+    return code, out.getvalue(), err.getvalue()
+
+
+def open_damaged(
+    folder: Path,
+    examples: int,
+    explain: Callable[[Path], Summary],
+    *,
+    values: int,
+    bytes_: int,
+    after: Callable[[Path, Any], str] = lambda folder, draw: "",
+    lines: int = 100,
+) -> list[str]:
+    """Damage ``examples`` copies of a sound folder: each gives a summary of finite numbers or one sentence of ``lines``
+    at most, in time. Returns what had been done to those that were opened, which are some and not all."""
+    opened, findings = list[str](), Findings()
+    assert explain(folder).text
+
+    @given(data=st.data())
+    @settings(max_examples=examples, **MANY)
+    def check(data: Any) -> None:
+        with copy_of(folder) as copy, findings.of(done := []):
+            done.append(what := damage_one(copy, data.draw, values, bytes_) + after(copy, data.draw))
+            with in_time():
+                try:
+                    summary = explain(copy)
+                except LaconicError as error:
+                    assert_a_sentence(error, lines)
+                    return
+            assert isinstance(summary.text, str)
+            assert math.isfinite(summary.log_prob)
+            opened.append(what)
+
+    check()
+    findings.none()
+    assert 0 < len(opened) < examples
+    print(f"{folder.name}: {len(opened)} opened", *sorted(opened), sep="\n  ")
+    return opened
 
 
 # ------------------------------------------------------------------------------------------ damage to files

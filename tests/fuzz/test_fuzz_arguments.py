@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import in_time, texts
-from hypothesis import Phase, given, settings
+from hostile import UNSHRUNK, in_time, texts
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.cli.main import COMMANDS, load_command, main
@@ -92,7 +92,7 @@ def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_five_hundred_command_lines(standing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes: dict[int, int] = {}
 
-    @settings(max_examples=500, phases=[Phase.explicit, Phase.generate])  # values say enough, unshrunk
+    @settings(max_examples=500, **UNSHRUNK)
     @given(arguments=lines())
     def one(arguments: list[str]) -> None:
         os.chdir(standing)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import importlib.util
-import io
 import json
 import os
 import sqlite3
@@ -17,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import MANY, Findings, assert_a_sentence, damage_bytes, damage_values, in_time
+from hostile import MANY, Findings, assert_a_sentence, damage_bytes, damage_values, in_time, said_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.cli.main import main
 from laconic.data.readers import SkipCounter, read_records
 from laconic.errors import DataError
 
@@ -127,6 +125,15 @@ def usable(text: str) -> bool:
     return bool(text.strip()) and "\0" not in text and text.encode("utf-8").decode("utf-8") == text
 
 
+def read(place: Path, **options: Any) -> list[Any] | None:
+    """The records; none where they are refused in a sentence."""
+    try:
+        return list(read_records(place, **options))
+    except DataError as error:
+        assert_a_sentence(error)
+        return None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_data_files(kind: str) -> None:
     outcomes, findings = {"read": 0, "refused": 0, "commands": 0}, Findings()
@@ -140,16 +147,8 @@ def test_data_files(kind: str) -> None:
             done.extend(damage(place, data.draw, number == 0) for number in range(times))
             skipped = SkipCounter()
             with in_time():
-                try:
-                    strict = list(read_records(place))
-                except DataError as error:
-                    assert_a_sentence(error)
-                    strict = None
-                try:
-                    lenient = list(read_records(place, skip_bad=True, on_skip=skipped))
-                except DataError as error:
-                    assert_a_sentence(error)
-                    lenient = None
+                strict = read(place)
+                lenient = read(place, skip_bad=True, on_skip=skipped)
             for record in [*(strict or ()), *(lenient or ())]:
                 assert usable(record.document)
                 assert all(map(usable, (record.summary, *record.references)))
@@ -180,11 +179,8 @@ def commands_agree(place: Path, good: bool, page: Path) -> None:
         ["summarize", "lead", str(place)],
         ["explain", "lead", str(place), "--html", str(page)],
     ):
-        out, err = io.StringIO(), io.StringIO()
-        with in_time(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(["--quiet", *command])
-        assert "Traceback" not in err.getvalue(), (command, err.getvalue()[-3000:])
+        code, out, err = said_by(["--quiet", *command])
         if command[0] == "evaluate":
-            assert code == (0 if good else 3), (command, code, err.getvalue()[-500:])
+            assert code == (0 if good else 3), (command, code, err[-500:])
         elif command[0] == "data":
-            assert good or code == 3, (command, code, out.getvalue()[-500:])
+            assert good or code == 3, (command, code, out[-500:])

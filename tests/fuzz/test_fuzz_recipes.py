@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from hostile import assert_a_sentence, assert_sound, import_everything, in_time, texts, values
-from hypothesis import Phase, given, settings
+from hostile import UNSHRUNK, assert_a_sentence, assert_sound, import_everything, in_time, texts, values
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.config.loading import RECIPES, dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
@@ -20,14 +20,7 @@ from laconic.errors import LaconicError
 TREES = {name: yaml.safe_load((RECIPES / f"{name}.yaml").read_text(encoding="utf-8")) for name in recipe_names()}
 DUMPER = yaml.SafeDumper  # that in C cannot write half a surrogate pair
 EXTREME = [
-    "extends: 5",
-    "extends: headline_writer",
-    "extends: [x]",
-    "1: 2",
-    "? [a]\n: b",
-    "a: &a [*a, *a]",
-    "<<: 5",
-    "---",
+    *("extends: 5", "extends: headline_writer", "extends: [x]", "1: 2", "? [a]\n: b", "a: &a [*a, *a]", "<<: 5", "---"),
 ]
 
 
@@ -96,7 +89,7 @@ def test_a_thousand_recipes(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("recipes")
     outcomes = {"refused": 0, "read": 0}
 
-    @settings(max_examples=1000, phases=[Phase.explicit, Phase.generate])  # values say enough, unshrunk
+    @settings(max_examples=1000, **UNSHRUNK)
     @given(content=files(), choice=st.integers(0, 10**6))
     def one(content: bytes, choice: int) -> None:
         path = folder / "mine.yaml"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from hostile import assert_a_sentence, assert_sound, import_everything, in_time, texts
-from hypothesis import Phase, given, settings
+from hostile import UNSHRUNK, assert_a_sentence, assert_sound, import_everything, in_time, texts
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
@@ -23,25 +23,9 @@ from word_pairs import write_word_pairs
 SIZES = {"headline_writer": "tiny", "distraction": "tiny", "coarse_to_fine": "tiny", "contrastive": "tiny"}
 SIZES |= {"coconet": "tiny-bart"}
 MORE = [
-    "model.attention.type",
-    "model.head.type",
-    "training.phases",
-    "objectives",
-    "search.scorers",
-    "evaluation.rouge.stem",
-]
-MORE += [
-    "name",
-    "training",
-    "training.optimizer",
-    "model",
-    "model.type",
-    "trainig.seed",
-    "training.seed.x",
-    "a",
-    "",
-    ".",
-    "a..b",
+    *("model.attention.type", "model.head.type", "training.phases", "objectives", "search.scorers", "name", "training"),
+    *("evaluation.rouge.stem", "training.optimizer", "model", "model.type", "trainig.seed", "training.seed.x"),
+    *("a", "", ".", "a..b"),
 ]
 TRAINED_WITH = {"data", "text", "model", "objectives", "training"}  # the rest decodes, scores and describes
 SHORT = {"training": {"max_updates": 2, "max_epochs": None, "max_minutes": None}}
@@ -81,7 +65,7 @@ def test_a_thousand_settings(
     )
     outcomes = {"refused": 0, "accepted": 0, "trained": 0, "refused in training": 0}
 
-    @settings(max_examples=1000, phases=[Phase.explicit, Phase.generate])  # values say enough, unshrunk
+    @settings(max_examples=1000, **UNSHRUNK)
     @given(pair=pairs)
     def one(pair: tuple[str, str, str]) -> None:
         name, key, value = pair

@@ -1,22 +1,13 @@
 """Coarse-to-fine attention once more, from the equations: one example, one step and one word at a time, in float64.
 
-Written from the paper and the readings in docs/coarse_to_fine.md, in loops, sharing no code with the toolkit. It reads
-the parameters by name from a model's ``named_parameters`` so that autograd gives gradients to compare.
+Written from the paper and the readings in docs/coarse_to_fine.md, as `plain` has it; the grid's padding is `None`.
 """
 
 from __future__ import annotations
 
 import torch
+from plain import affine, lstm, softmax, zero
 from torch import Tensor
-
-
-def lstm(x: Tensor, h: Tensor, c: Tensor, w_x: Tensor, w_h: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """i, f, o = sigma, g = tanh of the four blocks (order i, f, g, o); c' = f c + i g; h' = o tanh c'."""
-    z = w_x @ x + w_h @ h + b
-    n = len(h)
-    i, f, g, o = z[:n], z[n : 2 * n], z[2 * n : 3 * n], z[3 * n :]
-    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
 
 
 class Reference:
@@ -30,22 +21,18 @@ class Reference:
 
     # ------------------------------------------------------------------------------ encoder
 
+    def recur(self, stack: str, x: Tensor, state: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """One word through the layers of a stack, whose ``state`` moves on."""
+        for layer in range(self.layers):
+            state[layer] = lstm(self.p, f"{stack}.layers.{layer}.{{}}_l0", x, *state[layer])
+            x = state[layer][0]
+        return x
+
     def run_words(self, embedded: list[Tensor | None]) -> list[Tensor]:
         """States of a sequence from the zero state; a padding word (None) leaves the zero vector in its place."""
-        zero = torch.zeros(self.hidden, dtype=torch.float64)
-        state = [(zero, zero) for _ in range(self.layers)]
-        states = []
-        for x in embedded:
-            if x is None:
-                states.append(zero)
-                continue
-            for layer in range(self.layers):
-                name = f"encoder.layers.{layer}."
-                weights = self.p[name + "weight_ih_l0"], self.p[name + "weight_hh_l0"], self.p[name + "bias_ih_l0"]
-                state[layer] = lstm(x, *state[layer], *weights)
-                x = state[layer][0]
-            states.append(x)
-        return states
+        nothing = torch.zeros(self.hidden, dtype=torch.float64)
+        state = [(nothing, nothing)] * self.layers
+        return [nothing if x is None else self.recur("encoder", x, state) for x in embedded]
 
     def read(self, ids: list[int], rows: int) -> tuple[list[list[Tensor]], list[list[bool]]]:
         """The document's grid of ``rows`` chunks: word states, and which cells are real words."""
@@ -97,11 +84,7 @@ class Reference:
 
     def normalise(self, scores: list[Tensor], real: list[bool]) -> list[Tensor]:
         """A softmax over the real entries."""
-        top = max(s.item() for s, r in zip(scores, real, strict=True) if r)
-        exps = [
-            (s - top).exp() if r else torch.zeros((), dtype=torch.float64) for s, r in zip(scores, real, strict=True)
-        ]
-        return [e / sum(exps) for e in exps]
+        return list(softmax(torch.stack(scores), real))
 
     def sparse(self, scores: list[Tensor], real: list[bool]) -> list[Tensor]:
         """The simplex projection by its definition: tau with sum max(z - tau, 0) = 1."""
@@ -111,8 +94,7 @@ class Reference:
             candidate = (sum(kept[:k]) - 1) / k
             if kept[k - 1].item() > candidate.item():
                 tau = candidate
-        zero = torch.zeros((), dtype=torch.float64)
-        return [torch.clamp(s - tau, min=0) if r else zero for s, r in zip(scores, real, strict=True)]
+        return [torch.clamp(s - tau, min=0) if r else zero() for s, r in zip(scores, real, strict=True)]
 
     def attend(self, h: Tensor, states: list, real: list, picks: list[int] | None, top: int) -> tuple[Tensor, dict]:
         """c~ of one step, with log alpha^s where there is one."""
@@ -126,10 +108,9 @@ class Reference:
         scores = [vector @ wanted for vector in self.vectors]
         chunk_may = [any(row) for row in may]
         alpha = (self.sparse if self.kind == "sparsemax" else self.normalise)(scores, chunk_may)
-        zero = torch.zeros(self.hidden, dtype=torch.float64)
         within = []
-        for row, ok, any_ok in zip(states, may, chunk_may, strict=True):
-            weights = self.normalise([s @ fine for s in row], ok) if any_ok else [zero[0]] * len(row)
+        for row, ok in zip(states, may, strict=True):
+            weights = self.normalise([s @ fine for s in row], ok)
             within.append(sum(w * s for w, s in zip(weights, row, strict=True)))
         if self.kind != "coarse_to_fine":
             return sum(a * c for a, c in zip(alpha, within, strict=True)), {"alpha": alpha}
@@ -150,20 +131,13 @@ class Reference:
         states, real = self.read(ids, rows)
         if "attention.coarse_query.weight" in self.p:
             self.vectors = self.coarse()
-        zero = torch.zeros(self.hidden, dtype=torch.float64)
-        state, feed, out = [(zero, zero) for _ in range(self.layers)], zero, []
+        feed, out = torch.zeros(self.hidden, dtype=torch.float64), []
+        state = [(feed, feed)] * self.layers
         for t, word in enumerate(inputs):
-            x = torch.cat([self.p["target_embedding.weight"][word], feed])
-            for layer in range(self.layers):
-                name = f"decoder.layers.{layer}."
-                weights = self.p[name + "weight_ih_l0"], self.p[name + "weight_hh_l0"], self.p[name + "bias_ih_l0"]
-                state[layer] = lstm(x, *state[layer], *weights)
-                x = state[layer][0]
+            x = self.recur("decoder", torch.cat([self.p["target_embedding.weight"][word], feed]), state)
             context, found = self.attend(x, states, real, None if picks is None else picks[t], top)
             feed = torch.tanh(self.p["merge.weight"] @ torch.cat([context, x]))
-            logits = self.p["head.projection.weight"] @ feed + self.p["head.projection.bias"]
-            alpha = found.get("alpha")
-            out.append((torch.log_softmax(logits, dim=0), alpha))
+            out.append((softmax(affine(self.p, "head.projection", feed)).log(), found.get("alpha")))
         return out
 
 

@@ -1,8 +1,6 @@
-"""Contrastive attention (Duan et al. 2019), written a second time: one decoder step at a time, in float64, from the
-equations and readings of docs/contrastive.md and nothing else.
-
-No masks, no batches, no padding: a step gets the vectors of the real source positions. Parameters are looked up by
-their names in the model, states come from the model, so that the gradients of both can be compared.
+"""Contrastive attention (Duan et al. 2019), written a second time, as `plain` has it, from the equations and readings
+of docs/contrastive.md and nothing else: a step gets the vectors of the real source positions. States come from the
+model, so that the gradients of both can be compared.
 
 | paper | parameter |
 | --- | --- |
@@ -20,6 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from plain import affine, softmax, zero
 from torch import Tensor
 
 
@@ -31,13 +30,6 @@ class ReferenceStep:
     opponent: Tensor
     context: Tensor
     log_probs: Tensor
-
-
-def softmax(values: list[Tensor]) -> list[Tensor]:
-    top = max(float(v.detach()) for v in values)
-    powers = [torch.exp(v - top) for v in values]
-    total = sum(powers)
-    return [power / total for power in powers]
 
 
 def masked_positions(weights: list[float], options: Mapping[str, Any]) -> set[int]:
@@ -65,7 +57,6 @@ def masked_positions(weights: list[float], options: Mapping[str, Any]) -> set[in
 
 def opponent_of(alpha: list[Tensor], options: Mapping[str, Any]) -> list[Tensor]:
     """Equation (3) for one row."""
-    zero = torch.zeros((), dtype=torch.float64)
     numbers = [float(a.detach()) for a in alpha]
     gone = masked_positions(numbers, options)
     if options.get("padding_by_zero"):
@@ -78,12 +69,12 @@ def opponent_of(alpha: list[Tensor], options: Mapping[str, Any]) -> list[Tensor]
         scores = [1 / a if float(a.detach()) >= eps else torch.tensor(1 / eps, dtype=torch.float64) for a in alpha]
     left = [i for i in range(len(alpha)) if i not in gone]
     if not left:
-        return alpha if options.get("empty") == "alpha" else [zero for _ in alpha]
+        return alpha if options.get("empty") == "alpha" else [zero() for _ in alpha]
     if options.get("normalizer", "softmax") == "softmax":
-        shares = softmax([scores[i] for i in left])
+        shares = softmax(torch.stack([scores[i] for i in left]))
     else:
         shares = [scores[i] / sum(scores[j] for j in left) for i in left]
-    return [shares[left.index(i)] if i in left else zero for i in range(len(alpha))]
+    return [shares[left.index(i)] if i in left else zero() for i in range(len(alpha))]
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -111,7 +102,7 @@ class ContrastiveReference:
     def conventional(self, head: int, x: Tensor, memory: list[Tensor]) -> list[Tensor]:
         """Equation (2) of one head."""
         q = self.project(0, head, x)
-        return softmax([q @ self.project(1, head, m) / len(q) ** 0.5 for m in memory])
+        return list(softmax(torch.stack([q @ self.project(1, head, m) / len(q) ** 0.5 for m in memory])))
 
     def step(self, x: Tensor, memory: list[Tensor]) -> ReferenceStep:
         """``x`` is the output of layer l's self-attention sublayer, ``memory`` the encoder's at real positions."""
@@ -139,13 +130,7 @@ class ContrastiveReference:
         z2 = self.affine("contract", torch.where(inner > 0, inner, torch.zeros_like(inner)))
         z3 = layer_norm(z1 + z2, self.p["opponent.second_norm.weight"], self.p["opponent.second_norm.bias"])
         scores = self.p["opponent.projection.weight"] @ z3
-        powers = torch.exp(scores if self.o.get("output") == "softmax" else -scores)
-        return torch.log(powers / powers.sum())
+        return torch.log(softmax(scores if self.o.get("output") == "softmax" else -scores))
 
     def affine(self, name: str, x: Tensor) -> Tensor:
-        return self.p[f"opponent.{name}.weight"] @ x + self.p[f"opponent.{name}.bias"]
-
-
-def smoothed(log_probs: Tensor, gold: int, eps: float) -> Tensor:
-    """``(1 - eps) log p(gold) + eps / V sum_v log p(v)``."""
-    return (1 - eps) * log_probs[gold] + eps / len(log_probs) * log_probs.sum()
+        return affine(self.p, f"opponent.{name}", x)

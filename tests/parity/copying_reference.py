@@ -8,7 +8,7 @@ that the gradients of both can be compared. Source position j is copied from, i 
 | paper | here |
 | --- | --- |
 | e, alpha (6-9) | `heads_of`, their mean |
-| lambda (10), u (13), g (15), sigma (21) | `Gate`: sigmoid(w . x + b) |
+| lambda (10), u (13), g (15), sigma (21) | `CopyingReference.gate`: sigmoid(w . x + b), by the names of `GATES` |
 | s (16-19), p (20) | ``semantic``, ``positional`` of `Chain` |
 | rel (12), P_co (11), P_final (14), P (5) | `CopyingReference.steps`, local names |
 | c (centrality) | `centrality_of` |
@@ -22,6 +22,7 @@ from math import pi
 from typing import Any
 
 import torch
+from plain import affine, sigmoid, softmax, zero
 from torch import Tensor
 
 DEFAULTS: dict[str, Any] = {
@@ -55,18 +56,8 @@ RELEASE: dict[str, Any] = {
     "lambda_input": "decoder_state",
     "prob_floor": 1e-6,
 }
+GATES = {"lambda": "generation", "u": "semantic_gate", "g": "attention_gate", "sigma": "spread"}
 LITERAL: dict[str, Any] = {"self_transfer": "zero", "normalise": "none", "first_step": "literal"}
-
-
-@dataclass(frozen=True)
-class Gate:
-    """sigmoid(w . x + b); ``weight`` (n,), ``bias`` ()."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return 1 / (1 + torch.exp(-(self.weight @ x + self.bias)))
 
 
 @dataclass(frozen=True)
@@ -110,20 +101,6 @@ class ReferenceStep:
     u: Tensor
     g: Tensor
     probs: Tensor
-
-
-def zero() -> Tensor:
-    return torch.zeros((), dtype=torch.float64)
-
-
-def softmax_where(values: Tensor, where: Sequence[bool]) -> Tensor:
-    """Softmax over the chosen entries, zero at the others; all zero where none is chosen."""
-    if not any(where):
-        return torch.zeros_like(values)
-    chosen = torch.tensor(where)
-    top = values.detach()[chosen].max()
-    powers = torch.exp(torch.where(chosen, values, top) - top) * chosen
-    return powers / powers.sum()
 
 
 def divided(row: Tensor) -> Tensor:
@@ -181,10 +158,10 @@ def positional_row(j: int, sigma: Tensor, document: Document, options: Mapping[s
     if options["normalise"] == "row":
         squares = torch.tensor([(d or 0) ** 2 for d in distances], dtype=torch.float64)
         if options["self_transfer"] != "zero":
-            return softmax_where(-squares / (2 * sigma**2), reached)
+            return softmax(-squares / (2 * sigma**2), reached)
         kept = {**options, "self_transfer": "keep"}  # what the diagonal held is lost
         whole = [is_reached(document, j, i, kept) and distances[i] is not None for i in range(size)]
-        return softmax_where(-squares / (2 * sigma**2), whole) * torch.tensor(reached)
+        return softmax(-squares / (2 * sigma**2), whole) * torch.tensor(reached)
     values = [density(d, sigma) if ok else zero() for d, ok in zip(distances, reached, strict=True)]
     return torch.stack(values)
 
@@ -235,34 +212,18 @@ def words_of(document: Document, generated: Tensor, copied: Tensor, share: Tenso
     return torch.stack(probs)
 
 
-def smoothed(probs: Tensor, gold: int, eps: float, vocab_size: int) -> Tensor:
-    """``(1 - eps) log P(gold) + eps / V sum over the V words of log P(v)``."""
-    return (1 - eps) * torch.log(probs[gold]) + eps / vocab_size * torch.log(probs[:vocab_size]).sum()
-
-
 class CopyingReference:
-    """One head: ``kind`` is ``attentional``, ``guided`` or ``correlational``; ``options`` override `DEFAULTS`.
+    """One head of a Transformer: ``options`` are the head's, and override `DEFAULTS`."""
 
-    ``gates`` has lambda, and u, g, sigma where they are asked for; ``copy_layer`` is the number of a decoder layer.
-    """
+    def __init__(self, model: Any, options: Mapping[str, Any]) -> None:
+        self.kind, self.o, self.p = options["type"], {**DEFAULTS, **options}, dict(model.named_parameters())
+        self.num_heads = model.config.num_heads
+        self.cross = f"decoder.layers.{model.attention_layer % model.config.decoder_layers}.cross_attention.in_proj"
+        self.own = f"encoder.layers.{model.config.encoder_layers - 1}.self_attention.in_proj"
+        self.words = self.p["embedding.weight"]
 
-    def __init__(
-        self,
-        kind: str,
-        options: Mapping[str, Any],
-        parameters: Mapping[str, Tensor],
-        gates: Mapping[str, Gate],
-        *,
-        num_heads: int,
-        copy_layer: int,
-        encoder_layer: int,
-        centrality_weight: Tensor | None = None,
-    ) -> None:
-        self.kind, self.o, self.p, self.gates = kind, {**DEFAULTS, **options}, parameters, gates
-        self.num_heads, self.centrality_weight = num_heads, centrality_weight
-        self.cross = f"decoder.layers.{copy_layer}.cross_attention.in_proj"
-        self.own = f"encoder.layers.{encoder_layer}.self_attention.in_proj"
-        self.words = parameters["embedding.weight"]
+    def gate(self, name: str, x: Tensor) -> Tensor:
+        return sigmoid(affine(self.p, f"head.{GATES[name]}", x)[0])
 
     def project(self, name: str, which: int, x: Tensor) -> Tensor:
         """Queries (0), keys (1) or values (2), all heads side by side: (N, D) -> (N, D)."""
@@ -277,7 +238,7 @@ class CopyingReference:
         for h in range(self.num_heads):
             own = slice(h * width, (h + 1) * width)
             scores = q[:, own] @ k[:, own].t() / width**0.5
-            maps.append(torch.stack([softmax_where(row, real) for row in scores]))
+            maps.append(torch.stack([softmax(row, real) for row in scores]))
         return maps
 
     def encoder_attention(self, document: Document) -> Tensor:
@@ -290,7 +251,8 @@ class CopyingReference:
         by_query = self.o["sigma_input"] == "encoder_query"
         inputs = self.project(self.own, 0, document.encoder_inputs) if by_query else document.encoder_states
         scale = document.length / 2
-        sigma = torch.stack([scale * self.gates["sigma"](x) if "sigma" in self.gates else zero() + 1 for x in inputs])
+        spread = "head.spread.weight" in self.p
+        sigma = torch.stack([scale * self.gate("sigma", x) if spread else zero() + 1 for x in inputs])
         positional = positional_of(sigma, document, self.o)
         return Chain(semantic_of(self.encoder_attention(document), document, self.o), positional, sigma)
 
@@ -324,16 +286,16 @@ class CopyingReference:
             per_head = maps if self.o["context_heads"] == "per_head" else None
             seen = self.context(alpha, document, per_head)
             lambda_input = seen if self.o["lambda_input"] == "context" else document.hidden[t]
-            generate = self.gates["lambda"](lambda_input)
+            generate = self.gate("lambda", lambda_input)
             u = g = co = zero()
             final = alpha
             if centrality is not None:
-                final = guided_attention(alpha, centrality, self.centrality_weight, document.length)
+                final = guided_attention(alpha, centrality, self.p["head.guide"], document.length)
             if chain is not None:
                 before = found[-1].final if found else None
                 u, co = self.copied_on(before, queries[t], document, chain)
                 g, final = self.gated(alpha, co, seen, document, first=before is None)
-            generated = torch.softmax(self.words @ document.hidden[t], dim=0)
+            generated = softmax(self.words @ document.hidden[t])
             probs = words_of(document, generated, final, generate, size)
             if self.o["prob_floor"]:
                 exist = torch.tensor([w < len(generated) or w in document.ids for w in range(size)])
@@ -351,9 +313,9 @@ class CopyingReference:
         elif not self.o["use_positional"]:
             u = zero() + 1
         elif self.o["u_input"] == "decoder_query":
-            u = self.gates["u"](query)
+            u = self.gate("u", query)
         else:
-            u = torch.stack([self.gates["u"](x) for x in document.encoder_states])
+            u = torch.stack([self.gate("u", x) for x in document.encoder_states])
         if before is None:
             return u, torch.zeros(size, dtype=torch.float64)
         if self.o["detach_history"]:
@@ -365,7 +327,7 @@ class CopyingReference:
             co = divided(co)
         elif self.o["co_norm"] == "softmax" and float(co.detach().sum()) > 0:
             where = [self.o["release_bugs"] or document.may_be_copied(i) for i in range(size)]
-            co = softmax_where(co, where)
+            co = softmax(co, where)
         return u, co
 
     def gated(
@@ -373,7 +335,7 @@ class CopyingReference:
     ) -> tuple[Tensor, Tensor]:
         """Equations 14 and 15: g and P_final (S,); g counts as 1 where there is nothing but alpha."""
         carried = self.context(co, document)
-        g = self.gates["g"](seen + carried if self.o["g_input"] == "sum" else torch.cat([seen, carried]))
+        g = self.gate("g", seen + carried if self.o["g_input"] == "sum" else torch.cat([seen, carried]))
         nothing = not float(co.detach().sum())
         if self.o["first_step"] == "attention" and (first or nothing):
             return zero() + 1, alpha

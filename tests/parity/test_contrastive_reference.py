@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 import torch
-from contrastive_reference import ContrastiveReference, ReferenceStep, smoothed
-from torch import Tensor
+from contrastive_reference import ContrastiveReference, ReferenceStep
+from plain import smoothed, softmax
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.models.transformer import Transformer
@@ -75,46 +76,41 @@ def gold_of(batch: Batch, b: int, t: int) -> int:
 
 
 @pytest.mark.parametrize("name", OPPONENTS)
+@torch.no_grad()
 def test_attention_and_probability(name: str) -> None:
+    """At once, and step by step: ``log P_c + lambda log P_o`` of every word is the score of a step."""
     model, batch = model_of(name), few_words()
     expected, decoded = reference_steps(name, model, batch)
     reading = model._opponent_output(model.opponent, decoded)
-    output = model(batch)
-    for b, steps in enumerate(expected):
-        real = batch.source_mask[b]
-        for t, step in enumerate(steps):
-            torch.testing.assert_close(reading.weights[b, t, real], step.conventional, **EXACT)
-            torch.testing.assert_close(reading.opponent[b, t, real], step.opponent, **EXACT)
+    at_once, state = model(batch), model.start(model.encode(batch))
+    for t in range(batch.target_ids.shape[1]):
+        output, state = model.step(batch.target_input_ids[:, t], state)
+        for b, steps in enumerate(expected):
+            if t >= len(steps):
+                continue
+            step, real = steps[t], batch.source_mask[b]
+            for found, wanted in (
+                (reading.weights[b, t, real], step.conventional),
+                (reading.opponent[b, t, real], step.opponent),
+                (reading.context[b, t], step.context),
+                (at_once.details["opponent_log_probs"][b, t], step.log_probs[gold_of(batch, b, t)]),
+                (output.scores[b], output.log_probs[b] + 0.2 * step.log_probs),
+                (output.details["opponent_attention"][b, real], step.opponent),
+                (output.details["conventional_attention"][b, real], step.conventional),
+            ):
+                torch.testing.assert_close(found, wanted, **EXACT)
             assert torch.equal(reading.opponent[b, t, real] == 0, step.opponent == 0)
             assert not reading.opponent[b, t, ~real].any()
-            torch.testing.assert_close(reading.context[b, t], step.context, **EXACT)
-            actual = output.details["opponent_log_probs"][b, t]
-            torch.testing.assert_close(actual, step.log_probs[gold_of(batch, b, t)], **EXACT)
 
 
-@pytest.mark.parametrize("name", OPPONENTS)
-def test_steps_are_worth_the_joint_score(name: str) -> None:
-    """``log P_c + lambda log P_o`` of every word, step by step, equals the teacher-forced reference."""
-    model, batch = model_of(name), few_words()
-    with torch.no_grad():
-        expected, _ = reference_steps(name, model, batch)
-        state = model.start(model.encode(batch))
-        for t in range(batch.target_ids.shape[1]):
-            output, state = model.step(batch.target_input_ids[:, t], state)
-            for b, steps in enumerate(expected):
-                if t < len(steps):
-                    joint = output.log_probs[b] + 0.2 * steps[t].log_probs
-                    torch.testing.assert_close(output.scores[b], joint, **EXACT)
-                    real = batch.source_mask[b]
-                    torch.testing.assert_close(
-                        output.details["opponent_attention"][b, real], steps[t].opponent, **EXACT
-                    )
-                    alpha = output.details["conventional_attention"][b, real]
-                    torch.testing.assert_close(alpha, steps[t].conventional, **EXACT)
+PLAIN = ("max", "dynamic", "inverse")  # also without label smoothing; of the others that is slow
 
 
-@pytest.mark.parametrize("eps", [0.0, 0.1])
-@pytest.mark.parametrize("name", OPPONENTS)
+@pytest.mark.parametrize(
+    ("name", "eps"),
+    [(name, 0.1) for name in OPPONENTS]
+    + [pytest.param(name, 0.0, marks=[pytest.mark.slow] * (name not in PLAIN)) for name in OPPONENTS],
+)
 def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
     """``-J`` a word, with and without label smoothing, as the loop computes it."""
     model, batch = model_of(name), few_words()
@@ -137,9 +133,8 @@ def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
     for b, steps in enumerate(expected):
         for t, step in enumerate(steps):
             gold = gold_of(batch, b, t)
-            scores = model.embedding.weight @ decoded.hidden[b, t]
-            conventional = torch.log(torch.exp(scores) / torch.exp(scores).sum())
-            total = total + smoothed(conventional, gold, eps) + 0.3 * smoothed(step.log_probs, gold, eps)
+            conventional = softmax(model.embedding.weight @ decoded.hidden[b, t])
+            total = total + smoothed(conventional, gold, eps) + 0.3 * smoothed(step.log_probs.exp(), gold, eps)
             words += 1
     torch.testing.assert_close(loss, -total / words, **EXACT)
     model.zero_grad()
@@ -152,36 +147,21 @@ def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
 def test_the_side_of_padding_does_not_matter(name: str) -> None:
     model, batch = model_of(name), few_words()
     right, left = model(batch), model(left_padded(batch, 2))
-    for key in ("opponent_log_probs",):
-        torch.testing.assert_close(left.details[key], right.details[key], **EXACT)
+    torch.testing.assert_close(left.details["opponent_log_probs"], right.details["opponent_log_probs"], **EXACT)
     torch.testing.assert_close(left.gold_log_probs, right.gold_log_probs, **EXACT)
-
-
-def attention_of_torch(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Per-head weights of `torch.nn.MultiheadAttention` with the layer's own weights, (B, H, T, S)."""
-    memory = model.encode(batch)
-    tap = model._forced(batch, memory).captured[1]
-    own = model.decoder.layers[1].cross_attention
-    theirs = torch.nn.MultiheadAttention(own.size, HEADS, batch_first=True).double()
-    theirs.load_state_dict(
-        {
-            "in_proj_weight": own.in_proj.weight,
-            "in_proj_bias": own.in_proj.bias,
-            "out_proj.weight": own.out_proj.weight,
-            "out_proj.bias": own.out_proj.bias,
-        }
-    )
-    _, weights = theirs(
-        tap.state, memory.states, memory.states, key_padding_mask=~batch.source_mask, average_attn_weights=False
-    )
-    return weights, tap
 
 
 @torch.no_grad()
 def test_conventional_weights_are_those_of_torch() -> None:
+    """The weights of every head of `torch.nn.MultiheadAttention` with the layer's own parameters, (B, H, T, S)."""
     for name in ("max", "averaged"):
         model, batch = model_of(name), few_words()
-        weights, tap = attention_of_torch(model, batch)
+        memory, own = model.encode(batch), model.decoder.layers[1].cross_attention
+        tap = model._forced(batch, memory).captured[1]
+        theirs = torch.nn.MultiheadAttention(own.size, HEADS, batch_first=True).double()
+        theirs.load_state_dict({name.replace("in_proj.", "in_proj_"): p for name, p in own.state_dict().items()})
+        masked = {"key_padding_mask": ~batch.source_mask, "average_attn_weights": False}
+        weights = theirs(tap.state, memory.states, memory.states, **masked)[1]
         reading = model.opponent.read(tap.queries, tap.keys, tap.values, tap.mask)
         wanted = weights.mean(1) if name == "averaged" else weights[:, PLACE["head"]]
         torch.testing.assert_close(reading.weights, wanted, **EXACT)
@@ -194,7 +174,5 @@ def test_the_options_reach_different_cases() -> None:
         for name in ("max", "top-2", "dynamic", "dynamic-while-over", "one-minus", "inverse", "none", "renorm"):
             model, batch = model_of(name), few_words()
             readings[name] = model._opponent_output(model.opponent, model._forced(batch, model.encode(batch))).opponent
-    names = list(readings)
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            assert not torch.allclose(readings[a], readings[b]), (a, b)
+    for a, b in itertools.combinations(readings, 2):
+        assert not torch.allclose(readings[a], readings[b]), (a, b)

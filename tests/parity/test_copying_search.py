@@ -7,13 +7,12 @@ Gaussian, little weight on the attention of the moment and on generation.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from copying_reference import LITERAL, RELEASE
+from forcing import forced, worst
 from torch import Tensor, nn
 
 from laconic.config.names import MODELS, build
@@ -22,7 +21,7 @@ from laconic.decoding import decode
 from laconic.models.transformer import Transformer
 from laconic.search.state import select
 from laconic.types import Batch, Hypothesis
-from samples import BOS, EOS, IDS, TRANSFORMER, UNK, VOCAB, one_example, random_batch, randomise
+from samples import BOS, EOS, IDS, TRANSFORMER, VOCAB, random_batch, randomise
 
 BASE = TRANSFORMER | {"feed_forward_size": 16}
 HEADS: dict[str, dict[str, Any]] = {
@@ -68,29 +67,6 @@ def found_by(model: Any, batch: Batch = BATCH, **options: Any) -> list[list[Hypo
     return decode(model, batch, config, **IDS)
 
 
-def forced_on(hypotheses: list[list[Hypothesis]], batch: Batch) -> list[tuple[Batch, Hypothesis]]:
-    """Each hypothesis as the target of a batch of its own document."""
-    found = []
-    for b, row in enumerate(hypotheses):
-        for hypothesis in row:
-            ids = torch.tensor([[*hypothesis.ids, *([EOS] if hypothesis.finished else [])]])
-            inputs = torch.cat([torch.full((1, 1), BOS), ids[:, :-1]], dim=1)
-            inputs = inputs.masked_fill(inputs >= VOCAB, UNK)
-            targets = {"target_ids": ids, "target_input_ids": inputs, "target_mask": torch.ones_like(ids).bool()}
-            found.append((replace(one_example(batch, b), **targets), hypothesis))
-    return found
-
-
-@torch.no_grad()
-def worst(model: Any, hypotheses: list[list[Hypothesis]], batch: Batch = BATCH) -> float:
-    """The largest difference of a token's log-probability in search (float32) and teacher-forced."""
-    return max(
-        float((model(forced).gold_log_probs[0] - torch.tensor(h.token_log_probs)).abs().max())
-        for forced, h in forced_on(hypotheses, batch)
-        if h.token_log_probs
-    )
-
-
 class Stuck:
     """A history that does not follow its hypotheses: rows stay where they are when beams are re-ordered."""
 
@@ -127,20 +103,19 @@ class WithoutReordering:
 @pytest.mark.parametrize("head", HEADS)
 def test_hypotheses_are_worth_what_teacher_forcing_says(head: str) -> None:
     model = model_of(HEADS[head])
-    found = found_by(model)
-    assert worst(model, found) < 1e-6
-    for forced, hypothesis in forced_on(found, BATCH):
-        with torch.no_grad():
-            assert hypothesis.log_prob == pytest.approx(float(model(forced).gold_log_probs.sum()), abs=1e-9)
+    words, sums = worst(model, BATCH, found_by(model), IDS)
+    assert words < 1e-6
+    assert sums < 1e-9
     single = model_of(HEADS[head]).float()
-    assert worst(single, found_by(single)) < 2e-5
+    assert worst(single, BATCH, found_by(single), IDS)[0] < 2e-5
 
 
 def test_the_check_would_notice_a_history_that_stays_behind() -> None:
     model = remembering()
     stuck = WithoutReordering(model)
-    assert worst(model, found_by(stuck)) > 0.05
-    assert worst(model, found_by(stuck, beam_size=1, num_return=1)) < 1e-6  # nothing to re-order
+    assert worst(model, BATCH, found_by(stuck), IDS)[0] > 0.05
+    alone = found_by(stuck, beam_size=1, num_return=1)  # nothing to re-order
+    assert worst(model, BATCH, alone, IDS)[0] < 1e-6
 
 
 def test_the_history_matters_in_these_models() -> None:
@@ -159,25 +134,6 @@ def _flipped(history: Any) -> Any:
     return history.flip(-1) if isinstance(history, Tensor) else type(history)(map(_flipped, history))
 
 
-@torch.no_grad()
-def test_beams_with_different_pasts_keep_their_own_histories() -> None:
-    """K different prefixes of one document at once, against each of them alone."""
-    model, g = remembering(), torch.Generator().manual_seed(1)
-    beams, steps = 3, 4
-    words = torch.randint(4, VOCAB, (steps, 4, beams), generator=g)
-    state = select(model.start(model.encode(BATCH)), torch.arange(4).repeat_interleave(beams))
-    outputs = []
-    for t in range(steps + 1):
-        last = torch.full((4 * beams,), BOS) if t == 0 else words[t - 1].flatten()
-        output, state = model.step(last, state)
-        outputs.append(output.log_probs.view(4, beams, -1))
-    for b, k in itertools.product(range(4), range(beams)):
-        alone = model.start(model.encode(one_example(BATCH, b, trim=False)))
-        for t in range(steps + 1):
-            output, alone = model.step(torch.tensor([BOS]) if t == 0 else words[t - 1, b, k : k + 1], alone)
-            torch.testing.assert_close(outputs[t][b, k], output.log_probs[0], **EXACT)
-
-
 @pytest.mark.parametrize("head", ["attentional", "guided", "correlational"])
 def test_equals_exhaustive_search_on_a_toy(head: str) -> None:
     """Three words and EOS, up to three words: all sequences, scored by teacher forcing."""
@@ -188,17 +144,10 @@ def test_equals_exhaustive_search_on_a_toy(head: str) -> None:
     options = {"beam_size": 45, "num_return": 1, "max_length": 3, "length_normalisation": "none", "scorers": [forbid]}
     found = found_by(model, batch, **options, early_stopping="never")
     for b in range(2):
-        best, score = None, -float("inf")
-        with torch.no_grad():
-            for length in range(4):
-                for sequence in itertools.product(allowed, repeat=length):
-                    candidate = Hypothesis(list(sequence), 0.0, 0.0, [], True)
-                    forced, _ = forced_on([[candidate]], one_example(batch, b))[0]
-                    value = float(model(forced).gold_log_probs.sum())
-                    if value > score:
-                        best, score = list(sequence), value
-        assert found[b][0].ids == best
-        assert found[b][0].log_prob == pytest.approx(score, abs=1e-9)
+        every = [list(words) for length in range(4) for words in itertools.product(allowed, repeat=length)]
+        scores = [float(forced(model, batch, b, [*words, EOS], IDS).sum()) for words in every]
+        assert found[b][0].ids == every[max(range(len(every)), key=scores.__getitem__)]
+        assert found[b][0].log_prob == pytest.approx(max(scores), abs=1e-9)
 
 
 # --------------------------------------------------------------------------------- at the ends
@@ -223,54 +172,34 @@ def all_log_probs(model: Transformer, batch: Batch = BATCH) -> Tensor:
         return torch.stack(found, dim=1)
 
 
-def set_gate(model: Transformer, name: str, bias: float) -> None:
-    with torch.no_grad():
-        getattr(model.head, name).weight.zero_()
-        getattr(model.head, name).bias.fill_(bias)
+CHAIN = {"type": "correlational"}
+LITERAL_START = CHAIN | {"first_step": "literal", "allow_literal_training": True}
+FLOORLESS = [{key: each[key] for key in each if key != "prob_floor"} for each in HEADS.values()]  # it lifts small words
+# a head, the gate that is opened or shut for good, and the head that it is then
+ENDS: list[tuple[dict[str, Any], str, float, dict[str, Any]]] = [
+    *((head, "attention_gate", 800.0, {"type": "attentional"}) for head in (CHAIN, LITERAL_START)),  # P_final is alpha
+    *((head, "generation", 800.0, {"type": "vocabulary"}) for head in FLOORLESS),  # nothing is copied
+    (CHAIN, "semantic_gate", -800.0, CHAIN | {"use_semantic": False}),  # without s is u = 0
+    (CHAIN, "semantic_gate", 800.0, CHAIN | {"use_positional": False}),  # without p is u = 1
+]
 
 
-def both(models: tuple[Transformer, Transformer], look: Callable[[Transformer], Tensor]) -> None:
-    torch.testing.assert_close(look(models[0]), look(models[1]), **EXACT)
-
-
-@pytest.mark.parametrize("options", [{}, {"first_step": "literal", "allow_literal_training": True}], ids=str)
-def test_attention_alone_is_attentional_copying(options: dict[str, Any]) -> None:
-    """b_g to infinity: P_final is alpha."""
-    model = remembering(**options)
-    attentional = same_base(model, {"type": "attentional"})
-    assert not torch.allclose(all_log_probs(model), all_log_probs(attentional))
-    set_gate(model, "attention_gate", 800.0)
-    both((model, attentional), all_log_probs)
-    with torch.no_grad():
-        both((model, attentional), lambda one: one(BATCH).gold_log_probs)
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_generation_alone_is_the_plain_transformer(head: str) -> None:
-    """lambda to 1: nothing is copied."""
-    without_floor = {"prob_floor": None} if "prob_floor" in HEADS[head] else {}  # it changes the words below it
-    model = model_of(HEADS[head] | without_floor)
-    batch = random_batch((12, 7, 4, 1), (5, 4, 3, 2), seed=2, with_oov=False)
-    plain = same_base(model, {"type": "vocabulary"})
-    set_gate(model, "generation", 800.0)
-    both((model, plain), lambda one: all_log_probs(one, batch))
-    with torch.no_grad():
-        both((model, plain), lambda one: one(batch).gold_log_probs)
-
-
-@pytest.mark.parametrize(("switch", "bias"), [("use_semantic", -800.0), ("use_positional", 800.0)])
-def test_without_a_part_is_its_gate_shut(switch: str, bias: float) -> None:
-    """(vii) without s is u = 0, without p is u = 1."""
-    whole = remembering()
-    without = same_base(whole, {"type": "correlational", switch: False})
-    set_gate(whole, "semantic_gate", bias)
-    both((whole, without), all_log_probs)
-    with torch.no_grad():
-        both((whole, without), lambda one: one(BATCH).gold_log_probs)
+@pytest.mark.parametrize(("head", "gate", "bias", "other"), ENDS)
+@torch.no_grad()
+def test_at_its_ends_a_head_is_another(head: dict[str, Any], gate: str, bias: float, other: dict[str, Any]) -> None:
+    batch = random_batch((12, 7, 4, 1), (5, 4, 3, 2), seed=2, with_oov=other["type"] != "vocabulary")
+    model = model_of(head)
+    simpler = same_base(model, other)
+    assert not torch.allclose(all_log_probs(model, batch), all_log_probs(simpler, batch))
+    getattr(model.head, gate).weight.zero_()
+    getattr(model.head, gate).bias.fill_(bias)
+    torch.testing.assert_close(all_log_probs(model, batch), all_log_probs(simpler, batch), **EXACT)
+    torch.testing.assert_close(model(batch).gold_log_probs, simpler(batch).gold_log_probs, **EXACT)
 
 
 def test_an_indifferent_guide_is_attentional_copying() -> None:
     """SAGCopy's scalar starts at zero, so that it starts as attentional copying."""
     model = build("model", MODELS, BASE | {"head": {"type": "guided"}}, vocab_size=VOCAB, **IDS).double().eval()
     assert model.head.guide.item() == 0
-    both((model, same_base(model, {"type": "attentional"})), all_log_probs)
+    simpler = same_base(model, {"type": "attentional"})
+    torch.testing.assert_close(all_log_probs(model), all_log_probs(simpler), **EXACT)

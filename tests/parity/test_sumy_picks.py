@@ -148,7 +148,7 @@ def test_picks_on_made_up_documents(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_picks_on_real_documents(name):
-    assert disagreements(real_documents(12), name) == []
+    assert disagreements(real_documents(4), name) == []
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_picks_on_many_real_documents(name):
 
 def test_words_equal_nltk_on_real_documents():
     words = Words()
-    for sentence in (sentence for document in real_documents(10) for sentence in document):
+    for sentence in (sentence for document in real_documents(6) for sentence in document):
         assert tuple(treebank_words(sentence)) == words.to_words(sentence)
 
 

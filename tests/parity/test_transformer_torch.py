@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from laconic.config.names import MODELS, build
 from laconic.layers.transformer import BlockSizes, TransformerDecoder, TransformerEncoder
 from laconic.types import Batch
-from samples import EOS, IDS, PAD, UNK, VOCAB, random_batch, randomise
+from samples import EOS, IDS, PAD, TRANSFORMER, UNK, VOCAB, random_batch, randomise
 
 SIZE, HEADS, INNER = 12, 3, 20
 EXACT = {"atol": 1e-12, "rtol": 0}
@@ -64,56 +64,42 @@ def copied(own: nn.Module, theirs: nn.Module, norms: dict[str, str]) -> dict[str
     return names
 
 
-def same_gradients(own: nn.Module, theirs: nn.Module, names: dict[str, str]) -> None:
-    mine = dict(own.named_parameters())
-    for name, parameter in theirs.named_parameters():
-        torch.testing.assert_close(mine[names[name]].grad, parameter.grad, **EXACT)
-
-
 def inputs(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
 
 
+STACKS = {"encoder": (TransformerEncoder, ENCODER_NORMS), "decoder": (TransformerDecoder, DECODER_NORMS)}
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0]]).bool()
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("num_layers", [1, 2])
-def test_encoder(num_layers: int, norm: Any) -> None:
-    own = TransformerEncoder(num_layers, BlockSizes(SIZE, HEADS, INNER, norm)).double()
+@pytest.mark.parametrize("kind", STACKS)
+def test_stacks(kind: str, num_layers: int, norm: Any) -> None:
+    """Values of real tokens, and the gradients of parameters and inputs."""
+    stack, norms = STACKS[kind]
+    own, theirs = stack(num_layers, BlockSizes(SIZE, HEADS, INNER, norm)).double(), theirs_of(kind, num_layers, norm)
     randomise(own)
-    theirs = theirs_of("encoder", num_layers, norm)
-    names = copied(own, theirs, ENCODER_NORMS)
-    x, y = inputs(4, 6, SIZE, seed=0), inputs(4, 6, SIZE, seed=0)
-    found, expected = own(x, MASK)[0], theirs(y, src_key_padding_mask=~MASK)
-    torch.testing.assert_close(found[MASK], expected[MASK], **EXACT)
+    names = copied(own, theirs, norms)
+    x, y, memory, their_memory = (inputs(4, 6, SIZE, seed=seed) for seed in (0, 0, 2, 2))
+    if kind == "encoder":
+        found, expected, real = own(x, MASK)[0], theirs(y, src_key_padding_mask=~MASK), MASK
+    else:
+        found, taps = own(x, own.read(memory), MASK)
+        causal = torch.ones(6, 6, dtype=torch.bool).triu(1)
+        expected = theirs(y, their_memory, tgt_mask=causal, memory_key_padding_mask=~MASK)
+        real = torch.ones_like(MASK)
+        assert len(taps) == num_layers
+    torch.testing.assert_close(found[real], expected[real], **EXACT)
     weights = torch.rand(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    (found * weights)[MASK].sum().backward()
-    (expected * weights)[MASK].sum().backward()
-    same_gradients(own, theirs, names)
+    (found * weights)[real].sum().backward()
+    (expected * weights)[real].sum().backward()
+    mine = dict(own.named_parameters())
+    for name, parameter in theirs.named_parameters():
+        torch.testing.assert_close(mine[names[name]].grad, parameter.grad, **EXACT)
     torch.testing.assert_close(x.grad, y.grad, **EXACT)
-
-
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_decoder(num_layers: int, norm: Any) -> None:
-    own = TransformerDecoder(num_layers, BlockSizes(SIZE, HEADS, INNER, norm)).double()
-    randomise(own)
-    theirs = theirs_of("decoder", num_layers, norm)
-    names = copied(own, theirs, DECODER_NORMS)
-    x, y = inputs(4, 5, SIZE, seed=0), inputs(4, 5, SIZE, seed=0)
-    memory, their_memory = inputs(4, 6, SIZE, seed=2), inputs(4, 6, SIZE, seed=2)
-    found, taps = own(x, own.read(memory), MASK)
-    causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    expected = theirs(y, their_memory, tgt_mask=causal, memory_key_padding_mask=~MASK)
-    torch.testing.assert_close(found, expected, **EXACT)
-    assert len(taps) == num_layers
-    weights = torch.rand(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    (found * weights).sum().backward()
-    (expected * weights).sum().backward()
-    same_gradients(own, theirs, names)
-    torch.testing.assert_close(x.grad, y.grad, **EXACT)
-    torch.testing.assert_close(memory.grad, their_memory.grad, **EXACT)
+    if kind == "decoder":
+        torch.testing.assert_close(memory.grad, their_memory.grad, **EXACT)
 
 
 # ------------------------------------------------------------------------------------ whole model
@@ -163,16 +149,8 @@ def position(index: int) -> Tensor:
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_the_model_is_the_documented_one(norm: str) -> None:
-    spec = {
-        "type": "transformer",
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "hidden_size": SIZE,
-        "num_heads": HEADS,
-        "feed_forward_size": INNER,
-        "dropout": 0.0,
-        "norm": norm,
-    }
+    sizes = {"hidden_size": SIZE, "num_heads": HEADS, "feed_forward_size": INNER, "norm": norm}
+    spec = TRANSFORMER | sizes
     own = build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double()
     randomise(own)
     reference, batch = Reference(own, norm), random_batch()
@@ -183,13 +161,9 @@ def test_the_model_is_the_documented_one(norm: str) -> None:
     torch.testing.assert_close(found, expected, **EXACT)
     found.sum().backward()
     expected.sum().backward()
-    names = {
-        f"{stack}.{name}": f"{stack}.{mine}"
-        for stack in ("encoder", "decoder")
-        for name, mine in getattr(reference, f"{stack}_names").items()
-    }
-    for name, mine in names.items():
-        actual, wanted = own.get_parameter(mine).grad, reference.get_parameter(name).grad
-        torch.testing.assert_close(actual, wanted, atol=1e-11, rtol=0)
+    for stack in ("encoder", "decoder"):
+        for name, mine in getattr(reference, f"{stack}_names").items():
+            actual, wanted = own.get_parameter(f"{stack}.{mine}").grad, reference.get_parameter(f"{stack}.{name}").grad
+            torch.testing.assert_close(actual, wanted, atol=1e-11, rtol=0)
     # the words of padding get no gradient from the embedding, and do not count in the loss
     torch.testing.assert_close(own.embedding.weight.grad[1:], reference.matrix.grad[1:], atol=1e-11, rtol=0)

@@ -41,57 +41,106 @@ def same_hypothesis(one: Hypothesis, two: Hypothesis) -> None:
 # ------------------------------------------------------------------------------- sums done by hand
 
 
-ROWS = {BOS: {A: 0.6, B: 0.4}, A: {A: 0.3, B: 0.3, EOS: 0.4}, B: {B: 0.1, EOS: 0.9}}
+Rows = dict[Any, dict[int, float]]
+ROWS: Rows = {BOS: {A: 0.6, B: 0.4}, A: {A: 0.3, B: 0.3, EOS: 0.4}, B: {B: 0.1, EOS: 0.9}}
+TWO = {"beam_size": 2, "num_return": 2, "length_normalisation": "none"}
+SHRINKING = TWO | {"shrink_beam": True}
 
 
-def hand_model(rows: dict[int, dict[int, float]] = ROWS) -> TableModel:
-    """The probabilities of the next token by the last one."""
+def hand_model(rows: Rows = ROWS) -> TableModel:
+    """The probabilities of the next token, by the last one or by the words so far (at most two)."""
     model = TableModel(1, 6, source=2)
     model.log_probs[:] = -torch.inf
     model.attention[:] = torch.tensor([0.5, 0.5])
-    for last, row in rows.items():
+    for read, row in rows.items():
+        last = (0, BOS, *read)[-2:] if isinstance(read, tuple) else (slice(None), read)
         for token, probability in row.items():
-            model.log_probs[0, :, last, token] = math.log(probability)
+            model.log_probs[0, *last, token] = math.log(probability)
     return model
 
 
-def test_products_a_human_can_multiply() -> None:
-    config = SearchConfig(beam_size=2, num_return=2, max_length=3, length_normalisation="none")
-    best, second = search(hand_model(), config)[0]
-    assert best.ids == [B]
-    assert best.score == pytest.approx(math.log(0.4 * 0.9))
-    assert best.token_log_probs == pytest.approx([math.log(0.4), math.log(0.9)])
-    assert second.ids == [A]
-    assert second.log_prob == pytest.approx(math.log(0.6 * 0.4))
-    assert best.finished
-    assert best.attention.shape == (2, 2)
+# Nothing (.3) has finished; then both A and B could. The first fills the beam, B (which would be better) is too late.
+TOO_LATE: Rows = {(): {A: 0.5, B: 0.2, EOS: 0.3}, (A,): {A: 0.1, EOS: 0.9}, (B,): {B: 0.05, EOS: 0.95}}
+# A and B end at the second and third place of a step: `see` has two finished then, a beam of two one.
+PLACES: Rows = {
+    **{(): {A: 0.6, B: 0.4}, (A,): {A: 0.5, B: 0.05, EOS: 0.45}, (B,): {A: 0.3, B: 0.05, EOS: 0.65}},
+    **{(A, A): {A: 0.02, B: 0.02, EOS: 0.96}, (B, A): {EOS: 0.4, A: 0.3}},
+}
+# The empty summary and A are worth the same as they stand; with its end, A becomes better.
+TIE: Rows = {BOS: {A: 0.5, EOS: 0.5}, A: {EOS: 1.0}}
+# Of A, nothing and B the beam of two takes the first two; A has one place then, and A A takes it.
+GIVEN_UP: Rows = {BOS: {A: 0.5, EOS: 0.3, B: 0.2}, A: {A: 0.55, EOS: 0.45}, B: {EOS: 1.0}}
+LIVING: Rows = {BOS: {A: 0.7, EOS: 0.3}, A: {A: 1.0}}
+# Five words are likelier than EOS, and take no places from the ends of those that live.
+AT_THE_MAXIMUM: Rows = {BOS: {A: 0.99, EOS: 0.01}, A: {token: 0.16 for token in range(6)} | {EOS: 0.15}}
+BEGUN: Rows = {BOS: {A: 0.5, B: 0.3}}  # after which nothing may come: it has begun and has not ended
+PREDICTED = {"length_normalisation": "predicted", "max_length": 3}
+# what: the table, the options, and of each hypothesis the words, whether it ended (.) and its score where it says more
+HAND: dict[str, tuple[Rows, dict[str, Any], dict[str, float | None]]] = {
+    "products": (ROWS, TWO, {"B.": math.log(0.4 * 0.9), "A.": math.log(0.6 * 0.4)}),
+    "greedy takes the worse path": (ROWS, {**PREDICTED, "beam_size": 1}, {"A.": math.log(0.6 * 0.4) / 2}),
+    "an average counts start and stop": (ROWS, {"beam_size": 2}, {"B.": math.log(0.4 * 0.9) / 3}),
+    "no more finish than are missing": (
+        TOO_LATE,
+        TWO | {"length_normalisation": "average"},
+        {"A.": math.log(0.5 * 0.9) / 3, ".": math.log(0.3) / 2},
+    ),
+    "ends of See": (PLACES, TWO | {"finish": "see"}, {"A.": None, "B.": None}),
+    "ends within the beam": (PLACES, TWO | {"finish": "within_beam"}, {"AA.": None, "A.": None}),
+    "a tie, stopped early": (TIE, PREDICTED | {"early_stopping": True}, {".": None}),
+    "a tie as it stands": (TIE, PREDICTED | {"early_stopping": False}, {".": None}),
+    "a tie to the end": (TIE, PREDICTED | {"early_stopping": "never"}, {"A.": None}),
+    "a place given up": (GIVEN_UP, SHRINKING | {"max_length": 2}, {".": math.log(0.3), "AA": math.log(0.275)}),
+    "none given up": (GIVEN_UP, TWO | {"max_length": 2}, {".": None, "A.": None}),
+    "what lives competes": (LIVING, SHRINKING | {"max_length": 3}, {"AAA": None, ".": None}),
+    "and usually does not": (LIVING, TWO | {"max_length": 3}, {".": None, "AAA": None}),
+    "two tokens, the end counted": (
+        {BOS: {A: 1.0}, A: {A: 0.6, EOS: 0.4}},
+        SHRINKING | {"max_length": 2},
+        {"AA": None, "A.": None},
+    ),
+    "all have finished": ({BOS: {EOS: 0.6, A: 0.4}, A: {EOS: 0.9, A: 0.1}}, SHRINKING, {".": None, "A.": None}),
+    "cut": (
+        {BOS: {A: 0.6, B: 0.4}, A: {A: 1.0}, B: {B: 1.0}},
+        TWO | {"max_length": 3, "unfinished": "drop", "length_normalisation": "average"},
+        {"AAA": math.log(0.6) / 4, "BBB": math.log(0.4) / 4},
+    ),
+    **{
+        f"begun, {options}": (BEGUN, TWO | options, {"A": None, "B": None})
+        for options in ({}, {"finish": "within_beam"}, {"early_stopping": "never"}, {"shrink_beam": True})
+    },
+    "one begun in a beam of two": ({BOS: {A: 1.0}}, SHRINKING, {"A": None}),
+}
+EMPTY, END = math.log(0.01), math.log(0.15)
+HAND |= {
+    f"{unfinished} at the maximum, {size} beams": (
+        AT_THE_MAXIMUM,
+        {**PREDICTED, "max_length": 1, "unfinished": unfinished, "beam_size": size, "num_return": size},
+        found,
+    )
+    for unfinished, found in {
+        "drop": {".": EMPTY, "A": math.log(0.99)},
+        "compete": {"A": math.log(0.99), ".": EMPTY},
+        "free_end": {"A": math.log(0.99) / 2, ".": EMPTY},
+        "force_end": {"A.": (math.log(0.99) + END) / 2, ".": EMPTY},
+    }.items()
+    for size in (2, 4)
+}
+STEPS = {"all have finished": 2, "cut": 3}  # a step more would be one that nothing can come of
 
 
-def test_greedy_takes_the_worse_path_that_a_beam_avoids() -> None:
-    model = hand_model()
-    config = SearchConfig(beam_size=1, max_length=3, length_normalisation="none")
-    hypothesis = search(model, config)[0][0]
-    assert hypothesis.ids == [A]
-    assert hypothesis.score == pytest.approx(math.log(0.6 * 0.4))
-
-
-def test_average_counts_start_and_stop() -> None:
-    config = SearchConfig(beam_size=2, max_length=3, length_normalisation="average")
-    hypothesis = search(hand_model(), config)[0][0]
-    assert hypothesis.ids == [B]
-    assert hypothesis.score == pytest.approx(math.log(0.4 * 0.9) / 3)  # BOS, B, EOS
-    assert hypothesis.terms["model"] == pytest.approx(math.log(0.36))
-
-
-def test_a_step_finishes_no_more_than_are_missing() -> None:
-    """Nothing (.3) has finished; then both A and B could. The first fills the beam, B comes too late."""
-    model = hand_model()
-    model.log_probs[0, 0, BOS, [A, B, EOS]] = torch.tensor([0.5, 0.2, 0.3]).double().log()
-    model.log_probs[0, BOS, A, [A, EOS]] = torch.tensor([0.1, 0.9]).double().log()
-    model.log_probs[0, BOS, B, [B, EOS]] = torch.tensor([0.05, 0.95]).double().log()
-    config = SearchConfig(beam_size=2, num_return=2, max_length=3)
-    assert [h.ids for h in search(model, config)[0]] == [[A], []]
-    assert math.log(0.2 * 0.95) / 3 > math.log(0.3) / 2, "B would have displaced the empty one"
+@pytest.mark.parametrize("case", HAND)
+def test_products_a_human_can_multiply(case: str) -> None:
+    rows, options, expected = HAND[case]
+    model, config = hand_model(rows), SearchConfig(**options)
+    found = search(model, config)[0]
+    assert ["".join("AB"[i - A] for i in h.ids) + "." * h.finished for h in found] == list(expected)
+    for hypothesis, (words, score) in zip(found, expected.items(), strict=True):
+        assert score is None or hypothesis.score == pytest.approx(score)
+        assert len(hypothesis.token_log_probs) == len(hypothesis.attention) == len(words)
+        assert sum(hypothesis.token_log_probs) == pytest.approx(hypothesis.log_prob)
+    if "maximum" in case or case in STEPS:
+        assert len(model.steps) == STEPS.get(case, 1 + (config.unfinished == "force_end"))
 
 
 # --------------------------------------------------------------------------- against all sequences
@@ -126,11 +175,9 @@ def test_a_wide_beam_equals_exhaustive_search(case: str, early_stopping: bool | 
         expected = exhaustive(model, document, config)[:8]
         assert [tuple(h.ids) for h in hypotheses] == [ids for _, ids in expected]
         assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-9)
-        for hypothesis in hypotheses:
-            assert hypothesis.finished
-            assert hypothesis.log_prob == pytest.approx(
-                total_log_prob(model, document, tuple(hypothesis.ids), True), abs=1e-9
-            )
+        assert all(h.finished for h in hypotheses)
+        log_probs = [total_log_prob(model, document, ids, True) for _, ids in expected]
+        assert [h.log_prob for h in hypotheses] == pytest.approx(log_probs, abs=1e-9)
 
 
 UNFINISHED = ("drop", "compete", "force_end", "free_end")
@@ -144,33 +191,27 @@ WIDTHS = [
 ]
 
 
-@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+STOPPING = [True, False, "never"]
+
+
+@pytest.mark.parametrize("early_stopping", STOPPING)
 @pytest.mark.parametrize(("case", "beam_size"), WIDTHS)
 def test_a_narrow_beam_equals_the_slow_search(case: str, beam_size: int, early_stopping: bool | str) -> None:
-    for finish, unfinished in itertools.product(("see", "within_beam"), UNFINISHED):
-        rules = {"finish": finish, "unfinished": unfinished, "early_stopping": early_stopping}
-        equals_the_slow_search(SearchConfig(**{**BASE, **rules, **CASES[case]}, **beams(beam_size)))
+    model = TableModel(3, vocab=9, seed=beam_size, sharpness=1.0)
+    for turn, (finish, unfinished) in enumerate(itertools.product(("see", "within_beam"), UNFINISHED)):
+        if case != "average" and (turn + turn // 4 + STOPPING.index(early_stopping)) % 2:
+            continue  # every rule meets every other in pairs; all of them where nothing else is special
+        rules = {"finish": finish, "unfinished": unfinished, "early_stopping": early_stopping, "max_length": 5}
+        config = SearchConfig(beam_size=beam_size, num_return=beam_size, **rules | CASES[case])
+        for document, hypotheses in enumerate(search(model, config)):
+            expected = slow_beam(model, document, config)
+            assert [(tuple(h.ids), h.finished) for h in hypotheses] == [(ids, ended) for _, ids, ended in expected]
+            assert [h.score for h in hypotheses] == pytest.approx([score for score, _, _ in expected], abs=1e-9)
 
 
-def beams(size: int) -> dict[str, int]:
-    return {"beam_size": size, "num_return": size}
-
-
-BASE = {"max_length": 5}
-
-
-def equals_the_slow_search(config: SearchConfig, documents: int = 3) -> None:
-    model = TableModel(documents, vocab=9, seed=config.beam_size, sharpness=1.0)
-    for document, hypotheses in enumerate(search(model, config)):
-        expected = slow_beam(model, document, config)
-        assert [(tuple(h.ids), h.finished) for h in hypotheses] == [(ids, ended) for _, ids, ended in expected]
-        assert [h.score for h in hypotheses] == pytest.approx([score for score, _, _ in expected], abs=1e-9)
-
-
-@pytest.mark.parametrize("num_return", [1, 2, 4])
-@pytest.mark.parametrize("alpha", [0.0, 0.7, 1.5])
-def test_the_bound_stops_early_and_changes_nothing(num_return: int, alpha: float) -> None:
-    model = TableModel(8, vocab=9, seed=5, sharpness=1.5)
+@pytest.mark.parametrize(("alpha", "num_return"), [(0.0, 1), (0.7, 1), (0.7, 4), (1.5, 2)])
+def test_the_bound_stops_early_and_changes_nothing(alpha: float, num_return: int) -> None:
+    model = TableModel(4, vocab=9, seed=5, sharpness=1.5)
     options = {"beam_size": 4, "num_return": num_return, "length_normalisation": "gnmt", "length_alpha": alpha}
     config = SearchConfig(max_length=30, early_stopping="never", **options)
     results = search(model, config)
@@ -178,7 +219,7 @@ def test_the_bound_stops_early_and_changes_nothing(num_return: int, alpha: float
         expected = slow_beam(model, document, config)
         assert [tuple(h.ids) for h in hypotheses] == [ids for _, ids, _ in expected]
     if alpha < 1.5:
-        full = 31 * 8 * config.beam_size
+        full = 31 * 4 * config.beam_size
         assert sum(model.steps) < full, "every document was searched up to the maximum length"
 
 
@@ -197,35 +238,36 @@ EVERYTHING = {
 }
 
 
-@pytest.mark.parametrize("groups", [1, 2, 3])
-def test_terms_sum_to_the_score(groups: int) -> None:
-    config = SearchConfig(**EVERYTHING, diverse_groups=groups, diversity_strength=0.7)
-    model = TableModel(5, vocab=9, seed=3)
-    found = [h for hypotheses in search(model, config) for h in hypotheses]
-    for hypothesis in found:
-        assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score, abs=1e-9)
-        assert sum(hypothesis.token_log_probs) == pytest.approx(hypothesis.log_prob, abs=1e-9)
-        assert hypothesis.terms["model"] == pytest.approx(hypothesis.log_prob, abs=1e-9)
-        assert hypothesis.terms["coverage_penalty"] < 0 < hypothesis.terms["length_normalisation"]
-    assert any("diverse_groups" in h.terms for h in found) == (groups > 1)
+CARRYING: list[dict[str, Any]] = [
+    *({"early_stopping": stop, "unfinished": rule} for stop in (True, False) for rule in UNFINISHED),
+    *({"diverse_groups": groups, "diversity_strength": 0.7} for groups in (2, 3)),
+]
 
 
-@pytest.mark.parametrize("unfinished", UNFINISHED)
-@pytest.mark.parametrize("early_stopping", [True, False])
-def test_everything_lies_on_the_winning_path(early_stopping: bool, unfinished: str) -> None:
+@pytest.mark.parametrize("options", CARRYING, ids=str)
+def test_everything_lies_on_the_winning_path_and_the_terms_sum_to_the_score(options: dict[str, Any]) -> None:
+    """The n best are distinct, and in order: what has finished before what has not."""
     model = TableModel(6, vocab=9, seed=11, sharpness=1.0)
-    config = SearchConfig(**{**EVERYTHING, "early_stopping": early_stopping, "unfinished": unfinished})
+    config, terms = SearchConfig(**EVERYTHING | options), set[str]()
     for document, hypotheses in enumerate(search(model, config)):
+        assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses) > 1
+        for finished in (True, False):
+            scores = [h.score for h in hypotheses if h.finished is finished]
+            assert scores == sorted(scores, reverse=True)
         for hypothesis in hypotheses:
             ids, rows = tuple(hypothesis.ids), len(hypothesis.ids) + hypothesis.finished
             assert hypothesis.attention.tolist() == model.attention_rows(document, ids, rows)
-            read = [BOS, *ids][:rows]
+            read, tokens = [BOS, *ids][:rows], [*ids, EOS][:rows]
             assert hypothesis.details["seen"].tolist() == read
             assert hypothesis.details["path"].tolist() == [sum(read[: t + 1]) for t in range(rows)]
-            tokens = [*ids, EOS][:rows]
-            assert hypothesis.token_log_probs == pytest.approx(
-                [model.log_prob(document, ids[:t], token) for t, token in enumerate(tokens)]
-            )
+            expected = [model.log_prob(document, ids[:t], token) for t, token in enumerate(tokens)]
+            assert hypothesis.token_log_probs == pytest.approx(expected)
+            assert sum(expected) == pytest.approx(hypothesis.log_prob, abs=1e-9)
+            assert hypothesis.terms["model"] == pytest.approx(hypothesis.log_prob, abs=1e-9)
+            assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score, abs=1e-9)
+            assert hypothesis.terms["coverage_penalty"] < 0 < hypothesis.terms["length_normalisation"]
+            terms |= hypothesis.terms.keys()
+    assert ("diverse_groups" in terms) == (config.diverse_groups > 1)
 
 
 def test_details_that_are_not_of_rows_are_left_out() -> None:
@@ -240,89 +282,29 @@ def test_details_that_are_not_of_rows_are_left_out() -> None:
     assert set(found[0].details) == {"path", "seen"}
 
 
-def test_n_best_are_distinct_and_in_order() -> None:
-    for groups in (1, 2, 4):
-        config = SearchConfig(
-            beam_size=8, num_return=8, max_length=5, diverse_groups=groups, diversity_strength=0.1, min_length=1
-        )
-        for hypotheses in search(TableModel(6, vocab=8, seed=groups), config):
-            assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses) > 1
-            for finished in (True, False):
-                scores = [h.score for h in hypotheses if h.finished is finished]
-                assert scores == sorted(scores, reverse=True)
-
-
-def test_what_reaches_the_maximum_is_cut_and_says_so() -> None:
-    model = TableModel(1, vocab=7)
-    model.log_probs[..., EOS] = -50.0
-    config = SearchConfig(beam_size=2, num_return=2, max_length=4, unfinished="drop")
-    for hypothesis in search(model, config)[0]:
-        assert not hypothesis.finished
-        assert len(hypothesis.ids) == len(hypothesis.attention) == len(hypothesis.token_log_probs) == 4
-        assert hypothesis.score == pytest.approx(total_log_prob(model, 0, tuple(hypothesis.ids), False) / 5)
-    assert len(model.steps) == 4, "a step was taken that nothing could come of"
-
-
-EMPTY, END = math.log(0.01), math.log(0.15)
-AT_THE_MAXIMUM = {  # A has 0.99 and then EOS 0.15; (ids, finished, score)
-    "drop": [([], True, EMPTY), ([A], False, math.log(0.99))],
-    "compete": [([A], False, math.log(0.99)), ([], True, EMPTY)],
-    "free_end": [([A], False, math.log(0.99) / 2), ([], True, EMPTY)],
-    "force_end": [([A], True, (math.log(0.99) + END) / 2), ([], True, EMPTY)],
-}
-
-
-@pytest.mark.parametrize("unfinished", AT_THE_MAXIMUM)
-@pytest.mark.parametrize("beam_size", [2, 4])
-def test_what_becomes_of_a_hypothesis_of_the_maximum_length(unfinished: str, beam_size: int) -> None:
-    """At the one step more of ``force_end`` other words take no places from the ends of those that live."""
-    model = hand_model()
-    model.log_probs[0, 0, BOS, [A, B, EOS]] = torch.tensor([0.99, 0.0, 0.01]).double().log()
-    model.log_probs[0, :, A] = math.log(0.16)  # five words are likelier than EOS
-    model.log_probs[0, :, A, EOS] = END
-    options = {"max_length": 1, "length_normalisation": "predicted", "unfinished": unfinished}
-    found = search(model, SearchConfig(**options, **beams(beam_size)))[0]
-    assert [(h.ids, h.finished) for h in found] == [(ids, ended) for ids, ended, _ in AT_THE_MAXIMUM[unfinished]]
-    assert [h.score for h in found] == pytest.approx([score for *_, score in AT_THE_MAXIMUM[unfinished]])
-    assert len(model.steps) == 1 + (unfinished == "force_end")
-
-
-def test_which_ends_finish() -> None:
-    """[A] and [B] end at the second and third place of a step: `see` has two finished then, a beam of two one."""
-    model = hand_model()
-    model.log_probs[0, 0, BOS, [A, B]] = torch.tensor([0.6, 0.4]).double().log()
-    model.log_probs[0, BOS, A, [A, B, EOS]] = torch.tensor([0.5, 0.05, 0.45]).double().log()
-    model.log_probs[0, BOS, B, [A, B, EOS]] = torch.tensor([0.3, 0.05, 0.65]).double().log()
-    model.log_probs[0, A, A, [A, B, EOS]] = torch.tensor([0.02, 0.02, 0.96]).double().log()
-    options = {**beams(2), "length_normalisation": "none", "max_length": 4}
-    assert [h.ids for h in search(model, SearchConfig(**options, finish="see"))[0]] == [[A], [B]]
-    assert [h.ids for h in search(model, SearchConfig(**options, finish="within_beam"))[0]] == [[A, A], [A]]
-
-
-@pytest.mark.parametrize(("early_stopping", "best"), [(True, []), (False, []), ("never", [A])])
-def test_the_tie_of_what_has_finished_and_what_is_under_way(early_stopping: bool | str, best: list[int]) -> None:
-    """The empty summary and A are worth the same as they stand; with its end, A becomes better."""
-    model = hand_model({BOS: {A: 0.5, EOS: 0.5}, A: {EOS: 1.0}})
-    config = SearchConfig(early_stopping=early_stopping, length_normalisation="predicted", max_length=3)
-    assert search(model, config)[0][0].ids == best
-
-
 # --------------------------------------------------------------- a document's companions do not matter
 
 
-@pytest.mark.parametrize("early_stopping", [True, False])
-@pytest.mark.parametrize("groups", [1, 2])
-def test_a_batch_equals_its_documents(early_stopping: bool, groups: int) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"early_stopping": stop, "diverse_groups": groups} for stop in (True, False) for groups in (1, 2)),
+        *({"shrink_beam": True, "length_normalisation": kind} for kind in ("average", "predicted", "gnmt")),
+    ],
+    ids=str,
+)
+def test_a_batch_equals_its_documents(options: dict[str, Any]) -> None:
     model = TableModel(9, vocab=10, seed=21, sharpness=2.0)
-    options = {**EVERYTHING, "max_length": 12, "early_stopping": early_stopping, "length_normalisation": "none"}
-    config = SearchConfig(**options, diverse_groups=groups, diversity_strength=0.4)
+    usual = EVERYTHING | {"max_length": 12, "length_normalisation": "none", "diversity_strength": 0.4}
+    config = SearchConfig(**usual | {"early_stopping": True} | options)
     together = search(model, config)
-    assert len(set(model.steps)) > 2, "no document was dropped from the batch"
-    for document, hypotheses in enumerate(together):
+    assert len(set(model.steps)) > 1, "no document was dropped from the batch"
+    for document, hypotheses in list(enumerate(together))[::2]:
         alone = search(model.only([document]), config)[0]
-        assert len(alone) == len(hypotheses)
         for one, two in zip(alone, hypotheses, strict=True):
             same_hypothesis(one, two)
+        if config.shrink_beam:
+            assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
 
 
 def test_dropping_finished_documents_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,19 +379,6 @@ def test_nothing_allowed_at_all() -> None:
         assert [(h.ids, h.score) for hypotheses in results for h in hypotheses] == [([], 0.0), ([], 0.0)]
 
 
-@pytest.mark.parametrize("options", [{}, {"finish": "within_beam"}, {"early_stopping": "never"}, {"shrink_beam": True}])
-def test_nothing_allowed_after_the_first_word(options: dict) -> None:
-    """What has begun is kept, unfinished; what may not end has not ended."""
-    model = TableModel(1, vocab=7)
-    first = model.log_probs[:, 0, BOS].clone()
-    first[:, EOS] = -torch.inf
-    model.log_probs[:] = -torch.inf
-    model.log_probs[:, 0, BOS] = first
-    (found,) = search(model, SearchConfig(beam_size=2, num_return=2, max_length=5, **options))
-    best = (first[0, 4:].topk(2).indices + 4).tolist()
-    assert [(h.ids, h.finished) for h in found] == [([id_], False) for id_ in best]
-
-
 def test_more_beams_than_words() -> None:
     model = TableModel(1, vocab=6)
     config = SearchConfig(beam_size=50, num_return=50, max_length=2, length_normalisation="none")
@@ -475,7 +444,7 @@ def test_scores_are_not_log_probs() -> None:
         return output, state
 
     for size, decode in ((4, beam_search), (1, greedy_search)):
-        config = SearchConfig(**beams(size), max_length=4, length_normalisation="none")
+        config = SearchConfig(beam_size=size, num_return=size, max_length=4, length_normalisation="none")
         for hypothesis in search(model, config, step=doubled, by=decode)[0]:
             log_prob = total_log_prob(model, 0, tuple(hypothesis.ids), hypothesis.finished)
             assert hypothesis.log_prob == pytest.approx(log_prob)
@@ -563,7 +532,7 @@ def best_with_bonuses(model: TableModel, document: int, config: SearchConfig) ->
 def test_what_scorers_lend_to_the_choice_is_taken_back() -> None:
     """Two of them: rows are chosen by both terms, and keep neither."""
     model = TableModel(4, vocab=7, seed=13)
-    config = SearchConfig(**beams(2), max_length=4, length_normalisation="none")
+    config = SearchConfig(beam_size=2, num_return=2, max_length=4, length_normalisation="none")
     lent = type("Lent", (RowBonus,), {"carries_rows": False})
     plain, *others = (
         search(model, config, [*build_scorers(config, SPECIALS), *scorers])
@@ -597,65 +566,6 @@ def test_the_models_tensors_are_let_go() -> None:
 # --------------------------------------------- the beam that a finished hypothesis leaves smaller
 
 
-def shrinking(model: TableModel, beam: int, max_length: int, **options: object) -> list[Hypothesis]:
-    config = SearchConfig(
-        **{"length_normalisation": "none", "shrink_beam": True, **options},
-        beam_size=beam,
-        num_return=beam,
-        max_length=max_length,
-    )
-    return search(model, config)[0]
-
-
-def test_a_finished_hypothesis_gives_up_its_place() -> None:
-    """Of A .5, EOS .3, B .2 the beam of two takes A and EOS; A has one place then, and A A takes it."""
-    model = hand_model({BOS: {A: 0.5, EOS: 0.3, B: 0.2}, A: {A: 0.55, EOS: 0.45}, B: {EOS: 1.0}})
-    found = shrinking(model, 2, 2)
-    assert [(h.ids, h.finished) for h in found] == [([], True), ([A, A], False)]
-    assert [h.score for h in found] == pytest.approx([math.log(0.3), math.log(0.5 * 0.55)])
-    usual = shrinking(model, 2, 2, shrink_beam=False)
-    assert [h.ids for h in usual] == [[], [A]]
-
-
-def test_what_still_lives_competes_with_what_has_finished() -> None:
-    model = hand_model({BOS: {A: 0.7, EOS: 0.3}, A: {A: 1.0}})
-    assert [(h.ids, h.finished) for h in shrinking(model, 2, 3)] == [([A, A, A], False), ([], True)]
-    assert [(h.ids, h.finished) for h in shrinking(model, 2, 3, shrink_beam=False)] == [([], True), ([A, A, A], False)]
-
-
-def test_the_maximum_length_counts_the_end_token() -> None:
-    """Two tokens: A and EOS fit, A A and EOS do not."""
-    model = hand_model({BOS: {A: 1.0}, A: {A: 0.6, EOS: 0.4}})
-    found = shrinking(model, 2, 2)
-    assert [(h.ids, h.finished) for h in found] == [([A, A], False), ([A], True)]
-    assert len(found[0].token_log_probs) == len(found[0].attention) == 2
-
-
-def test_a_beam_that_shrinks_ends_when_all_have_finished() -> None:
-    model = hand_model({BOS: {EOS: 0.6, A: 0.4}, A: {EOS: 0.9, A: 0.1}})
-    found = shrinking(model, 2, 20)
-    assert [h.ids for h in found] == [[], [A]]
-    assert len(model.steps) == 2
-
-
-def test_hypotheses_after_which_nothing_may_come_are_kept() -> None:
-    config = SearchConfig(beam_size=2, shrink_beam=True, max_length=5)
-    found = search(hand_model({BOS: {A: 1.0}}), config)[0]  # nothing may follow A
-    assert [(h.ids, h.finished) for h in found] == [([A], False)]
-
-
-@pytest.mark.parametrize("predicted", ["average", "predicted", "gnmt"])
-def test_beams_side_by_side_are_as_alone(predicted: str) -> None:
-    model = TableModel(6, vocab=9, seed=1, sharpness=1.0)
-    config = SearchConfig(beam_size=3, num_return=3, max_length=6, shrink_beam=True, length_normalisation=predicted)
-
-    for document, together in enumerate(search(model, config)):
-        alone = search(model.only([document]), config)[0]
-        assert [(h.ids, h.finished) for h in together] == [(h.ids, h.finished) for h in alone]
-        assert [h.score for h in together] == pytest.approx([h.score for h in alone])
-        assert [h.score for h in together] == sorted((h.score for h in together), reverse=True)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -671,5 +581,6 @@ def test_what_a_beam_that_shrinks_cannot_be_combined_with(options: dict) -> None
     wanted = rf"shrink_beam ends by its own rules and in one group: set {name}={getattr(SearchConfig(), name)}\b"
     with pytest.raises(ValueError, match=wanted):
         SearchConfig(shrink_beam=True, **options)
+    config = SearchConfig(beam_size=4, shrink_beam=True, scorers=({"type": "diverse_groups", "groups": 2},))
     with pytest.raises(ConfigError, match="shrink_beam"):
-        shrinking(TableModel(1, 6), 4, 3, scorers=({"type": "diverse_groups", "groups": 2},))
+        search(TableModel(1, 6), config)

@@ -17,8 +17,7 @@ from laconic.search.decode import _note_reading as note_reading
 from laconic.search.decode import switched, without_unk
 from laconic.text.unknown import UnkRule
 from laconic.types import Batch, Hypothesis, Memory
-
-IDS = {"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": 0}
+from samples import IDS
 
 
 class Encoding:
@@ -138,25 +137,16 @@ class Switchable(SummarizationModel):
         self.values[name] = value
 
 
-@pytest.fixture
-def model() -> Switchable:
+def test_switches_hold_inside_only() -> None:
+    """They are put back after an error too, and an unknown one is refused."""
     Switchable.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
-    return Switchable()
-
-
-def test_switches_hold_inside_only(model):
+    model = Switchable()
     with switched(model, {"weight": 0.0}):
         assert model.values == {"score": "joint", "weight": 0.0}
     assert model.values == {"score": "joint", "weight": 0.2}
-
-
-def test_switches_are_put_back_after_an_error(model):
     with pytest.raises(RuntimeError), switched(model, {"score": "pc"}):
         raise RuntimeError
     assert model.values["score"] == "joint"
-
-
-def test_an_unknown_switch_is_refused(model):
     with pytest.raises(ConfigError, match="no switch 'wieght'"), switched(model, {"wieght": 1}):
         pass
 

@@ -8,16 +8,12 @@ import numpy as np
 import pytest
 import torch
 from search_tables import SPECIALS, TableModel, search
+from slow_distraction_search import Vectors, distraction
 from torch import Tensor
 
 from laconic.config.schema import DistractionTerms, SearchConfig
 from laconic.errors import ConfigError
-from laconic.search.distraction import (
-    FIRST_STEPS,
-    DistractionScorer,
-    _given,
-    divergence_sides,
-)
+from laconic.search.distraction import FIRST_STEPS, DistractionScorer, _given, divergence_sides
 from laconic.search.scorers import HypothesesView, build_scorers
 from laconic.types import Memory, StepOutput
 
@@ -52,45 +48,31 @@ def said(scorer: DistractionScorer, output: StepOutput) -> np.ndarray:
     return scorer.on_rows(np.zeros(rows), HypothesesView(np.zeros((rows, 0)), output))
 
 
-def definition(now: StepOutput, past: list[tuple[StepOutput, int]], row: int, variant: str, w: dict) -> float:
-    """Equations (15) to (18), or the released formula, with scalars."""
+def definition(now: StepOutput, past: list[tuple[StepOutput, int]], row: int, variant: str) -> float:
+    """Equations (15) to (18), or the released formula."""
+    seen = (Vectors(*(vectors[r] for vectors in _vectors(output))) for output, r in [(now, row), *past])
+    return distraction(next(seen), list(seen), tuple(WEIGHTS.values()), variant)
 
-    def divergence_of(p: np.ndarray, q: np.ndarray) -> float:
-        return sum(float(a) * math.log(float(a) / float(b)) for a, b in zip(p, q, strict=True) if a > 0)
 
-    def cos(a: np.ndarray, b: np.ndarray) -> float:
-        return float(a @ b) / (math.sqrt(float(a @ a)) * math.sqrt(float(b @ b)))
-
-    if not past:
-        return 0.0
-    attention = [output.attention[r] for output, r in past]
-    contexts = [cos(now.context[row], output.context[r]) for output, r in past]
-    states = [cos(now.state[row], output.state[r]) for output, r in past]
-    if variant == "paper":
-        divergence = min(divergence_of(now.attention[row], a) for a in attention)
-        return w["attention"] * divergence + w["context"] * max(contexts) + w["state"] * max(states)
-    divergence = min(divergence_of(a, now.attention[row]) for a in attention)
-    distances = w["context"] * max(1 - c for c in contexts) + w["state"] * max(1 - c for c in states)
-    return w["attention"] * divergence - distances
+def _vectors(output: StepOutput) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    assert output.attention is not None
+    assert output.context is not None
+    assert output.state is not None
+    return output.attention, output.context, output.state
 
 
 # ---------------------------------------------------------------------------------------- equations
 
 
-def kl(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    return (divergence_sides(p)[0] * divergence_sides(q)[1]).sum(-1)
+def kl(p: list[float], q: list[float]) -> float:
+    return float((divergence_sides(np.float32([p]))[0] * divergence_sides(np.float32([q]))[1]).sum())
 
 
-def test_divergence_is_finite_where_weights_underflow_and_blind_to_padding() -> None:
-    p, q = np.array([[1.0, 0.0, 0.0]], np.float32), np.array([[0.0, 1.0, 0.0]], np.float32)
-    assert kl(p, q).item() == pytest.approx(-math.log(np.finfo(np.float32).tiny), rel=1e-6)
-    assert kl(p, p).item() == 0.0
-
-
-def test_peaked_attention_keeps_its_precision() -> None:
-    """A floor such as 1e-6 inside the logarithm would halve this."""
-    p, q = np.array([[1e-12, 1.0]], np.float32), np.array([[1.0, 1e-12]], np.float32)
-    assert kl(p, q).item() == pytest.approx(12 * math.log(10), rel=1e-5)
+def test_divergence_is_finite_where_weights_underflow_and_keeps_its_precision() -> None:
+    """A floor such as 1e-6 inside the logarithm would halve that of a peaked attention."""
+    assert kl([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]) == pytest.approx(-math.log(np.finfo(np.float32).tiny), rel=1e-6)
+    assert kl([1.0, 0.0, 0.0], [1.0, 0.0, 0.0]) == 0.0
+    assert kl([1e-12, 1.0], [1.0, 1e-12]) == pytest.approx(12 * math.log(10), rel=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1.0, 100.0, 1000.0])
@@ -123,7 +105,7 @@ def test_terms_follow_the_beams(variant: str, surviving: bool) -> None:
     for step in range(steps):
         rows = len(past)
         output = drawn(step, rows=rows)
-        expected = [definition(output, past[row], row, variant, WEIGHTS) for row in range(rows)]
+        expected = [definition(output, past[row], row, variant) for row in range(rows)]
         assert said(scorer, output).tolist() == pytest.approx(expected, abs=1e-9)
         past = [[*past[row], (output, row)] for row in range(rows)]
         parents = random.integers(BEAMS, size=(rows // BEAMS, BEAMS))
@@ -170,13 +152,6 @@ def test_sixteen_bit_models_are_compared_in_32_bits() -> None:
         np.testing.assert_allclose(said(low, output), said(high, exact), atol=1e-4)
 
 
-def _vectors(output: StepOutput) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    assert output.attention is not None
-    assert output.context is not None
-    assert output.state is not None
-    return output.attention, output.context, output.state
-
-
 @pytest.mark.parametrize("name", ["attention", "context", "state"])
 def test_what_the_model_does_not_show_is_named(name: str) -> None:
     output = drawn(0)
@@ -217,7 +192,7 @@ def test_unknown_settings_are_refused(options: dict) -> None:
         SearchConfig(distraction=options)
 
 
-class Vectors(TableModel):
+class Showing(TableModel):
     """A table that shows a context and a state too: those of the last token."""
 
     def step(self, last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
@@ -229,7 +204,7 @@ class Vectors(TableModel):
 
 
 def test_what_was_added_is_recorded_and_adds_up() -> None:
-    model = Vectors(3, vocab=9, seed=2, sharpness=0.7)
+    model = Showing(3, vocab=9, seed=2, sharpness=0.7)
     config = SearchConfig(beam_size=4, num_return=4, max_length=5, distraction=WEIGHTS)
     found = search(model, config)
     for hypothesis in (h for hypotheses in found for h in hypotheses if len(h.ids) > 1):
@@ -240,7 +215,7 @@ def test_what_was_added_is_recorded_and_adds_up() -> None:
 
 def test_without_early_stopping_the_search_waits_for_rewards() -> None:
     """With a rewarded divergence a longer hypothesis may still overtake, so nothing is cut off before the end."""
-    model = Vectors(2, vocab=6, seed=4)
+    model = Showing(2, vocab=6, seed=4)
     options = {"beam_size": 60, "num_return": 5, "max_length": 4, "distraction": {"attention": 3.0}}
     exact, early = (search(model, SearchConfig(**options, early_stopping=stop)) for stop in ("never", True))
     assert [h[0].score >= e[0].score for h, e in zip(exact, early, strict=True)] == [True, True]

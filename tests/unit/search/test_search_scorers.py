@@ -6,6 +6,7 @@ import math
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,6 @@ from laconic.search.scorers import (
     HypothesesView,
     LengthBounds,
     LengthNormalisation,
-    NgramBlocking,
     Scorer,
     SpecialIds,
     WordBlocking,
@@ -52,18 +52,46 @@ def test_ngrams_against_a_slow_reference(size: int) -> None:
         assert found == [slow_repeats(prefix, size) for prefix in prefixes]
 
 
-def test_blocked_tokens_are_those_and_no_others() -> None:
-    scorer = NgramBlocking(NgramBlocking.Config(size=2), specials=SPECIALS)
-    scores = scorer.on_tokens(np.zeros((2, 8)), HypothesesView(np.array([[4, 5, 4], [4, 5, 6]])))
-    assert np.argwhere(scores == -np.inf).tolist() == [[0, 5]]
+NEVER, NO_WORDS = -math.inf, np.zeros((1, 0), dtype=int)
+BART = SpecialIds(unk_id=-1, bos_id=2, eos_id=2, pad_id=1)  # decoding starts from the token that ends it
+# the scorer, the scores, the words so far, what comes of it; scores as a number: so many zeros, and what is blocked
+TOKENS: list[tuple[dict[str, Any], SpecialIds, Any, Any, Any]] = [
+    ({"type": "ngram_blocking", "size": 2}, SPECIALS, 8, [[4, 5, 4], [4, 5, 6]], [[5], []]),
+    *(
+        ({"type": "length_bounds", "min_length": 2, "max_length": 3}, SPECIALS, 6, np.zeros((1, length)), [blocked])
+        for length, blocked in enumerate([[EOS], [EOS], [], [0, 1, 2, 4, 5], [0, 1, 2, 4, 5]])
+    ),
+    ({"type": "forbid_tokens", "ids": [5, 7, 9]}, SPECIALS, 7, NO_WORDS, [[0, 1, BOS, 5]]),  # of seven words
+    ({"type": "forbid_tokens", "unk": False}, SPECIALS, 7, NO_WORDS, [[0, BOS]]),
+    ({"type": "forbid_tokens"}, BART, 5, NO_WORDS, [[1]]),
+    (
+        {"type": "repetition_penalty", "penalty": 2.0},  # makes every token that is held worth less
+        SPECIALS,
+        [[1.0, -1.0, -3.0, 2.0, -1.0, 0.5], [-2.0, 0.0, 4.0, -4.0, 1.0, -8.0]],
+        [[4, 5], [0, 0]],
+        [[1.0, -1.0, -6.0, 2.0, -2.0, 0.25], [-4.0, 0.0, 2.0, -4.0, 1.0, -8.0]],
+    ),
+    (
+        {"type": "renormalise"},
+        SPECIALS,
+        [[math.log(0.2), math.log(0.3), NEVER]],
+        [[4]],
+        [[math.log(0.4), math.log(0.6), NEVER]],
+    ),
+    ({"type": "renormalise"}, SPECIALS, np.log([[0.1, 0.3]]), [[4]], np.log([[0.25, 0.75]])),
+    ({"type": "renormalise"}, SPECIALS, [[NEVER, 0.5], [NEVER, NEVER]], [[4], [4]], [[NEVER, 0.0], [NEVER, NEVER]]),
+]
 
 
-def test_length_bounds() -> None:
-    scorer = LengthBounds(LengthBounds.Config(min_length=2, max_length=3), specials=SPECIALS)
-    for length in range(5):
-        scores = scorer.on_tokens(np.zeros((1, 6)), HypothesesView(np.zeros((1, length), dtype=int)))
-        assert bool(scores[0, EOS] == 0) == (length >= 2)
-        assert bool(scores[0, 4] == 0) == (length < 3)
+@pytest.mark.parametrize(("spec", "specials", "scores", "ids", "expected"), TOKENS)
+def test_what_becomes_of_the_next_words(spec: Any, specials: SpecialIds, scores: Any, ids: Any, expected: Any) -> None:
+    scorer, view = build("scorer", SCORERS, spec, specials=specials), HypothesesView(np.asarray(ids))
+    if isinstance(scores, int):
+        found = scorer.on_tokens(np.zeros((len(view.ids), scores)), view)
+        assert [np.flatnonzero(row == NEVER).tolist() for row in found] == expected
+        assert set(found[found > NEVER]) <= {0.0}
+    else:
+        np.testing.assert_allclose(scorer.on_tokens(np.array(scores), view), expected)
 
 
 def test_what_cannot_be_met_is_refused_and_the_base_changes_nothing() -> None:
@@ -177,38 +205,6 @@ def test_the_one_word_that_a_summary_may_begin_with_is_not_forbidden() -> None:
         assert np.isfinite(scorer.on_tokens(scores.copy(), view)).sum(axis=1).tolist() == possible
 
 
-def test_forbidden_tokens() -> None:
-    scorer = ForbidTokens(ForbidTokens.Config(ids=(5, 7, 9)), specials=SPECIALS)  # the model has seven words
-    scores = scorer.on_tokens(np.zeros((1, 7)), HypothesesView(np.zeros((1, 0), dtype=int)))
-    assert np.flatnonzero(scores[0] == -np.inf).tolist() == [0, 1, BOS, 5]
-    scorer = ForbidTokens(ForbidTokens.Config(unk=False), specials=SPECIALS)
-    scores = scorer.on_tokens(np.zeros((1, 7)), HypothesesView(np.zeros((1, 0), dtype=int)))
-    assert np.flatnonzero(scores[0] == -np.inf).tolist() == [0, BOS]
-
-
-def test_a_penalty_makes_every_token_that_is_held_worth_less() -> None:
-    scorer = build("scorer", SCORERS, {"type": "repetition_penalty", "penalty": 2.0}, specials=SPECIALS)
-    scores = np.array([[1.0, -1.0, -3.0, 2.0, -1.0, 0.5], [-2.0, 0.0, 4.0, -4.0, 1.0, -8.0]])
-    found = scorer.on_tokens(scores, HypothesesView(np.array([[4, 5], [0, 0]])))
-    assert found.tolist() == [[1.0, -1.0, -6.0, 2.0, -2.0, 0.25], [-4.0, 0.0, 2.0, -4.0, 1.0, -8.0]]
-
-
-def test_what_is_left_sums_to_one_again() -> None:
-    scorer = build("scorer", SCORERS, {"type": "renormalise"}, specials=SPECIALS)
-    scores = np.array([[math.log(0.2), math.log(0.3), -math.inf], [-math.inf] * 3])
-    found = np.exp(scorer.on_tokens(scores, HypothesesView(np.zeros((2, 1), dtype=int))))
-    assert found.tolist() == [pytest.approx([0.4, 0.6, 0.0]), [0.0] * 3]
-
-
-def test_eos_stays_where_it_is_also_the_start() -> None:
-    """BART starts decoding from its EOS."""
-    specials = SpecialIds(unk_id=-1, bos_id=2, eos_id=2, pad_id=1)
-    scores = ForbidTokens(ForbidTokens.Config(), specials=specials).on_tokens(
-        np.zeros((1, 5)), HypothesesView(np.zeros((1, 0), dtype=int))
-    )
-    assert np.flatnonzero(scores[0] == -np.inf).tolist() == [1]
-
-
 def test_diverse_groups_against_searches_one_after_the_other() -> None:
     """Group g is a beam search of its own whose tokens cost more where earlier groups chose them at that step."""
     strength, size = 0.8, 2
@@ -259,25 +255,11 @@ def test_groups_without_strength_search_alike() -> None:
 
 
 def test_built_from_the_configuration() -> None:
-    config = SearchConfig(
-        beam_size=4,
-        min_length=2,
-        no_repeat_ngram=3,
-        diverse_groups=2,
-        coverage_penalty="wu",
-        coverage_beta=0.1,
-        scorers=({"type": "forbid_tokens", "ids": [9]},),
-    )
+    rules = {"min_length": 2, "no_repeat_ngram": 3, "diverse_groups": 2, "coverage_penalty": "wu", "coverage_beta": 0.1}
+    config = SearchConfig(beam_size=4, **rules, scorers=({"type": "forbid_tokens", "ids": [9]},))
     names = [scorer.name for scorer in build_scorers(config, SPECIALS)]
-    assert names == [
-        "forbid_tokens",
-        "length_bounds",
-        "ngram_blocking",
-        "diverse_groups",
-        "length_normalisation",
-        "coverage_penalty",
-        "forbid_tokens",
-    ]
+    tokens, ranking = ["ngram_blocking", "diverse_groups"], ["length_normalisation", "coverage_penalty"]
+    assert names == ["forbid_tokens", "length_bounds", *tokens, *ranking, "forbid_tokens"]
     names = [scorer.name for scorer in build_scorers(SearchConfig(), SPECIALS)]
     assert names == ["forbid_tokens", "length_bounds", "length_normalisation"]
 
@@ -309,34 +291,26 @@ def test_only_words_that_say_something_are_blocked() -> None:
 
 
 def test_a_word_of_the_prefix_cannot_come_again_in_its_own_row() -> None:
-    tokenizer = words()
-    config = with_word_blocking(SearchConfig(no_repeat_word=True), tokenizer)
-    specials = SpecialIds(tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id)
-    (scorer,) = (found for found in build_scorers(config, specials) if isinstance(found, WordBlocking))
-    the, tool, river = (tokenizer.token_id(word) for word in ("the", "tool", "river"))
-    own = tokenizer.vocab_size  # a word that the vocabulary lacks
-    scorer.start(None, 2)  # and of which nothing is known
-    scores = scorer.on_tokens(np.zeros((2, own + 2)), HypothesesView(np.array([[the, tool], [river, own]])))
-    assert np.argwhere(scores == -np.inf).tolist() == sorted([[0, tool], [1, river], [1, own]])
-
-
-def test_of_the_words_that_the_vocabulary_lacks_only_content_words_are_blocked() -> None:
+    """Of the words that the vocabulary lacks only content words are blocked, or all where nothing is known of them."""
     tokenizer = words()
     config = with_word_blocking(SearchConfig(no_repeat_word=True), tokenizer)
     (scorer,) = (found for found in build_scorers(config, SPECIALS) if isinstance(found, WordBlocking))
+    the, tool, river = (tokenizer.token_id(word) for word in ("the", "tool", "river"))
     first, mask = tokenizer.vocab_size, np.ones((2, 3), dtype=bool)
+
+    def blocked(ids: Any) -> list[list[int]]:
+        scores = scorer.on_tokens(np.zeros((len(ids), first + 3)), HypothesesView(np.array(ids)))
+        return [np.flatnonzero(row == -np.inf).tolist() for row in scores]
+
+    scorer.start(None, 2)
+    assert blocked([[the, tool], [river, first]]) == [[tool], sorted([river, first])]
     own = [["1987", "Zebratown", "\u6c34"], ["Ellinghaus"]]
     scorer.start(Memory(mask, mask, mask.astype(int), first + 3, oov_words=own), 4)
     ids = np.array([[first, first + 1, first + 2]] * 2 + [[first] * 3] * 2)
     expected = [[first + 1]] * 2 + [[first]] * 2
-
-    def blocked(rows: list[int]) -> list[list[int]]:
-        scores = scorer.on_tokens(np.zeros((len(rows), first + 3)), HypothesesView(ids[rows]))
-        return [np.flatnonzero(row == -np.inf).tolist() for row in scores]
-
-    assert blocked([0, 1, 2, 3]) == expected
+    assert blocked(ids) == expected
     scorer.select(np.array([3, 2, 1]))
-    assert blocked([3, 2, 1]) == [expected[row] for row in (3, 2, 1)]
+    assert blocked(ids[[3, 2, 1]]) == [expected[row] for row in (3, 2, 1)]
 
 
 def test_pieces_of_words_are_left_alone() -> None:
@@ -356,7 +330,7 @@ def test_the_example_of_the_docs_finds_what_a_search_to_the_end_finds(bonus: flo
     shorter = names["Shorter"]
     patient = type("Patient", (shorter,), {"bound": lambda self, scores, *_: scores + 1e6})
     config = SearchConfig(beam_size=3, max_length=6, early_stopping="never")
-    for seed in range(20):
+    for seed in range(8):
         model = TableModel(3, 7, seed=seed, sharpness=3.0)
         found = [search(model, config, [cls(cls.Config(bonus=bonus), specials=SPECIALS)]) for cls in (shorter, patient)]
         lines, to_the_end = ([[one.ids for one in listed] for listed in each] for each in found)
