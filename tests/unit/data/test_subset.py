@@ -21,7 +21,7 @@ LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=25)
 
 
 @given(lengths=LENGTHS, mean=st.floats(1, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60)
 def test_shortest_documents_by_mean(lengths: list[int], mean: float) -> None:
     """By the definition: of all prefixes of the sorted list the longest whose mean is within the bound."""
     order = sorted(range(len(lengths)), key=lambda place: (lengths[place], place))
@@ -34,7 +34,7 @@ def test_shortest_documents_by_mean(lengths: list[int], mean: float) -> None:
 
 
 @given(lengths=LENGTHS, mean=st.floats(1, 30), window=st.floats(1, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60)
 def test_as_many_documents_of_another_mean(lengths: list[int], mean: float, window: float) -> None:
     order = sorted(range(len(lengths)), key=lambda place: (lengths[place], place))
     count = max((n for n in range(1, len(order) + 1) if sum(lengths[i] for i in order[:n]) <= mean * n), default=0)
