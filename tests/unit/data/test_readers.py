@@ -114,11 +114,12 @@ def test_aligned_files(write) -> None:
         ("train.article.txt", "train.title.txt"),
         ("valid.article.filter.txt", "valid.title.filter.txt"),
         ("x.src", "x.tgt"),
+        ("news_title.source", "news_title.target"),
     ):
         first = write(source, "a\nb\u2028c\n")
         second = write(target, "A\nB\n")
         assert pairs(first) == pairs(second) == [("a", "A"), ("b\u2028c", "B")]
-    assert pairs(str(first).removesuffix(".src")) == [("a", "A"), ("b\u2028c", "B")]
+    assert pairs(str(first).removesuffix(".source")) == [("a", "A"), ("b\u2028c", "B")]
 
 
 def test_stories(write) -> None:
