@@ -86,7 +86,8 @@ TEXT = Record("Doctor Who isn't here (yet). Nobody came, 10.5 times.", "Who?\nNo
 
 def test_ways_of_counting(tmp_path: Path) -> None:
     tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    own = len(tokenizer_of(tokenizer).encode(TEXT.document).ids)
+    tokenizer.train([TEXT.document])
+    own = len(tokenizer.encode(TEXT.document).ids)
     assert counter_of("blanks")(TEXT) == (9, 2)
     assert counter_of("word-tokenizer")(TEXT) == (own, 4)
     assert counter_of("words")(TEXT)[1] == 4
@@ -97,11 +98,6 @@ def test_ways_of_counting(tmp_path: Path) -> None:
         counter_of("bytes")
     with pytest.raises(ConfigError, match="leave out"):
         counter_of(str(tmp_path / "run"), "<EOS>")
-
-
-def tokenizer_of(tokenizer: WordTokenizer) -> WordTokenizer:
-    tokenizer.train([TEXT.document])
-    return tokenizer
 
 
 @pytest.mark.parametrize("spec", ["words", "blanks", "word-tokenizer", "character-tokenizer"])
