@@ -346,6 +346,7 @@ def test_what_is_copied_from_an_email_is_not_flagged() -> None:
         ("lost 2 quarters", "It lost 3 of four quarters.", ["2"]),
         ("Sold 1,234.50 shares", "It sold 1234.5 shares.", []),
         ("Python 3.10", "Python 3.1", ["3.10"]),
+        ("by 9 a.m. and noon", "It is by 9 a.m. or noon.", []),
         # within scripts without blanks
         ("经济增长5.2%", "中国的经济增长了5.2%。", []),  # was a name "经济增长5.2" that the source lacks
         ("经济下降6.2%", "中国的经济下降了5.2%。", ["6.2%"]),
