@@ -394,6 +394,8 @@ def test_stretches_between_blanks_are_read_as_the_whole(tokenizer: Any, monkeypa
             assert (ids, words, total) == (list(whole.ids), unknown, whole.total), text
         counted = Counter(piece for text in some for piece in tokenizer._pieces(tokenizer._cutter, text))
         assert tokenizer.count_words(some) == counted
+    first, again = (tokenizer.encode_many(texts[:1], 9) for _ in range(2))  # nothing in it is new
+    assert first.codes.tolist() == again.codes.tolist()
 
 
 @pytest.mark.parametrize(
