@@ -231,12 +231,13 @@ class Tokenizer(ABC):
             total = len(encoding)
             # which tokens are left out for separators, and so which are kept, is known behind them only
             kept = total if room is None or marked else min(room, total)
-            spans = encoding.offsets
-            ids, offsets = encoding.ids[:kept], spans[:kept]
+            # with one more behind it the last that is kept is what it is in the whole text
+            ids, offsets = encoding.ids[: kept + 1], encoding.offsets[: kept + 1]
             tokens = [self.vocabulary[index] for index in ids]
             if not text.isascii():
-                offsets = extend_over_marks(text, spans[: kept + 1])[:kept]
+                offsets = extend_over_marks(text, offsets)
             self._finish(text, ids, tokens, offsets)
+            ids, tokens, offsets = ids[:kept], tokens[:kept], offsets[:kept]
             if marked:
                 assert separator is not None
                 ids, tokens, offsets = insert_separators(ids, tokens, offsets, gaps, (separator, self.token(separator)))

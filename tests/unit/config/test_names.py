@@ -25,15 +25,13 @@ TABLE = {"outside": f"{__name__}:Outside", "lost": "laconic.nowhere:Lost", "gone
 
 
 def test_a_name_is_resolved_and_built() -> None:
-    built = names.build("thing", TABLE, {"type": "outside", "size": 5}, width=7)
+    spec = {"type": "outside", "size": 5}
+    built = names.build("thing", TABLE, spec, width=7)
+    assert spec == {"type": "outside", "size": 5}, "left alone"
     assert isinstance(built, Outside)
     assert (built.config.size, built.width) == (5, 7)
-
-
-def test_a_class_outside_the_tables_needs_no_entry() -> None:
-    cls, config = names.parse("thing", {}, {"type": f"{__name__}:Outside"})
-    assert cls is Outside
-    assert config == Outside.Config(size=3)
+    # a class outside of the tables needs no entry
+    assert names.parse("thing", {}, {"type": f"{__name__}:Outside"}) == (Outside, Outside.Config(size=3))
 
 
 def test_a_module_of_the_working_directory_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,12 +49,6 @@ def test_modules_from_outside_are_found_and_not_imported(tmp_path: Path, monkeyp
     spec = {"model": {"type": "not_read:Model", "head": {"type": "not_read:Head"}}, "search": [{"type": "no.such:X"}]}
     assert names.sources_of(spec) == [tmp_path / "not_read.py"]
     assert names.sources_of([{"type": "seq2seq"}, {"type": "sys:X"}, {"type": ":X"}, {"type": ".names:X"}, None]) == []
-
-
-def test_the_spec_is_left_alone() -> None:
-    spec = {"type": "outside", "size": 5}
-    names.parse("thing", TABLE, spec)
-    assert spec == {"type": "outside", "size": 5}
 
 
 def test_a_part_of_a_model_has_a_type() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from laconic.config.base import validate
 from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, TOKENIZERS, resolve
+from laconic.config.names import MODELS, TOKENIZERS, check_run, resolve
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.config.spellings import SPELLINGS, place_of_key
 from laconic.errors import ConfigError
@@ -36,8 +36,6 @@ from laconic.errors import ConfigError
     ],
 )
 def test_what_was_meant(key: str, meant: str) -> None:
-    from laconic.config.names import check_run
-
     with pytest.raises(ConfigError) as caught:
         check_run(resolve_run(load_recipe("headline_writer"), "pointer-generator-coverage", "tiny", [f"{key}=1"]))
     assert f"Did you mean '{meant}'?" in str(caught.value)
@@ -47,16 +45,12 @@ def test_layers_are_those_of_the_model_at_hand() -> None:
     for recipe, meant in (("contrastive", "model.encoder_layers"), ("coarse_to_fine", "model.layers")):
         with pytest.raises(ConfigError, match=f"Did you mean '{meant}'"):
             resolve_run(load_recipe(recipe), None, "tiny", ["enc_layers=1"])
-    assert place_of_key("enc_layers", RunConfig, []) == ""
+    assert place_of_key("enc_layers", RunConfig, []) == place_of_key("zzz", RunConfig, []) == "", "no hint"
 
 
 def test_a_section_alone_is_named_without_its_section() -> None:
     with pytest.raises(ConfigError, match=r"'search.num_beams'. Did you mean 'beam_size'"):
         validate(SearchConfig, {"num_beams": 3}, where="search")
-
-
-def test_nothing_near_is_no_hint() -> None:
-    assert place_of_key("zzz", RunConfig, []) == ""
 
 
 def test_every_place_of_the_table_exists() -> None:

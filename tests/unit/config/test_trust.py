@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config.names import outside_names, refuse_code, trusting
+from laconic.config.names import MODELS, outside_names, parse, refuse_code, trusting
 from laconic.errors import ConfigError
 
 NAMED = {
@@ -16,11 +16,8 @@ NAMED = {
 }
 
 
-def test_names_are_found_wherever_they_stand() -> None:
-    assert outside_names(NAMED) == {"mine:Attention", "mine:Scorer", "mine:Head"}
-
-
 def test_only_what_is_trusted_passes() -> None:
+    assert outside_names(NAMED) == {"mine:Attention", "mine:Scorer", "mine:Head"}
     with pytest.raises(ConfigError, match=r"there names .*'mine:Attention'.*--trust-code"):
         refuse_code(NAMED, Path("there"))
     with trusting({"mine:Attention", "mine:Head"}):
@@ -35,8 +32,6 @@ def test_only_what_is_trusted_passes() -> None:
 
 
 def test_what_is_no_component_is_not_built() -> None:
-    from laconic.config.names import MODELS, parse
-
     for name in ("os:system", "laconic.config.base:validate", ":Model", "no.such.module:Model", ".names:Table"):
         with pytest.raises(ConfigError, match="The model"):
             parse("model", MODELS, {"type": name})

@@ -58,6 +58,7 @@ def test_what_is_refused(text: str, said: str) -> None:
 
 
 def test_what_is_read() -> None:
+    """Also a merged mapping that is merged again."""
     text = "a: &a {b: 1, c: [yes, ~, 1.5, 0x10]}\nd: {<<: *a, b: 2}\ne: {<<: *a, f: 2020-01-01}\ng: 2020-99-99\nh: 1e-3"
     c = [True, None, 1.5, 16]
     assert parse_yaml(text, "") == {
@@ -67,9 +68,6 @@ def test_what_is_read() -> None:
         "g": "2020-99-99",
         "h": "1e-3",
     }
-
-
-def test_a_merged_mapping_may_be_merged_again() -> None:
     assert parse_yaml("a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: {<<: *b}", "")["c"] == {"x": 2}
 
 

@@ -113,14 +113,6 @@ def test_blocks_of_lcsts_on_one_line(tmp_path: Path) -> None:
         assert found == [str(place) for place in range(3) if place != bad]
 
 
-def test_the_last_part_of_a_name_says_which_half_it_is(tmp_path: Path) -> None:
-    (tmp_path / "news_title.source").write_text("the long document\n")
-    (tmp_path / "news_title.target").write_text("short\n")
-    for name in ("news_title.source", "news_title.target", "news_title"):
-        [record] = read_records(tmp_path / name)
-        assert (record.document, record.summary) == ("the long document", "short")
-
-
 def test_the_parts_of_lcsts_are_splits(tmp_path: Path) -> None:
     for name in ("PART_I", "PART_II", "PART_III"):
         (tmp_path / f"{name}.txt").write_text(part(name, [3]), encoding="utf-8")

@@ -36,12 +36,9 @@ def test_line_ends_of_a_classic_mac(tmp_path: Path, name: str) -> None:
     found, expected = list(read_records(tmp_path / name)), list(read_records(tmp_path / f"u{name}"))
     assert [(r.document, r.references) for r in found] == [(r.document, r.references) for r in expected]
     assert len(found) == (1 if name in ("x.story", "x.txt") else 2)
-
-
-def test_aligned_files_of_a_classic_mac(tmp_path: Path) -> None:
-    (tmp_path / "x.source").write_bytes(b"The river rose.\rA cat sat.\r")
-    (tmp_path / "x.target").write_bytes(b"River rose\nCat sat\n")
-    assert [record.summary for record in read_records(tmp_path / "x.source")] == ["River rose", "Cat sat"]
+    (tmp_path / "y.source").write_bytes(b"The river rose.\rA cat sat.\r")
+    (tmp_path / "y.target").write_bytes(b"River rose\nCat sat\n")
+    assert [record.summary for record in read_records(tmp_path / "y.source")] == ["River rose", "Cat sat"]
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
@@ -50,12 +47,6 @@ def test_marks_within_files_that_were_put_together(tmp_path: Path, name: str) ->
     found = list(read_records(tmp_path / name))
     assert len(found) == 2
     assert all(record.document.startswith(("The", "A")) for record in found)
-
-
-def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").symlink_to("x.jsonl")
-    with pytest.raises(DataError, match="is a link that leads to no file"):
-        list(read_records(tmp_path / "x.jsonl"))
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -68,22 +59,53 @@ def test_json_that_comes_through_a_pipe(tmp_path: Path, indent: int | None) -> N
     writer.join()
 
 
-def test_a_header_that_no_csv_has(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_bytes(b"document,summary\rx\nThe river rose.,River rose\n")
-    with pytest.raises(DataError, match=r"x\.csv:1: broken CSV"):
-        list(read_records(path))
+RIVER = "The river rose.,River rose\n"
+NO_RECORDS = (
+    "[" * 100_000,
+    '{"a":' * 100_000,
+    "5",
+    "null",
+    '"text"',
+    "[1" + "0" * 9999 + "]",
+    "[[[]]]",
+    "{}",
+    "[]",
+    "nan",
+)
+REFUSED: list[tuple[str, str | bytes, str]] = [
+    ("x.csv", f"document,summary\rx\n{RIVER}", r"x\.csv:1: broken CSV"),
+    ("x.csv", f'document,summary\n{RIVER}A cat sat.,"Cat\nIt fell.,Fell\n', r"x\.csv:3: a quotation that does not end"),
+    ("x.csv", f'document,"summary\n{RIVER}', "header line opens a quotation"),
+    ("x.csv", b"r\xe9sum\xe9,text\nx,y\n", r"x\.csv:1: not UTF-8: byte 0xE9.*iconv -f windows-1252"),
+    ("empty.db", "", r"empty\.db: 0 tables \(none\) where one was expected\.$"),
+    # Without mtime the header holds the time, and two processes of pytest-xdist collect different tests.
+    *[
+        ("train.txt.gz", raw, r"train\.txt\.gz: the gzip data is damaged")
+        for raw in (gzip.compress(random.Random(1).randbytes(5000), mtime=0)[:30], b"no gzip")
+    ],
+    *[(name, text, name.replace(".", r"\.")) for name in ("x.json", "x.jsonl") for text in NO_RECORDS],
+]
 
 
-def test_a_quotation_that_does_not_end(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text('document,summary\nThe river rose.,River rose\nA cat sat.,"Cat\nIt fell.,Fell\n')
-    with pytest.raises(DataError, match=r"x\.csv:3: a quotation that does not end"):
-        list(read_records(path))
-    assert [record.summary for record in read_records(path, skip_bad=True)] == ["River rose"]
-    path.write_text('document,"summary\nThe river rose.,River rose\n')
-    with pytest.raises(DataError, match="header line opens a quotation"):
-        list(read_records(path))
+@pytest.mark.parametrize(("name", "content", "said"), REFUSED, ids=lambda value: str(value)[:20])
+def test_what_cannot_be_read(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    for place in (path, tmp_path) if name.startswith("train") else (path,):
+        with pytest.raises(DataError, match=said):
+            list(read_records(place))
+    if "does not end" in said:
+        assert [record.summary for record in read_records(path, skip_bad=True)] == ["River rose"]
+    if name.startswith("train"):
+        assert main(["--quiet", "data", "check", str(tmp_path)]) == 3
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").symlink_to("x.jsonl")
+    with pytest.raises(DataError, match="is a link that leads to no file"):
+        list(read_records(tmp_path / "x.jsonl"))
+    with pytest.raises(DataError, match=r"could not be read as SQLite \(unable to open"):
+        list(read_sqlite(tmp_path / "missing.db", TableOptions()))
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -94,28 +116,6 @@ def test_an_object_with_one_array_and_more(tmp_path: Path, indent: int | None) -
     for lines in ([PAIR | {"tags": [{"a": 1}]}] * 2, [PAIR | {"tags": ["a"]}]):  # records, one a line
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         assert len(list(read_records(path))) == len(lines)
-
-
-# Without mtime the header holds the time, and two processes of pytest-xdist collect different tests.
-@pytest.mark.parametrize(
-    "raw",
-    [gzip.compress(random.Random(1).randbytes(5000), mtime=0)[:30], b"no gzip"],
-    ids=["cut short", "no gzip"],
-)
-def test_damaged_text_that_is_packed(tmp_path: Path, raw: bytes) -> None:
-    path = tmp_path / "train.txt.gz"
-    path.write_bytes(raw)
-    for place in (path, tmp_path):
-        with pytest.raises(DataError, match=r"train\.txt\.gz: the gzip data is damaged"):
-            list(read_records(place))
-    assert main(["--quiet", "data", "check", str(tmp_path)]) == 3
-
-
-def test_a_header_in_another_encoding(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_bytes(b"r\xe9sum\xe9,text\nRiver rose,The river rose.\n")
-    with pytest.raises(DataError, match=r"x\.csv:1: not UTF-8: byte 0xE9.*iconv -f windows-1252"):
-        list(read_records(path))
 
 
 @pytest.mark.parametrize(("kept", "advised"), [("Мир", False), ("World", True)])
@@ -140,12 +140,14 @@ def test_a_damaged_file_is_not_taken_for_one_of_a_code_page(
 
 def test_a_cell_without_a_value_is_missing_however_it_is_spelled(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    values = ("NaN", "Infinity", "-Infinity", "null")
-    path.write_text("".join(f'{{"id": {value}, "document": "A cat sat.", "summary": {value}}}\n' for value in values))
+    values = ("NaN", "Infinity", "-Infinity", "null", '{"a": [1]}')
+    path.write_text("".join(f'{{"id": {value}, "document": "A cat sat.", "summary": null}}\n' for value in values))
     records = list(read_records(path, need_summary=False))
-    assert [(record.id, record.summary) for record in records] == [(str(number), "") for number in range(1, 5)]
-    with pytest.raises(DataError, match="empty summary"):
-        list(read_records(path))
+    assert [(record.id, record.summary) for record in records] == [(str(number), "") for number in range(1, 6)]
+    for value in values[:4]:
+        path.write_text(f'{{"document": "A cat sat.", "summary": {value}}}\n')
+        with pytest.raises(DataError, match="empty summary"):
+            list(read_records(path))
 
 
 def test_a_file_of_text_called_doc(tmp_path: Path) -> None:
@@ -175,37 +177,12 @@ def test_half_characters(tmp_path: Path, side: str, capsys: pytest.CaptureFixtur
         assert "Traceback" not in said.err
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["[" * 100_000, '{"a":' * 100_000, "5", "null", '"text"', "[1" + "0" * 9999 + "]", "[[[]]]", "{}", "[]", "nan"],
-)
-@pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
-def test_json_that_holds_no_records(tmp_path: Path, name: str, content: str) -> None:
-    (tmp_path / name).write_text(content)
-    with pytest.raises(DataError, match=name.replace(".", r"\.")):
-        list(read_records(tmp_path / name))
-
-
-def test_a_nested_id_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps(PAIR | {"id": {"a": [1]}}) + "\n")
-    assert [record.id for record in read_records(path)] == ["1"]
-
-
 def test_names_in_sqlite(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     with sqlite3.connect(path) as connection:
         connection.execute('CREATE TABLE "a""b" (document TEXT, summary TEXT)')
         connection.execute("INSERT INTO \"a\"\"b\" VALUES ('The river rose.', 'River rose')")
     assert len(list(read_records(path))) == 1
-
-
-def test_sqlite_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"could not be read as SQLite \(unable to open"):
-        list(read_sqlite(tmp_path / "missing.db", TableOptions()))
-    (tmp_path / "empty.db").touch()
-    with pytest.raises(DataError, match=r"empty\.db: 0 tables \(none\) where one was expected\.$"):
-        list(read_sqlite(tmp_path / "empty.db", TableOptions()))
 
 
 def test_parts_with_endless_numbers(tmp_path: Path) -> None:

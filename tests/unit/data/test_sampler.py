@@ -57,26 +57,6 @@ def test_by_number_all_batches_but_one_are_full(make: Make) -> None:
     assert sizes == [503 % 16] + [16] * 31
 
 
-def test_by_tokens_batches_are_as_large_as_fits() -> None:
-    batches = sorted(by_tokens(), key=lambda batch: min(SOURCES[i] for i in batch))
-
-    def padded(batch: list[int]) -> int:
-        return len(batch) * max(max(SOURCES[i] for i in batch), max(TARGETS[i] for i in batch))
-
-    assert all(padded(batch) <= TOKENS for batch in batches)
-    order = SortedSampler(SOURCES, cut_by_number(503), 5).batches(0)[0]
-    flat = sorted(batches, key=lambda batch: order.index(batch[0]))
-    assert [i for batch in flat for i in batch] == order
-    # none could have taken one example more
-    assert all(padded([*batch, following[0]]) > TOKENS for batch, following in itertools.pairwise(flat))
-
-
-def test_an_example_that_is_too_long_stands_alone() -> None:
-    lengths = [3, 9, 2, 50, 4, 60]
-    batches = SortedSampler(lengths, cut_by_tokens(lengths, [1] * 6, 12), 0).batches(0)
-    assert sorted(map(tuple, map(sorted, batches))) == [(0, 2, 4), (1,), (3,), (5,)]
-
-
 @ALL
 def test_order_depends_on_seed_and_epoch_alone(make: Make) -> None:
     one, other = make(), make()
@@ -137,7 +117,7 @@ def test_a_rank_goes_on_where_it_stopped(make: Make) -> None:
     assert list(resumed) == whole.batches(3)[11:]
 
 
-@pytest.mark.parametrize("world_size", [2, 3])
+@pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_by_tokens_no_rank_has_more_than_fits(world_size: int) -> None:
     cut = cut_by_tokens(SOURCES, TARGETS, TOKENS, world_size)
 
@@ -146,13 +126,18 @@ def test_by_tokens_no_rank_has_more_than_fits(world_size: int) -> None:
 
     batches = sorted(SortedSampler(SOURCES, cut, 5).batches(0), key=lambda batch: min(SOURCES[i] for i in batch))
     assert all(part(batch) <= TOKENS for batch in batches)
+    assert by_tokens(ranks=world_size).batches(0) == SortedSampler(SOURCES, cut, 5).batches(0)
     order = SortedSampler(SOURCES, cut_by_number(503), 5).batches(0)[0]
     flat = sorted(batches, key=lambda batch: order.index(batch[0]))
+    assert [i for batch in flat for i in batch] == order
+    # none could have taken one example more
     assert all(part([*batch, following[0]]) > TOKENS for batch, following in itertools.pairwise(flat))
 
 
-def test_each_rank_has_an_example() -> None:
+def test_an_example_that_is_too_long_stands_alone_and_each_rank_has_one() -> None:
     lengths = [3, 9, 2, 50, 4, 60]
+    batches = SortedSampler(lengths, cut_by_tokens(lengths, [1] * 6, 12), 0).batches(0)
+    assert sorted(map(tuple, map(sorted, batches))) == [(0, 2, 4), (1,), (3,), (5,)]
     cut = cut_by_tokens(lengths, [1] * 6, 12, 2)
     ranks = [SortedSampler(lengths, cut, 0, rank=rank, world_size=2).batches(0) for rank in range(2)]
     assert sorted(zip(*ranks, strict=True)) == [([1], [3]), ([2, 4], [0]), ([5], [5])]

@@ -21,7 +21,7 @@ LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=25)
 
 
 @given(lengths=LENGTHS, mean=st.floats(1, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60)
 def test_shortest_documents_by_mean(lengths: list[int], mean: float) -> None:
     """By the definition: of all prefixes of the sorted list the longest whose mean is within the bound."""
     order = sorted(range(len(lengths)), key=lambda place: (lengths[place], place))
@@ -34,7 +34,7 @@ def test_shortest_documents_by_mean(lengths: list[int], mean: float) -> None:
 
 
 @given(lengths=LENGTHS, mean=st.floats(1, 30), window=st.floats(1, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60)
 def test_as_many_documents_of_another_mean(lengths: list[int], mean: float, window: float) -> None:
     order = sorted(range(len(lengths)), key=lambda place: (lengths[place], place))
     count = max((n for n in range(1, len(order) + 1) if sum(lengths[i] for i in order[:n]) <= mean * n), default=0)
@@ -86,7 +86,8 @@ TEXT = Record("Doctor Who isn't here (yet). Nobody came, 10.5 times.", "Who?\nNo
 
 def test_ways_of_counting(tmp_path: Path) -> None:
     tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    own = len(tokenizer_of(tokenizer).encode(TEXT.document).ids)
+    tokenizer.train([TEXT.document])
+    own = len(tokenizer.encode(TEXT.document).ids)
     assert counter_of("blanks")(TEXT) == (9, 2)
     assert counter_of("word-tokenizer")(TEXT) == (own, 4)
     assert counter_of("words")(TEXT)[1] == 4
@@ -97,11 +98,6 @@ def test_ways_of_counting(tmp_path: Path) -> None:
         counter_of("bytes")
     with pytest.raises(ConfigError, match="leave out"):
         counter_of(str(tmp_path / "run"), "<EOS>")
-
-
-def tokenizer_of(tokenizer: WordTokenizer) -> WordTokenizer:
-    tokenizer.train([TEXT.document])
-    return tokenizer
 
 
 @pytest.mark.parametrize("spec", ["words", "blanks", "word-tokenizer", "character-tokenizer"])

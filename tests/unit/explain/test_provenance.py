@@ -25,6 +25,12 @@ def words() -> WordTokenizer:
     return made
 
 
+def id_of(word: str) -> int:
+    found = words().token_id(word)
+    assert found is not None
+    return found
+
+
 def summary_of(
     tokenizer: Tokenizer, ids: list[int], probabilities: list[float], attention: Any, **options: Any
 ) -> Summary:
@@ -57,8 +63,7 @@ FLAT = [0.1] * 10 + [0.0]
 
 def test_the_copy_share_is_the_copied_part_of_the_words_probability() -> None:
     tokenizer = words()
-    zebrafish, fish = tokenizer.vocab_size, tokenizer.token_id("fish")
-    assert fish is not None
+    zebrafish, fish = tokenizer.vocab_size, id_of("fish")
     made = summary_of(tokenizer, [zebrafish, fish], [0.4, 0.3, 0.9], [ROW, FLAT, FLAT], p_gen=[0.2, 0.9, 1.0])
     copied, generated = made.words
     assert made.text == "zebrafish fish"
@@ -80,10 +85,8 @@ def test_the_copy_share_is_the_copied_part_of_the_words_probability() -> None:
 
 def test_a_word_that_is_both_generated_and_copied_has_a_share_between() -> None:
     tokenizer = words()
-    old = tokenizer.token_id("old")
-    assert old is not None
     row = [0.0, 0.5, *[0.0] * 7, 0.5, 0.0]
-    made = summary_of(tokenizer, [old], [0.5], [row], p_gen=[0.6])
+    made = summary_of(tokenizer, [id_of("old")], [0.5], [row], p_gen=[0.6])
     assert made.words[0].copy_share == pytest.approx(0.4 * 0.5 / 0.5)
     assert not made.words[0].copied
     assert not made.finished
@@ -100,9 +103,7 @@ def test_copy_probs_go_before_attention() -> None:
 
 def test_models_without_copying_show_what_was_attended_to_but_nothing_is_copied() -> None:
     tokenizer = words()
-    the = tokenizer.token_id("the")
-    assert the is not None
-    word = summary_of(tokenizer, [the], [0.7], [ROW]).words[0]
+    word = summary_of(tokenizer, [id_of("the")], [0.7], [ROW]).words[0]
     assert (word.copied, word.copy_share, word.p_gen) == (False, 0.0, None)
     assert word.sources[0].text == "Zebrafish"
     assert word.sources[0].weight == pytest.approx(0.3)
@@ -183,19 +184,11 @@ def test_a_word_is_copied_by_the_mean_of_its_pieces() -> None:
         assert word.copied is copied
 
 
-def test_truncation_is_told() -> None:
-    tokenizer = words()
-    made = summary_of(tokenizer, [4], [0.5], [[0.5, 0.5, 0.0]], max_tokens=2)
+def test_truncated_unexplained_and_empty_summaries() -> None:
+    made = summary_of(words(), [4], [0.5], [[0.5, 0.5, 0.0]], max_tokens=2)
     assert (made.tokens_read, made.tokens_given, made.truncated) == (2, 10, True)
-
-
-def test_without_explanation_there_are_no_words() -> None:
     made = summary_of(words(), [4], [0.5], [ROW], explain=False)
-    assert made.text
-    assert made.words == ()
-
-
-def test_an_empty_summary_is_an_empty_summary() -> None:
+    assert (bool(made.text), made.words) == (True, ())
     made = summary_of(words(), [], [0.5], np.zeros((1, 11)))
     assert (made.text, made.words) == ("", ())
 

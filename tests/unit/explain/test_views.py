@@ -115,6 +115,7 @@ def test_the_page_shows_document_and_summary_as_text_whatever_they_hold() -> Non
     assert not [tag for tag, attributes in reader.tags if tag == "img" or "onerror" in attributes]
     scripts = [attributes for tag, attributes in reader.tags if tag == "script"]
     assert len(scripts) == 2  # the data and ours
+    assert "only <b>text</b>" in text_of(render([Summary("only <b>text</b>")])), "without words and document"
 
 
 def test_the_page_asks_for_nothing_from_anywhere() -> None:
@@ -195,11 +196,6 @@ def test_the_unread_end_is_marked_and_cut() -> None:
     (data,) = data_of(page)
     assert data["more"] == 5001
     assert len(shown_document(page)) == 5 + html.UNREAD_SHOWN
-
-
-def test_a_summary_without_words_or_document_is_shown_too() -> None:
-    page = render([Summary("only <b>text</b>")])
-    assert "only <b>text</b>" in text_of(page)
 
 
 def test_the_parts_of_a_report() -> None:
@@ -312,13 +308,10 @@ def test_the_terminal_says_what_the_document_lacks() -> None:
     assert "no names, numbers or dates to compare" in shown(made("It was late.", text="late again"), colour=False)
 
 
-def test_with_colour_there_are_no_brackets() -> None:
+def test_with_colour_there_are_no_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(made(), colour=True)
     assert "\x1b[" in text
     assert "[Tom]" not in text
-
-
-def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     out = io.StringIO()
     show(made(), Console(file=out, force_terminal=True, width=100))

@@ -78,44 +78,40 @@ def test_parse_says_what_is_wrong(text: str, said: str) -> None:
         parse_links(text, "f.txt:3", PAIRS[0])
 
 
-def test_lines(tmp_path: Path) -> None:
+def test_lines_and_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "links.txt"
     path.write_text("1-0 8-1\n\n0?0\n")
     found = read_links(path, PAIRS)
     assert sorted(found) == [0, 2]
     assert found[2].sure == frozenset()
     assert sheet_rule(path) is None
-    path.write_text("1-0\n0-0\n0-0\n0-0\n")
-    with pytest.raises(DataError, match="has 4 lines, the data 3 pairs"):
-        read_links(path, PAIRS)
-    path.write_text("1-0\n0-9\n")
-    with pytest.raises(DataError, match=r"links\.txt:2: '0-9' links summary word 9"):
-        read_links(path, PAIRS)
-    path.write_text("\n\n")
-    with pytest.raises(DataError, match="holds no link"):
-        read_links(path, PAIRS)
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="not UTF-8"):
-        read_links(path, PAIRS)
-    with pytest.raises(DataError, match="no file of links"):
-        read_links(tmp_path / "absent", PAIRS)
-
-
-def test_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "links.jsonl"
     path.write_text('{"id": "c", "links": "0-0"}\n\n{"id": "a", "links": ["1-0", "8?1"]}\n')
     found = read_links(path, PAIRS)
     assert found[2].sure == {(0, 0)}
     assert found[0].possible == {(0, 1), (1, 8)}
-    for line, said in (
-        ('{"id": "z", "links": "0-0"}', r"links\.jsonl:1: the data has no pair 'z'"),
-        ('{"id": "c"}', r"links\.jsonl:1 is not of the form"),
-        ('{"id": ' + "[" * 3000, r"links\.jsonl:1 is not of the form"),
-        ('{"id": "c", "links": "5-0"}', r"links\.jsonl:1: '5-0' links document word 5"),
-    ):
-        path.write_text(line + "\n")
-        with pytest.raises(DataError, match=said):
-            read_links(path, PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("x.txt", "1-0\n0-0\n0-0\n0-0\n", "has 4 lines, the data 3 pairs"),
+        ("x.txt", "1-0\n0-9\n", r"x\.txt:2: '0-9' links summary word 9"),
+        ("x.txt", "\n\n", "holds no link"),
+        ("x.txt", "\xff\xfe", "not UTF-8"),
+        ("x.jsonl", '{"id": "z", "links": "0-0"}\n', r"x\.jsonl:1: the data has no pair 'z'"),
+        ("x.jsonl", '{"id": "c"}\n', r"x\.jsonl:1 is not of the form"),
+        ("x.jsonl", '{"id": ' + "[" * 3000 + "\n", r"x\.jsonl:1 is not of the form"),
+        ("x.jsonl", '{"id": "c", "links": "5-0"}\n', r"x\.jsonl:1: '5-0' links document word 5"),
+    ],
+    ids=lambda value: value[:12],
+)
+def test_files_of_links_that_are_refused(name: str, content: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content, encoding="latin-1")
+    with pytest.raises(DataError, match=said):
+        read_links(tmp_path / name, PAIRS)
+    with pytest.raises(DataError, match="no file of links"):
+        read_links(tmp_path / "absent", PAIRS)
 
 
 def filled(path: Path, *links: str) -> list[str]:

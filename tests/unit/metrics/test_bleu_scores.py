@@ -34,7 +34,7 @@ def test_sentence_bleu_equals_nltk():
     bleu_score = pytest.importorskip("nltk.translate.bleu_score")
     smoothing = bleu_score.SmoothingFunction().method1
     generator = random.Random(4)
-    for _ in range(300):
+    for _ in range(100):
         hypothesis = generator.choices("abcde", k=generator.randint(1, 14))
         references = [generator.choices("abcdef", k=generator.randint(1, 14)) for _ in range(generator.randint(1, 3))]
         expected = bleu_score.sentence_bleu(references, hypothesis, smoothing_function=smoothing)

@@ -46,7 +46,7 @@ def test_fragments_take_the_longest_of_several_places():
 
 def test_measures_are_what_their_definitions_say():
     generator = random.Random(4)
-    for _ in range(300):
+    for _ in range(150):
         summary, source, reference = ([generator.choice("abcd") for _ in range(length)] for length in (7, 12, 5))
         in_source = shared_runs(summary, source)
         grams = {
@@ -105,30 +105,22 @@ def test_repeated_ngrams():
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "heard"),
     [
-        "meeting meeting on friday",
-        "the the meeting",
-        "gas prices and gas",
-        "on friday on friday",
-        "he said he said he would",
-        "the firm said on monday that sales rose and that the firm said on monday",
+        ("meeting meeting on friday", True),
+        ("the the meeting", True),
+        ("gas prices and gas", True),
+        ("on friday on friday", True),
+        ("he said he said he would", True),
+        ("the firm said on monday that sales rose and that the firm said on monday", True),
+        ("the man and the dog and the cat", False),
+        ("sales of the firm rose and profits of the bank fell", False),
+        ("the firm bought a bank and later sold the firm", False),
+        ("a 2 by 2 table for 5,000,000 men", False),
+        ("", False),
     ],
 )
-def test_a_reader_hears_a_repetition(text):
-    assert repeats(words(text))
-    assert repeats(words(text), repeated_ngram_rate(words(text), 4))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "the man and the dog and the cat",
-        "sales of the firm rose and profits of the bank fell",
-        "the firm bought a bank and later sold the firm",
-        "a 2 by 2 table for 5,000,000 men",
-        "",
-    ],
-)
-def test_a_reader_hears_none(text):
-    assert not repeats(words(text))
+def test_what_a_reader_hears_as_a_repetition(text, heard):
+    assert repeats(words(text)) == heard
+    if heard:
+        assert repeats(words(text), repeated_ngram_rate(words(text), 4))

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from laconic.metrics.dates import dates
+from laconic.metrics.dates import dates, takes
 from laconic.metrics.quantities import Key, Quantity, amount_key
 
 
@@ -113,6 +113,11 @@ def test_what_a_date_supports(text: str, offers: set[Key]) -> None:
     (quantity,) = found(text)
     assert quantity.offers == offers
     assert quantity.kind == "date"
+
+
+def test_what_is_taken_is_taken_once() -> None:
+    busy = bytearray(9)
+    assert [takes(busy, *span) for span in ((2, 5), (4, 6), (5, 6))] == [True, False, True]
 
 
 def test_an_hour_is_supported_by_the_number_alone() -> None:

@@ -137,7 +137,7 @@ def test_what_is_looked_for_first_stands_in_all_that_is_found() -> None:
     pieces = [*"aqv01259 .,'’-s/:\u0663", *("q3", "4q", "first quarter", "2nd qtr", "1990's", "’80s", "fy ", "cal-")]
     pieces.append("555-1234")
     seen = set()
-    for _ in range(4000):
+    for _ in range(2000):
         text = "".join(generator.choice(pieces) for _ in range(12))
         for name in ("QUARTER", "DECADE", "SHORT_YEAR", "CODE", "NAMED"):
             if getattr(module, f"_{name}").search(text):

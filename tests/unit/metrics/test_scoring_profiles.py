@@ -15,20 +15,12 @@ from laconic.errors import ConfigError
 from laconic.metrics.rouge import rouge
 from laconic.metrics.rouge_text import stem_rouge155
 from laconic.metrics.scoring import PROFILES, Scoring, score_texts, scoring, sentence_lines, suited
+from span_counts import longest
 
 
 def scores(profile: str, hypotheses: list[str], references: list[Any], **changes: Any):
     way = scoring(profile, changes)
     return rouge(hypotheses, references, kinds=("1", "2", "L"), **way.rouge)
-
-
-def lcs(one: list[str], other: list[str]) -> int:
-    row = [0] * (len(other) + 1)
-    for word in one:
-        before = 0
-        for place, theirs in enumerate(other, 1):
-            before, row[place] = row[place], before + 1 if word == theirs else max(row[place], row[place - 1])
-    return row[-1]
 
 
 def grams(words: list[str], n: int) -> Counter[tuple[str, ...]]:
@@ -38,7 +30,7 @@ def grams(words: list[str], n: int) -> Counter[tuple[str, ...]]:
 def matches(kind: str, mine: list[str], theirs: list[str]) -> tuple[int, int, int]:
     """Hits, size of the reference, size of the hypothesis."""
     if kind == "L":
-        return lcs(mine, theirs), len(theirs), len(mine)
+        return longest(mine, theirs), len(theirs), len(mine)
     ours, models = grams(mine, int(kind)), grams(theirs, int(kind))
     return (ours & models).total(), models.total(), ours.total()
 

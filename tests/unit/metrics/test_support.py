@@ -176,13 +176,6 @@ def test_words_stand_by_themselves_and_dates_beside_one_another() -> None:
     assert [(claim.kind, claim.text) for claim in claims] == [("date", "Mon."), ("date", "Tue"), ("date", "5/6")]
 
 
-def test_words_of_other_languages_are_no_names() -> None:
-    document = "Der Vertrag wurde gestern in der Hauptstadt von beiden Seiten feierlich unterzeichnet."
-    assert check_support("vertrag bleibt ungültig", document).unsupported == ()
-    assert [c.text for c in check_support("Vertrag über 30 Jahre", document).unsupported] == ["30"]
-    assert [c.text for c in check_support("合同 30", "昨天签署了合同 20。").unsupported] == ["30"]
-
-
 def test_a_source_serves_several_summaries() -> None:
     source = SourceFacts("Ann went to Oslo on 5/14.")
     for summary in ("Ann in Oslo", "May 14", "Bob"):
@@ -210,7 +203,7 @@ def test_ordinary_words() -> None:
     assert not any(map(is_ordinary, set(names) - younger_words() - smart_stop_words()))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 @given(
     st.text(alphabet="aAbB0159 .,:/-$%'’İßſ中é\n\tthsmay", max_size=60),
     st.text(alphabet="aAbB0159 .,:/-$%'’İßſ中é\n\tthsmay", max_size=80),
@@ -257,7 +250,7 @@ def judged(summary: str, source: str) -> list[tuple[str, int, int, bool]]:
     return sorted((kind, start, end, place is not None) for kind, start, end, place in found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.sampled_from(SIGNED + PLAIN)),
     st.tuples(st.integers(0, 60), st.integers(0, 60)),
@@ -353,15 +346,8 @@ def test_what_is_copied_from_an_email_is_not_flagged() -> None:
         ("lost 2 quarters", "It lost 3 of four quarters.", ["2"]),
         ("Sold 1,234.50 shares", "It sold 1234.5 shares.", []),
         ("Python 3.10", "Python 3.1", ["3.10"]),
-    ],
-)
-def test_other_scripts_and_numbers_that_are_none(summary: str, source: str, missing: list[str]) -> None:
-    assert [claim.text for claim in check_support(summary, source).claims if claim.source is None] == missing
-
-
-@pytest.mark.parametrize(
-    ("summary", "source", "missing"),
-    [
+        ("by 9 a.m. and noon", "It is by 9 a.m. or noon.", []),
+        # within scripts without blanks
         ("经济增长5.2%", "中国的经济增长了5.2%。", []),  # was a name "经济增长5.2" that the source lacks
         ("经济下降6.2%", "中国的经济下降了5.2%。", ["6.2%"]),
         ("共有30人", "共有人，30人。", []),
@@ -375,8 +361,15 @@ def test_other_scripts_and_numbers_that_are_none(summary: str, source: str, miss
         ("于2023-05-04", "于2023-05-03", ["2023-05-04"]),
     ],
 )
-def test_numbers_within_scripts_without_blanks(summary: str, source: str, missing: list[str]) -> None:
+def test_what_the_source_lacks_in_other_scripts_and_of_numbers(summary: str, source: str, missing: list[str]) -> None:
     assert [claim.text for claim in check_support(summary, source).claims if claim.source is None] == missing
+
+
+def test_words_of_other_languages_are_no_names() -> None:
+    document = "Der Vertrag wurde gestern in der Hauptstadt von beiden Seiten feierlich unterzeichnet."
+    assert check_support("vertrag bleibt ungültig", document).unsupported == ()
+    assert [c.text for c in check_support("Vertrag über 30 Jahre", document).unsupported] == ["30"]
+    assert [c.text for c in check_support("合同 30", "昨天签署了合同 20。").unsupported] == ["30"]
 
 
 def test_words_of_other_scripts() -> None:

@@ -132,9 +132,15 @@ def test_of_a_word_said_twice_the_first_stays() -> None:
 TEXT = "Tidepool is a small library that draws curves of the tide for harbours with a gauge in them."
 
 
+@pytest.fixture(scope="module")
+def model() -> Summarizer:
+    return Summarizer()
+
+
 @pytest.mark.parametrize("rounds", [0, 2])
-def test_a_model_writes_again_without_the_words_at_fault(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Summarizer()
+def test_a_model_writes_again_without_the_words_at_fault(
+    model: Summarizer, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = model.summarize(TEXT, always_write=True, revisions=0).text
     said = [word for word in words(plain) if not is_stop_word(word)][:2]
     assert len(said) == 2
@@ -149,9 +155,8 @@ def test_a_model_writes_again_without_the_words_at_fault(rounds: int, monkeypatc
     assert line
 
 
-def test_lines_are_judged_alike_whatever_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_judged_alike_whatever_is_shown(model: Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
     judged: dict[str, list[str]] = {"clean": [], "raw": []}
-    model = Summarizer()
     for surface, lines in judged.items():
         monkeypatch.setattr(revision, "faults", lambda line, _, lines=lines: (lines.append(line) or frozenset(), 1))
         model.summarize(TEXT, always_write=True, revisions=1, surface=surface)
@@ -160,7 +165,7 @@ def test_lines_are_judged_alike_whatever_is_shown(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("choose", ["mbr", "rerank"])
 def test_a_text_without_blanks_that_is_copied_as_one_word_is_compared_with_nothing(
-    choose: str, monkeypatch: pytest.MonkeyPatch
+    model: Summarizer, choose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a summary has tens of thousands of numbers; all pairs of a beam took the model's worker a minute."""
     seen: list[int] = []
@@ -175,8 +180,7 @@ def test_a_text_without_blanks_that_is_copied_as_one_word_is_compared_with_nothi
 
     monkeypatch.setattr("laconic.metrics.consensus.expected_utilities", watched)
     monkeypatch.setattr(revision, "faults", counted)
-    summarizer = Summarizer()
-    assert summarizer.summarize("1_" * 10_000, choose=choose).text.startswith("1_1_1_")
+    assert model.summarize("1_" * 10_000, choose=choose).text.startswith("1_1_1_")
     assert max(seen, default=0) <= 10_000
-    assert summarizer.summarize("A library that reads maps. " * 3, choose=choose).text
+    assert model.summarize("A library that reads maps. " * 3, choose=choose).text
     assert seen

@@ -19,45 +19,48 @@ HINDI = "शहर के लोग बहुत खुश हैं।"
 
 
 @pytest.mark.parametrize(
-    "sentences",
+    "marked",  # a bar where a sentence ends
     [
-        [GERMAN, "Am 3. Oktober kam, z. B. aus Bonn, Hr. Koch mit dem 2. Vorsitzenden.", "Der Zug fuhr um 5.", "Aus."],
-        [GERMAN, "Es kostet ca. 3 Mio. Euro, vgl. S. 12 und Abs. 2.", "Goethestr. 7 stand im 19. Jahrhundert leer."],
-        [GERMAN, "Es sind 50 Hz.", "Er kam."],
-        [GERMAN, "„Es ist so weit. Wir gehen!“, rief er.", "2. Fassung.", "Ludwig II. von Bayern kam nie."],
-        [FRENCH, "M. Dupont vint, p. ex., avec Mme. Durand à 8 h. 30 au bd. Hugo.", "J.-P. Roux lut l'art. 5 ici."],
-        [SPANISH, "El Sr. Pérez y la Dra. Ruiz viven en EE. UU. desde el s. XIX.", "¿Quién?", "¡Nadie dijo que no!"],
-        [ITALIAN, "Il sig. Rossi e l'avv. Neri lessero l'art. 5, pag. 12, di G. Verga.", "Arriva alle 10.", "Ecco."],
-        [POLISH, "W 3. dniu 2020 r. prof. Nowak był m.in. przy ul. Długiej.", "Kto?", "„Nie!” – krzyknął."],
-        [RUSSIAN, "А. С. Пушкин жил, т. е. писал, на ул. Ленина, д. 5.", "«Это правда?» — спросила дама.", "Да."],
-        [RUSSIAN, "Это было в 2024 г.", "Затем стало тихо.", "В 2020 г. Москва росла."],
-        [TURKISH, "2. Dünya Savaşı vb. olaylar Av. Kaya için zordu.", "“Doğru mu?” diye sordu kadın."],
-        [HINDI, "डॉ. शर्मा और ए. पी. कलाम आए।", "“क्या यह सच है?” महिला ने पूछा।"],
-        ["وصل د. محمد إلى القاهرة في المساء.", "هل جاء المال؟", "لا أحد يعرف."],
-        ["ราคาเพิ่มขึ้นใน พ.ศ. 2567 ดร. สมชาย กล่าว"],
+        GERMAN + "| Am 3. Oktober kam, z. B. aus Bonn, Hr. Koch mit dem 2. Vorsitzenden.| Der Zug fuhr um 5.| Aus.",
+        GERMAN + "| Es kostet ca. 3 Mio. Euro, vgl. S. 12 und Abs. 2.| Goethestr. 7 stand im 19. Jahrhundert leer.",
+        GERMAN + "| „Es ist so weit. Wir gehen!“, rief er.| 2. Fassung.| Ludwig II. von Bayern kam nie.",
+        "Die Stadt feierte ihr Jubiläum bzw. mehr, z. B. am Rathaus.| Es kostete 1.234,5 Euro.| Wer zahlt?",
+        FRENCH + "| M. Dupont vint, p. ex., avec Mme. Durand à 8 h. 30 au bd. Hugo.| J.-P. Roux lut l'art. 5 ici.",
+        "M. Dupont a ouvert la séance du 1er mars.| Le vote est le 12 avr. prochain, p. ex. ici.| Bon.",
+        SPANISH + "| El Sr. Pérez y la Dra. Ruiz viven en EE. UU. desde el s. XIX.| ¿Quién?| ¡Nadie dijo que no!",
+        "El Sr. García habló 20 min. sobre la Av. Libertad y las obras de EE. UU. que costarán más.| ¿Quién pagará?",
+        ITALIAN + "| Il sig. Rossi e l'avv. Neri lessero l'art. 5, pag. 12, di G. Verga.| Arriva alle 10.| Ecco.",
+        "Il sig. Rossi ha aperto la seduta con la dott.ssa Bianchi.| L'art. 5 del regolamento è noto, cfr. pag. 14.",
+        POLISH + "| W 3. dniu 2020 r. prof. Nowak był m.in. przy ul. Długiej.| Kto?| „Nie!” – krzyknął.",
+        "Prof. Nowak mówił m.in. o budżecie.| Prace przy ul. Długiej nie są skończone.| Zob. str. 14 raportu na końcu.",
+        RUSSIAN + "| А. С. Пушкин жил, т. е. писал, на ул. Ленина, д. 5.| «Это правда?» — спросила дама.| Да.",
+        RUSSIAN + "| Это было в 2024 г.| Затем стало тихо.| В 2020 г. Москва росла.",
+        "В 1999 г. в Москве открылась библиотека, и в ней 250 тыс. книг и ок. 300 карт.| Он родился в г. Туле.",
+        TURKISH + "| 2. Dünya Savaşı vb. olaylar Av. Kaya için zordu.| “Doğru mu?” diye sordu kadın.",
+        HINDI + "| डॉ. शर्मा और ए. पी. कलाम आए।| “क्या यह सच है?” महिला ने पूछा।",
+        "وصل د. محمد إلى القاهرة في المساء.| هل جاء المال؟| لا أحد يعرف.",
+        "ราคาเพิ่มขึ้นใน พ.ศ. 2567 ดร. สมชาย กล่าว",
     ],
 )
-def test_sentences_of_other_languages_end_where_they_end(sentences: list[str]) -> None:
-    assert sentence_strings(" ".join(sentences)) == sentences
+def test_sentences_of_other_languages_end_where_they_end(marked: str) -> None:
+    text = marked.replace("|", "")
+    assert sentence_strings(text) == [one.strip() for one in marked.split("|")]
+    assert len(sentence_strings(text, "en")) > marked.count("|") + 1, "by the rules of English they would not"
 
 
 @pytest.mark.parametrize(
-    "sentences",
+    "marked",
     [
-        ["市长说：“我们等了很久。现在好了。”", "他走了。", "2024年涨了3.5%……", "“真的吗？”她问。", "没有人知道！"],
-        ["市長は「長く待った。やっとできた。」と述べた。", "10時に着く。", "『猫である。名は無い。』という本だ。"],
-        ['그는 "오래 기다렸다."라고 말했다.', " 2020. 10. 3. 문을 열었다."],
+        GERMAN + "| Es sind 50 Hz.| Er kam.",
+        "市长说：“我们等了很久。现在好了。”|他走了。|2024年涨了3.5%……|“真的吗？”她问。|没有人知道！",
+        "市長は「長く待った。やっとできた。」と述べた。|10時に着く。|『猫である。名は無い。』という本だ。",
+        '그는 "오래 기다렸다."라고 말했다.| 2020. 10. 3. 문을 열었다.',
+        # small letters throughout are no reason to go on
+        "ich bin für das da.| er ist nicht da.| und wo bist du?",
     ],
 )
-def test_quotations_and_numbers_without_blanks(sentences: list[str]) -> None:
-    assert sentence_strings("".join(sentences)) == [one.strip() for one in sentences]
-
-
-def test_small_letters_throughout_are_no_reason_to_go_on() -> None:
-    assert sentence_strings("ich bin für das da. er ist nicht da. und wo bist du?")[1:] == [
-        "er ist nicht da.",
-        "und wo bist du?",
-    ]
+def test_quotations_numbers_and_small_letters(marked: str) -> None:
+    assert sentence_strings(marked.replace("|", "")) == [one.strip() for one in marked.split("|")]
 
 
 @pytest.mark.parametrize(

@@ -59,46 +59,29 @@ def test_a_wide_blank_before_a_full_stop(blank: str) -> None:
     assert split_sentences(text)[-1][1] == len(text)
 
 
-def test_nothing_ends_behind_short_forms() -> None:
-    text = "It has lazy resp. Strict Text (Eqs. 2, approx. 3). See corresp. Bytes.\n\nAnd Text resp.\n\nThe end"
-    assert sentence_strings(text) == [
-        "It has lazy resp. Strict Text (Eqs. 2, approx. 3).",
-        "See corresp.",
-        "Bytes.",
-        "And Text resp.",
-        "The end",
-    ]
-
-
-def test_nothing_ends_within_names() -> None:
-    text = "We use ASP.NET and java.util.List here. It reads README.Debian.The rest is new.We see 5.Then end"
-    assert sentence_strings(text) == [
-        "We use ASP.NET and java.util.List here.",
-        "It reads README.Debian.",
-        "The rest is new.",
-        "We see 5.",
-        "Then end",
-    ]
-    text = "It is for users of .NET. It reads x.__file__ (and .netrc). The end"
-    assert sentence_strings(text) == ["It is for users of .NET.", "It reads x.__file__ (and .netrc).", "The end"]
-
-
-def test_a_full_stop_without_a_blank_ends_a_chinese_sentence() -> None:
-    assert sentence_strings("建立方法.色谱柱为C18.结果好.") == ["建立方法.", "色谱柱为C18.", "结果好."]
-
-
-def test_a_capital_behind_etc_begins_a_sentence() -> None:
-    text = "It sets sizes, colours, etc. Calling it again (twice etc.) Resets it, etc. for all."
-    assert sentence_strings(text) == [
-        "It sets sizes, colours, etc.",
-        "Calling it again (twice etc.)",
-        "Resets it, etc. for all.",
-    ]
-
-
-@pytest.mark.parametrize("blank", ["", " ", "\t ", "\r"])
-def test_a_blank_line_ends_a_sentence(blank: str) -> None:
-    assert sentence_strings(f"Hi Anna,\n{blank}\ncould you come?") == ["Hi Anna,", "could you come?"]
+@pytest.mark.parametrize(
+    "marked",  # a bar where a sentence ends
+    [
+        # short forms, names
+        "It has lazy resp. Strict Text (Eqs. 2, approx. 3).| See corresp.| Bytes.|\n\nAnd Text resp.|\n\nThe end",
+        "We use ASP.NET and java.util.List here.| It reads README.Debian.|The rest is new.|We see 5.|Then end",
+        "It is for users of .NET.| It reads x.__file__ (and .netrc).| The end",
+        # "etc." with a capital behind it
+        "It sets sizes, colours, etc.| Calling it again (twice etc.)| Resets it, etc. for all.",
+        "建立方法.|色谱柱为C18.|结果好.",
+        *[f"Hi Anna,|\n{blank}\ncould you come?" for blank in ("", " ", "\t ", "\r")],
+        # halves of characters
+        "\ud800 hi.| It \udfff rained.",
+        # lines and headings: in capitals over an indented text, as of manual pages, or underlined
+        "The river rose.|\nIt rained|\n\nand rained.",
+        "NAME|\n    foo - rise",
+        "the foo|\n=======|\nit rises|\n-----",
+        "NASA\nthat rises",
+        f"Copies of this software and files (the\n'Work') are free.|\n{'-' * 80}",
+    ],
+)
+def test_sentences_end_where_they_end(marked: str) -> None:
+    assert sentence_strings(marked.replace("|", "")) == [one.strip() for one in marked.split("|")]
 
 
 MAIL = """Hi all,
@@ -117,22 +100,10 @@ def test_lines_that_nobody_wrapped_are_sentences() -> None:
     first, *others, last = MAIL.splitlines()
     assert sentence_strings(MAIL) == [f"{first}\n{others[0]}", *others[1:-1], f"{others[-1]}\n{last}"]
     assert sentence_strings(WRAPPED) == [WRAPPED.removesuffix(" Nobody came."), "Nobody came."]
-    article = "Copies of this software and files (the\n'Work') are free."
-    assert sentence_strings(f"{article}\n{'-' * 80}")[0] == article
-    assert sentence_strings("The river rose.\nIt rained\n\nand rained.") == [
-        *("The river rose.", "It rained", "and rained."),
-    ]
-
-
-def test_headings_are_sentences() -> None:
-    """In capitals over an indented text, as of manual pages, or underlined, however long the line is."""
-    assert sentence_strings("NAME\n    foo - rise") == ["NAME", "foo - rise"]
-    assert sentence_strings("the foo\n=======\nit rises\n-----") == ["the foo", "=======", "it rises", "-----"]
-    assert sentence_strings("NASA\nthat rises") == ["NASA\nthat rises"]
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60)
 def test_sentences_cover_everything_but_white_space(text: str) -> None:
     spans = split_sentences(text)
     left = list(text)
@@ -262,10 +233,13 @@ def test_long_texts_are_seen_in_pieces(piece: str, monkeypatch: pytest.MonkeyPat
         seen.append(len(text))
         return usual(language, text)
 
+    assert PIECE <= 10_000
     monkeypatch.setattr(sentencex, "get_sentence_boundaries", watched)
-    split_sentences(piece * (25_000 // len(piece)))
-    assert max(seen) == PIECE
-    assert sum(seen) < 35_000, "what is seen twice"
+    monkeypatch.setattr("laconic.text.sentences.PIECE", 2000)
+    monkeypatch.setattr("laconic.text.sentences.AHEAD", 400)
+    split_sentences(piece * (5000 // len(piece)))
+    assert max(seen) == 2000
+    assert sum(seen) < 7000, "what is seen twice"
 
 
 def test_a_mark_that_is_not_closed_joins_no_more_than_a_piece() -> None:
@@ -430,29 +404,7 @@ def test_data_set_leaves_out_long_documents() -> None:
         EncodedDataset.build(two, tokenizer, config, max_document_tokens=6)
 
 
-def test_half_a_character_is_a_character() -> None:
-    assert sentence_strings("\ud800 hi. It \udfff rained.") == ["\ud800 hi.", "It \udfff rained."]
-
-
-SIGNS = [
-    "word",
-    " ",
-    "\n",
-    "*",
-    "**",
-    r"\emph{",
-    r"\textbf{",
-    "{",
-    "}",
-    "$",
-    "[",
-    "](",
-    "][",
-    ")",
-    "]",
-    "![",
-    "e\u0301",
-]
+SIGNS = [r"\emph{", r"\textbf{", "](", "][", "![", "**", "word", "\n", "e\u0301", *"{}$[])* "]
 
 
 @given(st.lists(st.sampled_from(SIGNS), max_size=30))
@@ -473,20 +425,3 @@ def test_blank_lines_behind_a_hyphen_cost_no_time() -> None:
     assert not HYPHENED.search("well-" + "\n" * 20_000 + "Known")
     assert HYPHENED.sub("", "well- \n\n \nknown, wind- \nand sea-\tborne") == "well-known, wind- \nand sea-\tborne"
     assert time.process_time() - before < 5, "where it is quadratic, half a minute"
-
-
-@pytest.mark.parametrize(
-    "marked",
-    [
-        "Am 3. Oktober feierte die Stadt ihr Jubiläum, z. B. am Rathaus.|Es kostete 1.234,5 Euro bzw. mehr.|Wer zahlt?",
-        "M. Dupont a ouvert la séance du 1er mars.|Selon l'art. 5, le vote est le 12 avr. prochain, p. ex. ici.|Bon.",
-        "El Sr. García habló 20 min. sobre la Av. Libertad y las obras de EE. UU. que costarán más.|¿Quién pagará?",
-        "В 1999 г. в Москве открылась библиотека, и в ней 250 тыс. книг и ок. 300 карт.|Он родился в г. Туле.",
-        "Il sig. Rossi ha aperto la seduta con la dott.ssa Bianchi.|L'art. 5 del regolamento è noto, cfr. pag. 14.",
-        "Prof. Nowak mówił m.in. o budżecie.|Prace przy ul. Długiej nie są skończone.|Zob. str. 14 raportu na końcu.",
-    ],
-)
-def test_short_forms_of_the_language_that_a_text_is_in_end_no_sentence(marked: str) -> None:
-    text = marked.replace("|", " ")
-    assert sentence_strings(text) == marked.split("|")
-    assert len(sentence_strings(text, "en")) > marked.count("|") + 1

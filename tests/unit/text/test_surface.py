@@ -76,7 +76,7 @@ def written(
 
 
 FORMS = [
-    # what the model wrote, the source, what is shown
+    # what the model wrote, the source, what is shown: copied words in the source's own form
     ("ragout ( ra-gu ) reads files", "We use Ragout (RA-GU). It reads files.", "Ragout (RA-GU) reads files"),
     ("the right-of-way report", "They said that the Right-of-Way report is new.", "The Right-of-Way report"),
     ("a tool for c++ and w&t", "Files of W&T and of C++ are read by a tool for it.", "A tool for C++ and W&T"),
@@ -101,6 +101,8 @@ FORMS = [
     # another place tells
     ("a python server", "Python is a language. We write it in python.", "A python server"),
     ("how luar reads", "Reads of LUAR. Luar is a method.", "How LUAR reads"),
+    # function words end a line in other languages
+    ("er rief an", "Sie sagten es, und er rief an einem Tag an, weil es so kam.", "Er rief an"),
     # punctuation and blanks of a copied run, not those that only a tokenized source has
     ("reads and/or writes files", "It reads and/or writes files.", "Reads and/or writes files"),
     ("data --server of $5", "Call it data --server of $5 now.", "Data --server of $5"),
@@ -110,7 +112,7 @@ FORMS = [
 ]
 
 
-ARTICLES = [
+ARTICLES = [  # that agree with the sound behind them
     ("luar : a old framework", "LUAR is the framework of the old council.", "LUAR: An old framework"),
     ("a is-a tool of a old council", "This is the old is-a tool and the council.", "An is-a tool of an old council"),
     ("a one and a eu tool", "This is the one, and it is the EU tool.", "A one and a EU tool"),
@@ -125,7 +127,7 @@ ARTICLES = [
 ]
 
 
-INFINITIVES = [
+INFINITIVES = [  # what a verb behind "to" is
     ("a tool to reads the report", "It is a tool that reads the report.", "A tool to read the report"),
     ("tool to schools files", "This is the tool. Luar::Robot schools files again.", "Tool to school files"),
     ("tool to reads the report", "Luar writes and reads the report of the council.", "Tool to read the report"),
@@ -145,22 +147,7 @@ INFINITIVES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "document", "shown"), INFINITIVES)
-def test_a_verb_behind_to_is_an_infinitive(line: str, document: str, shown: str) -> None:
-    summary = written(line, document)
-    assert summary.text == shown
-    assert [shown[word.start : word.end] for word in summary.words] == [word.text for word in summary.words]
-
-
-@pytest.mark.parametrize(("line", "document", "shown"), ARTICLES)
-def test_an_article_agrees_with_the_sound_behind_it(line: str, document: str, shown: str) -> None:
-    summary = written(line, document)
-    assert summary.text == shown
-    assert [shown[word.start : word.end] for word in summary.words] == [word.text for word in summary.words]
-    assert "An " not in written(line, document, surface="cased").text
-
-
-NAMES = [
+NAMES = [  # those that the source does not give are dropped
     # a name that the source does not have, in front of what it shall be the name of
     ("old : a framework for new data", "We look at the framework for new data. It is old.", "A framework for new data"),
     ("old : a framework for new data", "Old things. This is a framework for new data.", "A framework for new data"),
@@ -177,15 +164,13 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "document", "shown"), NAMES)
-def test_a_name_that_the_source_does_not_give_is_dropped(line: str, document: str, shown: str | None) -> None:
-    text = written(line, document).text
-    assert text == shown if shown else ":" in text
-
-
-@pytest.mark.parametrize(("line", "document", "shown"), FORMS)
-def test_copied_words_take_the_sources_own_form(line: str, document: str, shown: str) -> None:
-    assert written(line, document).text == shown
+@pytest.mark.parametrize(("line", "document", "shown"), [*FORMS, *ARTICLES, *INFINITIVES, *NAMES])
+def test_what_is_shown_of_a_copied_line(line: str, document: str, shown: str | None) -> None:
+    summary = written(line, document)
+    assert summary.text == shown if shown else ":" in summary.text
+    assert [summary.text[word.start : word.end] for word in summary.words] == [word.text for word in summary.words]
+    if (line, document, shown) in ARTICLES:
+        assert "An " not in written(line, document, surface="cased").text
 
 
 def test_the_place_a_word_was_copied_from_decides_its_form() -> None:
@@ -342,32 +327,33 @@ def test_signs_stay_with_the_words_that_they_belong_to(piece: str, shown: str) -
     assert copied([piece], document) == shown
 
 
-def test_a_sign_of_the_models_own_binds_the_words_on_both_sides() -> None:
-    document = "The POE::Sessions module is Rack-based and compliant with Python 3. It is the Builder of x and of data."
-    assert copied(["POE::", "Builder", "of data"], document) == "POE::Builder of data"
-    assert copied(["module", "with Python 3.", "x"], document) == "Module with Python 3.x"
-    pair = "The work is done pre- or post-execution, with code of the tools and of the data."
-    assert copied(["pre-", "and of the data"], pair) == "Pre- and of the data"
-    assert copied(["pre-", "code"], pair) == "Pre-code"
+RACK = "The POE::Sessions module is Rack-based and compliant with Python 3. It is the Builder of x and of data."
+WORK = "The work is done pre- or post-execution, with code of the tools and of the data."
+LATEX = r"We write $\textbf{so}$ of the $\texttt{RNN-ProVe}$ framework for the policies of the data."
+POE = "This package is POE::Filter::Stream, which is used to secure the connections of the package."
+SLEEP = "It helps to test code that calls `time.sleep()` in the tests. This package is the Python (3.x) module of it."
 
 
-def test_a_command_of_latex_is_one_word() -> None:
-    document = r"We write $\textbf{so}$ of the $\texttt{RNN-ProVe}$ framework for the policies of the data."
-    assert copied(["$\\", r"texttt{RNN-ProVe}$ framework"], document) == r"$\texttt{RNN-ProVe}$ framework"
-
-
-def test_a_part_of_a_name_is_an_ordinary_word_where_the_name_is_not_whole() -> None:
-    document = "This package is POE::Filter::Stream, which is used to secure the connections of the package."
-    assert copied(["Filter", "to secure the connections"], document) == "Filter to secure the connections"
-    assert copied(["package is POE", "Filter"], document) == "Package is POE filter"
-    assert copied(["package is POE::Filter::Stream"], document) == "Package is POE::Filter::Stream"
-
-
-def test_a_sign_that_opens_something_else_is_not_put_to_the_word_before() -> None:
-    document = (
-        "It helps to test code that calls `time.sleep()` in the tests. This package is the Python (3.x) module of it."
-    )
-    assert copied(["time.sleep(", "Python", ")"], document) == "time.sleep (Python)"
+@pytest.mark.parametrize(
+    ("pieces", "document", "shown"),
+    [
+        # a sign of the model's own binds the words on both sides
+        (["POE::", "Builder", "of data"], RACK, "POE::Builder of data"),
+        (["module", "with Python 3.", "x"], RACK, "Module with Python 3.x"),
+        (["pre-", "and of the data"], WORK, "Pre- and of the data"),
+        (["pre-", "code"], WORK, "Pre-code"),
+        # a command of LaTeX is one word
+        (["$\\", r"texttt{RNN-ProVe}$ framework"], LATEX, r"$\texttt{RNN-ProVe}$ framework"),
+        # a part of a name is an ordinary word where the name is not whole
+        (["Filter", "to secure the connections"], POE, "Filter to secure the connections"),
+        (["package is POE", "Filter"], POE, "Package is POE filter"),
+        (["package is POE::Filter::Stream"], POE, "Package is POE::Filter::Stream"),
+        # a sign that opens something else is not put to the word before
+        (["time.sleep(", "Python", ")"], SLEEP, "time.sleep (Python)"),
+    ],
+)
+def test_signs_where_pieces_meet(pieces: list[str], document: str, shown: str) -> None:
+    assert copied(pieces, document) == shown
 
 
 @pytest.mark.parametrize(
@@ -400,10 +386,6 @@ def test_signs_that_are_part_of_a_word_are_no_quotation_marks() -> None:
     tokenizer.train([ORDINARY])
     document = "This is the text of the data that don't."
     assert written("the data don't", document, tokenizer=tokenizer).text == "the data don't"
-
-
-def test_function_words_end_a_line_in_other_languages() -> None:
-    assert written("er rief an", "Sie sagten es, und er rief an einem Tag an, weil es so kam.").text == "Er rief an"
 
 
 def test_unk_is_never_shown() -> None:
@@ -489,7 +471,7 @@ for _name in ("bpe", "character"):
 
 @pytest.mark.parametrize("name", TOKENIZERS)
 @given(line=LETTERS, document=LETTERS, level=st.sampled_from(["raw", "cased", "clean"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 def test_spans_index_the_text_and_nothing_is_added(name: str, line: str, document: str, level: str) -> None:
     tokenizer = TOKENIZERS[name]
     if not tokenizer.encode(line).ids or not tokenizer.encode(document).ids:

@@ -52,7 +52,7 @@ ANY_TEXT = st.one_of(PIECED_TEXT, st.text(max_size=40))
 
 @pytest.mark.parametrize("tokenizer", ALL, ids=lambda t: f"{t.name}-{t.config.unicode_form}")
 @given(text=ANY_TEXT)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60)
 def test_offsets_point_into_the_raw_text(tokenizer: Tokenizer, text: str) -> None:
     encoding = tokenizer.encode(text)
     assert len(encoding.ids) == len(encoding.tokens) == len(encoding.offsets) == encoding.total
@@ -70,7 +70,7 @@ def test_offsets_point_into_the_raw_text(tokenizer: Tokenizer, text: str) -> Non
 
 
 @given(text=PIECED_TEXT)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_word_tokens_are_the_normalised_spans(text: str) -> None:
     encoding = WORD.encode(text)
     normalise = WORD.backend.normalizer.normalize_str
@@ -78,17 +78,15 @@ def test_word_tokens_are_the_normalised_spans(text: str) -> None:
         assert token == normalise(text[start:end])
 
 
-def test_composed_characters_keep_all_their_code_points() -> None:
-    text = "Cafe\u0301 noir"
+def test_spans_of_characters_that_are_not_one_to_one() -> None:
+    text = "Cafe\u0301 ab \ud83d cd"
     encoding = WORD.encode(text)
-    assert [text[start:end] for start, end in encoding.offsets] == ["Cafe\u0301", "noir"]
-    assert encoding.tokens == ("café", "noir")
-
-
-def test_one_character_that_becomes_three_tokens_keeps_their_strings() -> None:
+    assert [text[start:end] for start, end in encoding.offsets] == ["Cafe\u0301", "ab", "\ud83d", "cd"]
+    assert encoding.tokens[0] == "café"
     encoding = WORD_NFKC.encode("½")
     assert encoding.tokens == ("1", "⁄", "2")
     assert set(encoding.offsets) == {(0, 1)}
+    assert WORD_NFKC.encode("a½ b", max_tokens=1).tokens == ("a1",)  # also where the others are cut off
 
 
 @pytest.mark.parametrize(
@@ -99,10 +97,7 @@ def test_one_character_that_becomes_three_tokens_keeps_their_strings() -> None:
         ("state-of-the-art -- yes...", ["state-of-the-art", "--", "yes", "..."]),
         ("1,234.5% on 10/12/2001 at 10:30am", ["1,234.5", "%", "on", "10/12/2001", "at", "10:30am"]),
         ("(see http://x.org/a?b=c.)", ["(", "see", "http://x.org/a?b=c", ".", ")"]),
-        (
-            "mail a.b@c.org, np.ndarray snake_case __init__",
-            ["mail", "a.b@c.org", ",", "np.ndarray", "snake_case", "__init__"],
-        ),
+        ("mail a.b@c.org, np.ndarray __init__", ["mail", "a.b@c.org", ",", "np.ndarray", "__init__"]),
         ("Mr. X of the U.S. army", ["mr.", "x", "of", "the", "u.s.", "army"]),
         ("#Person1#: hi", ["#person1#", ":", "hi"]),
         ("日本語のテキスト。", ["日", "本", "語", "の", "テキスト", "。"]),
@@ -202,7 +197,7 @@ def test_detokenized_text_is_what_people_write(text: str) -> None:
 
 @pytest.mark.parametrize("tokenizer", [BPE, CHARACTER], ids=lambda t: t.name)
 @given(words=st.lists(st.text(st.sampled_from("abcé日!"), min_size=1, max_size=5), min_size=1, max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 def test_marked_tokens_round_trip(tokenizer: Tokenizer, words: list[str]) -> None:
     text = " ".join(words)
     encoding = tokenizer.encode(text)
@@ -216,11 +211,6 @@ def test_marked_tokens_round_trip(tokenizer: Tokenizer, words: list[str]) -> Non
 def test_subwords_of_a_word_form_one_group() -> None:
     tokens = BPE.encode("the state").tokens
     assert ["".join(tokens[i] for i in group) for group in BPE.word_groups(tokens)] == ["▁the", "▁state"]
-
-
-def test_lone_surrogates_are_survived() -> None:
-    encoding = WORD.encode("ab \ud83d cd")
-    assert encoding.offsets[-1] == (5, 7)
 
 
 @pytest.mark.parametrize("text", ["word " * 200_000, "a" * 300_000, "a." * 100_000, "+." * 100_000, "http://" * 30_000])
@@ -289,12 +279,8 @@ def test_rows_without_tokens_come_before_a_texts_own_words(byte_level: Pretraine
     byte_level.widen(size)
     byte_level.save(tmp_path / "after")
     assert byte_level.vocab_size == size + 8
-    assert [byte_level.token(id, ["own"]) for id in (size - 1, size, size + 7, size + 8)] == [
-        tokens[-1],
-        "<unk>",
-        "<unk>",
-        "own",
-    ]
+    shown = [byte_level.token(id, ["own"]) for id in (size - 1, size, size + 7, size + 8)]
+    assert shown == [tokens[-1], "<unk>", "<unk>", "own"]
     assert list(byte_level.vocabulary) == tokens
     for file in (tmp_path / "before").iterdir():
         assert file.read_bytes() == (tmp_path / "after" / file.name).read_bytes()
@@ -334,14 +320,9 @@ def test_hashed_digits_make_the_words_of_gigaword() -> None:
     # text that is hashed already is cut in the same way, and numbers are the same words as without hashes
     assert words(expected, digits_to_hash=True) == expected.split()
     assert ["#" * 2 if w.isdigit() and len(w) == 2 else w for w in words("10 of 20")] == ["##", "of", "##"]
-
-
-def test_without_the_option_nothing_changes() -> None:
+    # without the option nothing changes
     assert words("##.# and #1") == ["##", ".", "#", "and", "#", "1"]
     assert words("10.5", digits_to_zero=True) == ["00.0"]
-
-
-def test_one_digit_sign_only() -> None:
     with pytest.raises(ConfigError, match="exclude each other"):
         validate(WordTokenizer.Config, {"digits_to_zero": True, "digits_to_hash": True}, where="tokenizer")
 
@@ -362,10 +343,7 @@ def test_marks_of_unknown_words_become_one_word(cls) -> None:
     other = cls(cls.Config(min_frequency=1, lowercase=True))
     other.train(["unk saw unk and"] * 3)
     assert other.encode("<unk>").tokens != encoding.tokens[:1]
-
-
-def test_an_unknown_mark_outside_the_vocabulary_is_its_word() -> None:
-    assert words("UNK fell", unknown_marks=("UNK",), lowercase=False) == ["unk", "fell"]
+    assert words("UNK fell", unknown_marks=("UNK",), lowercase=False) == ["unk", "fell"]  # outside of the vocabulary
 
 
 def test_characters_without_blanks() -> None:
@@ -400,9 +378,9 @@ PIECES = [
 def test_stretches_between_blanks_are_read_as_the_whole(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training reads each stretch once and remembers it; ids, unknown words and counts are those of whole texts."""
     chosen = random.Random(4)
-    texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(600)] + ["Can't stop the a b ab"]
-    tokenizer.train(texts[-300:])
-    monkeypatch.setattr("laconic.text.stretches.MOST", 360)  # it forgets now and then
+    texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(300)] + ["Can't stop the a b ab"]
+    tokenizer.train(texts[-150:])
+    monkeypatch.setattr("laconic.text.stretches.MOST", 200)  # it forgets now and then
     for start in range(0, len(texts), 7):
         some = texts[start : start + 7]
         found = tokenizer.encode_many(some, 9)
@@ -416,10 +394,12 @@ def test_stretches_between_blanks_are_read_as_the_whole(tokenizer: Any, monkeypa
             assert (ids, words, total) == (list(whole.ids), unknown, whole.total), text
         counted = Counter(piece for text in some for piece in tokenizer._pieces(tokenizer._cutter, text))
         assert tokenizer.count_words(some) == counted
+    first, again = (tokenizer.encode_many(texts[:1], 9) for _ in range(2))  # nothing in it is new
+    assert first.codes.tolist() == again.codes.tolist()
 
 
 @pytest.mark.parametrize(
-    ("processes", "most"), [("1", 10**6), ("1", 70), ("3", 70), pytest.param("3", 10**6, marks=pytest.mark.slow)]
+    ("processes", "most"), [("1", 10**6), ("1", 70), ("2", 70), pytest.param("3", 10**6, marks=pytest.mark.slow)]
 )
 def test_what_training_has_cut_is_read_the_same(
     processes: str, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
