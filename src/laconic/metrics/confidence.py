@@ -381,7 +381,6 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
         lambda span: not _SPOKEN.match(said[span]),
         lambda span: not _STOCK.search(said[span]),
         lambda span: not said[span].isupper() or (not span[0] and not _STOP.search(said[span])),  # it may be the title
-        lambda span: not LEADS_ELSEWHERE.match(said[span]),
     ):
         spans = list(filter(tells, spans)) or spans
     return [(start, *shortened(document, start, end)) for start, end in spans]
@@ -462,7 +461,9 @@ def answering_sentence(document: str, summary: str, *, strange: bool = False) ->
         lacks = max(0, FEWER - len(words(document[start:end]))) if strange else 0
         return sum(weight * facts[name] for name, weight in WORTH.items()) - FEW * lacks
 
-    (begins, start, end), facts = max(told_sentences(document, summary), key=worth)
+    told = told_sentences(document, summary)
+    told = [one for one in told if not LEADS_ELSEWHERE.match(document, one[0][0])] or told
+    (begins, start, end), facts = max(told, key=worth)
     return (begins, *(shortened(document, begins, end, subject=True) if strange else (start, end))), facts
 
 

@@ -62,6 +62,11 @@ def is_foreign(text: str) -> bool:
     return told >= max(_FEWEST, _SHARE * len(words)) and not is_english(words)
 
 
+def is_turkish(text: str) -> bool:
+    """Has it, or a language like it, an i without a dot?"""
+    return any(letter in text for letter in "ıİğ") and is_foreign(text)
+
+
 def unseen_ends(text: str) -> list[int]:
     """The ends of sentences that sentencex does not see: in front of a digit, and Chinese dots; none in quotations."""
     return [

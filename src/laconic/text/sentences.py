@@ -80,7 +80,10 @@ _LINK = re.compile(
     r"(?<![\w\]])(!?\[)((?:[^\[\]]|\[[^\[\]]*\])*)(\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)|\[[^\[\]\s]*\]))"
 )
 _STRESSED = re.compile(r"(?<![^\s(\[{\"'])(\*{1,3})(?=[^\s*])([^*]{1,200}?)(?<=[^\s*])(\1)(?![^\s.,;:!?)\]}\"'])")
-_EMPHASIS = re.compile(r"(?<![^\s(\[{\"'])(_)(?=[^\W_])([^_\n]{1,200})(?<=[^\W_])(_)(?![^\s.,;:!?)\]}\"'])")
+_EMPHASIS = re.compile(  # not of names like __init__
+    r"(?<![^\s(\[{\"'])(_|__(?![a-z\d]+__))(?=[^\W_])([^_\n]{1,200})(?<=[^\W_])(\1)(?![^\s.,;:!?)\]}\"'])"
+)
+_STRUCK = re.compile(r"(?<![^\s(\[{\"'])~~(?=[^\s~])[^~\n]{1,200}(?<=\S)~~(?:\s|(?![^.,;:!?)\]}\"']))")
 _NAMED = re.compile(  # "foo - print all bars" at the beginning, "LONDON, May 2 (Reuters) -", "[9:02] anna: could you"
     r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s(?:\([A-Z][^\n()]{0,30}\)|/\w{3,20}/)"
     r"|[A-Z][A-Z .]{2,30}, [^\n.!?;()]{0,30}\d{4})"
@@ -150,8 +153,9 @@ def shortened(text: str, start: int, end: int, *, subject: bool = False) -> Span
 
 def markup(text: str) -> list[Span]:
     """The signs in ``text`` that say how it shall look, in order: LaTeX's commands for fonts with their braces and what
-    is left of a formula (``$\\textbf{R}$``), Markdown's stars, its links without their text, and its pictures."""
-    found = [one.span() for one in _CITATION.finditer(text)]
+    is left of a formula (``$\\textbf{R}$``), Markdown's stars, its links without their text, its pictures, and what it
+    strikes through."""
+    found = [one.span() for sign in (_CITATION, _STRUCK) for one in sign.finditer(text)]
     for link in _LINK.finditer(text):
         if _WORD.search(link[2]):  # else perhaps two references
             found += [link.span()] if link[1] == "![" else [link.span(1), link.span(3)]

@@ -359,7 +359,7 @@ def test_the_background_of_a_paper_does_not_answer() -> None:
 @pytest.mark.parametrize(
     ("document", "answer"),
     [
-        ("Dear Sir or Madam,\n\nthe bill is wrong.", "the bill is wrong."),
+        ("Dear Sir or Madam,\n\nthe bill is wrong.", "The bill is wrong."),
         ('"We were lucky," said Ann. Her boat lost its mast.', "Her boat lost its mast."),
         ("\u201cYou are late!\u201d She had run to the river.", "She had run to the river."),
         ("Visit the river's website for more pictures. It rained all day.", "It rained all day."),
@@ -470,13 +470,25 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
         ("- libfoo measures long rivers", "libfoo measures long rivers"),
         ("[09:02] anna: measure long rivers", "Measure long rivers"),
         ("12/03/23, 9:02:17 PM - Anna F: measure long rivers", "Measure long rivers"),
+        ("this morning the long rivers rose", "This morning the long rivers rose"),
+        ("Dear Anna,\n\ntown's old bridge crossed long rivers.", "Town's old bridge crossed long rivers."),
+        ("measure the long rivers of a town.", "Measure the long rivers of a town."),
+        ("hug measures long rivers.", "hug measures long rivers."),  # what does something may be a name
+        ("hug is for long rivers.", "hug is for long rivers."),
+        ("hug: for long rivers.", "hug: for long rivers."),
+        ("libfoo for long rivers.", "libfoo for long rivers."),
+        ("npm install long-rivers", "npm install long-rivers"),
+        ("git config --long rivers", "git config --long rivers"),
+        ("micromark view of long rivers", "micromark view of long rivers"),
+        ("iPhone covers of long rivers", "iPhone covers of long rivers"),
+        ("[9:02] ece: ince köprü ve ılık bir nehir için ada", "İnce köprü ve ılık bir nehir için ada"),
     ],
 )
 def test_a_sentence_without_its_subject_begins_with_a_capital(document: str, answer: str) -> None:
     found = or_decline(Summary("long rivers", document=document, confidence=0.1), calibration())
     assert found.text == answer == " ".join(word.text for word in found.words)
     first = found.words[0].sources[0]
-    assert document[first.start : first.end].lower() == found.words[0].text.lower()
+    assert document[first.start : first.end].lower() == found.words[0].text.replace("İ", "I").lower()
 
 
 def test_ratings_of_sentences_teach_when_one_is_likelier_to_do(tmp_path: Path) -> None:

@@ -241,6 +241,7 @@ def test_blanks_cost_no_time() -> None:
         ("[Image-set](http://x.y) of [CSS][ref] ![badge](http://b)shows", "Image-set of CSS shows"),
         ("**Foo** is *it*, 2 * 3 * 4, a**b**c, ***bar***", "Foo is it, 2 * 3 * 4, a**b**c, bar"),
         ("to a _superset_ (_an old_ one) of _foo_bar_, _f_(x)", "to a superset (an old one) of _foo_bar_, _f_(x)"),
+        ("__Foo__ is ~~an old~~ a __new way__ of a__b__, __a__ ~~", "Foo is a new way of a__b__, __a__ ~~"),
         ("[1][2], f[name](x), [x] and __init__", "[1][2], f[name](x), [x] and __init__"),
         ("src/*.js and lib/*.py of [Smith 2010][Jones 2011]", "src/*.js and lib/*.py of [Smith 2010][Jones 2011]"),
         ("[docs](http://x.y/a_(b))", "docs"),
