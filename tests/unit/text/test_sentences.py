@@ -491,3 +491,8 @@ def test_short_forms_of_the_language_that_a_text_is_in_end_no_sentence(marked: s
     text = marked.replace("|", " ")
     assert sentence_strings(text) == marked.split("|")
     assert len(sentence_strings(text, "en")) > marked.count("|") + 1
+
+
+def test_a_blank_behind_a_clause_of_thai_ends_it() -> None:
+    marked = "เทศบาลเมืองเปิดสะพานใหม่ข้ามแม่น้ำ|สะพาน 12 เมตรนี้ยาวกว่าเดิมสองเท่า|คนดีใจ และมา ดู"
+    assert sentence_strings(marked.replace("|", " ")) == marked.split("|")
