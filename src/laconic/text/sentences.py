@@ -91,7 +91,9 @@ _NAMED = re.compile(  # "foo - print all bars" at the beginning, "LONDON, May 2 
     r"|\[?(?:[\d/.-]{6,10},? )?\d\d?:\d\d(?::\d\d)?(?: ?[AaPp][Mm])?\]?(?: -)? [^\W\d][^:\n]{0,25}: (?=\S+\s+\S+\s)"
 )
 PIECE, AHEAD = 10_000, 2_000  # characters that sentencex sees at once, of which so many may hold the end of a quotation
-_MARK = re.compile(r"(?:(?:[>*•–—#-]+|\\item)\s+)+")
+_MARK = re.compile(  # in front of an item: "- ", "2. ", "3.1 You may", "Q: "
+    r"(?:(?:[>*•–—#-]+|\\item|[QA]:|(?:\d{1,2}[.)]|\d{1,2}(?:\.\d{1,2})+\.?)(?=\s+[A-Z][a-z]*\s))\s+)+"
+)
 
 
 def split_sentences(text: str, language: str | None = None) -> list[tuple[int, int]]:
@@ -140,8 +142,7 @@ def shortened(text: str, start: int, end: int, *, subject: bool = False) -> Span
     """The part of an English sentence that could stand above the text: where it says what its subject is or does, or
     begins the text with a name and a dash, what stands behind that; the whole of any other. Without a lead to examples
     that it does not have. A ``subject`` stays, where wanted, if it says anything ("Attached is a ..." does not)."""
-    if (mark := _MARK.match(text, start, end)) and mark.end() < end:
-        start = mark.end()
+    start = behind_mark(text, start, end)
     lead = _LEAD.match(text, start, end)
     if lead and subject and not _SAYS_NOTHING.issuperset(_WORD.findall(lead[0].lower())):
         lead = None
@@ -149,6 +150,12 @@ def shortened(text: str, start: int, end: int, *, subject: bool = False) -> Span
     if lead and len(text[lead.end() : end].split()) > 2 and not _GOES_ON.match(text, lead.end(), end):
         start = lead.end()
     return start, start + (len(_EXAMPLES.sub("", text[start:end]).rstrip(" \n:,;")) or end - start)
+
+
+def behind_mark(text: str, start: int, end: int) -> int:
+    """Where the item begins of which the mark of a list, or a number, stands at ``start``."""
+    mark = _MARK.match(text, start, end)
+    return mark.end() if mark and mark.end() < end else start
 
 
 def markup(text: str) -> list[Span]:

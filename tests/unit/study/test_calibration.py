@@ -280,6 +280,9 @@ def test_an_entry_answers_only_where_there_is_no_sentence(entry: str) -> None:
             "Summary: {}",
             "THE FOO OF ALL BARS IS FOR US.\n\n{}",
             "Anna: Thank you for contacting the Foo of Bars.\n\n{}",
+            "Text is available under a Creative Commons licence of foo and bars.\n\n{}",
+            "Issued by the foo of bars at 10:15 on Friday\n\n{}",
+            "Last updated on 3 May by the foo of bars\n\n{}",
             "All notable changes to foo of bars are here.\n\n{}",
             "The chair of foo called the meeting to order.\n\n{}",
         ),
@@ -390,6 +393,10 @@ CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bar
         ("table", "Bars of foo\n\n     Q1     Q2\nA    1.0    2.0\nB    3.0    4.0\nC    5.0    6.0", "Bars of foo"),
         ("program code", CODE, "Opens all bars."),
         ("program code", "import foo\n\ndef bars(a):\n    b = foo.foo(a)\n    return b[0]\n", "def bars(a):"),
+        ("program code", '{\n  "name": "foo",\n  "description": "Opens all bars.",\n  "main": "foo.js"\n}\n', "Opens all"),
+        ("program code", "[foo]\na = 1\ndescription = 'Opens bars'\n", "Opens bars"),
+        ("program code", "foo: 1\ninfo:\n  title: Bars of foo\n  note: it has many bars\nbars: 2\n", "Bars of foo"),
+        ("program code", "on: push\nname: Nightly bars\nfoo:\n  - run: open all bars\n", "Nightly bars"),
         ("change of code", "diff --git a/foo b/foo\n--- a/foo\n+++ b/foo\n@@ -1 +1 @@\n-bars\n+baz", "b/foo"),
         ("", f"Can anybody tell me why this does not open all of my bars?\n\n{CODE}", "Can anybody"),
         ("", "The package of foo has these:\n* bars of foo;\n* foo of bars;\n* a baz;", "foo"),
@@ -425,6 +432,7 @@ def test_facts_of_a_sentence_counted_by_hand() -> None:
     found = told(7, *seven, "It says that rivers rose.", "The fish swam off.", summary=line)
     assert found == {"says": 2 / 4, "hangs": 1, "place": 5}, "'river' is there once"
     assert told(1, "Ships were sold now.", "This " + "word " * 27 + "now.") == {"long": 4, "place": 1, "last": 1}
+    assert told(0, "- The sea is calm.") == {"first": 1, "alone": 1}, "a mark is no subject"
     assert told(0, "Here, we study how long rivers rose.") == {"first": 1, "alone": 1, "presents": 1, "asides": 1}
     assert told(0, "We propose a model of rivers.", "It works very well.") == {"first": 1, "states": 1, "presents": 1}
     provides = "This package provides version 2 of the headers, see https://foo."
@@ -470,6 +478,10 @@ def test_a_sentence_that_is_likelier_to_do_is_given() -> None:
         ("- libfoo measures long rivers", "libfoo measures long rivers"),
         ("[09:02] anna: measure long rivers", "Measure long rivers"),
         ("12/03/23, 9:02:17 PM - Anna F: measure long rivers", "Measure long rivers"),
+        ("2. Long rivers rose.", "Long rivers rose."),
+        ("12.1 The long rivers rose.", "The long rivers rose."),
+        ("2.4 GHz is of long rivers.", "2.4 GHz is of long rivers."),
+        ("Q: Do long rivers rise?", "Do long rivers rise?"),
         ("this morning the long rivers rose", "This morning the long rivers rose"),
         ("Dear Anna,\n\ntown's old bridge crossed long rivers.", "Town's old bridge crossed long rivers."),
         ("measure the long rivers of a town.", "Measure the long rivers of a town."),
