@@ -19,8 +19,9 @@ _OTHERS = re.compile(  # what others said, that they did, and what stands behind
 
 _ERROR = r"^(?![ \t]|File ).*(?:Error|Exception|ERROR|FATAL|CRITICAL|panicked|[Ff]ailed|\"error)\b.*"
 _COMMENT = r"(?:(?<=^ \* )|(?<=^# )|(?<=^// )|(?<=^/\* ))(?!.*(?:opyright|icen[cs]e))[A-Z].*\w\.$"
+_VALUE = r"[^\n\"'{}\[\]]*"
 _ABOUT = [  # what settings are of, by what they say themselves
-    re.compile(rf"^{begins}[ \t]*[:=][ \t]*[\"']?([^\W\d_][^\n\"'{{}}\[\]]*[ ][^\n\"'{{}}\[\]]*[^\s\"',|>]).*$", re.MULTILINE)
+    re.compile(rf"(?m)^{begins}[ \t]*[:=][ \t]*[\"']?([^\W\d_]{_VALUE}[ ]{_VALUE}[^\s\"',|>]).*$")
     for begins in (r" {0,4}[\"']?description[\"']?", r" {0,4}[\"']?title[\"']?", r"name")
 ]
 _LINES = {  # what it is: what it has for certain, how most of its lines look, and which tells most

@@ -393,7 +393,7 @@ CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bar
         ("table", "Bars of foo\n\n     Q1     Q2\nA    1.0    2.0\nB    3.0    4.0\nC    5.0    6.0", "Bars of foo"),
         ("program code", CODE, "Opens all bars."),
         ("program code", "import foo\n\ndef bars(a):\n    b = foo.foo(a)\n    return b[0]\n", "def bars(a):"),
-        ("program code", '{\n  "name": "foo",\n  "description": "Opens all bars.",\n  "main": "foo.js"\n}\n', "Opens all"),
+        ("program code", '{\n  "name": "foo",\n  "description": "Opens all bars.",\n  "main": "foo"\n}\n', "Opens all"),
         ("program code", "[foo]\na = 1\ndescription = 'Opens bars'\n", "Opens bars"),
         ("program code", "foo: 1\ninfo:\n  title: Bars of foo\n  note: it has many bars\nbars: 2\n", "Bars of foo"),
         ("program code", "on: push\nname: Nightly bars\nfoo:\n  - run: open all bars\n", "Nightly bars"),
