@@ -24,12 +24,13 @@ from laconic.explain.provenance import extractive_summary
 from laconic.files import put_back
 from laconic.jobs import batches
 from laconic.metrics.confidence import LEADS_ELSEWHERE, Calibration, answering_sentence, divided
-from laconic.metrics.words import words
+from laconic.metrics.words import is_ordinary, is_stop_word, ordinary_stems, stem, words
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
+from laconic.text.casing import capital
 from laconic.text.sentences import markup, without
 from laconic.text.sources import lines_of
-from laconic.types import Record, Summary
+from laconic.types import Record, Summary, SummaryWord
 
 SYSTEMS = {  # imported when a model is opened
     "exported": "laconic.systems.exported:ExportedSystem",
@@ -40,6 +41,8 @@ FIRST_WORDS = 50  # are given, and of one without blanks
 FIRST_CHARACTERS = 1000
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 BATCH = 16  # what a batch counts for there, where nobody says how many documents it has
+
+_VERBS = frozenset(("is", "are", "was", "were", "has", "have", "had", "can", "will", "may", "must", "does", "do"))
 
 OnError = Literal["raise", "skip"]
 Document = str | Record
@@ -371,12 +374,12 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     signs = [(start + first, start + last) for first, last in signs]
     signs = signs if without(document, signs, start, end).strip() else []
     found = extractive_summary(document, [(start, end)], model_name=summary.model, record_id=summary.id, left_out=signs)
-    subject = document[begins:start].rstrip()
-    plain, capital = found.words[0].text.rstrip(",.;:").replace("-", ""), found.text[0].upper()
-    ordinary = plain.isalpha() and plain.islower() and len(capital) == 1  # no iOS, no ligature
-    if any(map(str.isalnum, subject)) and ordinary:  # a subject, no mark of a list
-        first = replace(found.words[0], text=capital + found.words[0].text[1:])
-        found = replace(found, text=first.text + found.text[len(first.text) :], words=(first, *found.words[1:]))
+    first = found.words[0].text
+    if any(map(str.isalnum, document[begins:start])) or not _may_be_name(first, found.words[1:2]):  # its subject went
+        plain, head = first.rstrip(",.;:").removesuffix("'s").replace("-", ""), capital(first[0], document)
+        if plain.isalpha() and plain.islower() and len(head) == 1:  # no iOS, no ligature
+            begun = replace(found.words[0], text=head + first[1:])
+            found = replace(found, text=begun.text + found.text[len(first) :], words=(begun, *found.words[1:]))
     return replace(
         found,
         confidence=confidence,
@@ -384,6 +387,17 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
         declined=reason,
         alternatives=(replace(summary, alternatives=()), *summary.alternatives),
     )
+
+
+def _may_be_name(first: str, following: Sequence[SummaryWord]) -> bool:
+    """May the word with which an answer begins be written in lower case on purpose, as names of commands are? It may
+    unless it is an ordinary word, which no verb, sign or other name follows ("hug makes ...", "hug: ...")."""
+    word, behind = first.rstrip(",").removesuffix("'s"), following[0].text.rstrip(",.") if following else ""
+    if is_stop_word(word) and behind[:1].isalnum():
+        return len(word) == 1 and word not in "ai"
+    verb = behind in _VERBS or (behind.endswith("s") and not behind.endswith("ss") and not is_stop_word(behind))
+    ordinary = stem(word) in ordinary_stems() and (behind[:1].isupper() or is_ordinary(behind))
+    return not ordinary or verb
 
 
 def as_record(given: Any, number: int) -> Record:

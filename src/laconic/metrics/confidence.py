@@ -48,7 +48,7 @@ from laconic.errors import ModelError
 from laconic.files import write_json
 from laconic.metrics.words import is_stop_word, ordinary_stems, stem, words
 from laconic.text.mending import FUNCTION_WORDS
-from laconic.text.sentences import WRAPPED, sentence_strings, shortened, split_sentences
+from laconic.text.sentences import WRAPPED, behind_mark, sentence_strings, shortened, split_sentences
 from laconic.types import Hypothesis, TokenizedText
 
 T = TypeVar("T")
@@ -155,6 +155,8 @@ _STOCK = re.compile(  # what stands in all texts of a kind, and says nothing of 
     r"|\Ano one outside of this chat\b|\bmeeting to order\b|\bminutes of the (?:last|previous|\d)"
     r"|\bmeeting (?:was )?(?:closed|adjourned|opened)\b|\bno(?:ted)? (?:further business|apologies)\b"
     r"|\A(?:this|the) (?:project|format) (?:adheres to|is based on) |\Aall notable changes\b|\Acopyright \W*\d"
+    r"|\A(?:issued|posted|published|(?:last )?updated|written|reviewed) (?:by|on|at|\d)\b[^.!?]*\Z"
+    r"|\Athis page was last edited\b|\Atext is available under\b"
     r"|\A\W*start of (?:the|this) project gutenberg\b|\A\[?transcriber's note"
     r"|\byou must (?:log in|register)\b|\bclear and concise description\b"
     r"|\Asteps to reproduce\b|\Aadd any other context\b|\A(?:read|accept|review) (?:these|the) terms\b"
@@ -370,7 +372,7 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
     """The sentences that may answer in place of a summary: where each begins, and where its `shortened` form begins and
     ends."""
     heads = ((_ABSTRACT.match(document, *span), span) for span in split_sentences(document))
-    spans = [(head.end() if head else start, end) for head, (start, end) in heads]
+    spans = [(head.end() if head else behind_mark(document, start, end), end) for head, (start, end) in heads]
     said, furniture = {span: document[slice(*span)] for span in spans}, _furniture(document)
     for tells in (
         lambda span: len(words(said[span])) >= FEWEST_WORDS,
@@ -381,7 +383,6 @@ def telling_sentences(document: str) -> list[tuple[int, int, int]]:
         lambda span: not _SPOKEN.match(said[span]),
         lambda span: not _STOCK.search(said[span]),
         lambda span: not said[span].isupper() or (not span[0] and not _STOP.search(said[span])),  # it may be the title
-        lambda span: not LEADS_ELSEWHERE.match(said[span]),
     ):
         spans = list(filter(tells, spans)) or spans
     return [(start, *shortened(document, start, end)) for start, end in spans]
@@ -462,7 +463,9 @@ def answering_sentence(document: str, summary: str, *, strange: bool = False) ->
         lacks = max(0, FEWER - len(words(document[start:end]))) if strange else 0
         return sum(weight * facts[name] for name, weight in WORTH.items()) - FEW * lacks
 
-    (begins, start, end), facts = max(told_sentences(document, summary), key=worth)
+    told = told_sentences(document, summary)
+    told = [one for one in told if not LEADS_ELSEWHERE.match(document, one[0][0])] or told
+    (begins, start, end), facts = max(told, key=worth)
     return (begins, *(shortened(document, begins, end, subject=True) if strange else (start, end))), facts
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from laconic.errors import ModelError
 from laconic.jobs import Pieces
-from laconic.text.languages import goes_on, is_foreign
+from laconic.text.languages import goes_on, is_foreign, is_turkish
 
 CASING_FILE = "casing.json"
 FORMAT = 1
@@ -154,6 +154,11 @@ def begins(text: str, position: int) -> bool:
         return not position
     short = text[max(0, position - 12) : position].rstrip().endswith(".")
     return not (short and is_foreign(text) and goes_on(text, max(0, position - 60), position))
+
+
+def capital(letter: str, text: str) -> str:
+    """The capital of a letter of this text."""
+    return "İ" if letter == "i" and is_turkish(text) else letter.upper()
 
 
 def is_shouted(words: Sequence[str]) -> bool:

@@ -22,6 +22,7 @@ Verified purchase\b.*|.*\d \w+ found this helpful|Customers also \w+
 Related (?:topics?|articles?|stories|content)\b.*|Explore more on these topics|Leave a (?:reply|comment)
 (?:Follow|Join|Like) \w[\w ]{{0,30}} on {_SITES}\b.*|(?:.*\s)?View (?:\w+ )?in (?:your )?browser\b.*
 If someone forwarded\b.*|Sign up here\b.*|For other uses, see .*|"[^"]+" redirects here\..*|[\w ]+\[edit\]|\^ .*
+This page was last edited\b.*
 Our Standards:.*|.*\bcontributed (?:to this \w+|reporting)\.|A version of this article appears in print\b.*
 For immediate release|This press release\b.*|(?-i:SOURCE) .{{0,60}}
 (?:First |Last )?(?:Published|Updated|Posted|Modified)(?: on|:|,)? (?=.{{0,60}}\d).{{0,60}}

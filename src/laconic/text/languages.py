@@ -45,7 +45,9 @@ _SYLLABIC = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # Thai and 
 _KOREAN, _KANA = re.compile("[\uac00-\ud7a3]"), re.compile("[\u3041-\u3096]")
 _CLOSING, _OPENING = "”“»’\"'」』", "“„«\"'「『"
 _PAIRS = (("『", "』"), ("„", "”“"))  # which sentencex does not know, or not in all languages
-_UNSEEN = re.compile(r"[。？](?=\d)|(?:……|⋯⋯)(?=[\u4e00-\u9fff“「])")  # ends to readers, not to sentencex
+_UNSEEN = re.compile(  # ends to readers, not to sentencex
+    r"[。？](?=\d)|(?:……|⋯⋯)(?=[\u4e00-\u9fff“「])|(?<=[\u0e00-\u0eff]{20})\s(?=[\u0e00-\u0eff])"
+)
 
 
 @lru_cache(8)
@@ -62,8 +64,14 @@ def is_foreign(text: str) -> bool:
     return told >= max(_FEWEST, _SHARE * len(words)) and not is_english(words)
 
 
+def is_turkish(text: str) -> bool:
+    """Has it, or a language like it, an i without a dot?"""
+    return any(letter in text for letter in "ıİğ") and is_foreign(text)
+
+
 def unseen_ends(text: str) -> list[int]:
-    """The ends of sentences that sentencex does not see: in front of a digit, and Chinese dots; none in quotations."""
+    """The ends of sentences that sentencex does not see: in front of a digit, Chinese dots, and the blank behind a long
+    clause of Thai or Lao, which have no sign for it; none in quotations."""
     return [
         found.end()
         for found in _UNSEEN.finditer(text)

@@ -80,7 +80,10 @@ _LINK = re.compile(
     r"(?<![\w\]])(!?\[)((?:[^\[\]]|\[[^\[\]]*\])*)(\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)|\[[^\[\]\s]*\]))"
 )
 _STRESSED = re.compile(r"(?<![^\s(\[{\"'])(\*{1,3})(?=[^\s*])([^*]{1,200}?)(?<=[^\s*])(\1)(?![^\s.,;:!?)\]}\"'])")
-_EMPHASIS = re.compile(r"(?<![^\s(\[{\"'])(_)(?=[^\W_])([^_\n]{1,200})(?<=[^\W_])(_)(?![^\s.,;:!?)\]}\"'])")
+_EMPHASIS = re.compile(  # not of names like __init__
+    r"(?<![^\s(\[{\"'])(_|__(?![a-z\d]+__))(?=[^\W_])([^_\n]{1,200})(?<=[^\W_])(\1)(?![^\s.,;:!?)\]}\"'])"
+)
+_STRUCK = re.compile(r"(?<![^\s(\[{\"'])~~(?=[^\s~])[^~\n]{1,200}(?<=\S)~~(?:\s|(?![^.,;:!?)\]}\"']))")
 _NAMED = re.compile(  # "foo - print all bars" at the beginning, "LONDON, May 2 (Reuters) -", "[9:02] anna: could you"
     r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s(?:\([A-Z][^\n()]{0,30}\)|/\w{3,20}/)"
     r"|[A-Z][A-Z .]{2,30}, [^\n.!?;()]{0,30}\d{4})"
@@ -88,7 +91,9 @@ _NAMED = re.compile(  # "foo - print all bars" at the beginning, "LONDON, May 2 
     r"|\[?(?:[\d/.-]{6,10},? )?\d\d?:\d\d(?::\d\d)?(?: ?[AaPp][Mm])?\]?(?: -)? [^\W\d][^:\n]{0,25}: (?=\S+\s+\S+\s)"
 )
 PIECE, AHEAD = 10_000, 2_000  # characters that sentencex sees at once, of which so many may hold the end of a quotation
-_MARK = re.compile(r"(?:(?:[>*•–—#-]+|\\item)\s+)+")
+_MARK = re.compile(  # in front of an item: "- ", "2. ", "3.1 You may", "Q: "
+    r"(?:(?:[>*•–—#-]+|\\item|[QA]:|(?:\d{1,2}[.)]|\d{1,2}(?:\.\d{1,2})+\.?)(?=\s+[A-Z][a-z]*\s))\s+)+"
+)
 
 
 def split_sentences(text: str, language: str | None = None) -> list[tuple[int, int]]:
@@ -137,8 +142,7 @@ def shortened(text: str, start: int, end: int, *, subject: bool = False) -> Span
     """The part of an English sentence that could stand above the text: where it says what its subject is or does, or
     begins the text with a name and a dash, what stands behind that; the whole of any other. Without a lead to examples
     that it does not have. A ``subject`` stays, where wanted, if it says anything ("Attached is a ..." does not)."""
-    if (mark := _MARK.match(text, start, end)) and mark.end() < end:
-        start = mark.end()
+    start = behind_mark(text, start, end)
     lead = _LEAD.match(text, start, end)
     if lead and subject and not _SAYS_NOTHING.issuperset(_WORD.findall(lead[0].lower())):
         lead = None
@@ -148,10 +152,17 @@ def shortened(text: str, start: int, end: int, *, subject: bool = False) -> Span
     return start, start + (len(_EXAMPLES.sub("", text[start:end]).rstrip(" \n:,;")) or end - start)
 
 
+def behind_mark(text: str, start: int, end: int) -> int:
+    """Where the item begins of which the mark of a list, or a number, stands at ``start``."""
+    mark = _MARK.match(text, start, end)
+    return mark.end() if mark and mark.end() < end else start
+
+
 def markup(text: str) -> list[Span]:
     """The signs in ``text`` that say how it shall look, in order: LaTeX's commands for fonts with their braces and what
-    is left of a formula (``$\\textbf{R}$``), Markdown's stars, its links without their text, and its pictures."""
-    found = [one.span() for one in _CITATION.finditer(text)]
+    is left of a formula (``$\\textbf{R}$``), Markdown's stars, its links without their text, its pictures, and what it
+    strikes through."""
+    found = [one.span() for sign in (_CITATION, _STRUCK) for one in sign.finditer(text)]
     for link in _LINK.finditer(text):
         if _WORD.search(link[2]):  # else perhaps two references
             found += [link.span()] if link[1] == "![" else [link.span(1), link.span(3)]

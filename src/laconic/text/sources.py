@@ -19,6 +19,11 @@ _OTHERS = re.compile(  # what others said, that they did, and what stands behind
 
 _ERROR = r"^(?![ \t]|File ).*(?:Error|Exception|ERROR|FATAL|CRITICAL|panicked|[Ff]ailed|\"error)\b.*"
 _COMMENT = r"(?:(?<=^ \* )|(?<=^# )|(?<=^// )|(?<=^/\* ))(?!.*(?:opyright|icen[cs]e))[A-Z].*\w\.$"
+_VALUE = r"[^\n\"'{}\[\]]*"
+_ABOUT = [  # what settings are of, by what they say themselves
+    re.compile(rf"(?m)^{begins}[ \t]*[:=][ \t]*[\"']?([^\W\d_]{_VALUE}[ ]{_VALUE}[^\s\"',|>]).*$")
+    for begins in (r" {0,4}[\"']?description[\"']?", r" {0,4}[\"']?title[\"']?", r"name")
+]
 _LINES = {  # what it is: what it has for certain, how most of its lines look, and which tells most
     "a stack trace": (r"^Traceback \(most|^[ \t]+at [\w.$<>]+ ?\(|^stack back", r"\s+\S|Traceback |Caused by:", _ERROR),
     "a log": (  # of a program, not of what people wrote: "18:22 - Anna: are you there?"
@@ -36,6 +41,7 @@ _LINES = {  # what it is: what it has for certain, how most of its lines look, a
     "program code": (
         r"[(:={;]",
         r"\s*(?:#(?:include|define|!)|/\*|\*/|//|[a-z_-][\w-]*:(?: [\w/:.\"-]+)?$|\"[^\"]+\": |[\w.]+\(.*\)$"
+        r"|[ \t]+(?:- )?[a-z][\w-]*: \S.*"
         r"|(?:import|from|package|using|def|class|return|if|SELECT|FROM|JOIN|WHERE|GROUP|HAVING|ORDER)\b.*[^.!?]$"
         r"|(?![*\u2022-] ).*(?:[;{}]|\):|[\w\])] = .+)$)",
         _COMMENT,
@@ -45,6 +51,7 @@ _LIKE = {kind: [re.compile(one, re.MULTILINE) for one in patterns] for kind, pat
 _FIRST = re.compile(r"^(?![^\w\n]*(?:import|from|include|use|package|copyright)\b)(?i:.*[a-z]{2}).*", re.MULTILINE)
 _MOST = 0.6  # of the lines, at least
 _LOOKED_AT = 400, 160  # lines, characters of each
+_BEGINNING = 2000  # characters in which settings say what they are of
 
 
 def lines_of(text: str) -> tuple[str, tuple[int, int]] | None:
@@ -61,8 +68,9 @@ def lines_of(text: str) -> tuple[str, tuple[int, int]] | None:
             continue
         share = sum(bool(like.match(line)) for line in lines) / len(lines)
         if (separated and kind == "a table") or (share >= _MOST and certain.search(text)):
-            found = telling.search(text) or _FIRST.search(text)
-            return kind, bounds(text, *(found.span() if found else (0, len(text))))
+            about = (one.search(text, 0, _BEGINNING) for one in (_ABOUT if kind == "program code" else ()))
+            found = next(filter(None, about), None) or telling.search(text) or _FIRST.search(text)
+            return kind, bounds(text, *(found.span(found.re.groups) if found else (0, len(text))))
     return None
 
 

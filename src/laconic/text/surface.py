@@ -17,8 +17,9 @@ from itertools import pairwise
 import numpy as np
 
 from laconic.text.base import Tokenizer
-from laconic.text.casing import SMALL_WORDS, begins, capitalised, is_shouted, is_titled, parts_of, segments
+from laconic.text.casing import SMALL_WORDS, begins, capital, capitalised, is_shouted, is_titled, parts_of, segments
 from laconic.text.detokenize import CLITIC, is_unspaced
+from laconic.text.languages import is_turkish
 from laconic.text.mending import ENDS, FUNCTION_WORDS, DraftWord, is_english, mended
 from laconic.text.sentences import WRAPPED, bounds
 from laconic.types import TokenizedText
@@ -26,9 +27,11 @@ from laconic.types import TokenizedText
 _LONG_FORM = 6  # words after a capital within which the bracket with its abbreviation opens
 RUN = 0.5  # what going on with the next word of the source is worth, in shares of a word's copying
 _DIGIT = re.compile(r"\d")
+_FINAL_SIGMA = re.compile(r"(?<=\w)σ(?!\w)")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _VOWEL = re.compile(r"(?!eu|ew|one(?![a-z])|once)[aeio]|(?-i:[FHLMNRSX][B-DF-HJ-NP-TV-XZ]*(?![A-Za-z]))", re.IGNORECASE)
 _SUBJECTS = frozenset(("that", "which", "it", "who"))
+_ARTICLES = frozenset(("a", "an", "the", "another"))
 _BEFORE_OBJECT = frozenset(("a", "an", "the", "its", "their", "your", "this", "these", "all", "any", "some", "other"))
 _VERBS = {"is": "be", "has": "have", "does": "do", "caches": "cache", "aliases": "alias", "focuses": "focus"}
 _PLURAL_BEFORE = frozenset(("the", "of", "these", "those", "all", "some", "many", "several", "or", "with", "for"))
@@ -86,6 +89,13 @@ class SourceText:
         """The word as the document writes it."""
         start, end = self.spans[word]
         return _INVISIBLE.sub("", self.document[start:end])
+
+    def small(self, key: str, place: int | None) -> str:
+        """The word in lower case as its language has it: tokenizers know no final sigma and no letters of Turkish."""
+        places = self.by_key.get(key, ())
+        if places and is_turkish(self.document):
+            return self.form(places[0] if place is None else place).replace("I", "ı").replace("İ", "i").lower()
+        return _FINAL_SIGMA.sub("ς", key.replace("i\u0307", "i"))
 
     def gap(self, word: int) -> str | None:
         """What stands in front of the word: a blank or nothing; ``None`` where other words stand there too."""
@@ -169,8 +179,10 @@ class SourceText:
         return False
 
     def stays_lower(self, key: str) -> bool:
-        """Does the document begin a sentence with the word in lower case, as with the name of a command?"""
-        starts = [self.spans[place][0] for place in self.by_key.get(key, ()) if self.form(place) == key]
+        """Does the document begin a sentence with the word in lower case, as with the name of a command? No article
+        follows it."""
+        places = [place for place in self.by_key.get(key, ()) if self.form(place) == key]
+        starts = [self.spans[at][0] for at in places if not _ARTICLES.issuperset(self.keys[at + 1 : at + 2])]
         before = [self.document[max(0, start - 12) : start].rstrip() for start in starts]
         return self._has_capitals and (0 in starts or any(text[-1:] in ENDS for text in before))
 
@@ -386,7 +398,8 @@ class _Letters:
             if word.text != word.key:  # the tokenizer writes it in its own way (-lrb-)
                 continue
             if word.key[:1].isalpha() or word.key[-1:].isalpha() or (word.copied and word.key.strip("#0") == ""):
-                word.text = self.form(word.key, word.place, copied=word.copied or in_run) or word.text
+                form = self.form(word.key, word.place, copied=word.copied or in_run)
+                word.text = form or self.source.small(word.key, word.place)
             elif in_run and word.place is not None and (word.copied or len(word.key) > 1):
                 word.text = self.source.form(word.place)  # signs and numbers of a copied run
         if self.style != "lower":
@@ -449,24 +462,23 @@ class _Letters:
             fresh = fresh and not (index and words[index - 1].text == ":" and not word.gap)  # std::vector
             begin = fresh and not self.source.stays_lower(word.key)
             if begin or (self.style == "title" and word.gap and word.key not in SMALL_WORDS):
-                word.text = _capital(word.text, every_part=self.style == "title")
+                word.text = self._capital(word.text, every_part=self.style == "title")
             if word.text == ":":
                 fresh = self.casing.after_colon
             else:
                 letters = index > 0 and len(words[index - 1].text) == 1
                 fresh = word.text in ENDS and not letters  # not after e.g. in pieces
 
-
-def _capital(word: str, *, every_part: bool) -> str:
-    """The word with a capital, if it is all lower-case letters (``libc6`` and ``iPhone`` stay); in Title Case each part
-    that is."""
-    if every_part and len(parts := parts_of(word)) > 1:
-        return "".join(
-            part if index and part in SMALL_WORDS else _capital(part, every_part=False)
-            for index, part in enumerate(parts)
-        )
-    ordinary = word == word.lower() and _ORDINARY_LETTERS.fullmatch(word)
-    return word[0].upper() + word[1:] if ordinary else word
+    def _capital(self, word: str, *, every_part: bool) -> str:
+        """The word with a capital, if it is all lower-case letters (``libc6`` and ``iPhone`` stay); in Title Case each
+        part that is."""
+        if every_part and len(parts := parts_of(word)) > 1:
+            return "".join(
+                part if index and part in SMALL_WORDS else self._capital(part, every_part=False)
+                for index, part in enumerate(parts)
+            )
+        ordinary = word == word.lower() and _ORDINARY_LETTERS.fullmatch(word)
+        return capital(word[0], self.source.document) + word[1:] if ordinary else word
 
 
 def _written(words: list[_Word], raw: list[tuple[int, int]], text: str) -> Surfaced:

@@ -222,7 +222,7 @@ NEWS = "The river rose two metres. Ship, ho! The port closed on Monday. The rive
         ("ships", "Hi Anna. Ships left.", "Ships left."),
         ("machines", "Abstract machines are used here.", "Abstract machines are used here."),  # no heading
         # neither a salutation nor direct speech nor a lead elsewhere
-        ("a summer", "Dear Sir or Madam,\n\nthe bill is wrong.", "the bill is wrong."),
+        ("a summer", "Dear Sir or Madam,\n\nthe bill is wrong.", "The bill is wrong."),
         ("a summer", '"We were lucky," said Ann. Her boat lost its mast.', "Her boat lost its mast."),
         ("a summer", "\u201cYou are late!\u201d She had run to the river.", "She had run to the river."),
         ("a summer", "Visit the river's website for more pictures. It rained all day.", "It rained all day."),
@@ -243,13 +243,33 @@ NEWS = "The river rose two metres. Ship, ho! The port closed on Monday. The rive
         ("long rivers", "- libfoo measures long rivers", "libfoo measures long rivers"),
         ("long rivers", "[09:02] anna: measure long rivers", "Measure long rivers"),
         ("long rivers", "12/03/23, 9:02:17 PM - Anna F: measure long rivers", "Measure long rivers"),
+        ("long rivers", "2. Long rivers rose.", "Long rivers rose."),
+        ("long rivers", "12.1 The long rivers rose.", "The long rivers rose."),
+        ("long rivers", "2.4 GHz is of long rivers.", "2.4 GHz is of long rivers."),
+        ("long rivers", "Q: Do long rivers rise?", "Do long rivers rise?"),
+        ("long rivers", "this morning the long rivers rose", "This morning the long rivers rose"),
+        (
+            "long rivers",
+            "Dear Anna,\n\ntown's old bridge crossed long rivers.",
+            "Town's old bridge crossed long rivers.",
+        ),
+        ("long rivers", "measure the long rivers of a town.", "Measure the long rivers of a town."),
+        ("long rivers", "hug measures long rivers.", "hug measures long rivers."),  # what does something may be a name
+        ("long rivers", "hug is for long rivers.", "hug is for long rivers."),
+        ("long rivers", "hug: for long rivers.", "hug: for long rivers."),
+        ("long rivers", "libfoo for long rivers.", "libfoo for long rivers."),
+        ("long rivers", "npm install long-rivers", "npm install long-rivers"),
+        ("long rivers", "git config --long rivers", "git config --long rivers"),
+        ("long rivers", "micromark view of long rivers", "micromark view of long rivers"),
+        ("long rivers", "iPhone covers of long rivers", "iPhone covers of long rivers"),
+        ("long rivers", "[9:02] ece: ince köprü ve ılık bir nehir için ada", "İnce köprü ve ılık bir nehir için ada"),
     ],
 )
 def test_which_sentence_answers_and_how_it_begins(line: str, document: str, said: str) -> None:
     found = or_decline(Summary(line, document=document, confidence=0.1), calibration())
     assert found.text == said == " ".join(word.text for word in found.words)
     first = found.words[0].sources[0]
-    assert document[first.start : first.end].lower() == found.words[0].text.lower()
+    assert document[first.start : first.end].lower() == found.words[0].text.replace("İ", "I").lower()
     if line == "a summer":
         elsewhere = or_decline(Summary("See the site for more.", document=document, confidence=0.9), calibration())
         assert elsewhere.text == said, "nor does a line that leads elsewhere"
@@ -294,6 +314,9 @@ def test_a_title_and_how_a_command_is_used_may_answer() -> None:
         "[1] A. Foo and B. Bar. A foo of bars\n\n{}",
         *("Abstract\u2014{}", "Summary: {}", "THE FOO OF ALL BARS IS FOR US.\n\n{}"),
         "Anna: Thank you for contacting the Foo of Bars.\n\n{}",
+        "Text is available under a Creative Commons licence of foo and bars.\n\n{}",
+        "Issued by the foo of bars at 10:15 on Friday\n\n{}",
+        "Last updated on 3 May by the foo of bars\n\n{}",
         "All notable changes to foo of bars are here.\n\n{}",
         "The chair of foo called the meeting to order.\n\n{}",
     ],
@@ -362,6 +385,10 @@ CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bar
         ("table", "Bars of foo\n\n     Q1     Q2\nA    1.0    2.0\nB    3.0    4.0\nC    5.0    6.0", "Bars of foo"),
         ("program code", CODE, "Opens all bars."),
         ("program code", "import foo\n\ndef bars(a):\n    b = foo.foo(a)\n    return b[0]\n", "def bars(a):"),
+        ("program code", '{\n  "name": "foo",\n  "description": "Opens all bars.",\n  "main": "foo"\n}\n', "Opens all"),
+        ("program code", "[foo]\na = 1\ndescription = 'Opens bars'\n", "Opens bars"),
+        ("program code", "foo: 1\ninfo:\n  title: Bars of foo\n  note: it has many bars\nbars: 2\n", "Bars of foo"),
+        ("program code", "on: push\nname: Nightly bars\nfoo:\n  - run: open all bars\n", "Nightly bars"),
         ("change of code", "diff --git a/foo b/foo\n--- a/foo\n+++ b/foo\n@@ -1 +1 @@\n-bars\n+baz", "b/foo"),
         ("", f"Can anybody tell me why this does not open all of my bars?\n\n{CODE}", "Can anybody"),
         ("", "The package of foo has these:\n* bars of foo;\n* foo of bars;\n* a baz;", "foo"),
@@ -396,6 +423,7 @@ def test_facts_of_a_sentence_counted_by_hand() -> None:
     found = told(7, *seven, "It says that rivers rose.", "The fish swam off.", summary=line)
     assert found == {"says": 2 / 4, "hangs": 1, "place": 5}, "'river' is there once"
     assert told(1, "Ships were sold now.", "This " + "word " * 27 + "now.") == {"long": 4, "place": 1, "last": 1}
+    assert told(0, "- The sea is calm.") == {"first": 1, "alone": 1}, "a mark is no subject"
     assert told(0, "Here, we study how long rivers rose.") == {"first": 1, "alone": 1, "presents": 1, "asides": 1}
     assert told(0, "We propose a model of rivers.", "It works very well.") == {"first": 1, "states": 1, "presents": 1}
     provides = "This package provides version 2 of the headers, see https://foo."

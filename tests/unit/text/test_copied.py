@@ -40,6 +40,7 @@ def test_an_encyclopedia_page() -> None:
         'Article\nTalk\nFrom Wikipedia, the free encyclopedia\n"Larn" redirects here. For the club, see Larn F.C.\n'
         "Population of the county\t18,412 (2021)\n\nThe Larn is a river.[1][b] It rises on a fell.[citation needed]\n\n"
         "History[edit]\nIt was made navigable in 1712.\n\nReferences[edit]\n^ Smith, A. Rivers. London.\n"
+        "This page was last edited on 3 May 2024, at 10:02 (UTC).\n"
     )
     assert copied_text(page) == "The Larn is a river. It rises on a fell.\n\nIt was made navigable in 1712."
 

@@ -212,6 +212,7 @@ def test_blanks_cost_no_time() -> None:
         ("[Image-set](http://x.y) of [CSS][ref] ![badge](http://b)shows", "Image-set of CSS shows"),
         ("**Foo** is *it*, 2 * 3 * 4, a**b**c, ***bar***", "Foo is it, 2 * 3 * 4, a**b**c, bar"),
         ("to a _superset_ (_an old_ one) of _foo_bar_, _f_(x)", "to a superset (an old one) of _foo_bar_, _f_(x)"),
+        ("__Foo__ is ~~an old~~ a __new way__ of a__b__, __a__ ~~", "Foo is a new way of a__b__, __a__ ~~"),
         ("[1][2], f[name](x), [x] and __init__", "[1][2], f[name](x), [x] and __init__"),
         ("src/*.js and lib/*.py of [Smith 2010][Jones 2011]", "src/*.js and lib/*.py of [Smith 2010][Jones 2011]"),
         ("[docs](http://x.y/a_(b))", "docs"),
@@ -425,3 +426,8 @@ def test_blank_lines_behind_a_hyphen_cost_no_time() -> None:
     assert not HYPHENED.search("well-" + "\n" * 20_000 + "Known")
     assert HYPHENED.sub("", "well- \n\n \nknown, wind- \nand sea-\tborne") == "well-known, wind- \nand sea-\tborne"
     assert time.process_time() - before < 5, "where it is quadratic, half a minute"
+
+
+def test_a_blank_behind_a_clause_of_thai_ends_it() -> None:
+    marked = "เทศบาลเมืองเปิดสะพานใหม่ข้ามแม่น้ำ|สะพาน 12 เมตรนี้ยาวกว่าเดิมสองเท่า|คนดีใจ และมา ดู"
+    assert sentence_strings(marked.replace("|", " ")) == marked.split("|")

@@ -98,6 +98,7 @@ FORMS = [
     ("a new data server", "We use a New Data Server (NDS), a data store.", "A new data server"),
     # a word with which the source itself begins a sentence in lower case
     ("zipcmp reads files", "zipcmp reads files. This is it.", "zipcmp reads files"),
+    ("write the files", "write the files. This is it.", "Write the files"),
     # another place tells
     ("a python server", "Python is a language. We write it in python.", "A python server"),
     ("how luar reads", "Reads of LUAR. Luar is a method.", "How LUAR reads"),
@@ -213,6 +214,24 @@ def test_names_of_the_training_texts_are_known(line: str, shown: str) -> None:
 def test_capitals_that_the_source_does_without_are_not_put_there(document: str, shown: str) -> None:
     casing = Casing({"ark": ("ARK", 9)})
     assert written("a tool for ark", document, tokenizer=words(casing=casing)).text == shown
+
+
+@pytest.mark.parametrize(
+    ("line", "document", "shown"),
+    [
+        ("ada ilık bir i\u0307zmir", "Ilık bir ada ve İzmir güzel bir yer.", "Ada ılık bir İzmir"),
+        ("ilık ada", "Ilık bir ada ve İzmir güzel bir yer.", "Ilık ada"),
+        ("i\u0307nce bir i\u0307nce ada", "İnce bir ada ve İzmir güzel bir yer.", "İnce bir ince ada"),
+        ("ince ada", "Bir ada ve İzmir güzel bir yer.", "İnce ada"),
+        ("it is of ada", "İzmir, the city of the old way, is of this river.", "It is of ada"),
+        ("the λογοσ", "Nothing of it.", "The λογος"),
+        ("bir λόγοσ", "Ο ΛΌΓΟΣ Ή ΤΟ ΌΝΟΜΑ. Λόγος.", "Bir λόγος"),
+    ],
+)
+def test_letters_are_in_lower_case_as_their_language_has_them(line: str, document: str, shown: str) -> None:
+    """A tokenizer makes ``i`` of the Turkish I, ``i`` with a dot more of the Turkish \u0130, no final sigma."""
+    known = words((ORDINARY, "ada bir ilık ince i\u0307nce λόγοσ λογοσ ve yer güzel"))
+    assert written(line, document, tokenizer=known, copied=False).text == shown
 
 
 def test_what_the_source_says_goes_before_the_training_texts() -> None:
