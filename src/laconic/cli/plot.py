@@ -34,10 +34,10 @@ def command(
     """Draw the training curves of runs and print their last and best values."""
     check_picture(out)
     refuse_unknown("horizontal axis", x, AXES)
-    runs = _logged(runs)
-    from laconic.explain.pictures import draw_curves
+    from laconic.explain.pictures import draw_curves  # what it lacks is told before what the runs lack
     from laconic.training.logging import read_curve
 
+    runs = _logged(runs)
     out.parent.mkdir(parents=True, exist_ok=True)
     drawn = [(run, metric) for run in runs] if metric else _losses(runs)
     places = [run.resolve().name for run in runs]
