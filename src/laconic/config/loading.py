@@ -104,10 +104,10 @@ def _row_and_size(recipe: Recipe, row: str | None, size: str | None) -> tuple[st
 def _sized(recipe: Recipe, values: Mapping[str, Any], row: str, size: str) -> dict[str, Any]:
     """``values`` with the size's numbers. Those are of the base's components: a class from outside the tables that the
     row names in the place of one takes only what the size says of the row."""
-    sized = merge(values, recipe.sizes[size].set)
+    sized, base = merge(values, recipe.sizes[size].set), recipe.base.get("model", {})
     for key, spec in values.get("model", {}).items():
-        theirs = recipe.base["model"].get(key) if isinstance(spec, Mapping) and ":" in str(spec.get("type")) else spec
-        if isinstance(theirs, Mapping) and theirs.get("type") != spec.get("type"):
+        theirs, kind = base.get(key), spec.get("type") if isinstance(spec, Mapping) else None
+        if ":" in str(kind) and isinstance(theirs, Mapping) and theirs.get("type") != kind:
             sized["model"][key] = spec
     return merge(sized, recipe.sizes[size].rows.get(row, {}))
 
