@@ -38,7 +38,7 @@ def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool, no_repeat:
     """Plain sentences on what `scores` found, each with what to try. ``no_repeat`` is ``search.no_repeat_ngram``."""
     lead, model = results
     kind = KIND if KIND in model.rouge else next(iter(model.rouge))
-    ours, theirs = 100 * model.value(kind), 100 * lead.value(kind)
+    ours, theirs = (round(100 * one.value(kind), 2) for one in (model, lead))  # as they are shown
     p = compared(results)[1]["p"][kind]
     figures = f"ROUGE-{kind} {ours:.2f} against {theirs:.2f} on {model.records:,} pairs it was not trained on"
     more = "more pairs or a longer training (training.max_epochs, training.max_minutes)"
