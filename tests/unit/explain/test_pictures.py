@@ -57,6 +57,7 @@ def test_short_maps_stand_side_by_side_and_long_ones_below_each_other(
 
 
 def test_long_documents_and_summaries_are_cut_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (pictures.MAX_COLUMNS, pictures.MAX_ROWS) == (60, 40), "as the page on alignment says"
     assert max(pictures.MAX_COLUMNS * pictures._CELL, pictures.MAX_ROWS * pictures._ROW) < pictures._WIDEST
     monkeypatch.setattr(pictures, "MAX_ROWS", 4)
     monkeypatch.setattr(pictures, "MAX_COLUMNS", 6)

@@ -238,7 +238,8 @@ class LargestTensor(TorchDispatchMode):
 
 @pytest.mark.skipif(not dispatch.ENABLED, reason="the plain equations make them")
 @pytest.mark.parametrize(
-    ("name", "mode"), [("pointer", "forced"), ("coverage", "forced"), ("coverage", "free"), ("see", "free")]
+    ("name", "mode"),
+    [("pointer", "forced"), ("coverage", "forced"), ("coverage", "free"), ("see", "forced"), ("see", "free")],
 )
 def test_training_makes_neither_of_the_large_tensors(name: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No (B, T, X), no (B, T, S, A), no (B, T, S, D): chunks and blocks, whatever the batch."""

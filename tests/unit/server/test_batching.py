@@ -121,16 +121,16 @@ def test_which_waiting_jobs_share_a_batch(
 
 
 def test_an_idle_worker_waits_for_company_but_not_long(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start(LIMITS.model_copy(update={"batch_wait": 1.0}))
-    given = jobs("x", "y")
-    for job in given:
-        batcher.submit([job])
+    patient = start(LIMITS.model_copy(update={"batch_wait": 60.0}))
+    given = jobs(1, 2, 3, 4)
+    for job in given[:3]:
+        patient.submit([job])
         time.sleep(0.02)
     assert not work.batches
-    results(given)
-    assert work.batches == [["x", "y"]]
-    patient = start(LIMITS.model_copy(update={"batch_wait": 60.0}))
-    assert results(submitted(patient, 1, 2, 3, 4)) == [1, 2, 3, 4], "a full batch does not wait"
+    patient.submit(given[3:])
+    assert results(given) == [1, 2, 3, 4], "a full batch does not wait"
+    assert results(submitted(start(LIMITS.model_copy(update={"batch_wait": 0.1})), "x", "y")) == ["x", "y"]
+    assert work.batches == [[1, 2, 3, 4], ["x", "y"]]
 
 
 def test_a_large_request_is_finished_while_small_ones_keep_coming(start: Callable[..., Batcher]) -> None:

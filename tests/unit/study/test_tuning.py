@@ -217,6 +217,11 @@ def test_another_value_of_a_switch_encodes_again_where_it_may_matter(system: Neu
     assert system.model.switches()["coverage"] is True
 
 
+def test_switches_are_checked_before_anything_is_decoded(system: NeuralSystem) -> None:
+    with pytest.raises(ConfigError, match="no switch 'covrage'"):
+        trials_of(system, [{}, {"model.covrage": True}])
+
+
 def test_values_that_do_not_fit_together_are_not_tried(system: NeuralSystem) -> None:
     grids, said = [parse_grid("coverage_penalty=none,wu"), parse_grid("coverage_beta=0,0.2")], []
     trials = trials_of(system, plan(grids, [], 1, 1), say=said.append)
