@@ -106,6 +106,7 @@ def test_only_declared_scorers_add_finite_amounts(name: str) -> None:
 def test_the_ranking(name: str) -> None:
     """Its arguments are left alone, no score is above the bound, and what is dead stays dead."""
     scorer = scorer_of(name)
+    assert scorer.name == name
     run(scorer, None, at=0)
     totals, dead = np.linspace(-5, -1, ROWS), np.full(ROWS, -np.inf)
     before = totals.copy()

@@ -246,6 +246,7 @@ def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     listed = json.loads(run(capsys, "recipes", "--json"))
     assert {"headline_writer"} <= {entry["name"] for entry in listed}
     assert all(entry["rows"] and entry["sizes"] for entry in listed)
+    assert "type: seq2seq" in run(capsys, "recipes", "show", "headline_writer", "--size", "tiny")
 
 
 def test_a_recipe_is_shown_resolved(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,6 +124,7 @@ def test_the_parts_of_a_run_are_replaced_with_it(
 ) -> None:
     own, out = data / "train.jsonl", tmp_path / "run"
     place = out / "data" / "train.jsonl"
+    place.parent.mkdir(parents=True)  # what stood there has been removed, as one was told
     assert main(arguments(own, out)) == 0
     parts = {path.name: path.read_bytes() for path in place.parent.iterdir()}
     place.write_text("mine")  # in the place of a part

@@ -18,6 +18,8 @@ class Reference:
         self.hidden = parameters["merge.weight"].shape[0]
         self.mask_padding = False
         self.activation = "tanh"
+        kinds = {name.rpartition(".")[2] for name in parameters if ".layers." in name}
+        assert kinds == {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0"}, "a cell has one bias"
 
     # ------------------------------------------------------------------------------ encoder
 

@@ -25,8 +25,8 @@ def forced(model: Any, batch: Batch, row: int, words: Sequence[int], ids: Mappin
 
 def worst(model: Any, batch: Batch, found: list[list[Hypothesis]], ids: Mapping[str, int]) -> tuple[float, float]:
     """The largest difference of a word's log-probability in search (32 bits there) from the forced one, and that of a
-    hypothesis' sum."""
-    words, sums = [0.0], [0.0]
+    hypothesis' sum; an error where no hypothesis has any word."""
+    words, sums = list[float](), list[float]()
     for row, hypotheses in enumerate(found):
         for hypothesis in (h for h in hypotheses if h.token_log_probs):
             expected = forced(model, batch, row, [*hypothesis.ids, *[ids["eos_id"]] * hypothesis.finished], ids)
