@@ -125,6 +125,8 @@ class BartSummarizer(CapturedTransformer):
                 module.__class__ = PackedWhereDecoding
         if options.model_type in LEARNED_POSITIONS:
             self.max_source_tokens = self.max_target_tokens = int(options.max_position_embeddings)
+        if not options.encoder_layers:
+            raise ConfigError("model.architecture.encoder_layers is 0: the model needs one at least.")
         if not -options.decoder_layers <= config.attention_layer < options.decoder_layers:
             raise ConfigError(
                 f"model.attention_layer {config.attention_layer} does not exist:"

@@ -315,9 +315,11 @@ def test_specials_are_excluded_by_the_ids_of_the_checkpoint() -> None:
     torch.testing.assert_close(step.details["p_final"].sum(-1), torch.ones(3).double())
 
 
-def test_an_unknown_head_and_a_forced_word_outside_the_vocabulary_are_refused() -> None:
+def test_an_unknown_head_no_layer_and_a_forced_word_outside_the_vocabulary_are_refused() -> None:
     with pytest.raises(ConfigError, match="copy head"):
         copying_bart("pointers")
+    with pytest.raises(ConfigError, match="encoder_layers is 0: the model needs one"):
+        copying_bart("vocabulary", encoder_layers=0)
     for forced in (-1, 9999):
         with pytest.raises(ConfigError, match=f"model.forced_bos_id {forced} is no word of the vocabulary"):
             copying_bart("vocabulary", options={"forced_bos_id": forced})
