@@ -7,6 +7,7 @@ Gradients come from autograd on these plain formulas.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,7 +129,7 @@ def examples_of(batch: TrainingBatch, mask: Tensor | None = None) -> list[Exampl
     return [Example(*parts) for parts in zip(sources, targets, coins, strict=True)]
 
 
-class Reader:
+class Reader(ABC):
     """What reads a source and writes its summary; ``options`` is the configuration of ``model``, whose parameters are
     copied here and collect the reference's gradients."""
 
@@ -138,9 +139,9 @@ class Reader:
         self.attention: Any = model.attention and model.attention.config
         self.copies = self.o.head["type"] == "pointer"
 
+    @abstractmethod
     def run(self, example: Example, *, decoding: bool = False) -> list[Step]:
         """All steps of an example, reading gold words, or its own best word where ``forced`` is false."""
-        raise NotImplementedError
 
     def next_word(self, example: Example, t: int, step: Step) -> int:
         """What is read after step ``t``."""
