@@ -34,7 +34,7 @@ from laconic.data.lines import BadRecordError, check_text, text_lines
 from laconic.errors import ConfigError, DataError
 from laconic.files import replacing_folder, write_json, write_text
 from laconic.metrics.significance import bootstrap_interval, holm
-from laconic.study.tables import mark_of, named_test
+from laconic.study.tables import named_test
 from laconic.types import Record, references_of
 
 KEY, SHEETS = "key.json", "sheets"
@@ -243,16 +243,7 @@ class RatedPair:
     p: float
     p_holm: float
     items: int
-    statistic: float | None
-
-    @property
-    def mark(self) -> str:
-        return mark_of(self.p_holm)
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no infinity."""
-    return value if value is not None and math.isfinite(value) else None
+    statistic: float | None  # none where it is not finite, which JSON cannot say
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,14 +332,14 @@ def _pairs(
     for first, second in combinations(systems, 2):
         items = [item for item, name in scores if name == first and (item, second) in scores]
         if len(items) > 1:
-            results[first, second] = named_test(test)(
-                [scores[item, first] for item in items], [scores[item, second] for item in items]
-            )
-    corrected = holm({"\0".join(names): result.p for names, result in results.items()})
-    return [
-        RatedPair(criterion, *names, r.difference, r.p, corrected["\0".join(names)], r.n, _finite(r.statistic))
-        for names, r in results.items()
-    ]
+            mine, theirs = ([scores[item, name] for item in items] for name in (first, second))
+            results[first, second] = named_test(test)(mine, theirs)
+    corrected = holm({names: result.p for names, result in results.items()})
+    found = []
+    for names, r in results.items():
+        statistic = r.statistic if r.statistic is not None and math.isfinite(r.statistic) else None
+        found.append(RatedPair(criterion, *names, r.difference, r.p, corrected[names], r.n, statistic))
+    return found
 
 
 # ------------------------------------------------------------------------------------------ reading

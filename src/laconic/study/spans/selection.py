@@ -32,7 +32,7 @@ from laconic.study.spans.settings import SpanSettings
 Step = Callable[[Path, int], None]  # what is done with a shard or an output file, by its number, in the folder WORK
 Work = Callable[[int], LaconicError | None]  # writes files, so that it is all the same who does it
 Run = Callable[[Work, Sequence[int]], Iterator[tuple[int, LaconicError | None]]]
-OnProgress = Callable[[str, int, int], object]  # the stage, what is done, of how much
+OnProgress = Callable[[int, int, str], object]  # what is done, of how much, the stage
 
 WORK = ".selection"
 TRAIN, VALIDATION = "train", "validation.jsonl"
@@ -58,7 +58,7 @@ def select_spans(
     workers: int | None = None,
     ray: bool = False,
     overwrite: bool = False,
-    progress: OnProgress = lambda stage, done, total: None,
+    progress: OnProgress = lambda done, total, stage: None,
 ) -> SelectionResult:
     """Select the best spans of a corpus and write them to a folder that trainings read.
 
@@ -219,12 +219,12 @@ class _Job:
         if not pieces:
             return
         done, total = 0, sum(sizes[piece] for piece in pieces)
-        self.progress(stage, 0, total)
+        self.progress(0, total, stage)
         for piece, error in self.run(partial(perform, step, self.work), pieces):
             if error is not None:
                 raise error
             done += sizes[piece]
-            self.progress(stage, done, total)
+            self.progress(done, total, stage)
 
     def _scans(self) -> list[dict[str, Any]]:
         return [read_json(place_of(self.work, "scan", number, ".json")) for number in range(len(self.plan.shards))]
