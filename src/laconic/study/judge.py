@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from laconic.data.columns import EXCEL_SEPARATOR
-from laconic.data.lines import BadRecordError, check_text, text_lines
+from laconic.data.lines import check_text, decode_line, raw_lines
 from laconic.errors import ConfigError, DataError
 from laconic.files import replacing_folder, write_json, write_text
 from laconic.metrics.significance import bootstrap_interval, holm
@@ -201,9 +201,8 @@ def read_lines(path: Path, made_by: str = "`laconic evaluate --output`") -> list
     if not path.exists():
         raise DataError(f"There is no file {path}; {made_by} makes such.")
     lines = []
-    for number, text in text_lines(path):
-        if isinstance(text, BadRecordError):
-            raise text
+    for number, raw in raw_lines(path):
+        text = decode_line(path, number, raw)
         if not text.strip():
             continue
         try:

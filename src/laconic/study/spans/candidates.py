@@ -25,7 +25,7 @@ from laconic.files import digest_of, part_of
 from laconic.study.spans.corpus import Shard, documents
 from laconic.study.spans.scoring import BlockScorer, Found
 from laconic.study.spans.settings import SpanSettings
-from laconic.study.spans.tokens import PART, SOLID, Span, SpanTokenizer, TokenizedDocument
+from laconic.study.spans.tokens import PART, SOLID, SpanTokenizer, TokenizedDocument
 
 # ``tie`` orders candidates of equal score, ``order`` all that are chosen; ``output`` tells equal output spans;
 # ``characters`` are where the two spans begin and end in the text.
@@ -53,10 +53,10 @@ _CELLS = 1 << 17  # ... in blocks of so many tokens
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    document: int
+    number: int  # of the document
     offset: int
     tokens: NDArray[np.int32]
-    span: Callable[[int], Span]
+    document: TokenizedDocument
 
 
 def stable_hash(seed: int, shard: str, document: int, start: int) -> tuple[int, int]:
@@ -85,10 +85,9 @@ class CandidateFinder:
             for (number, text), encoded in zip(batch, self.tokenizer.encode([text for _, text in batch]), strict=True):
                 self.counts["characters"] += len(text)
                 held.extend(self._chunks(number, encoded))
-            while len(held) >= _HELD or (held and self.tokenizer.full):
+            while len(held) >= _HELD:
                 yield self._scored(held[:_HELD])
                 held = held[_HELD:]
-            self.tokenizer.forget()
         if held:
             yield self._scored(held)
 
@@ -106,8 +105,8 @@ class CandidateFinder:
         if batch:
             yield batch
 
-    def _chunks(self, document: int, encoded: TokenizedDocument) -> Iterator[_Chunk]:
-        tokens, counts = encoded.tokens, self.counts
+    def _chunks(self, number: int, document: TokenizedDocument) -> Iterator[_Chunk]:
+        tokens, counts = document.tokens, self.counts
         counts["documents"] += 1
         counts["tokens"] += len(tokens)
         counts["longest"] = max(counts["longest"], len(tokens))
@@ -117,7 +116,7 @@ class CandidateFinder:
                 counts["short_tails"] += 1
             else:
                 counts["chunks"] += 1
-                yield _Chunk(document, offset, piece, encoded.span)
+                yield _Chunk(number, offset, piece, document)
 
     def _scored(self, chunks: list[_Chunk]) -> NDArray[np.void]:
         """Chunks of about the same length together, so that little is computed of padding."""
@@ -139,7 +138,7 @@ class CandidateFinder:
         text = None if kinds is None or (kinds > 0).all() else kinds > 0
         if self.settings.random:
             seed, shard = self.settings.seed, self.shard.name
-            draws = [stable_hash(seed, f"{shard}\0draw", chunk.document, chunk.offset)[0] for chunk in chunks]
+            draws = [stable_hash(seed, f"{shard}\0draw", chunk.number, chunk.offset)[0] for chunk in chunks]
             found = self._scorer.given(tokens, lengths, np.array(draws, dtype=np.uint64), text)
         elif self.settings.floor is not None:
             found = self._scorer.above(tokens, lengths, text, self.settings.floor)
@@ -172,13 +171,13 @@ class CandidateFinder:
             chunk = chunks[column]
             place = chunk.offset + start
             output = np.ascontiguousarray(tokens[start + shape.input : start + shape.window, column])
-            digest = hashlib.blake2b(self.tokenizer.content(output), digest_size=16).digest()
-            row["document"], row["start"] = chunk.document, place
-            row["tie"], row["order"] = stable_hash(seed, self.shard.name, chunk.document, place)
+            digest = hashlib.blake2b(chunk.document.content(output), digest_size=16).digest()
+            row["document"], row["start"] = chunk.number, place
+            row["tie"], row["order"] = stable_hash(seed, self.shard.name, chunk.number, place)
             row["output"] = np.frombuffer(digest, dtype="<u8")
             middle, end = place + shape.input, place + shape.window
-            first, last = chunk.span(place), chunk.span(middle - 1)
-            row["characters"] = (first[0], last[1], chunk.span(middle)[0], chunk.span(end - 1)[1])
+            span = chunk.document.span
+            row["characters"] = (span(place)[0], span(middle - 1)[1], span(middle)[0], span(end - 1)[1])
         self.counts["candidates"] += len(rows)
         return rows
 
