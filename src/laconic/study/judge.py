@@ -97,7 +97,7 @@ def make_sheets(
 
     Raises:
         ConfigError: no or too many systems, options that do not fit, or ``out`` holds sheets already.
-        DataError: not one summary a record.
+        DataError: there are no records.
     """
     everything = dict(systems)
     if options.reference and REFERENCE in systems:
@@ -183,9 +183,6 @@ def _check(systems: Mapping[str, Sequence[str]], records: Sequence[Record], opti
         raise ConfigError(f"'{min(taken)}' is a column of the sheets already; call the criterion something else.")
     if options.lowest >= options.highest:
         raise ConfigError(f"The scale from {options.lowest} to {options.highest} has no steps.")
-    for name, summaries in systems.items():
-        if len(summaries) != len(records):
-            raise DataError(f"'{name}' has {len(summaries)} summaries for {len(records)} records.")
     if not records:
         raise DataError("There is nothing to judge: the data has no records.")
     if (out / KEY).exists() or (out / SHEETS).exists():
