@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from laconic.errors import DataError
 from laconic.files import digest_of, part_of
 from laconic.study.spans.corpus import Shard, documents
-from laconic.study.spans.scoring import BlockScorer, Found
+from laconic.study.spans.scoring import Found, WindowBlock
 from laconic.study.spans.settings import SpanSettings
 from laconic.study.spans.tokens import PART, SOLID, SpanTokenizer, TokenizedDocument
 
@@ -72,7 +72,6 @@ class CandidateFinder:
         self.counts = dict.fromkeys((*COUNTED, "longest"), 0)
         self.skipped: Counter[str] = Counter()
         self.histogram: Counter[tuple[int, int, int]] = Counter()
-        self._scorer = BlockScorer(settings.shape, settings.key)
 
     def candidates(self) -> Iterator[NDArray[np.void]]:
         """Arrays of `CANDIDATE`, some chunks at a time, in the order of the shard.
@@ -136,14 +135,15 @@ class CandidateFinder:
             tokens[: len(chunk.tokens), column] = chunk.tokens
         kinds = self.tokenizer.kinds(tokens)
         text = None if kinds is None or (kinds > 0).all() else kinds > 0
+        windows = WindowBlock(self.settings.shape, self.settings.key, tokens, lengths, text)
         if self.settings.random:
             seed, shard = self.settings.seed, self.shard.name
             draws = [stable_hash(seed, f"{shard}\0draw", chunk.number, chunk.offset)[0] for chunk in chunks]
-            found = self._scorer.given(tokens, lengths, np.array(draws, dtype=np.uint64), text)
+            found = windows.given(np.array(draws, dtype=np.uint64))
         elif self.settings.floor is not None:
-            found = self._scorer.above(tokens, lengths, text, self.settings.floor)
+            found = windows.above(self.settings.floor)
         else:
-            found = self._scorer.best(tokens, lengths, text)
+            found = windows.best()
         self.counts["blank_chunks"] += len(chunks) - len(np.unique(found.column))
         return self._described(chunks, tokens, found, self._readable(tokens, kinds, found))
 
