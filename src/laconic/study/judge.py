@@ -130,28 +130,24 @@ def make_sheets(
     }
     with replacing_folder(out / SHEETS) as draft:  # never sheets without their key
         for annotator, places in order.items():
-            text = _sheet(everything, [(index, records[index]) for index in chosen], places, options)
+            text = _sheet(key, records, places)
             write_text(draft / f"{annotator}.csv", "\ufeff" + text)  # the mark tells spreadsheets that it is UTF-8
         write_text(draft / "README.txt", _instructions(options))
         write_json(out / KEY, key, indent=1)
     return key
 
 
-def _sheet(
-    systems: Mapping[str, Sequence[str]],
-    items: Sequence[tuple[int, Record]],
-    order: Sequence[Mapping[str, str]],
-    options: SheetOptions,
-) -> str:
+def _sheet(key: Mapping[str, Any], records: Sequence[Record], order: Sequence[Mapping[str, str]]) -> str:
     """One line a summary; the document stands beside the first summary of its item."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(["item", "summary", "document", "text", *options.criteria, "comment"])
-    for item, ((index, record), places) in enumerate(zip(items, order, strict=True), 1):
-        for number, (letter, system) in enumerate(places.items()):
-            document = _cell(record.document) if not number else ""
-            blanks = [""] * len(options.criteria)
-            writer.writerow([item, letter, document, _cell(systems[system][index]), *blanks, ""])
+    writer.writerow(["item", "summary", "document", "text", *key["criteria"], "comment"])
+    for entry, places in zip(key["items"], order, strict=True):
+        document = records[entry["index"]].document
+        for letter, system in places.items():
+            blanks = [""] * (len(key["criteria"]) + 1)
+            writer.writerow([entry["item"], letter, _cell(document), _cell(entry["lines"][system]), *blanks])
+            document = ""
     return out.getvalue()
 
 
