@@ -199,13 +199,6 @@ def find_candidates(settings: SpanSettings, tokenizer: SpanTokenizer, shard: Sha
     return finder.counts | {"skipped": dict(finder.skipped), "histogram": histogram, "sha256": digest}
 
 
-def read_candidates(path: Path) -> NDArray[np.void]:
-    """What `find_candidates` wrote, left on the disk until it is used."""
-    if not path.stat().st_size:
-        return np.zeros(0, dtype=CANDIDATE)
-    return np.memmap(path, dtype=CANDIDATE, mode="r")
-
-
 # ------------------------------------------------------------------------------------ between the passes
 
 
