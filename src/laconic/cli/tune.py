@@ -147,8 +147,6 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path, new: bo
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return "null"
     if isinstance(value, float):
         return f"{value:g}"
     return str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
