@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from laconic.errors import DataError
 from laconic.files import digest_of, part_of
+from laconic.jobs import batches
 from laconic.study.spans.corpus import Shard, documents
 from laconic.study.spans.scoring import Found, WindowBlock
 from laconic.study.spans.settings import SpanSettings
@@ -79,16 +80,7 @@ class CandidateFinder:
         Raises:
             DataError: the shard cannot be read, or holds a bad record that is not to be skipped.
         """
-        held: list[_Chunk] = []
-        for batch in self._batches():
-            for (number, text), encoded in zip(batch, self.tokenizer.encode([text for _, text in batch]), strict=True):
-                self.counts["characters"] += len(text)
-                held.extend(self._chunks(number, encoded))
-            while len(held) >= _HELD:
-                yield self._scored(held[:_HELD])
-                held = held[_HELD:]
-        if held:
-            yield self._scored(held)
+        return map(self._scored, batches(self._chunks(), _HELD))
 
     def _batches(self) -> Iterator[list[tuple[int, str]]]:
         way, column, skip_bad = self.settings.text, self.settings.column, self.settings.skip_bad
@@ -104,18 +96,22 @@ class CandidateFinder:
         if batch:
             yield batch
 
-    def _chunks(self, number: int, document: TokenizedDocument) -> Iterator[_Chunk]:
-        tokens, counts = document.tokens, self.counts
-        counts["documents"] += 1
-        counts["tokens"] += len(tokens)
-        counts["longest"] = max(counts["longest"], len(tokens))
-        for offset in range(0, len(tokens), self.settings.chunk):
-            piece = tokens[offset : offset + self.settings.chunk]
-            if len(piece) < self.settings.shape.window:
-                counts["short_tails"] += 1
-            else:
-                counts["chunks"] += 1
-                yield _Chunk(number, offset, piece, document)
+    def _chunks(self) -> Iterator[_Chunk]:
+        counts, size, window = self.counts, self.settings.chunk, self.settings.shape.window
+        for batch in self._batches():
+            for (number, text), document in zip(batch, self.tokenizer.encode([text for _, text in batch]), strict=True):
+                length = len(document.tokens)
+                counts["documents"] += 1
+                counts["characters"] += len(text)
+                counts["tokens"] += length
+                counts["longest"] = max(counts["longest"], length)
+                for offset in range(0, length, size):
+                    piece = document.tokens[offset : offset + size]
+                    if len(piece) < window:
+                        counts["short_tails"] += 1
+                    else:
+                        counts["chunks"] += 1
+                        yield _Chunk(number, offset, piece, document)
 
     def _scored(self, chunks: list[_Chunk]) -> NDArray[np.void]:
         """Chunks of about the same length together, so that little is computed of padding."""
