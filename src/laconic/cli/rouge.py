@@ -84,10 +84,10 @@ def read_both(hypotheses: str, references: Sequence[str]) -> tuple[list[str], li
     if not references and not isinstance(entries[0], dict):
         raise DataError(f"There is nothing to compare {hypotheses} with: name a file of references as well.")
     written = _texts(hypotheses, entries, _HYPOTHESIS_KEYS if references else _PAIRED_HYPOTHESIS_KEYS)
-    for number, (_, *more) in enumerate(written, 1):
-        if more:
-            one = f"a system writes one text, not a list of {1 + len(more)}; join them"
-            raise DataError(f"{hypotheses}, line {number}: {one}.")
+    for number, texts in enumerate(written, 1):
+        if len(texts) > 1:
+            told = f"a system writes one text, not a list of {len(texts)}; join them."
+            raise DataError(f"{hypotheses}, line {number}: {told}")
     systems = [text for (text,) in written]
     if not references:
         return systems, _texts(hypotheses, entries, _PAIRED_REFERENCE_KEYS)
