@@ -58,18 +58,18 @@ def pair_of(metadata: dict[str, Any]) -> tuple[CorpusPair | None, str]:
     if licence_of(metadata) is None:
         return None, "not known to be permissive"
     summary = re.sub(rf"(?i)^\W*{re.escape(metadata['name'])}\W*\s+(?:[-–—:|]|is)\s+", "", metadata["summary"] or "")
-    parts = clean_docstring(f"{' '.join(summary.split())}\n\n{prose(metadata['description'] or '')}")
-    if parts is None:
+    summary, body = clean_docstring(f"{' '.join(summary.split())}\n\n{prose(metadata['description'] or '')}")
+    if not summary:
         return None, "no summary sentence"
-    body = without(parts.summary, parts.body)
+    body = without(summary, body)
     if len(body.split()) < MIN_BODY_WORDS:
         return None, "too little prose"
     words = words_of(body)
     if sum(word in _ENGLISH for word in words) < len(words) / 12:
         return None, "not English"
-    if overlap(type(parts)(parts.summary, body)) < MIN_OVERLAP:
+    if overlap(summary, body) < MIN_OVERLAP:
         return None, "summary and text share too few words"
-    return CorpusPair(metadata["name"].lower(), metadata["name"], parts.summary, body), ""
+    return CorpusPair(metadata["name"].lower(), metadata["name"], summary, body), ""
 
 
 def licence_of(metadata: dict[str, Any]) -> str | None:

@@ -730,6 +730,7 @@ def test_calibrate_stores_what_it_found(
     )
     (place / "recipe.yaml").unlink()
     refused(capsys, 2, "was not made by laconic", *arguments, "--set", "beam_size=4")
+    refused(capsys, 3, "needs 40 records or more; here are 39", *arguments, "--max-records", "39")
     assert main(["calibrate", "lexrank", "--data", str(data)]) == 2
     assert main(["calibrate", str(place), "--data", str(data), "--diagram", "x.doc"]) == 2
 

@@ -174,13 +174,11 @@ def _train(run: RunConfig, folder: Path, *, resume: bool, title: str, on_message
 
 def _titled(bar: Any, title: str) -> Callable[..., None]:
     """Shows on ``bar`` what the training says behind the title of the row; of its descriptions only the stage."""
-    stage = ""
 
     def show(completed: float | None = None, *, description: str | None = None, **shown: Any) -> None:
-        nonlocal stage
         if description is not None:
-            stage = " (pre-training)" if description.startswith("Pre-training") else ""
-        bar.update(completed, description=title + stage, **shown)
+            shown["description"] = title + " (pre-training)" * description.startswith("Pre-training")
+        bar.update(completed, **shown)
 
     return show
 

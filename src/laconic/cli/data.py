@@ -131,7 +131,7 @@ def docstrings_command(
             archives=archives,
             validation=validation,
             in_training=learnt_packages() if archives is None else (),
-            progress=lambda done, total: bar.update(done, total=total),
+            progress=bar.update,
         )
     rows = []
     for name, split in stats.splits.items():

@@ -296,11 +296,8 @@ def select_spans_command(
         raise ConfigError("Nothing to read: name files, folders or patterns with --input.")
     settings = SpanSettings(**vars(selection) | {"weights": parse_weights(selection.weights)})
     with progress("Selecting spans") as bar:
-
-        def show(stage: str, done: int, total: int) -> None:
-            bar.update(done, total=total, description=stage)
-
-        result = select_spans(inputs, out, settings, workers=workers, ray=ray, overwrite=overwrite, progress=show)
+        how: dict[str, Any] = {"workers": workers, "ray": ray, "overwrite": overwrite, "progress": bar.update}
+        result = select_spans(inputs, out, settings, **how)
     for warning in result.manifest["warnings"]:
         say(f"warning: {warning}")
     before = f"{out} is complete already; nothing was done.\n" if result.complete_before else ""

@@ -77,7 +77,7 @@ def command(
     if not (corpus / "test.jsonl").is_file():
         seen = learnt_packages() if boxed else ()
         with progress("Collecting docstrings") as bar:
-            build_corpus(corpus, in_training=seen, progress=lambda done, total: bar.update(done, total=total))
+            build_corpus(corpus, in_training=seen, progress=bar.update)
     for name, run in runs.items():
         _train(name, run, out / FOLDERS[name])
     held_out = list(read_records(corpus / "test.jsonl"))

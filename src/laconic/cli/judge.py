@@ -18,6 +18,7 @@ from laconic.errors import ConfigError
 from laconic.files import write_text
 from laconic.study import judge
 from laconic.study.judge import KEY, SHEETS, Analysis, SheetOptions, make_sheets, read_predictions
+from laconic.study.tables import mark_of
 
 command = Commands("Make blinded sheets for human evaluation and analyse the filled ones.", no_args_is_help=True)
 
@@ -109,7 +110,7 @@ def _text(found: Analysis) -> str:
             [
                 f"{pair.first} - {pair.second}",
                 pair.criterion,
-                f"{pair.difference:+.2f}{pair.mark:<2}",
+                f"{pair.difference:+.2f}{mark_of(pair.p_holm):<2}",
                 "" if pair.statistic is None else f"{pair.statistic:.2f}",
                 f"{pair.p:.4f}",
                 f"{pair.p_holm:.4f}",

@@ -141,7 +141,6 @@ class Progress:
     def update(
         self,
         completed: float | None = None,
-        *,
         total: float | None = None,
         description: str | None = None,
         note: str | None = None,

@@ -53,7 +53,8 @@ def command(
     for row, (run, name) in zip(rows, drawn, strict=True):
         row |= {"measure": name, "published": _published(recipes[run], name) if run in recipes else {}}
         figures = f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}"
-        cells.append([row["run"], name, *figures, _in_words(row["published"])])
+        published = (f"{key.rpartition('.')[0]} {value}".strip() for key, value in row["published"].items())
+        cells.append([row["run"], name, *figures, ", ".join(published)])  # subset 6.66, full 5.355
         row |= {key: None for key in ("final", "best") if not math.isfinite(row[key])}  # JSON has no NaN
     print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 
@@ -102,8 +103,3 @@ def _published(run: RunConfig, name: str) -> dict[str, Any]:
 
     wanted = "val_loss" if name.startswith("val_loss") else PUBLISHED.get(name, name)
     return {key: value for key, value in flatten(run.published).items() if key.rpartition(".")[2] == wanted}
-
-
-def _in_words(published: dict[str, Any]) -> str:
-    """``subset 6.66, full 5.355``."""
-    return ", ".join(" ".join(filter(None, [key.rpartition(".")[0], str(value)])) for key, value in published.items())

@@ -81,12 +81,16 @@ def read_both(hypotheses: str, references: Sequence[str]) -> tuple[list[str], li
     """The texts of both sides, one entry a document."""
     read_once([hypotheses, *references])
     entries = _entries(hypotheses)
+    if not references and not isinstance(entries[0], dict):
+        raise DataError(f"There is nothing to compare {hypotheses} with: name a file of references as well.")
+    written = _texts(hypotheses, entries, _HYPOTHESIS_KEYS if references else _PAIRED_HYPOTHESIS_KEYS)
+    for number, texts in enumerate(written, 1):
+        if len(texts) > 1:
+            told = f"a system writes one text, not a list of {len(texts)}; join them."
+            raise DataError(f"{hypotheses}, line {number}: {told}")
+    systems = [text for (text,) in written]
     if not references:
-        if not isinstance(entries[0], dict):
-            raise DataError(f"There is nothing to compare {hypotheses} with: name a file of references as well.")
-        written = _texts(hypotheses, entries, _PAIRED_HYPOTHESIS_KEYS)
-        return _single(hypotheses, written), _texts(hypotheses, entries, _PAIRED_REFERENCE_KEYS)
-    systems = _single(hypotheses, _texts(hypotheses, entries, _HYPOTHESIS_KEYS))
+        return systems, _texts(hypotheses, entries, _PAIRED_REFERENCE_KEYS)
     models: list[list[str]] = [[] for _ in systems]
     for name in references:
         others = _texts(name, _entries(name), _REFERENCE_KEYS)
@@ -140,13 +144,6 @@ def _texts(name: str, entries: Sequence[Any], keys: Sequence[str]) -> list[list[
             raise DataError(f"{where}: a text or a list of texts is needed, not {json.dumps(value)[:60]}.")
         found.append(texts)
     return found
-
-
-def _single(name: str, written: Sequence[list[str]]) -> list[str]:
-    for number, texts in enumerate(written, 1):
-        if len(texts) > 1:
-            raise DataError(f"{name}, line {number}: a system writes one text, not a list of {len(texts)}; join them.")
-    return [texts[0] for texts in written]
 
 
 def warnings_of(result: RougeResult) -> list[str]:

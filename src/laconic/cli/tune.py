@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -97,7 +98,8 @@ def command(
         with card_follows(model_folder(model)):
             tuning.apply(model_folder(model), best)
     asked = {"model": model, "model_identity": identity, "data": path, "records": len(records), "seed": seed}
-    searched = {"draws": trials if ranges else 0, **tuning.described(grids, ranges), "fixed": fixed}
+    drawn = {part.key: {name: value for name, value in asdict(part).items() if name != "key"} for part in ranges}
+    searched = {"draws": trials if ranges else 0, "grid": dict(grids), "random": drawn, "fixed": fixed}
     content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": applied}
     write_json(folder / "tune.json", content, indent=2)
     print_result(as_json, content, _report(result, content, folder, new))
@@ -145,8 +147,6 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path, new: bo
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return "null"
     if isinstance(value, float):
         return f"{value:g}"
     return str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -62,10 +62,10 @@ class Journal:
     def __init__(self, path: Path | None, header: Mapping[str, Any] | None = None) -> None:
         self.lines: list[dict[str, Any]] = []
         self._file: TextIO | None = None
-        self._alone = ExitStack()
+        self._open = ExitStack()
         if path is None:
             return
-        self._alone.enter_context(only_writer(path))
+        self._open.enter_context(only_writer(path))
         kept = [] if header is None else [json.dumps(header).encode() + b"\n"]
         old = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
         for raw in old[len(kept) :] if old[: len(kept)] == kept else []:
@@ -78,15 +78,13 @@ class Journal:
             self.lines.append(line)
             kept.append(raw)
         path.write_bytes(b"".join(kept))
-        self._file = path.open("a", encoding="utf-8")
+        self._file = self._open.enter_context(path.open("a", encoding="utf-8"))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._alone.close()
+        self._open.close()
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
         new = [dict(line) for line in lines]

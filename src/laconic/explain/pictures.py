@@ -24,7 +24,6 @@ from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
 from matplotlib.ticker import MaxNLocator
 
-from laconic.errors import ConfigError
 from laconic.explain.html import render_report
 from laconic.files import part_of
 
@@ -291,12 +290,7 @@ def draw_curves(
         log: draw the values on a logarithmic axis.
         against: ``update``, ``epoch`` or ``tokens`` (target tokens read).
         unit: of the values, such as ``nats per word``.
-
-    Raises:
-        ConfigError: there are none.
     """
-    if not curves:
-        raise ConfigError("There is nothing to plot; name at least one run folder.")
     figure = Figure(figsize=(7.0, 4.5 + 0.2 * len(curves)), layout="constrained")
     axes = figure.add_subplot()
     rows = []

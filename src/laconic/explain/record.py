@@ -17,6 +17,7 @@ from laconic.types import Chunk, Summary, SummaryToken, SummaryWord
 
 DIGITS = 5
 ALWAYS = ("model", "score", "log_prob", "tokens_read", "tokens_given", "truncated", "finished")
+_summaries = cache(lambda: TypeAdapter(Summary))  # made when the first is read
 WHERE_KNOWN = ("confidence", "facts", "unlike", "declined", "terms", "reading")
 READING = ("chunks_read", "chunks", "words_read", "words")  # what is always said of reading
 ROUNDING = 1e-3  # by which a sum of probabilities may miss 1
@@ -139,11 +140,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, tuple | list) else value
-
-
-@cache
-def _summaries() -> TypeAdapter[Summary]:
-    return TypeAdapter(Summary)
 
 
 def _given(value: Any) -> Any:

@@ -6,14 +6,16 @@ Scores are given one a document and system, in the same order.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeVar
 
 import numpy as np
 
 from laconic.errors import DataError
 
+Name = TypeVar("Name", bound=Hashable)
 SAMPLES, _SEED = 10_000, 1
 _CHUNK = 4_000_000  # elements drawn at a time
 
@@ -85,7 +87,7 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> TestResult
     )
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
     """Holm's adjusted p for a family of comparisons, by name: reject where it is below the level."""
     ordered = sorted(p_values, key=p_values.__getitem__)
     scaled = (min(1.0, (len(ordered) - rank) * p_values[name]) for rank, name in enumerate(ordered))

@@ -167,10 +167,6 @@ def _option(schema: Mapping[str, Any], value: Any, most: float | None) -> Option
     return OptionInfo(type=kind, default=value, minimum=low, maximum=high)
 
 
-class _Options(ConfigBase, validate_default=False):
-    """Options of a request."""
-
-
 _TYPES: dict[str, Any] = {"integer": StrictInt, "number": StrictFloat, "boolean": StrictBool, "string": StrictStr}
 
 
@@ -181,7 +177,7 @@ def _accepting(options: Mapping[str, OptionInfo]) -> type[ConfigBase]:
         kind = Literal[tuple(info.choices)] if info.choices else _TYPES[info.type]
         longest = MAX_TEXT if info.type == "string" and not info.choices else None
         fields[name] = (kind, Field(info.default, ge=info.minimum, le=info.maximum, max_length=longest))
-    return create_model("Options", __base__=_Options, **fields)
+    return create_model("Options", __base__=ConfigBase, __cls_kwargs__={"validate_default": False}, **fields)
 
 
 def hub_options(parameters: HubParameters | None, served: Served) -> dict[str, Any]:

@@ -110,9 +110,6 @@ def answer_of(order: Order, outcome: OrderResult, request_id: str, **summaries: 
         "model": order.served.name,
         "options": order.served.system.describe(order.options),
         **summaries,
-        "timing": {
-            "queue_ms": round(outcome.queue_seconds * 1000, 2),
-            "total_ms": round(outcome.seconds * 1000, 2),
-        },
+        "timing": {"queue_ms": round(outcome.queue_seconds * 1000, 2), "total_ms": round(outcome.seconds * 1000, 2)},
         "request_id": request_id,
     }

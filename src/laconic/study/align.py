@@ -80,12 +80,7 @@ class MapChoice:
             return f"layer {self.layer}, head {self.head}"
         if self.layer is not None:
             return f"layer {self.layer}, mean of the heads"
-        return "opponent attention" if self.opposed else "mean of all heads"
-
-    @property
-    def opposed(self) -> bool:
-        """Is this alpha_o rather than an attention of the decoder's own?"""
-        return self.name == OPPONENT
+        return "opponent attention" if self.name == OPPONENT else "mean of all heads"
 
     def take(self, attentions: Tensor) -> Tensor:
         """The map (B, T, S) out of (L, H, B, T, S).
@@ -214,7 +209,8 @@ def _maps(model: SummarizationModel, batch: TrainingBatch, choices: Sequence[Map
     if not choices:
         return model.cross_attentions(batch)
     own, opponent = cache(partial(model.cross_attentions, batch)), cache(partial(model.opponent_attention, batch))
-    return torch.stack([(opponent() if choice.opposed else choice.take(own())).float() for choice in choices])
+    maps = (opponent() if choice.name == OPPONENT else choice.take(own()) for choice in choices)
+    return torch.stack([one.float() for one in maps])
 
 
 def word_map(pair: ForcedPair, weights: np.ndarray, *, shift: bool = False) -> np.ndarray:

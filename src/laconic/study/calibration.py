@@ -23,7 +23,7 @@ import numpy as np
 from scipy.stats import mannwhitneyu
 
 from laconic.data.dataset import encode_documents
-from laconic.errors import ConfigError, DataError
+from laconic.errors import DataError
 from laconic.metrics.confidence import (
     CHOOSING,
     FEATURES,
@@ -46,7 +46,6 @@ from laconic.metrics.support import check_support
 from laconic.metrics.words import english_words, smart_stop_words, words
 from laconic.study.judge import read_lines
 from laconic.summarizer import Summarizer
-from laconic.systems.decoding import DecodingSystem
 from laconic.systems.extractive import Progress
 from laconic.text.base import Tokenizer
 from laconic.text.sentences import markup, without
@@ -148,12 +147,9 @@ def calibrate(
     adjusted to the rule: what readers taught the model that this one was trained from.
 
     Raises:
-        ConfigError: an extractive method, whose words are the document's own.
         DataError: too few records, or all summaries of one kind.
     """
-    system = summarizer.system
-    if not isinstance(system, DecodingSystem):
-        raise ConfigError(f"'{summarizer.name}' is extractive and needs no calibration; name a trained model.")
+    system: Any = summarizer.system
     _check_enough(len(records))
     choosing = _kept_choosing(system.calibration, records, ratings)
     system.calibration = Calibration.blank()
@@ -184,10 +180,9 @@ def calibrate(
 
 def decoded_by_calibration(summarizer: Summarizer, records: Sequence[Record], ratings: Ratings | None = None) -> int:
     """How many summaries `calibrate` makes."""
-    system = summarizer.system
-    learns = isinstance(system, DecodingSystem) and system.search.choose == "rerank"
-    chosen = _some(records, ratings) if learns and not _kept_choosing(system.calibration, records, ratings) else ()
-    return len(records) + len(chosen)
+    system: Any = summarizer.system
+    learns = system.search.choose == "rerank" and not _kept_choosing(system.calibration, records, ratings)
+    return len(records) + (len(_some(records, ratings)) if learns else 0)
 
 
 def _kept_choosing(before: Calibration | None, records: Sequence[Record], ratings: Ratings | None) -> tuple[float, ...]:
@@ -220,11 +215,7 @@ def fit_choosing(
     1, 2 and L) is above the mean over its document's hypotheses, on how its facts differ from theirs.
 
     With ``ratings`` of several hypotheses of enough documents, whether readers accept them counts in place of ROUGE.
-
-    Raises:
-        DataError: too few records.
     """
-    _check_enough(len(records))
     settings = {"num_return": beam_size, "choose": "best", "revisions": 0}
     if ratings is None:  # else the lines are needed as readers saw them
         settings["surface"] = "raw"
@@ -352,11 +343,10 @@ def fit(
     its reliability is measured by cross-validation over ``FOLDS`` parts.
 
     Raises:
-        DataError: too few records, or all of one kind.
+        DataError: all are of one kind.
     """
     facts = np.array([[one[name] for name in FEATURES] for one in found])
     accepted = np.array(good, dtype=np.float64)
-    _check_enough(len(facts))
     if accepted.min() == accepted.max():
         kind = "Every" if accepted.min() else "No"
         raise DataError(f"{kind} summary of these records is acceptable, so there is nothing to tell apart.")

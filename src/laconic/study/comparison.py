@@ -86,12 +86,7 @@ class Comparison:
     """The rows of ``plan`` on ``records``, in the folder ``out``."""
 
     def __init__(
-        self,
-        plan: Plan,
-        records: Sequence[Record],
-        out: Path,
-        around: Surroundings,
-        earlier: Sequence[Path] = (),
+        self, plan: Plan, records: Sequence[Record], out: Path, around: Surroundings, earlier: Sequence[Path] = ()
     ) -> None:
         self.plan, self.records, self.out, self.around = plan, list(records), out, around
         self.earlier = (out, *earlier)

@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 
 from laconic.data.columns import EXCEL_SEPARATOR
-from laconic.data.lines import BadRecordError, check_text, text_lines
+from laconic.data.lines import check_text, decode_line, raw_lines
 from laconic.errors import ConfigError, DataError
 from laconic.files import replacing_folder, write_json, write_text
 from laconic.metrics.significance import bootstrap_interval, holm
-from laconic.study.tables import mark_of, named_test
+from laconic.study.tables import named_test
 from laconic.types import Record, references_of
 
 KEY, SHEETS = "key.json", "sheets"
@@ -97,7 +97,7 @@ def make_sheets(
 
     Raises:
         ConfigError: no or too many systems, options that do not fit, or ``out`` holds sheets already.
-        DataError: not one summary a record.
+        DataError: there are no records.
     """
     everything = dict(systems)
     if options.reference and REFERENCE in systems:
@@ -130,28 +130,24 @@ def make_sheets(
     }
     with replacing_folder(out / SHEETS) as draft:  # never sheets without their key
         for annotator, places in order.items():
-            text = _sheet(everything, [(index, records[index]) for index in chosen], places, options)
+            text = _sheet(key, records, places)
             write_text(draft / f"{annotator}.csv", "\ufeff" + text)  # the mark tells spreadsheets that it is UTF-8
         write_text(draft / "README.txt", _instructions(options))
         write_json(out / KEY, key, indent=1)
     return key
 
 
-def _sheet(
-    systems: Mapping[str, Sequence[str]],
-    items: Sequence[tuple[int, Record]],
-    order: Sequence[Mapping[str, str]],
-    options: SheetOptions,
-) -> str:
+def _sheet(key: Mapping[str, Any], records: Sequence[Record], order: Sequence[Mapping[str, str]]) -> str:
     """One line a summary; the document stands beside the first summary of its item."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(["item", "summary", "document", "text", *options.criteria, "comment"])
-    for item, ((index, record), places) in enumerate(zip(items, order, strict=True), 1):
-        for number, (letter, system) in enumerate(places.items()):
-            document = _cell(record.document) if not number else ""
-            blanks = [""] * len(options.criteria)
-            writer.writerow([item, letter, document, _cell(systems[system][index]), *blanks, ""])
+    writer.writerow(["item", "summary", "document", "text", *key["criteria"], "comment"])
+    for entry, places in zip(key["items"], order, strict=True):
+        document = records[entry["index"]].document
+        for letter, system in places.items():
+            blanks = [""] * (len(key["criteria"]) + 1)
+            writer.writerow([entry["item"], letter, _cell(document), _cell(entry["lines"][system]), *blanks])
+            document = ""
     return out.getvalue()
 
 
@@ -183,9 +179,6 @@ def _check(systems: Mapping[str, Sequence[str]], records: Sequence[Record], opti
         raise ConfigError(f"'{min(taken)}' is a column of the sheets already; call the criterion something else.")
     if options.lowest >= options.highest:
         raise ConfigError(f"The scale from {options.lowest} to {options.highest} has no steps.")
-    for name, summaries in systems.items():
-        if len(summaries) != len(records):
-            raise DataError(f"'{name}' has {len(summaries)} summaries for {len(records)} records.")
     if not records:
         raise DataError("There is nothing to judge: the data has no records.")
     if (out / KEY).exists() or (out / SHEETS).exists():
@@ -201,9 +194,8 @@ def read_lines(path: Path, made_by: str = "`laconic evaluate --output`") -> list
     if not path.exists():
         raise DataError(f"There is no file {path}; {made_by} makes such.")
     lines = []
-    for number, text in text_lines(path):
-        if isinstance(text, BadRecordError):
-            raise text
+    for number, raw in raw_lines(path):
+        text = decode_line(path, number, raw)
         if not text.strip():
             continue
         try:
@@ -243,16 +235,7 @@ class RatedPair:
     p: float
     p_holm: float
     items: int
-    statistic: float | None
-
-    @property
-    def mark(self) -> str:
-        return mark_of(self.p_holm)
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no infinity."""
-    return value if value is not None and math.isfinite(value) else None
+    statistic: float | None  # none where it is not finite, which JSON cannot say
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,14 +324,14 @@ def _pairs(
     for first, second in combinations(systems, 2):
         items = [item for item, name in scores if name == first and (item, second) in scores]
         if len(items) > 1:
-            results[first, second] = named_test(test)(
-                [scores[item, first] for item in items], [scores[item, second] for item in items]
-            )
-    corrected = holm({"\0".join(names): result.p for names, result in results.items()})
-    return [
-        RatedPair(criterion, *names, r.difference, r.p, corrected["\0".join(names)], r.n, _finite(r.statistic))
-        for names, r in results.items()
-    ]
+            mine, theirs = ([scores[item, name] for item in items] for name in (first, second))
+            results[first, second] = named_test(test)(mine, theirs)
+    corrected = holm({names: result.p for names, result in results.items()})
+    found = []
+    for names, r in results.items():
+        statistic = r.statistic if r.statistic is not None and math.isfinite(r.statistic) else None
+        found.append(RatedPair(criterion, *names, r.difference, r.p, corrected[names], r.n, statistic))
+    return found
 
 
 # ------------------------------------------------------------------------------------------ reading

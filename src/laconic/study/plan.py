@@ -187,8 +187,7 @@ def _baseline(rows: Sequence[PlannedRow], wanted: str | None) -> str:
     """The row the others are compared with: the one named, else the first model, else the first row."""
     if wanted is None:
         return next((row.name for row in rows if row.method is None), rows[0].name)
-    names = [row.name for row in rows]
-    refuse_unknown("baseline", wanted, names)
+    refuse_unknown("baseline", wanted, [row.name for row in rows])
     return wanted
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from laconic.errors import DataError, refuse_unknown
+from laconic.errors import refuse_unknown
 from laconic.evaluation import measures
 from laconic.evaluation.run import EvaluationResult
 from laconic.metrics.card import CardScores
@@ -288,12 +288,6 @@ def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
     Raises:
         DataError: the systems were scored on different numbers of records.
     """
-    first = results[0]
-    for result in results:
-        if result.records != first.records:
-            raise DataError(
-                f"{result.system} was scored on {result.records} records but {first.system} on {first.records}."
-            )
     listed = []
     for place, (result, found) in enumerate(zip(results, _differences(results), strict=True)):
         entry = result.as_dict()
@@ -321,7 +315,7 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
         + (_MARKS.format(results[0].system) if several else ""),
         FAITHFUL_NOTE,
         *([READING_NOTE] if "chunks_read" in there else []),
-        *how_scored(results),
+        *dict.fromkeys(line for result in results for line in (result.flags, result.signature) if line),
     ]
     return *cells_of(result_rows(results), columns), notes
 
@@ -341,11 +335,6 @@ def for_card(results: Sequence[EvaluationResult], data: str, split: str = "") ->
         rows=[[cell.strip() for cell in row] for row in rows],
         notes=notes,
     )
-
-
-def how_scored(results: Sequence[EvaluationResult]) -> list[str]:
-    """The flags and signatures of the scores, each once."""
-    return list(dict.fromkeys(line for result in results for line in (result.flags, result.signature) if line))
 
 
 @lru_cache(maxsize=1)

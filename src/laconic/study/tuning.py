@@ -16,8 +16,8 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -148,14 +148,6 @@ def plan(grids: Sequence[SearchGrid], ranges: Sequence[SearchRange], trials: int
             if settings not in found:
                 found.append(settings)
     return found
-
-
-def described(grids: Iterable[SearchGrid], ranges: Iterable[SearchRange]) -> dict[str, Any]:
-    """What is searched, for the record."""
-    return {
-        "grid": {key: list(values) for key, values in grids},
-        "random": {part.key: {name: value for name, value in asdict(part).items() if name != "key"} for part in ranges},
-    }
 
 
 def _split(text: str, option: str, example: str) -> tuple[str, str]:

@@ -236,7 +236,7 @@ def test_tables_compare_with_the_first() -> None:
     assert header[-1] == "p_gen"
     assert all(len(row) == len(header) for row in rows)
     assert results[0].signature in notes
-    with pytest.raises(DataError, match="2 records but lead-1 on 4"):
+    with pytest.raises(DataError, match="there are 2 and 4"):
         compared([results[0], evaluate(FirstWords(), RECORDS[:2])])
 
 

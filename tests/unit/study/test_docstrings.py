@@ -13,22 +13,19 @@ from laconic.study.corpora.docstring_text import clean_docstring
 from laconic.study.corpora.docstrings import (
     STANDARD_LIBRARY,
     CorpusPair,
-    Parts,
     build_corpus,
     docstrings_of,
     find_files,
-    judge,
     overlap,
     split_by_package,
+    unusable,
 )
 
 PROSE = "The counters are reset before each pass over the records, so that results do not add up."
 
 
 def body(text: str) -> str:
-    parts = clean_docstring("Count the records of a file.\n\n" + text)
-    assert parts is not None
-    return parts.body
+    return clean_docstring("Count the records of a file.\n\n" + text)[1]
 
 
 NOTE = "Blank lines are not counted as records of the file."
@@ -122,14 +119,19 @@ def test_lead_ins_go_with_their_block() -> None:
     ],
 )
 def test_what_is_no_summary_sentence_is_left_out(head: str) -> None:
-    assert clean_docstring(f"{head}\n\n{PROSE}") is None
+    assert clean_docstring(f"{head}\n\n{PROSE}") == ("", "")
 
 
 def test_reasons_and_overlap() -> None:
-    assert judge(f"Count the records of a file.\n\n{PROSE}")[1] == ""
-    assert judge("Count the records of a file.\n\nToo short.")[1] == "body too short"
-    assert judge(f"Paint every window green.\n\n{PROSE}")[1] == "summary and body share too few words"
-    assert overlap(Parts("Count the records quickly", "Counting records is slow")) == pytest.approx(2 / 3)
+    for summary, text, reason in (
+        ("Count the records of a file.", PROSE, ""),
+        ("Count the records of a file.", "Too short.", "body too short"),
+        ("Count the records of a file.", PROSE * 30, "body too long"),
+        ("Paint every window green.", PROSE, "summary and body share too few words"),
+        ("", "", "no summary sentence"),
+    ):
+        assert unusable(CorpusPair("", "", summary, text)) == reason
+    assert overlap("Count the records quickly", "Counting records is slow") == pytest.approx(2 / 3)
 
 
 def package(root: Path, name: str, *docstrings: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.errors import ConfigError
-from laconic.study.spans.scoring import BlockScorer, ScoreKey, Shape, clipped_matches, common_lengths, local_ids
+from laconic.study.spans.scoring import ScoreKey, Shape, WindowBlock, clipped_matches, common_lengths, local_ids
 from span_counts import counted, scored
 
 WEIGHTS = [(1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1), (0, 1, 1)]
@@ -47,7 +47,7 @@ def test_the_best_windows_and_all_over_a_score_are_those_of_brute_force(
     shape, rows = drawn
     key, exact = key_of(weights, shape), list(map(Fraction, weights))
     tokens, lengths = block(rows)
-    found = BlockScorer(shape, key).best(tokens, lengths)
+    found = WindowBlock(shape, key, tokens, lengths).best()
     assert found.column.tolist() == list(range(len(rows)))
     many = []
     for number, row in enumerate(rows):
@@ -58,7 +58,7 @@ def test_the_best_windows_and_all_over_a_score_are_those_of_brute_force(
         assert (int(found.start[number]), counts) == (start, windows[start])
         assert key.score(*counts) == scores[start]
         many += [(number, place, *windows[place]) for place in windows if scores[place] > Fraction(over)]
-    above = BlockScorer(shape, key).above(tokens, lengths, None, int(Fraction(over) * key.denominator))
+    above = WindowBlock(shape, key, tokens, lengths).above(int(Fraction(over) * key.denominator))
     columns = [getattr(above, name).tolist() for name in ("column", "start", "m1", "m2", "ml")]
     assert list(zip(*columns, strict=True)) == many
 
@@ -78,7 +78,7 @@ def test_single_measures_at_every_start() -> None:
 def test_bigrams_do_not_reach_over_the_cut() -> None:
     shape = Shape(3, 3)
     row = [1, 2, 9, 9, 1, 2]  # "9 9" stands across the cut only; "1 2" in both
-    found = BlockScorer(shape, key_of((0, 1, 0), shape)).best(*block([row]))
+    found = WindowBlock(shape, key_of((0, 1, 0), shape), *block([row])).best()
     assert (found.m1.tolist(), found.m2.tolist(), found.ml.tolist()) == ([3], [1], [2])
 
 
@@ -93,9 +93,9 @@ def test_few_subsequences_are_computed_and_none_without_weight() -> None:
     tokens = np.minimum(generator.zipf(1.2, size=(512, 64)), 5000).astype(np.int32)
     lengths = np.full(64, 512)
     for weights, most in (((1, 1, 1), 0.6), ((1, 1, 0), 0.0)):
-        scorer = BlockScorer(Shape(), key_of(weights, Shape()))
-        scorer.best(tokens, lengths)
-        assert scorer.subsequences <= most * 353 * 64
+        windows = WindowBlock(Shape(), key_of(weights, Shape()), tokens, lengths)
+        windows.best()
+        assert windows.subsequences <= most * 353 * 64
 
 
 @pytest.mark.parametrize("weights", [(1, 1, 1), (0, 0, 1), (1, 0, 2)])
@@ -105,7 +105,7 @@ def test_what_is_passed_over_could_not_have_been_best(weights: tuple[int, int, i
     tokens = np.minimum(generator.zipf(1.4, size=(512, 96)), 300).astype(np.int32)
     tokens[:, ::3] = generator.integers(0, 6, size=(512, 32))
     key = key_of(weights, Shape())
-    found = BlockScorer(Shape(), key).best(tokens, np.full(96, 512))
+    found = WindowBlock(Shape(), key, tokens, np.full(96, 512)).best()
     ids = local_ids(tokens)
     ones = clipped_matches(ids, 128, 128, 32)
     twos = clipped_matches(local_ids(ids[:-1] * 512 + ids[1:]), 127, 128, 31)[:353]
@@ -119,9 +119,10 @@ def test_windows_of_blanks_are_passed_over() -> None:
     rows = [[1, 1, 1, 1, 1, 5, 6, 7, 5, 6], [1] * 10]
     tokens, lengths = block(rows)
     key = key_of((1, 1, 1), shape)
-    found = BlockScorer(shape, key).best(tokens, lengths, tokens != 1)
+    windows = WindowBlock(shape, key, tokens, lengths, tokens != 1)
+    found = windows.best()
     assert (found.column.tolist(), found.start.tolist()) == ([0], [5])
-    given_one = BlockScorer(shape, key).given(tokens, lengths, np.array([7, 7], dtype=np.uint64), tokens != 1)
+    given_one = windows.given(np.array([7, 7], dtype=np.uint64))
     assert given_one.column.tolist() == [0]
     assert 3 <= int(given_one.start[0]) <= 5
 

@@ -393,11 +393,14 @@ def test_spans_of_blanks_are_never_chosen(tokenizer: Path, tmp_path: Path) -> No
     assert all(row["document"].strip() and row["summary"].strip() for row in rows)
 
 
-def test_words_are_forgotten_when_there_are_many(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_are_numbered_within_their_document(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(corpus, tmp_path / "one")
-    monkeypatch.setattr("laconic.study.spans.tokens._MOST_WORDS", 3)
     monkeypatch.setattr("laconic.study.spans.candidates._BATCH_DOCUMENTS", 2)
-    assert WordSpanTokenizer(False).encode(["a b a"])[0].tokens.tolist() == [0, 1, 0]
+    first, second = WordSpanTokenizer(False).encode(["a b a", "b c"])
+    assert (first.tokens.tolist(), second.tokens.tolist()) == ([0, 1, 0], [0, 1])
+    assert first.content(first.tokens[1:2]) == second.content(second.tokens[:1]) == b"b"
     run(corpus, tmp_path / "two")
     assert written(tmp_path / "one") == written(tmp_path / "two")
 

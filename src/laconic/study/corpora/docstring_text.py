@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from laconic.text.restructured import FIELD, LIST_ITEM, SECTION, UNDERLINE, WORD, clean_inline, paragraphs
 
@@ -12,39 +11,30 @@ _MESSY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """A cleaned docstring: the summary line and the paragraphs of the body joined by line breaks."""
+def clean_docstring(text: str) -> tuple[str, str]:
+    """The summary line and the body of a docstring whose indentation `inspect.cleandoc` has removed, both cleaned.
 
-    summary: str
-    body: str
-
-
-def clean_docstring(text: str) -> Parts | None:
-    """Split and clean a docstring whose indentation `inspect.cleandoc` has removed; ``None`` when too little is left.
-
-    The summary must read like a sentence of 3 to 20 words; the body is what prose remains after it, if any.
+    The summary must read like a sentence of 3 to 20 words, else both are empty; the body are the paragraphs of prose
+    that remain after it, if any, joined by line breaks.
     """
     head, _, rest = text.strip().partition("\n\n")
     summary = _clean_summary(head)
-    if summary is None:
-        return None
-    return Parts(summary, "\n".join(filter(_reads_like_prose, paragraphs(rest))))
+    return summary, "\n".join(filter(_reads_like_prose, paragraphs(rest))) if summary else ""
 
 
-def _clean_summary(head: str) -> str | None:
+def _clean_summary(head: str) -> str:
     lines = [line.strip() for line in head.split("\n")]
     if len(lines) > 3 or any(UNDERLINE.match(line) or FIELD.match(line) or LIST_ITEM.match(line) for line in lines):
-        return None
+        return ""
     summary = clean_inline(" ".join(lines)).strip(" :")
     words = WORD.findall(summary)
     if not 3 <= len(words) <= 20 or _MESSY.search(summary):
-        return None
+        return ""
     if not summary[0].isalnum() or summary.endswith((",", "(", " the", " a", " of")) or SECTION.match(summary):
-        return None
+        return ""
     if re.match(r"[\w.]+\(|(?:deprecated|todo|fixme|copyright|version|test for|tests? that)\b", summary, re.IGNORECASE):
-        return None
-    return summary if _mostly_words(summary) else None
+        return ""
+    return summary if _mostly_words(summary) else ""
 
 
 def _reads_like_prose(paragraph: str) -> bool:

@@ -30,7 +30,7 @@ from laconic.config.shipped import DEFAULT, ROOT
 from laconic.errors import DataError
 from laconic.files import write_json
 from laconic.study.corpora.archives import DAMAGE, ArchivedFile, ArchivedPackage, read_archives
-from laconic.study.corpora.docstring_text import Parts, clean_docstring
+from laconic.study.corpora.docstring_text import clean_docstring
 from laconic.study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
 from laconic.text.base import read_json_if_there
 
@@ -175,14 +175,12 @@ def collect_pairs(
                 found = []
             for qualified, text in found:
                 stats.read["docstrings"] += 1
-                parts, reason = judge(text)
-                if parts is not None:
-                    place = f"{name.removesuffix('.py').replace('/', '.')}:{qualified}"
-                    pair = CorpusPair(package, place, parts.summary, parts.body)
-                    if not (reason := unique.refuse(pair)):
-                        yield pair
-                        continue
-                stats.left_out[reason] += 1
+                place = f"{name.removesuffix('.py').replace('/', '.')}:{qualified}"
+                pair = CorpusPair(package, place, *clean_docstring(text))
+                if reason := unusable(pair) or unique.refuse(pair):
+                    stats.left_out[reason] += 1
+                else:
+                    yield pair
             if progress and (number % 50 == 0 or number == len(files)):
                 progress(number, len(files))
     finally:
@@ -215,25 +213,20 @@ def _visit(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
             yield from _visit(child, name)
 
 
-def judge(text: str) -> tuple[Parts | None, str]:
-    """Clean one docstring; the second value says why it cannot be used, or is empty."""
-    parts = clean_docstring(text)
-    if parts is None:
-        return None, "no summary sentence"
-    words = parts.body.split()
-    if len(words) < MIN_BODY_WORDS:
-        return None, "body too short"
-    if len(words) > MAX_BODY_WORDS:
-        return None, "body too long"
-    if overlap(parts) < MIN_OVERLAP:
-        return None, "summary and body share too few words"
-    return parts, ""
+def unusable(pair: CorpusPair) -> str:
+    """Why a cleaned docstring cannot be used, or nothing."""
+    if not pair.summary:
+        return "no summary sentence"
+    words = len(pair.document.split())
+    if not MIN_BODY_WORDS <= words <= MAX_BODY_WORDS:
+        return "body too short" if words < MIN_BODY_WORDS else "body too long"
+    return "summary and body share too few words" if overlap(pair.summary, pair.document) < MIN_OVERLAP else ""
 
 
-def overlap(parts: Parts) -> float:
+def overlap(summary: str, body: str) -> float:
     """The share of the summary's content words that the body has (compared by their first five letters)."""
-    wanted = {word[:5] for word in words_of(parts.summary) if word not in _STOP_WORDS}
-    offered = {word[:5] for word in words_of(parts.body)}
+    wanted = {word[:5] for word in words_of(summary) if word not in _STOP_WORDS}
+    offered = {word[:5] for word in words_of(body)}
     return len(wanted & offered) / len(wanted) if wanted else 0.0
 
 

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 
 from laconic.errors import DataError
 from laconic.files import digest_of, part_of
+from laconic.jobs import batches
 from laconic.study.spans.corpus import Shard, documents
-from laconic.study.spans.scoring import BlockScorer, Found
+from laconic.study.spans.scoring import Found, WindowBlock
 from laconic.study.spans.settings import SpanSettings
-from laconic.study.spans.tokens import PART, SOLID, Span, SpanTokenizer, TokenizedDocument
+from laconic.study.spans.tokens import PART, SOLID, SpanTokenizer, TokenizedDocument
 
 # ``tie`` orders candidates of equal score, ``order`` all that are chosen; ``output`` tells equal output spans;
 # ``characters`` are where the two spans begin and end in the text.
@@ -53,10 +54,10 @@ _CELLS = 1 << 17  # ... in blocks of so many tokens
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    document: int
+    number: int  # of the document
     offset: int
     tokens: NDArray[np.int32]
-    span: Callable[[int], Span]
+    document: TokenizedDocument
 
 
 def stable_hash(seed: int, shard: str, document: int, start: int) -> tuple[int, int]:
@@ -72,7 +73,6 @@ class CandidateFinder:
         self.counts = dict.fromkeys((*COUNTED, "longest"), 0)
         self.skipped: Counter[str] = Counter()
         self.histogram: Counter[tuple[int, int, int]] = Counter()
-        self._scorer = BlockScorer(settings.shape, settings.key)
 
     def candidates(self) -> Iterator[NDArray[np.void]]:
         """Arrays of `CANDIDATE`, some chunks at a time, in the order of the shard.
@@ -80,17 +80,7 @@ class CandidateFinder:
         Raises:
             DataError: the shard cannot be read, or holds a bad record that is not to be skipped.
         """
-        held: list[_Chunk] = []
-        for batch in self._batches():
-            for (number, text), encoded in zip(batch, self.tokenizer.encode([text for _, text in batch]), strict=True):
-                self.counts["characters"] += len(text)
-                held.extend(self._chunks(number, encoded))
-            while len(held) >= _HELD or (held and self.tokenizer.full):
-                yield self._scored(held[:_HELD])
-                held = held[_HELD:]
-            self.tokenizer.forget()
-        if held:
-            yield self._scored(held)
+        return map(self._scored, batches(self._chunks(), _HELD))
 
     def _batches(self) -> Iterator[list[tuple[int, str]]]:
         way, column, skip_bad = self.settings.text, self.settings.column, self.settings.skip_bad
@@ -106,18 +96,22 @@ class CandidateFinder:
         if batch:
             yield batch
 
-    def _chunks(self, document: int, encoded: TokenizedDocument) -> Iterator[_Chunk]:
-        tokens, counts = encoded.tokens, self.counts
-        counts["documents"] += 1
-        counts["tokens"] += len(tokens)
-        counts["longest"] = max(counts["longest"], len(tokens))
-        for offset in range(0, len(tokens), self.settings.chunk):
-            piece = tokens[offset : offset + self.settings.chunk]
-            if len(piece) < self.settings.shape.window:
-                counts["short_tails"] += 1
-            else:
-                counts["chunks"] += 1
-                yield _Chunk(document, offset, piece, encoded.span)
+    def _chunks(self) -> Iterator[_Chunk]:
+        counts, size, window = self.counts, self.settings.chunk, self.settings.shape.window
+        for batch in self._batches():
+            for (number, text), document in zip(batch, self.tokenizer.encode([text for _, text in batch]), strict=True):
+                length = len(document.tokens)
+                counts["documents"] += 1
+                counts["characters"] += len(text)
+                counts["tokens"] += length
+                counts["longest"] = max(counts["longest"], length)
+                for offset in range(0, length, size):
+                    piece = document.tokens[offset : offset + size]
+                    if len(piece) < window:
+                        counts["short_tails"] += 1
+                    else:
+                        counts["chunks"] += 1
+                        yield _Chunk(number, offset, piece, document)
 
     def _scored(self, chunks: list[_Chunk]) -> NDArray[np.void]:
         """Chunks of about the same length together, so that little is computed of padding."""
@@ -137,14 +131,15 @@ class CandidateFinder:
             tokens[: len(chunk.tokens), column] = chunk.tokens
         kinds = self.tokenizer.kinds(tokens)
         text = None if kinds is None or (kinds > 0).all() else kinds > 0
+        windows = WindowBlock(self.settings.shape, self.settings.key, tokens, lengths, text)
         if self.settings.random:
             seed, shard = self.settings.seed, self.shard.name
-            draws = [stable_hash(seed, f"{shard}\0draw", chunk.document, chunk.offset)[0] for chunk in chunks]
-            found = self._scorer.given(tokens, lengths, np.array(draws, dtype=np.uint64), text)
+            draws = [stable_hash(seed, f"{shard}\0draw", chunk.number, chunk.offset)[0] for chunk in chunks]
+            found = windows.given(np.array(draws, dtype=np.uint64))
         elif self.settings.floor is not None:
-            found = self._scorer.above(tokens, lengths, text, self.settings.floor)
+            found = windows.above(self.settings.floor)
         else:
-            found = self._scorer.best(tokens, lengths, text)
+            found = windows.best()
         self.counts["blank_chunks"] += len(chunks) - len(np.unique(found.column))
         return self._described(chunks, tokens, found, self._readable(tokens, kinds, found))
 
@@ -172,13 +167,13 @@ class CandidateFinder:
             chunk = chunks[column]
             place = chunk.offset + start
             output = np.ascontiguousarray(tokens[start + shape.input : start + shape.window, column])
-            digest = hashlib.blake2b(self.tokenizer.content(output), digest_size=16).digest()
-            row["document"], row["start"] = chunk.document, place
-            row["tie"], row["order"] = stable_hash(seed, self.shard.name, chunk.document, place)
+            digest = hashlib.blake2b(chunk.document.content(output), digest_size=16).digest()
+            row["document"], row["start"] = chunk.number, place
+            row["tie"], row["order"] = stable_hash(seed, self.shard.name, chunk.number, place)
             row["output"] = np.frombuffer(digest, dtype="<u8")
             middle, end = place + shape.input, place + shape.window
-            first, last = chunk.span(place), chunk.span(middle - 1)
-            row["characters"] = (first[0], last[1], chunk.span(middle)[0], chunk.span(end - 1)[1])
+            span = chunk.document.span
+            row["characters"] = (span(place)[0], span(middle - 1)[1], span(middle)[0], span(end - 1)[1])
         self.counts["candidates"] += len(rows)
         return rows
 
@@ -198,13 +193,6 @@ def find_candidates(settings: SpanSettings, tokenizer: SpanTokenizer, shard: Sha
     histogram = [[*key, count] for key, count in sorted(finder.histogram.items())]
     digest = digest_of(Path(shard.path))
     return finder.counts | {"skipped": dict(finder.skipped), "histogram": histogram, "sha256": digest}
-
-
-def read_candidates(path: Path) -> NDArray[np.void]:
-    """What `find_candidates` wrote, left on the disk until it is used."""
-    if not path.stat().st_size:
-        return np.zeros(0, dtype=CANDIDATE)
-    return np.memmap(path, dtype=CANDIDATE, mode="r")
 
 
 # ------------------------------------------------------------------------------------ between the passes

@@ -58,11 +58,9 @@ def find_shards(inputs: Sequence[str], out: Path) -> list[Shard]:
     A folder stands for all files of text and JSON lines below it, hidden ones excepted.
 
     Raises:
-        ConfigError: no inputs, or the output folder lies in an input folder.
+        ConfigError: the output folder lies in an input folder.
         DataError: an input that does not exist or holds nothing to read.
     """
-    if not inputs:
-        raise ConfigError("Nothing to read: name files, folders or patterns with --input.")
     expanded = [_expand(text, out) for text in inputs]
     base = os.path.commonpath([root for root, _ in expanded])
     shards = []
@@ -82,7 +80,8 @@ def _expand(text: str, out: Path) -> tuple[Path, list[Path]]:
     if place.is_dir():
         if Path(os.path.abspath(out)).is_relative_to(place):
             raise ConfigError(f"--out {out} lies in the input folder {text}; choose a folder outside of it.")
-        files = sorted(path for path in place.rglob("*") if path.is_file() and _is_corpus(path.relative_to(place)))
+        read = (path for path in place.rglob("*") if path.is_file() and _suffix(path) in _TEXT | _JSONL)
+        files = sorted(path for path in read if not any(part.startswith(".") for part in path.relative_to(place).parts))
         if not files:
             raise DataError(
                 f"{text} holds no file to read; files end in .txt or .jsonl, with .gz or .zst behind it or not."
@@ -98,11 +97,6 @@ def _expand(text: str, out: Path) -> tuple[Path, list[Path]]:
     parts = place.parts
     fixed = next(index for index, part in enumerate(parts) if _WILD.search(part))
     return Path(*parts[:fixed]), files
-
-
-def _is_corpus(path: Path) -> bool:
-    hidden = any(part.startswith(".") for part in path.parts)
-    return not hidden and _suffix(path) in _TEXT | _JSONL
 
 
 def _suffix(path: Path) -> str:

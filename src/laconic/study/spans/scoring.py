@@ -185,83 +185,18 @@ class Found:
     ml: Ints
 
 
-class BlockScorer:
-    """Chooses windows in blocks of chunks ``[N, C]``, padded below with anything; ``lengths [C]`` says where."""
+class WindowBlock:
+    """All windows of a block of chunks ``[N, C]``, padded below with anything; ``lengths [C]`` says where. ``text
+    [N, C]`` is false at tokens that are blank: no window may be chosen with a span of blanks only.
 
-    def __init__(self, shape: Shape, key: ScoreKey) -> None:
+    ``m1``, ``m2`` and ``valid`` (may it be chosen?) are ``[windows, C]``.
+    """
+
+    def __init__(
+        self, shape: Shape, key: ScoreKey, tokens: Ints, lengths: Ints, text: NDArray[np.bool_] | None = None
+    ) -> None:
         self.shape, self.key = shape, key
         self.subsequences = 0  # windows whose longest common subsequence was computed
-
-    def best(self, tokens: Ints, lengths: Ints, text: NDArray[np.bool_] | None = None) -> Found:
-        """The best window of each chunk, the earliest of equals; ``text [N, C]`` is false at tokens that are blank.
-
-        A chunk has none where each of its windows has a span of blanks only. The subsequences of a band of windows are
-        computed only where the bound that they cannot exceed the clipped matches of single tokens leaves them a chance
-        against what is the chunk's best so far.
-        """
-        block = _Block(self.shape, tokens, lengths, text)
-        bounds = block.bounds(self.key)
-        columns = np.arange(block.columns)
-        if self.key.longest:
-            ceilings = block.bands(bounds)
-            top = ceilings.argmax(axis=0)
-            scores = np.full(bounds.shape, _NOT, dtype=np.int64)
-            chosen = np.zeros(ceilings.shape, dtype=bool)
-            chosen[top, columns] = True
-            self._fill(block, scores, chosen)
-            self._fill(block, scores, ~chosen & (ceilings >= scores.max(axis=0)) & (ceilings >= 0))
-        else:
-            scores = bounds
-        places = scores.argmax(axis=0)
-        good = scores[places, columns] >= 0
-        return self._found(block, places[good], columns[good])
-
-    def above(self, tokens: Ints, lengths: Ints, text: NDArray[np.bool_] | None, floor: int) -> Found:
-        """Every window whose value is above ``floor`` (0 or more), chunk by chunk in order."""
-        block = _Block(self.shape, tokens, lengths, text)
-        scores = block.bounds(self.key)
-        if self.key.longest:
-            ceilings = block.bands(scores)
-            scores = np.full(scores.shape, _NOT, dtype=np.int64)
-            self._fill(block, scores, ceilings > floor)
-        columns, places = np.nonzero((scores > floor).T)
-        return self._found(block, places, columns)
-
-    def given(self, tokens: Ints, lengths: Ints, draws: NDArray[np.uint64], text: NDArray[np.bool_] | None) -> Found:
-        """One window of each chunk, by a number drawn for it, among those that hold text."""
-        block = _Block(self.shape, tokens, lengths, text)
-        counts = block.valid.sum(axis=0)
-        good = np.flatnonzero(counts)
-        wanted = (draws[good] % counts[good].astype(np.uint64)).astype(np.int64) + 1
-        places = (block.valid[:, good].cumsum(axis=0) >= wanted).argmax(axis=0)
-        return self._found(block, places, good)
-
-    def _fill(self, block: _Block, scores: NDArray[np.int64], bands: NDArray[np.bool_]) -> None:
-        """Put the exact values of the windows of some bands (``[bands, C]``) in their places."""
-        band, column = np.nonzero(bands)
-        for begin in range(0, len(band), 1024):
-            some, of = band[begin : begin + 1024], column[begin : begin + 1024]
-            lengths = block.lengths_of(some * block.band, of, block.band)
-            self.subsequences += lengths.size
-            places = some * block.band + np.arange(block.band)[:, None]
-            inside = np.flatnonzero(places.ravel() < len(scores))
-            rows, across = places.ravel()[inside], np.broadcast_to(of, places.shape).ravel()[inside]
-            values = self.key.value(block.m1[rows, across], block.m2[rows, across], lengths.ravel()[inside])
-            values[~block.valid[rows, across]] = _NOT
-            scores[rows, across] = values
-
-    def _found(self, block: _Block, places: NDArray[np.int64], columns: NDArray[np.int64]) -> Found:
-        begins = range(0, max(1, len(places)), 1024)
-        parts = [block.lengths_of(places[at : at + 1024], columns[at : at + 1024], 1)[0] for at in begins]
-        m1, m2 = block.m1[places, columns], block.m2[places, columns]
-        return Found(columns, places * self.shape.stride, m1, m2, np.concatenate(parts))
-
-
-class _Block:
-    """What is known of all windows of a block: counts and which of them may be chosen, each ``[windows, C]``."""
-
-    def __init__(self, shape: Shape, tokens: Ints, lengths: Ints, text: NDArray[np.bool_] | None) -> None:
-        self.shape = shape
         ids = local_ids(tokens)
         self.columns = ids.shape[1]
         self.ids = ids.astype(np.uint16)
@@ -282,16 +217,74 @@ class _Block:
             self.valid &= (middle > seen[starts]) & (seen[starts + window] > middle)
         self.band = max(1, _BAND // step) if step < 8 else 1
 
-    def bounds(self, key: ScoreKey) -> NDArray[np.int64]:
+    def best(self) -> Found:
+        """The best window of each chunk, the earliest of equals; none of a chunk without any that may be chosen.
+
+        The subsequences of a band of windows are computed only where the bound that they cannot exceed the clipped
+        matches of single tokens leaves them a chance against what is the chunk's best so far.
+        """
+        scores = bounds = self._bounds()
+        columns = np.arange(self.columns)
+        if self.key.longest:
+            ceilings = self._bands(bounds)
+            top = ceilings.argmax(axis=0)
+            scores = np.full(bounds.shape, _NOT, dtype=np.int64)
+            chosen = np.zeros(ceilings.shape, dtype=bool)
+            chosen[top, columns] = True
+            self._fill(scores, chosen)
+            self._fill(scores, ~chosen & (ceilings >= scores.max(axis=0)) & (ceilings >= 0))
+        places = scores.argmax(axis=0)
+        good = scores[places, columns] >= 0
+        return self._found(places[good], columns[good])
+
+    def above(self, floor: int) -> Found:
+        """Every window whose value is above ``floor`` (0 or more), chunk by chunk in order."""
+        scores = self._bounds()
+        if self.key.longest:
+            ceilings = self._bands(scores)
+            scores = np.full(scores.shape, _NOT, dtype=np.int64)
+            self._fill(scores, ceilings > floor)
+        columns, places = np.nonzero((scores > floor).T)
+        return self._found(places, columns)
+
+    def given(self, draws: NDArray[np.uint64]) -> Found:
+        """One window of each chunk, by a number drawn for it, among those that may be chosen."""
+        counts = self.valid.sum(axis=0)
+        good = np.flatnonzero(counts)
+        wanted = (draws[good] % counts[good].astype(np.uint64)).astype(np.int64) + 1
+        places = (self.valid[:, good].cumsum(axis=0) >= wanted).argmax(axis=0)
+        return self._found(places, good)
+
+    def _bounds(self) -> NDArray[np.int64]:
         """The most that each window can score, `_NOT` where it may not be chosen; without weight of the longest common
         subsequence its score."""
-        return np.where(self.valid, key.value(self.m1, self.m2, self.m1), _NOT)
+        return np.where(self.valid, self.key.value(self.m1, self.m2, self.m1), _NOT)
 
-    def bands(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _bands(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """The largest value of each band of windows, ``[bands, C]``."""
         return np.maximum.reduceat(values, np.arange(0, len(values), self.band), axis=0)
 
-    def lengths_of(self, windows: NDArray[np.int64], columns: NDArray[np.int64], count: int) -> NDArray[np.uint8]:
+    def _fill(self, scores: NDArray[np.int64], bands: NDArray[np.bool_]) -> None:
+        """Put the exact values of the windows of some bands (``[bands, C]``) in their places."""
+        band, column = np.nonzero(bands)
+        for begin in range(0, len(band), 1024):
+            some, of = band[begin : begin + 1024], column[begin : begin + 1024]
+            lengths = self._lengths_of(some * self.band, of, self.band)
+            self.subsequences += lengths.size
+            places = some * self.band + np.arange(self.band)[:, None]
+            inside = np.flatnonzero(places.ravel() < len(scores))
+            rows, across = places.ravel()[inside], np.broadcast_to(of, places.shape).ravel()[inside]
+            values = self.key.value(self.m1[rows, across], self.m2[rows, across], lengths.ravel()[inside])
+            values[~self.valid[rows, across]] = _NOT
+            scores[rows, across] = values
+
+    def _found(self, places: NDArray[np.int64], columns: NDArray[np.int64]) -> Found:
+        begins = range(0, max(1, len(places)), 1024)
+        parts = [self._lengths_of(places[at : at + 1024], columns[at : at + 1024], 1)[0] for at in begins]
+        m1, m2 = self.m1[places, columns], self.m2[places, columns]
+        return Found(columns, places * self.shape.stride, m1, m2, np.concatenate(parts))
+
+    def _lengths_of(self, windows: NDArray[np.int64], columns: NDArray[np.int64], count: int) -> NDArray[np.uint8]:
         """``[count, n]`` lengths of the subsequences of ``count`` windows from each of ``windows [n]`` on.
 
         Windows that reach beyond the block are computed of whatever stands there and mean nothing.

@@ -24,7 +24,7 @@ from laconic.errors import DISK_FULL, ConfigError, DataError, DiskFullError, Lac
 from laconic.files import LOCK, digest_of, only_here, part_of
 from laconic.jobs import Pool, Processes, RayCluster, as_finished, import_ray
 from laconic.study.spans import tokens
-from laconic.study.spans.candidates import best_candidates, find_candidates, read_candidates
+from laconic.study.spans.candidates import CANDIDATE, best_candidates, find_candidates
 from laconic.study.spans.corpus import Shard, find_shards
 from laconic.study.spans.records import MANIFEST, describe, write_chosen, write_shuffled
 from laconic.study.spans.settings import SpanSettings
@@ -32,7 +32,7 @@ from laconic.study.spans.settings import SpanSettings
 Step = Callable[[Path, int], None]  # what is done with a shard or an output file, by its number, in the folder WORK
 Work = Callable[[int], LaconicError | None]  # writes files, so that it is all the same who does it
 Run = Callable[[Work, Sequence[int]], Iterator[tuple[int, LaconicError | None]]]
-OnProgress = Callable[[str, int, int], object]  # the stage, what is done, of how much
+OnProgress = Callable[[int, int, str], object]  # what is done, of how much, the stage
 
 WORK = ".selection"
 TRAIN, VALIDATION = "train", "validation.jsonl"
@@ -58,7 +58,7 @@ def select_spans(
     workers: int | None = None,
     ray: bool = False,
     overwrite: bool = False,
-    progress: OnProgress = lambda stage, done, total: None,
+    progress: OnProgress = lambda done, total, stage: None,
 ) -> SelectionResult:
     """Select the best spans of a corpus and write them to a folder that trainings read.
 
@@ -76,8 +76,11 @@ def select_spans(
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out} is not a folder; choose another one.")
     with only_here(out):
-        if overwrite:
-            _clear(out)
+        if overwrite and ((out / MANIFEST).is_file() or (out / WORK).is_dir()):  # what a selection wrote, and no more
+            for name in (WORK, TRAIN):
+                shutil.rmtree(out / name, ignore_errors=True)
+            for name in (MANIFEST, VALIDATION, DIGESTS):
+                (out / name).unlink(missing_ok=True)
         finished = _finished(out, settings, mark, inputs)
         if finished is not None:
             return finished
@@ -105,15 +108,6 @@ def run_here(work: Work, pieces: Sequence[int]) -> Iterator[tuple[int, LaconicEr
 
 
 # ------------------------------------------------------------------------------------------ beginning
-
-
-def _clear(out: Path) -> None:
-    """Remove what a selection wrote, and nothing else."""
-    if (out / MANIFEST).is_file() or (out / WORK).is_dir():
-        for name in (WORK, TRAIN):
-            shutil.rmtree(out / name, ignore_errors=True)
-        for name in (MANIFEST, VALIDATION, DIGESTS):
-            (out / name).unlink(missing_ok=True)
 
 
 def _finished(out: Path, settings: SpanSettings, mark: str, inputs: Sequence[str]) -> SelectionResult | None:
@@ -219,12 +213,12 @@ class _Job:
         if not pieces:
             return
         done, total = 0, sum(sizes[piece] for piece in pieces)
-        self.progress(stage, 0, total)
+        self.progress(0, total, stage)
         for piece, error in self.run(partial(perform, step, self.work), pieces):
             if error is not None:
                 raise error
             done += sizes[piece]
-            self.progress(stage, done, total)
+            self.progress(done, total, stage)
 
     def _scans(self) -> list[dict[str, Any]]:
         return [read_json(place_of(self.work, "scan", number, ".json")) for number in range(len(self.plan.shards))]
@@ -345,7 +339,9 @@ def place_of(work: Path, step: str, number: int, suffix: str = "") -> Path:
 
 
 def _candidates(work: Path, number: int) -> NDArray[np.void]:
-    return read_candidates(place_of(work, "scan", number, ".bin"))
+    """What `find_candidates` wrote of a shard, left on the disk until it is used."""
+    path = place_of(work, "scan", number, ".bin")
+    return np.memmap(path, dtype=CANDIDATE, mode="r") if path.stat().st_size else np.zeros(0, dtype=CANDIDATE)
 
 
 def perform(step: Step, work: Path, number: int) -> LaconicError | None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,6 @@ from laconic.study.spans.settings import WORDS
 from laconic.text.base import TOKENIZER_FILE, read_backend
 from laconic.text.normalization import extend_over_marks
 
-_MOST_WORDS = 500_000
 _HUB_ID = re.compile(r"[\w.\-]+/[\w.\-]+")
 
 Span = tuple[int, int]
@@ -34,14 +32,16 @@ BLANK, PART, SOLID = 0, 1, 2  # a token is white space, bytes of a character, or
 
 @dataclass(frozen=True, slots=True)
 class TokenizedDocument:
-    """The tokens of a text, and a function from a token's number to the characters it came from."""
+    """The tokens of a text, of which equal ones have equal numbers; a function from a token's place to the characters
+    it came from; and one from tokens to bytes, the same for the same tokens in whichever document and process."""
 
     tokens: NDArray[np.int32]
     span: Callable[[int], Span]
+    content: Callable[[NDArray[np.int32]], bytes]
 
 
 class SpanTokenizer(ABC):
-    """Texts to numbers, and numbers to the places they came from. Equal numbers are equal tokens (within `forget`)."""
+    """Texts to numbers, and numbers to the places they came from."""
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[TokenizedDocument]:
@@ -59,50 +59,29 @@ class SpanTokenizer(ABC):
         """Is what the tokens stand for white space only?"""
         return False
 
-    @abstractmethod
-    def content(self, tokens: NDArray[np.int32]) -> bytes:
-        """The same bytes for the same tokens, in whichever process."""
-
-    @property
-    def full(self) -> bool:
-        """Are there so many numbers that `forget` would drop them?"""
-        return False
-
-    def forget(self) -> None:  # noqa: B027 - nothing to forget, mostly
-        """Drop all numbers if there are too many; those handed out so far will not be used any more."""
-
 
 class WordSpanTokenizer(SpanTokenizer):
-    """Words and signs by rule, numbered as they come."""
+    """Words and signs by rule, numbered within their document: spans are only compared there."""
 
     def __init__(self, lowercase: bool) -> None:
         self._lowercase = lowercase
-        self._numbers: dict[str, int] = {}
-        self._words: list[str] = []
 
     def encode(self, texts: Sequence[str]) -> list[TokenizedDocument]:
-        found, numbers = [], self._numbers
+        found = []
         for text in texts:
             spans = [match.span() for match in WORD.finditer(text)]
             words = [text[start:end] for start, end in spans]
             if self._lowercase:
                 words = [word.lower() for word in words]
-            tokens = np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.int32)
-            found.append(TokenizedDocument(tokens, spans.__getitem__))
-        self._words.extend(islice(numbers, len(self._words), None))
+            known = list(dict.fromkeys(words))
+            numbers = {word: number for number, word in enumerate(known)}
+            tokens = np.array([numbers[word] for word in words], dtype=np.int32)
+            found.append(TokenizedDocument(tokens, spans.__getitem__, partial(_joined, known)))
         return found
 
-    def content(self, tokens: NDArray[np.int32]) -> bytes:
-        return "\n".join(self._words[token] for token in tokens).encode()
 
-    @property
-    def full(self) -> bool:
-        return len(self._words) > _MOST_WORDS
-
-    def forget(self) -> None:
-        if self.full:
-            self._numbers.clear()
-            self._words.clear()
+def _joined(words: Sequence[str], tokens: NDArray[np.int32]) -> bytes:
+    return "\n".join(words[token] for token in tokens).encode()
 
 
 class VocabularySpanTokenizer(SpanTokenizer):
@@ -119,7 +98,7 @@ class VocabularySpanTokenizer(SpanTokenizer):
         self._size = backend.get_vocab_size(with_added_tokens=True)
         unknown = getattr(backend.model, "unk_token", None)
         number = backend.token_to_id(unknown) if isinstance(unknown, str) else getattr(backend.model, "unk_id", None)
-        self._unknown = number if isinstance(number, int) else None
+        self._unknown = number if isinstance(number, int) else -1  # which no token has
         shown = [self._shown([token]) for token in range(self._size)]
         kinds = [SOLID if text.replace("\ufffd", "").strip() else PART if text.strip() else BLANK for text in shown]
         self._kinds = np.array([*kinds, SOLID], dtype=np.uint8)
@@ -129,16 +108,13 @@ class VocabularySpanTokenizer(SpanTokenizer):
 
     def encode(self, texts: Sequence[str]) -> list[TokenizedDocument]:
         encodings = self._backend.encode_batch(list(texts), add_special_tokens=False)
-        return [
-            TokenizedDocument(self._numbered(np.array(encoding.ids, dtype=np.int32)), partial(_span, text, encoding))
-            for text, encoding in zip(texts, encodings, strict=True)
-        ]
-
-    def _numbered(self, tokens: NDArray[np.int32]) -> NDArray[np.int32]:
-        if self._unknown is not None:
+        found = []
+        for text, encoding in zip(texts, encodings, strict=True):
+            tokens = np.array(encoding.ids, dtype=np.int32)
             places = np.flatnonzero(tokens == self._unknown)
             tokens[places] = self._size + places
-        return tokens
+            found.append(TokenizedDocument(tokens, partial(_span, text, encoding), _numbers))
+        return found
 
     def ids(self, text: str) -> list[int]:
         """Unknown tokens have the vocabulary's number here."""
@@ -153,8 +129,9 @@ class VocabularySpanTokenizer(SpanTokenizer):
             return False
         return not self._shown(tokens.tolist()).replace("\ufffd", "").strip()
 
-    def content(self, tokens: NDArray[np.int32]) -> bytes:
-        return tokens.astype("<i4").tobytes()
+
+def _numbers(tokens: NDArray[np.int32]) -> bytes:
+    return tokens.astype("<i4").tobytes()
 
 
 def _span(text: str, encoding: tokenizers.Encoding, token: int) -> Span:
