@@ -36,7 +36,7 @@ _ENGLISH_SHARE = 0.05  # of the source's words, from which on it counts as Engli
 ENDS = frozenset((".", "!", "?", "…", "..."))  # of sentences
 _PAUSES = frozenset((",", ";", ":"))
 _SEPARATORS = frozenset((",", "and", "or", "&", "-", "–", "/"))
-_NOT_FIRST = _PAUSES | ENDS | frozenset((")", "]", "}", "-", "–", "—", "/"))
+_NOT_FIRST = _PAUSES | ENDS | frozenset((")", "]", "}", "-", "–", "—", "/", "#", "*", "•", ">"))
 _NOT_LAST = _PAUSES | frozenset(("(", "[", "{", "-", "–", "—", "/", "+", "=", "``"))
 _ENDS_NAMES = frozenset("+=/")
 RULER = re.compile(r"([-=~*#_+^])\1{3,}")  # under a heading, or between parts

@@ -21,9 +21,10 @@ from laconic.text.casing import SMALL_WORDS, begins, capital, capitalised, is_sh
 from laconic.text.detokenize import CLITIC, is_unspaced
 from laconic.text.languages import is_turkish
 from laconic.text.mending import ENDS, FUNCTION_WORDS, DraftWord, is_english, mended
-from laconic.text.sentences import WRAPPED, bounds
+from laconic.text.sentences import WRAPPED, bounds, markup
 from laconic.types import TokenizedText
 
+_BEHIND = 250  # characters in which what a sign begins has its end
 _LONG_FORM = 6  # words after a capital within which the bracket with its abbreviation opens
 RUN = 0.5  # what going on with the next word of the source is worth, in shares of a word's copying
 _DIGIT = re.compile(r"\d")
@@ -89,6 +90,16 @@ class SourceText:
         """The word as the document writes it."""
         start, end = self.spans[word]
         return _INVISIBLE.sub("", self.document[start:end])
+
+    def unmarked(self, word: int, text: str = "") -> str:
+        """The word (in ``text`` as it is written) without the signs of `markup`: ``fn`` of ``_fn_``."""
+        start, end = self.spans[word]
+        return "".join(one for at, one in enumerate(text or self.document[start:end], start) if at not in self._marked)
+
+    @cached_property
+    def _marked(self) -> frozenset[int]:
+        read = self.document[: self.spans[-1][1] + _BEHIND]
+        return frozenset(place for span in markup(read) for place in range(*span))
 
     def small(self, key: str, place: int | None) -> str:
         """The word in lower case as its language has it: tokenizers know no final sigma and no letters of Turkish."""
@@ -262,6 +273,7 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
     english = clean and is_english(source.keys)
     if clean:
         singles = english and tokenizer.guesses_spaces
+        words = [word for word in words if word.place is None or source.unmarked(word.place)] or words
         words = [words[index] for index in mended(words, source.holds, source.names, english, singles)]
     kept = [token for word in words for token in word.tokens]
     text, spans = tokenizer.detokenize([draft.tokens[token] for token in kept])
@@ -274,6 +286,9 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
     _join(words, text, source, follow=tokenizer.guesses_spaces)
     if tokenizer.lowercases:
         _Letters(source, tokenizer, capitals).restore(words)
+    for word in words if clean else ():
+        if word.place is not None and word.text.lower() == source.form(word.place).lower():
+            word.text = source.unmarked(word.place, word.text) or word.text
     if english:
         _agree(words, source)
     return _written(words, spans, text)

@@ -244,6 +244,11 @@ NEWS = "The river rose two metres. Ship, ho! The port closed on Monday. The rive
         ("long rivers", "[09:02] anna: measure long rivers", "Measure long rivers"),
         ("long rivers", "12/03/23, 9:02:17 PM - Anna F: measure long rivers", "Measure long rivers"),
         ("long rivers", "2. Long rivers rose.", "Long rivers rose."),
+        ("long rivers", "[ ] Measure long rivers", "Measure long rivers"),
+        ("long rivers", "Hello Anna,\nthe long rivers rose.", "The long rivers rose."),
+        ("long rivers", "Anna  9:41 AM\nthe long rivers rose", "The long rivers rose"),
+        ("long rivers", "AIMS: To measure long rivers. RESULTS: None.", "To measure long rivers."),
+        ("long rivers", "How long rivers rise\nanna83 \u2022 Jan 14 \u2022 23 replies\n\nDo they?", "How long rivers rise"),
         ("long rivers", "12.1 The long rivers rose.", "The long rivers rose."),
         ("long rivers", "2.4 GHz is of long rivers.", "2.4 GHz is of long rivers."),
         ("long rivers", "Q: Do long rivers rise?", "Do long rivers rise?"),
@@ -385,10 +390,24 @@ CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bar
         ("table", "Bars of foo\n\n     Q1     Q2\nA    1.0    2.0\nB    3.0    4.0\nC    5.0    6.0", "Bars of foo"),
         ("program code", CODE, "Opens all bars."),
         ("program code", "import foo\n\ndef bars(a):\n    b = foo.foo(a)\n    return b[0]\n", "def bars(a):"),
-        ("program code", '{\n  "name": "foo",\n  "description": "Opens all bars.",\n  "main": "foo"\n}\n', "Opens all"),
-        ("program code", "[foo]\na = 1\ndescription = 'Opens bars'\n", "Opens bars"),
-        ("program code", "foo: 1\ninfo:\n  title: Bars of foo\n  note: it has many bars\nbars: 2\n", "Bars of foo"),
-        ("program code", "on: push\nname: Nightly bars\nfoo:\n  - run: open all bars\n", "Nightly bars"),
+        ("settings", '{\n  "name": "foo",\n  "description": "Opens all bars.",\n  "main": "foo"\n}\n', "Opens all"),
+        ("settings", "[foo]\na = 1\ndescription = 'Opens bars'\n", "Opens bars"),
+        ("settings", "foo: 1\ninfo:\n  title: Bars of foo\n  note: it has many bars\nbars: 2\n", "Bars of foo"),
+        ("settings", "on: push\nname: Nightly bars\nfoo:\n  - run: open all bars\n", "Nightly bars"),
+        ("settings", 'version: "3"\nfoo:\n  bars:\n    image: foo:1\n    bars: all\n', "foo: bars: image: foo:1"),
+        ("settings", "apiVersion: 1\nkind: Foo\nmetadata:\n  name: bars\n", "kind: Foo metadata: name: bars"),
+        ("settings", "; bars of foo\n[foo]\nbars = 0.0\nfoos = 40\n", "Bars of foo"),
+        ("program code", "-- Bars of each foo.\nSELECT bars\nFROM foo\nWHERE bars > 1;\n", "Bars of each foo."),
+        ("program code", "//! A foo of bars\n\nuse foo::bars;\nlet a = bars(1);\n", "A foo of bars"),
+        ("program code", 'import foo\n\ndef bars(a):\n    """Open all bars."""\n    return a\n', "Open all bars."),
+        ("recipe", f"Bars of oat\n\nIngredients\n2 eggs\n\nMethod\n1. Beat the eggs.\n{NEWS}", "Bars of oat"),
+        *(
+            ("list of questions", f"{title}What is a foo?\nIt is of bars.\n\nWhere is it?\n{NEWS}\nWho has it?", said)
+            for title, said in (("", "What is a foo?"), ("Q: ", "What is a foo?"), ("Foo FAQ\n\n", "Foo FAQ"))
+        ),
+        ("", "The foo of bars was closed.\nWhy?\nWho did it?\nDoes anybody know of it?", "The foo"),
+        ("", "\\documentclass{foo}\n\\title{Bars}\n\\author{Foo}\nWe have bars of foo.", "We have bars of foo."),
+        ("", 'badge [foo]: http://a.b;\n' * 3 + "This line of bars is " + "very " * 40 + "long.", "This line"),
         ("change of code", "diff --git a/foo b/foo\n--- a/foo\n+++ b/foo\n@@ -1 +1 @@\n-bars\n+baz", "b/foo"),
         ("", f"Can anybody tell me why this does not open all of my bars?\n\n{CODE}", "Can anybody"),
         ("", "The package of foo has these:\n* bars of foo;\n* foo of bars;\n* a baz;", "foo"),
@@ -399,6 +418,7 @@ def test_of_lines_that_are_no_sentences_the_telling_one_answers(kind: str, docum
     written = Summary("foo bars", document=document, confidence=0.1, unlike=("it is in another language",))
     found = or_decline(written, calibration())
     assert answer in found.text
+    assert found.text.lstrip("-/;#! ") == found.text
     assert "\n" not in found.text
     assert f"{kind}, not sentences" in found.declined or not kind
     assert ("not sentences" in found.declined) == bool(kind)

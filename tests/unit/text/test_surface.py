@@ -349,6 +349,7 @@ def test_signs_stay_with_the_words_that_they_belong_to(piece: str, shown: str) -
 RACK = "The POE::Sessions module is Rack-based and compliant with Python 3. It is the Builder of x and of data."
 WORK = "The work is done pre- or post-execution, with code of the tools and of the data."
 LATEX = r"We write $\textbf{so}$ of the $\texttt{RNN-ProVe}$ framework for the policies of the data."
+STRESS = "# Image of the __init__ tools\n\nThis calls _fn_ of the tools with *new code* of the data."
 POE = "This package is POE::Filter::Stream, which is used to secure the connections of the package."
 SLEEP = "It helps to test code that calls `time.sleep()` in the tests. This package is the Python (3.x) module of it."
 
@@ -361,8 +362,11 @@ SLEEP = "It helps to test code that calls `time.sleep()` in the tests. This pack
         (["module", "with Python 3.", "x"], RACK, "Module with Python 3.x"),
         (["pre-", "and of the data"], WORK, "Pre- and of the data"),
         (["pre-", "code"], WORK, "Pre-code"),
-        # a command of LaTeX is one word
-        (["$\\", r"texttt{RNN-ProVe}$ framework"], LATEX, r"$\texttt{RNN-ProVe}$ framework"),
+        # signs that say how the source shall look go; of what it writes with them they stay
+        (["$\\", r"texttt{RNN-ProVe}$ framework"], LATEX, "RNN-ProVe framework"),
+        (["calls _fn_", "with", "*new code"], STRESS, "Calls fn with new code"),
+        (["# Image", "of the __init__ tools"], STRESS, "Image of the __init__ tools"),
+        ([r"$\mathcal{B}$ tools"], r"The $\mathcal{B}$ tools of the data and of the code.", r"$\mathcal{B}$ tools"),
         # a part of a name is an ordinary word where the name is not whole
         (["Filter", "to secure the connections"], POE, "Filter to secure the connections"),
         (["package is POE", "Filter"], POE, "Package is POE filter"),
