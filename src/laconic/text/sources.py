@@ -31,15 +31,21 @@ _ABOUT = [  # what settings are of, by what they say themselves
 _WHAT_IT_SAYS = "a recipe", "a list of questions", "a log"  # may have sentences in it
 _LINES = {  # what it is: what it has for certain, how most of its lines look, and which tells most
     "a recipe": (
-        r"\A(?:.*\n){1,30}?\W*(?i:ingredients)\W*\n(?:.*\n){2,60}?\W*(?i:method|directions|instructions|preparation)\W*\n",
+        r"\A(?:.*\n){1,30}?\W*(?i:ingredients)\W*\n"
+        r"(?:.*\n){2,60}?\W*(?i:method|directions|instructions|preparation)\W*\n",
         "",
         r"\A\s*(\S.*)",
     ),
     "a list of questions": (  # with answers or without
         r"\A\W*(?:(?i:.{0,40}\b(?:FAQs?|frequently asked questions|questions and answers|Q ?& ?A)\b).*\n"
-        r"|(?:[Q\d]{1,2}[:.)] )?[A-Z][^:\n]{8,200}\?[ \t]*\n)(?:(?:.*\n){0,12}?.*\?[ \t]*(?:\n|\Z)){2}",
+        r"|[Q\d]{1,2}[:.)] [A-Z][^\n]{8,200}\?[ \t]*\n)(?:(?:.*\n){0,12}?.*\?[ \t]*(?:\n|\Z)){2}",
         "",
         r"\A\W*(?:[Q\d]{1,2}[:.)] )?(.*)",
+    ),
+    "a list of references": (
+        r"^@\w+\{",
+        r"@\w+\{|\s*[\w-]+ *= *|\}+,?$",
+        r"^\s*title *= *[{\"]+([^{}\"\n]+)",
     ),
     "a stack trace": (r"^Traceback \(most|^[ \t]+at [\w.$<>]+ ?\(|^stack back", r"\s+\S|Traceback |Caused by:", _ERROR),
     "a log": (  # of a program, not of what people wrote: "18:22 - Anna: are you there?"
@@ -70,7 +76,7 @@ _LINES = {  # what it is: what it has for certain, how most of its lines look, a
 }
 _LIKE = {kind: [re.compile(one, re.MULTILINE) for one in patterns] for kind, patterns in _LINES.items()}
 _FIRST = re.compile(
-    rf"^(?![^\w\n]*(?:import|from|include|use|package|copyright)\b|\#!)(?:{_REMARK})?((?i:.*[a-z]{{2}}).*)", re.MULTILINE
+    rf"(?m)^(?![^\w\n]*(?:import|from|include|use|package|copyright)\b|\#!)(?:{_REMARK})?((?i:.*[a-z]{{2}}).*)"
 )
 _LATEX = re.compile(r"^\\(?:documentclass|begin)\b", re.MULTILINE)
 _MOST = 0.6  # of the lines, at least

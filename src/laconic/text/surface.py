@@ -274,6 +274,9 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
     if clean:
         singles = english and tokenizer.guesses_spaces
         words = [word for word in words if word.place is None or source.unmarked(word.place)] or words
+        stops = [place for place, word in enumerate(words) if word.key in ENDS]
+        if not tokenizer.casing.stops and stops == [len(words) - 1] and words[-1].key == ".":
+            words = words[:-1] or words
         words = [words[index] for index in mended(words, source.holds, source.names, english, singles)]
     kept = [token for word in words for token in word.tokens]
     text, spans = tokenizer.detokenize([draft.tokens[token] for token in kept])

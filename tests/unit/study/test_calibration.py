@@ -248,7 +248,8 @@ NEWS = "The river rose two metres. Ship, ho! The port closed on Monday. The rive
         ("long rivers", "Hello Anna,\nthe long rivers rose.", "The long rivers rose."),
         ("long rivers", "Anna  9:41 AM\nthe long rivers rose", "The long rivers rose"),
         ("long rivers", "AIMS: To measure long rivers. RESULTS: None.", "To measure long rivers."),
-        ("long rivers", "How long rivers rise\nanna83 \u2022 Jan 14 \u2022 23 replies\n\nDo they?", "How long rivers rise"),
+        ("long rivers", "How long rivers rise\nanna83 \u2022 May 14 \u2022 23 replies", "How long rivers rise"),
+        ("long rivers", "How long rivers rise\nanna83 | May 14, 2025", "How long rivers rise"),
         ("long rivers", "12.1 The long rivers rose.", "The long rivers rose."),
         ("long rivers", "2.4 GHz is of long rivers.", "2.4 GHz is of long rivers."),
         ("long rivers", "Q: Do long rivers rise?", "Do long rivers rise?"),
@@ -403,8 +404,10 @@ CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bar
         ("recipe", f"Bars of oat\n\nIngredients\n2 eggs\n\nMethod\n1. Beat the eggs.\n{NEWS}", "Bars of oat"),
         *(
             ("list of questions", f"{title}What is a foo?\nIt is of bars.\n\nWhere is it?\n{NEWS}\nWho has it?", said)
-            for title, said in (("", "What is a foo?"), ("Q: ", "What is a foo?"), ("Foo FAQ\n\n", "Foo FAQ"))
+            for title, said in (("1. ", "What is a foo?"), ("Q: ", "What is a foo?"), ("Foo FAQ\n\n", "Foo FAQ"))
         ),
+        ("list of references", "@book{foo,\n  author = {Foo},\n  title={Foo bars},\n  year = 2021\n}\n", "Foo bars"),
+        ("", "Who of you was here?\nWhy?\nWho did it?\nDoes anybody know of it?\n", "Who of you was here?"),
         ("", "The foo of bars was closed.\nWhy?\nWho did it?\nDoes anybody know of it?", "The foo"),
         ("", "\\documentclass{foo}\n\\title{Bars}\n\\author{Foo}\nWe have bars of foo.", "We have bars of foo."),
         ("", 'badge [foo]: http://a.b;\n' * 3 + "This line of bars is " + "very " * 40 + "long.", "This line"),

@@ -217,7 +217,7 @@ def test_blanks_cost_no_time() -> None:
         ("[1][2], f[name](x), [x] and __init__", "[1][2], f[name](x), [x] and __init__"),
         ("src/*.js and lib/*.py of [Smith 2010][Jones 2011]", "src/*.js and lib/*.py of [Smith 2010][Jones 2011]"),
         ("[docs](http://x.y/a_(b))", "docs"),
-        ("'''Foo''' of [[bars]], [[a b|c]] and [[http://x.y][docs]] isn't a[[0]]b", "Foo of bars, c and docs isn't a0b"),
+        ("'''Foo''' of [[bars]], [[a b|c]], [[http://x.y][docs]] isn't a[[0]]b", "Foo of bars, c, docs isn't a0b"),
         ("[quote=anna_7]Rivers[/quote] of [i]", "Rivers of [i]"),
     ],
 )

@@ -549,8 +549,18 @@ def test_the_style_is_that_of_most_summaries(style: str, summaries: list[str]) -
     assert learn_casing(documents, summaries * 3).capitals == style
 
 
+def test_a_full_stop_ends_a_line_where_the_training_summaries_have_one() -> None:
+    ends = ["."] + [""] * 30
+    assert not learn_casing([], [f"Report of data{end}" for end in ends]).stops
+    assert learn_casing([], [f"Report of data{end}" for end in ends[:9]]).stops
+    for stops, shown in ((False, "A report"), (True, "A report.")):
+        assert written("a report .", ENGLISH, tokenizer=words(casing=Casing(stops=stops))).text == shown
+    several = written("a report . it is new .", ENGLISH, tokenizer=words(casing=Casing(stops=False)))
+    assert several.text == "A report. It is new."
+
+
 def test_what_is_learnt_travels_with_the_tokenizer(tmp_path: Path) -> None:
-    tokenizer = words(casing=Casing({"luar": ("LUAR", 3)}, "title", False))
+    tokenizer = words(casing=Casing({"luar": ("LUAR", 3)}, "title", False, False))
     tokenizer.save(tmp_path)
     assert Tokenizer.load(tmp_path).casing == tokenizer.casing
     (tmp_path / "casing.json").unlink()
@@ -566,9 +576,9 @@ def test_what_is_learnt_travels_with_the_tokenizer(tmp_path: Path) -> None:
 
 def test_further_training_keeps_words_and_takes_the_new_style() -> None:
     before = Casing({"luar": ("LUAR", 3), "apple": ("apple", 1)}, "title", False)
-    after = before.adapted(Casing({"gnu": ("GNU", 4)}, "lower", True))
+    after = before.adapted(Casing({"gnu": ("GNU", 4)}, "lower", True, False))
     assert after.forms.keys() == {"luar", "gnu", "apple"}
-    assert (after.capitals, after.after_colon) == ("lower", True)
+    assert (after.capitals, after.after_colon, after.stops) == ("lower", True, False)
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
