@@ -104,6 +104,8 @@ _LEANING = (
 _PRESENTS = re.compile(
     r"(?i)\b(?:we|this (?:paper|work|article|study))\b[^.]{0,40}"
     r"\b(?:present|propose|introduce|describe|develop|study|investigate|analy[sz]e|show|examine|explore)"
+    r"|\bthis (?:policy|document|guide|page|notice|manual|tutorial|report|memo|chapter) "
+    r"(?:describe|explain|cover|specif|show|set)"
 )
 _AUTHORS = re.compile(  # of a paper, who say what they do: what stands before is its background
     r"(?i)\bwe (?:(?!(?:c|w|sh)ould|can|will|must|may|might|to)\w+ )?(?:present|propose|introduce|describe|develop"

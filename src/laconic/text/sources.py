@@ -19,15 +19,13 @@ _OTHERS = re.compile(  # what others said, that they did, and what stands behind
 
 _ERROR = r"^(?![ \t]|File ).*(?:Error|Exception|ERROR|FATAL|CRITICAL|panicked|[Ff]ailed|\"error)\b.*"
 _REMARK = r"(?:\#+|//[/!]?|--|;+|/?\*+!?)[ \t]+"  # its sign
-_COMMENT = rf"^(?: ?{_REMARK}|[ \t]*\"\"\")(?!.*(?:opyright|icen[cs]e))([A-Z].*\w\.)(?:\"\"\")?$"
-_SETTING = (
-    r"[a-z_-][\w-]*:(?: [\w/:.\"-]+)?$|\"[^\"]+\": |[ \t]+(?:- )?[a-z][\w-]*: \S.*"  # as YAML and JSON have it
-)
+_COMMENT = rf"^(?: ?{_REMARK}|[ \t]*\"\"\")(?!.*(?:opyright|icen[cs]e))([A-Z].*\w\.)(?:\"\"\"| \*/)?$"
+_SETTING = r"[a-z_-][\w-]*:(?: [\w/:.\"-]+)?$|\"[^\"]+\": |[ \t]+(?:- )?[a-z][\w-]*: \S.*"  # as YAML and JSON have it
 _VALUE = r"[^\n\"'{}\[\]]*"
 _ABOUT = [  # what settings are of, by what they say themselves
     re.compile(rf"(?m)^{begins}[ \t]*[:=][ \t]*[\"']?([^\W\d_]{_VALUE}[ ]{_VALUE}[^\s\"',|>]).*$")
-    for begins in (r" {0,4}[\"']?description[\"']?", r" {0,4}[\"']?title[\"']?", r"name")
-]
+    for begins in (r" {0,4}[\"']?description[\"']?", r" {0,4}[\"']?title[\"']?", r"(?:- )?name")
+] + [re.compile(r"(?m)^ {0,2}\"name\": \"([^\"\n]+)")]
 _WHAT_IT_SAYS = "a recipe", "a list of questions", "a log"  # may have sentences in it
 _LINES = {  # what it is: what it has for certain, how most of its lines look, and which tells most
     "a recipe": (
@@ -60,9 +58,9 @@ _LINES = {  # what it is: what it has for certain, how most of its lines look, a
         r"|.*(?:\s{2,}[-+$\u20ac]?\d[\d.,%]*){2,}\s*$",
         r"^.*[^\W\d_]{2}.*",
     ),
-    "settings": (
-        r"^[ \t]*[\"a-z][\w.\"-]*[ \t]*[:=]",
-        rf"\s*(?:{_SETTING}|[\w.-]+ ?= ?[^;({{]*$|\[.*\]$|- [\w-]*[^\w\s]\S*$|[\#;]|[\[\]{{}}]+,?$)",
+    "settings or data": (
+        r"^[ \t]*[\"a-z][\w.\"-]*[ \t]*[:=]|^\w+=",
+        rf"\s*(?:{_SETTING}|[\w.-]+ ?= ?[^;({{]*$|\[.*\]$|- [\w-]*[^\w\s]\S*$|[\[\]{{}}]+,?$)",
         rf"^(?:{_REMARK}(?=[^\W\d_].* ))?(?!\W*(?:api)?[Vv]ersion|.*(?:opyright|icen[cs]e)|[^\w\s\[\"])"
         r"(kind: .*\nmetadata:\n +name: .*|.*[a-z]{2}(?:.*(?<=:)\n)*.*)",
     ),
@@ -76,7 +74,7 @@ _LINES = {  # what it is: what it has for certain, how most of its lines look, a
 }
 _LIKE = {kind: [re.compile(one, re.MULTILINE) for one in patterns] for kind, patterns in _LINES.items()}
 _FIRST = re.compile(
-    rf"(?m)^(?![^\w\n]*(?:import|from|include|use|package|copyright)\b|\#!)(?:{_REMARK})?((?i:.*[a-z]{{2}}).*)"
+    rf"(?m)^(?![^\w\n]*(?:import|from|include|use|package|copyright|SPDX)\b|\#!)(?:{_REMARK})?((?i:.*[a-z]{{2}}).*)"
 )
 _LATEX = re.compile(r"^\\(?:documentclass|begin)\b", re.MULTILINE)
 _MOST = 0.6  # of the lines, at least
@@ -99,7 +97,7 @@ def lines_of(text: str) -> tuple[str, tuple[int, int]] | None:
             continue
         share = sum(bool(like.match(line)) for line in lines) / len(lines)
         if (separated and kind == "a table") or (share >= _MOST and certain.search(text)):
-            about = (one.search(text, 0, _BEGINNING) for one in (_ABOUT if kind == "settings" else ()))
+            about = (one.search(text, 0, _BEGINNING) for one in (_ABOUT if kind == "settings or data" else ()))
             found = next(filter(None, about), None) or telling.search(text) or _FIRST.search(text)
             return kind, bounds(text, *(found.span(found.re.groups) if found else (0, len(text))))
     return None
