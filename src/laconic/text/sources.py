@@ -17,7 +17,10 @@ _OTHERS = re.compile(  # what others said, that they did, and what stands behind
     re.MULTILINE,
 )
 
-_ERROR = r"^(?![ \t]|File ).*(?:Error|Exception|ERROR|FATAL|CRITICAL|panicked|[Ff]ailed|\"error)\b.*"
+_ERROR = (
+    r"^(?![ \t]|File ).*(?:Error|Exception|ERROR|FATAL|CRITICAL"
+    r"|panicked|[Ff]ailed|Out of memory|\" 5\d\d|\"error)\b.*"
+)
 _REMARK = r"(?:\#+|//[/!]?|--|;+|/?\*+!?)[ \t]+"  # its sign
 _COMMENT = rf"^(?: ?{_REMARK}|[ \t]*\"\"\")(?!.*(?:opyright|icen[cs]e))([A-Z].*\w\.)(?:\"\"\"| \*/)?$"
 _SETTING = r"[a-z_-][\w-]*:(?: [\w/:.\"-]+)?$|\"[^\"]+\": |[ \t]+(?:- )?[a-z][\w-]*: \S.*"  # as YAML and JSON have it

@@ -386,6 +386,10 @@ CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bar
     ("kind", "document", "answer"),
     [
         ("log", "".join(f"2024-01-01 08:00:01 {level} foo: bars\n" for level in ("INFO", "ERROR", "INFO")), "ERROR"),
+        *(
+            ("log", "".join(f"Mar 1 08:00:01 a foo[1]: {said}\n" for said in ("bars", telling, "baz")), telling)
+            for telling in ("Out of memory: Killed bars", '"GET /foo HTTP/1.1" 500 12')
+        ),
         ("log", '{"ts":"08:00:01","level":"info"}\n{"ts":"08:00:02","level":"error"}\n{"ts":"08:00:03"}', "error"),
         ("stack trace", 'Traceback (most recent call last):\n  File "a", 1\n    foo()\nFooError: no bars', "Foo"),
         ("stack trace", "FooException: no bars\n\tat foo.Bar(Bar.java:1)\n\tat foo.Baz(Baz.java:2)\n", "FooExc"),
