@@ -104,6 +104,8 @@ _LEANING = (
 _PRESENTS = re.compile(
     r"(?i)\b(?:we|this (?:paper|work|article|study))\b[^.]{0,40}"
     r"\b(?:present|propose|introduce|describe|develop|study|investigate|analy[sz]e|show|examine|explore)"
+    r"|\bthis (?:policy|document|guide|page|notice|manual|tutorial|report|memo|chapter) "
+    r"(?:describe|explain|cover|specif|show|set)"
 )
 _AUTHORS = re.compile(  # of a paper, who say what they do: what stands before is its background
     r"(?i)\bwe (?:(?!(?:c|w|sh)ould|can|will|must|may|might|to)\w+ )?(?:present|propose|introduce|describe|develop"
@@ -129,9 +131,13 @@ _ASIDES = (
 )
 _FIELD = re.compile(r"[\]\[<>=@|\\{}]|:\s|://|\w\(|\(\W*\d|\d\)")  # what a sentence seldom has, but for a function word
 _DIVIDED = re.compile(rf"(?<![\w-])([^\W\d_]+)[-\u2010]{WRAPPED.pattern}([^\W\d_]+)")
-_ABSTRACT = re.compile(
+_BEFORE = re.compile(  # a heading, that of a part of an abstract, a salutation, "Anna  9:41 AM"
     r"(?:A ?bstract|A ?BSTRACT|Summary|SUMMARY)(?:\s*[.:\u2013\u2014]+\s*(?=\S)|\s+(?=(?:We|In|The|This|An?|Our)\s))"
+    r"|(?:BACKGROUND|Background|OBJECTIVES?|Objectives?|AIMS?|Aims?|PURPOSE|Purpose|METHODS|Methods|RESULTS|Results"
+    r"|CONCLUSIONS?|Conclusions?):\s+(?=\S)|(?:Hello|Hi|Hey|Dear)\b[^\n]{0,40},\n\s*(?=\S)"
+    r"|[A-Z][^\s.]*(?: [A-Z][^\s.]*){0,2}\s+(?:(?:Today|Yesterday) at )?\d\d?:\d\d(?: ?[AP]M)?\n\s*(?=\S)"
 )
+_POSTED = re.compile(r"\n\s*\S+(?: \S+)?(?P<all>\s+[\u2022\u00b7|\u00bb]\s.*\d.*)?\Z")  # "anna83 • Jan 14 • 23 replies"
 _REFERENCES = re.compile(r"(?im)^[ \t\d.#*IVX]{0,9}(?:references|bibliography|works cited)[ \t:*]{0,9}$")
 _CAPTIONS = re.compile(
     r"(?m)^(?:(?:F(?:ig|IG)(?:ure|URE|\.)|T(?:able|ABLE))\s*\d[\d.-]*\s*[.:|\u2013\u2014]|\[\d{1,3}\]\s+[A-Z])"
@@ -371,8 +377,13 @@ class DocumentWords:
 def telling_sentences(document: str) -> list[tuple[int, int, int]]:
     """The sentences that may answer in place of a summary: where each begins, and where its `shortened` form begins and
     ends."""
-    heads = ((_ABSTRACT.match(document, *span), span) for span in split_sentences(document))
+    heads = ((_BEFORE.match(document, *span), span) for span in split_sentences(document))
     spans = [(head.end() if head else behind_mark(document, start, end), end) for head, (start, end) in heads]
+    posted = ((_POSTED.search(document, *span), span) for span in spans)
+    spans = [
+        (start, by.start() if by and (by["all"] or document[end : end + 2].strip() == "\u2022") else end)
+        for by, (start, end) in posted
+    ]
     said, furniture = {span: document[slice(*span)] for span in spans}, _furniture(document)
     for tells in (
         lambda span: len(words(said[span])) >= FEWEST_WORDS,

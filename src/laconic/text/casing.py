@@ -28,6 +28,7 @@ MAX_CHARACTERS = 20_000_000  # of documents; of more text every k-th document is
 _TEXTS = 2000  # a piece of work of a process
 MIN_COUNT = 3  # times a form must have been seen
 RELIABLE = 0.8  # share of a word's occurrences that must have the form
+STOPPED = 0.05  # of the summaries without a full stop at their end: with fewer that have one, none is written
 TITLED = 0.75  # share of Title Case summaries from which on the style is Title Case
 
 Capitals = Literal["sentence", "title", "lower"]
@@ -45,11 +46,13 @@ _SEGMENT_END = re.compile(r"[.!?](?=\s)|\n")
 @dataclass(frozen=True)
 class Casing:
     """``forms``: lower-cased word -> how it is written inside a sentence, with its count; words that are written in
-    lower case are not there. ``capitals`` and ``after_colon`` are the style of the training summaries."""
+    lower case are not there. ``capitals``, ``after_colon`` and ``stops`` are the style of the training summaries: how
+    they begin, what a colon is followed by, whether full stops end them."""
 
     forms: dict[str, tuple[str, int]] = field(default_factory=dict)
     capitals: Capitals = "sentence"
     after_colon: bool = True
+    stops: bool = True
 
     def form(self, word: str) -> str | None:
         """How the lower-cased ``word`` is written, if the table knows."""
@@ -58,13 +61,14 @@ class Casing:
 
     def adapted(self, new: Casing) -> Casing:
         """What was learnt before, with the words of ``new`` texts and the style of their summaries."""
-        return Casing(_most_frequent({**self.forms, **new.forms}), new.capitals, new.after_colon)
+        return Casing(_most_frequent({**self.forms, **new.forms}), new.capitals, new.after_colon, new.stops)
 
     def save(self, folder: Path) -> None:
         values = {
             "format": FORMAT,
             "capitals": self.capitals,
             "after_colon": self.after_colon,
+            "stops": self.stops,
             "forms": {word: list(found) for word, found in sorted(self.forms.items())},
         }
         (folder / CASING_FILE).write_text(json.dumps(values, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -84,7 +88,8 @@ class Casing:
             if values["format"] > FORMAT:
                 raise ModelError(f"{path} was written by a later version of laconic: upgrade laconic.")
             forms = {str(word): (str(form), int(count)) for word, (form, count) in values["forms"].items()}
-            return Casing(forms, values["capitals"], bool(values["after_colon"]))
+            stops = bool(values.get("stops", True))  # files of earlier versions do not say
+            return Casing(forms, values["capitals"], bool(values["after_colon"]), stops)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ModelError(f"{path} is damaged ({error}); save or copy the model folder again.") from None
 
@@ -119,8 +124,7 @@ def casing_of_pieces(texts: Pieces[str], summaries: Pieces[str]) -> Casing:
         elif count >= MIN_COUNT:
             best[word] = max(best.get(word, (0, "")), (count, form))
     kept = {word: (form, count) for word, (count, form) in best.items() if count >= RELIABLE * totals[word]}
-    capitals, after_colon = _style(summaries, small - kept.keys())
-    return Casing(_most_frequent(kept), capitals, after_colon)
+    return Casing(_most_frequent(kept), *_style(summaries, small - kept.keys()))
 
 
 def _written(texts: Sequence[str]) -> Counter[str]:
@@ -212,22 +216,24 @@ def _telling(text: str, start: int, end: int) -> list[str]:
     return kept
 
 
-def _style(summaries: Pieces[str], ordinary: set[str]) -> tuple[Capitals, bool]:
-    """How summaries begin, judged by ``ordinary`` words only: a name has its capital anywhere."""
+def _style(summaries: Pieces[str], ordinary: set[str]) -> tuple[Capitals, bool, bool]:
+    """How summaries begin, judged by ``ordinary`` words only: a name has its capital anywhere; and how they end."""
     found: Counter[tuple[str, bool]] = Counter()
     for part in summaries.worked(partial(_styles, ordinary)):
         found.update(part)
-    after_colon = found["colon", True] >= found["colon", False]
+    style = found["colon", True] >= found["colon", False], found["stop", True] >= STOPPED * found["stop", False]
     if found["titled", True] > TITLED * (found["titled", True] + found["titled", False]):
-        return "title", after_colon
-    return ("lower" if found["begun", False] > found["begun", True] else "sentence"), after_colon
+        return "title", *style
+    return ("lower" if found["begun", False] > found["begun", True] else "sentence"), *style
 
 
 def _styles(ordinary: set[str], summaries: Sequence[str]) -> Counter[tuple[str, bool]]:
-    """Which summaries are ``begun`` with a capital, which ``titled``, which words behind a ``colon`` have one."""
+    """Which summaries are ``begun`` with a capital, which ``titled``, which words behind a ``colon`` have one, and
+    which summaries end in a full ``stop``."""
     counts: Counter[tuple[str, bool]] = Counter()
     for text in summaries:
         words = WORD.findall(text)
+        counts["stop", text.rstrip().endswith(".")] += 1
         if not words or is_shouted(words):
             continue
         if words[0].lower() in ordinary:

@@ -36,7 +36,7 @@ _ENGLISH_SHARE = 0.05  # of the source's words, from which on it counts as Engli
 ENDS = frozenset((".", "!", "?", "…", "..."))  # of sentences
 _PAUSES = frozenset((",", ";", ":"))
 _SEPARATORS = frozenset((",", "and", "or", "&", "-", "–", "/"))
-_NOT_FIRST = _PAUSES | ENDS | frozenset((")", "]", "}", "-", "–", "—", "/"))
+_NOT_FIRST = _PAUSES | ENDS | frozenset((")", "]", "}", "-", "–", "—", "/", "#", "*", "•", ">"))
 _NOT_LAST = _PAUSES | frozenset(("(", "[", "{", "-", "–", "—", "/", "+", "=", "``"))
 _ENDS_NAMES = frozenset("+=/")
 RULER = re.compile(r"([-=~*#_+^])\1{3,}")  # under a heading, or between parts
@@ -44,6 +44,8 @@ _PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "-lrb-": "-rrb-", "-lsb-": "
 _SINGLE = "'‘’"
 _QUOTES = {mark: kind for kind in ('"“”„', "«»", _SINGLE) for mark in kind}  # languages differ in which one opens
 _TAKES_APOSTROPHE = re.compile(r".*[s\d]|[b-z]")  # the users' files, the 3' end, f'
+
+_VERBS = {"is": "be", "has": "have", "does": "do", "caches": "cache", "aliases": "alias", "focuses": "focus"}
 
 
 @dataclass(slots=True)
@@ -200,3 +202,20 @@ def is_content(word: str) -> bool:
 def _may_not_repeat(key: str) -> bool:
     """A word of letters; digits may stand twice, and so may the characters of Chinese, Japanese, Thai, ..."""
     return any(map(str.isalpha, key)) and not is_unspaced(key[0])
+
+
+def ends_in_stop(words: Sequence[DraftWord]) -> bool:
+    """Is it one sentence, with a full stop at its end?"""
+    ends = [place for place, word in enumerate(words) if word.key in ENDS]
+    return len(words) > 1 and ends == [len(words) - 1] and words[-1].key == "."
+
+
+def infinitive(verb: str) -> str:
+    """Of a verb in the third person; other words, and those with capitals, stay."""
+    if verb in _VERBS:
+        return _VERBS[verb]
+    if not verb.isalpha() or not verb.islower() or not verb.endswith("s") or verb.endswith(("ss", "us", "is")):
+        return verb
+    if verb.endswith("ies") and len(verb) > len("dies"):
+        return verb[:-3] + "y"
+    return verb[: -2 if verb.endswith(("sses", "shes", "ches", "xes", "oes", "zzes")) else -1]

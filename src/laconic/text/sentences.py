@@ -61,7 +61,8 @@ _LEAD = re.compile(
 )
 # A verb of what was left out: "we study rivers and show that ...", "Foo is a tool for rivers and will ..."
 _GOES_ON = re.compile(
-    r"(?i)(?:(?!\b(?:that|which|who|whose|where|to|can|could|will|would|how|whether|if)\b)[^;:])*?\band\s+(?:\w+ly\s+|then\s+|also\s+)?"
+    r"(?i)[^;:]*?,\s+and\s+(?:show|find|prove|demonstrate|observe|argue|report|reveal|conclude)\s+that\b|"
+    r"(?:(?!\b(?:that|which|who|whose|where|to|can|could|will|would|how|whether|if)\b)[^;:])*?\band\s+(?:\w+ly\s+|then\s+|also\s+)?"
     r"(?:show|find|prove|demonstrate|observe|argue|report|reveal|conclude|evaluate|propose|introduce|present|develop"
     r"|construct|provide|will|can|is|are|was|has|does|provides|includes|contains|supports|allows|behaves|aims|uses)\s"
 )
@@ -79,6 +80,9 @@ _FORMULA = re.compile(r"\$([^$]{1,80})\$")
 _LINK = re.compile(
     r"(?<![\w\]])(!?\[)((?:[^\[\]]|\[[^\[\]]*\])*)(\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)|\[[^\[\]\s]*\]))"
 )
+_WIKI = re.compile(
+    r"\[\[(?:[^\[\]|\n]{1,200}(?:\||\]\[))?([^\[\]\n]{1,200})\]\]|(?<!')'{2,3}(?=[^'\s])([^'\n]{1,200})'{2,3}(?!')"
+)
 _STRESSED = re.compile(r"(?<![^\s(\[{\"'])(\*{1,3})(?=[^\s*])([^*]{1,200}?)(?<=[^\s*])(\1)(?![^\s.,;:!?)\]}\"'])")
 _EMPHASIS = re.compile(  # not of names like __init__
     r"(?<![^\s(\[{\"'])(_|__(?![a-z\d]+__))(?=[^\W_])([^_\n]{1,200})(?<=[^\W_])(\1)(?![^\s.,;:!?)\]}\"'])"
@@ -91,8 +95,8 @@ _NAMED = re.compile(  # "foo - print all bars" at the beginning, "LONDON, May 2 
     r"|\[?(?:[\d/.-]{6,10},? )?\d\d?:\d\d(?::\d\d)?(?: ?[AaPp][Mm])?\]?(?: -)? [^\W\d][^:\n]{0,25}: (?=\S+\s+\S+\s)"
 )
 PIECE, AHEAD = 10_000, 2_000  # characters that sentencex sees at once, of which so many may hold the end of a quotation
-_MARK = re.compile(  # in front of an item: "- ", "2. ", "3.1 You may", "Q: "
-    r"(?:(?:[>*•–—#-]+|\\item|[QA]:|(?:\d{1,2}[.)]|\d{1,2}(?:\.\d{1,2})+\.?)(?=\s+[A-Z][a-z]*\s))\s+)+"
+_MARK = re.compile(  # in front of an item: "- ", "[ ] ", "2. ", "3.1 You may", "Q: "
+    r"(?:(?:\[[ xX]\]|[>*•–—#-]+|\\item|[QA]:|(?:\d{1,2}[.)]|\d{1,2}(?:\.\d{1,2})+\.?)(?=\s+[A-Z][a-z]*\s))\s+)+"
 )
 
 
@@ -161,11 +165,15 @@ def behind_mark(text: str, start: int, end: int) -> int:
 def markup(text: str) -> list[Span]:
     """The signs in ``text`` that say how it shall look, in order: LaTeX's commands for fonts with their braces and what
     is left of a formula (``$\\textbf{R}$``), Markdown's stars, its links without their text, its pictures, and what it
-    strikes through."""
+    strikes through, links and stress of a wiki."""
     found = [one.span() for sign in (_CITATION, _STRUCK) for one in sign.finditer(text)]
     for link in _LINK.finditer(text):
-        if _WORD.search(link[2]):  # else perhaps two references
+        of_wiki = link[3].startswith("][") and text[link.start() - 1 : link.start()] == "["  # [[http://x][docs]]
+        if _WORD.search(link[2]) and not of_wiki:  # else perhaps two references
             found += [link.span()] if link[1] == "![" else [link.span(1), link.span(3)]
+    for one in _WIKI.finditer(text):
+        inner = one.span(1) if one[1] else one.span(2)
+        found += [(one.start(), inner[0]), (inner[1], one.end())]
     for one in (*_STRESSED.finditer(text), *_EMPHASIS.finditer(text)):
         found += [one.span(1), one.span(3)]
     open_braces: list[Span | None] = []

@@ -20,8 +20,8 @@ from laconic.text.base import Tokenizer
 from laconic.text.casing import SMALL_WORDS, begins, capital, capitalised, is_shouted, is_titled, parts_of, segments
 from laconic.text.detokenize import CLITIC, is_unspaced
 from laconic.text.languages import is_turkish
-from laconic.text.mending import ENDS, FUNCTION_WORDS, DraftWord, is_english, mended
-from laconic.text.sentences import WRAPPED, bounds
+from laconic.text.mending import ENDS, FUNCTION_WORDS, DraftWord, ends_in_stop, infinitive, is_english, mended
+from laconic.text.sentences import WRAPPED, bounds, markup
 from laconic.types import TokenizedText
 
 _LONG_FORM = 6  # words after a capital within which the bracket with its abbreviation opens
@@ -33,7 +33,6 @@ _VOWEL = re.compile(r"(?!eu|ew|one(?![a-z])|once)[aeio]|(?-i:[FHLMNRSX][B-DF-HJ-
 _SUBJECTS = frozenset(("that", "which", "it", "who"))
 _ARTICLES = frozenset(("a", "an", "the", "another"))
 _BEFORE_OBJECT = frozenset(("a", "an", "the", "its", "their", "your", "this", "these", "all", "any", "some", "other"))
-_VERBS = {"is": "be", "has": "have", "does": "do", "caches": "cache", "aliases": "alias", "focuses": "focus"}
 _PLURAL_BEFORE = frozenset(("the", "of", "these", "those", "all", "some", "many", "several", "or", "with", "for"))
 _OPENING = frozenset("([{\"'“‘«`")
 _IN_NAMES = frozenset(".:!?")  # which may begin one: .NET, :symbol
@@ -89,6 +88,16 @@ class SourceText:
         """The word as the document writes it."""
         start, end = self.spans[word]
         return _INVISIBLE.sub("", self.document[start:end])
+
+    def unmarked(self, word: int, text: str = "") -> str:
+        """The word (in ``text`` as it is written) without the signs of `markup`: ``fn`` of ``_fn_``."""
+        places = range(*self.spans[word])
+        return "".join(one for at, one in zip(places, text or self.form(word), strict=False) if at not in self._marked)
+
+    @cached_property
+    def _marked(self) -> frozenset[int]:
+        read = self.document[: self.spans[-1][1] + 250]  # characters in which what a sign begins has its end
+        return frozenset(place for span in markup(read) for place in range(*span))
 
     def small(self, key: str, place: int | None) -> str:
         """The word in lower case as its language has it: tokenizers know no final sigma and no letters of Turkish."""
@@ -262,9 +271,10 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
     english = clean and is_english(source.keys)
     if clean:
         singles = english and tokenizer.guesses_spaces
+        words = [word for word in words if word.place is None or source.unmarked(word.place)] or words
         words = [words[index] for index in mended(words, source.holds, source.names, english, singles)]
-    kept = [token for word in words for token in word.tokens]
-    text, spans = tokenizer.detokenize([draft.tokens[token] for token in kept])
+        words = words[:-1] if ends_in_stop(words) and not tokenizer.casing.stops else words
+    text, spans = tokenizer.detokenize([draft.tokens[token] for word in words for token in word.tokens])
     at = 0
     for word in words:
         mine = spans[at : at + len(word.tokens)]
@@ -274,6 +284,9 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
     _join(words, text, source, follow=tokenizer.guesses_spaces)
     if tokenizer.lowercases:
         _Letters(source, tokenizer, capitals).restore(words)
+    for word in words if clean else ():
+        if word.place is not None and word.text.lower() == source.form(word.place).lower():
+            word.text = source.unmarked(word.place, word.text) or word.text
     if english:
         _agree(words, source)
     return _written(words, spans, text)
@@ -357,18 +370,7 @@ def _agree(words: Sequence[_Word], source: SourceText) -> None:
             has_object = _follows(after, thing) and thing.key not in FUNCTION_WORDS - _BEFORE_OBJECT
             has_object = has_object and not thing.key.endswith(("ing", "ed", "ten"))  # services running in a cluster
             if has_object and source.says_of_something(after.place):
-                after.text = _infinitive(after.text)
-
-
-def _infinitive(verb: str) -> str:
-    """Of a verb in the third person; other words, and those with capitals, stay."""
-    if verb in _VERBS:
-        return _VERBS[verb]
-    if not verb.isalpha() or not verb.islower() or not verb.endswith("s") or verb.endswith(("ss", "us", "is")):
-        return verb
-    if verb.endswith("ies") and len(verb) > len("dies"):
-        return verb[:-3] + "y"
-    return verb[: -2 if verb.endswith(("sses", "shes", "ches", "xes", "oes", "zzes")) else -1]
+                after.text = infinitive(after.text)
 
 
 def _closes_up(before: str, word: str) -> bool:
@@ -495,5 +497,4 @@ def _written(words: list[_Word], raw: list[tuple[int, int]], text: str) -> Surfa
             low, high = (min(max(at - word.raw[0], 0), end - start) for at in raw[len(kept)])
             spans.append((start + low, end if token == word.tokens[-1] else start + high))
             kept.append(token)
-    tail = text[words[-1].raw[1] :] if words else ""
-    return Surfaced(shown + tail, kept, spans, groups)
+    return Surfaced(shown + (text[words[-1].raw[1] :] if words else ""), kept, spans, groups)

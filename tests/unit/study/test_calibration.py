@@ -144,7 +144,8 @@ def test_texts_made_to_be_slow_to_look_at_are_not() -> None:
     """One of a request that a service answers may have 200,000 characters, and nothing else runs meanwhile."""
     before = time.process_time()
     assert len(telling_sentences(">" * 40_000)) == 1  # a line without a word
-    for text in ("  a\n" * 3 + "\n" * 100_000, "a,b,c\n" * 3 + "!,,\n" * 50_000, ("   a" * 100 + "\n") * 1_000):
+    tables = "  a\n" * 3 + "\n" * 100_000, "a,b,c\n" * 3 + "!,,\n" * 50_000, ("   a" * 100 + "\n") * 1_000
+    for text in (*tables, "ingredients\n" * 20_000, "1. Where are we?\n" * 20_000):
         lines_of(text)
     found = DocumentWords("a " * 40_000).facts("a " * 20_000)  # what stands there without blanks may be copied
     assert found["longest_run"] == 500
@@ -242,6 +243,12 @@ NEWS = "The river rose two metres. Ship, ho! The port closed on Monday. The rive
         ("long rivers", "[09:02] anna: measure long rivers", "Measure long rivers"),
         ("long rivers", "12/03/23, 9:02:17 PM - Anna F: measure long rivers", "Measure long rivers"),
         ("long rivers", "2. Long rivers rose.", "Long rivers rose."),
+        ("long rivers", "[ ] Measure long rivers", "Measure long rivers"),
+        ("long rivers", "Hello Anna,\nthe long rivers rose.", "The long rivers rose."),
+        ("long rivers", "Anna  9:41 AM\nthe long rivers rose", "The long rivers rose"),
+        ("long rivers", "AIMS: To measure long rivers. RESULTS: None.", "To measure long rivers."),
+        ("long rivers", "How long rivers rise\nanna83 \u2022 May 14 \u2022 23 replies", "How long rivers rise"),
+        ("long rivers", "How long rivers rise\nanna83 | May 14, 2025", "How long rivers rise"),
         ("long rivers", "12.1 The long rivers rose.", "The long rivers rose."),
         ("long rivers", "2.4 GHz is of long rivers.", "2.4 GHz is of long rivers."),
         ("long rivers", "Q: Do long rivers rise?", "Do long rivers rise?"),
@@ -342,7 +349,10 @@ def test_a_place_costs_what_five_sentences_cost_and_no_more() -> None:
 
 def test_of_sentences_that_say_as_much_the_one_about_the_whole_answers() -> None:
     front = "Rivers rise quite fast."
-    for whole in ("We propose a model of", "This package provides a view of", "Foo is a tool for"):
+    for whole in (
+        *("We propose a model of", "This package provides a view of", "Foo is a tool for"),
+        "This policy explains the use of",
+    ):
         assert answer(f"{front} {whole} rivers. It rained all day.") != front
     aside = "See https://foo for the licence and the installation of rivers."
     assert answer(f"The river is new. {aside} It rained all day.") == "The river is new."
@@ -374,6 +384,10 @@ CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bar
     ("kind", "document", "answer"),
     [
         ("log", "".join(f"2024-01-01 08:00:01 {level} foo: bars\n" for level in ("INFO", "ERROR", "INFO")), "ERROR"),
+        *(
+            ("log", "".join(f"Mar 1 08:00:01 a foo[1]: {said}\n" for said in ("bars", telling, "baz")), telling)
+            for telling in ("Out of memory: Killed bars", '"GET /foo HTTP/1.1" 500 12')
+        ),
         ("log", '{"ts":"08:00:01","level":"info"}\n{"ts":"08:00:02","level":"error"}\n{"ts":"08:00:03"}', "error"),
         ("stack trace", 'Traceback (most recent call last):\n  File "a", 1\n    foo()\nFooError: no bars', "Foo"),
         ("stack trace", "FooException: no bars\n\tat foo.Bar(Bar.java:1)\n\tat foo.Baz(Baz.java:2)\n", "FooExc"),
@@ -383,10 +397,42 @@ CODE = "/**\n * Copyright by Foo.\n *\n * Opens all bars.\n */\nfunction foo(bar
         ("table", "Bars of foo\n\n     Q1     Q2\nA    1.0    2.0\nB    3.0    4.0\nC    5.0    6.0", "Bars of foo"),
         ("program code", CODE, "Opens all bars."),
         ("program code", "import foo\n\ndef bars(a):\n    b = foo.foo(a)\n    return b[0]\n", "def bars(a):"),
-        ("program code", '{\n  "name": "foo",\n  "description": "Opens all bars.",\n  "main": "foo"\n}\n', "Opens all"),
-        ("program code", "[foo]\na = 1\ndescription = 'Opens bars'\n", "Opens bars"),
-        ("program code", "foo: 1\ninfo:\n  title: Bars of foo\n  note: it has many bars\nbars: 2\n", "Bars of foo"),
-        ("program code", "on: push\nname: Nightly bars\nfoo:\n  - run: open all bars\n", "Nightly bars"),
+        (
+            "settings or data",
+            '{\n  "name": "foo",\n  "description": "Opens all bars.",\n  "main": "foo"\n}\n',
+            "Opens all",
+        ),
+        ("settings or data", "[foo]\na = 1\ndescription = 'Opens bars'\n", "Opens bars"),
+        ("settings or data", "foo: 1\ninfo:\n  title: Bars of foo\n  note: it has many bars\nbars: 2\n", "Bars of foo"),
+        ("settings or data", "on: push\nname: Nightly bars\nfoo:\n  - run: open all bars\n", "Nightly bars"),
+        (
+            "settings or data",
+            'version: "3"\nfoo:\n  bars:\n    image: foo:1\n    bars: all\n',
+            "foo: bars: image: foo:1",
+        ),
+        ("settings or data", "apiVersion: 1\nkind: Foo\nmetadata:\n  name: bars\n", "kind: Foo metadata: name: bars"),
+        ("settings or data", "; bars of foo\n[foo]\nbars = 0.0\nfoos = 40\n", "Bars of foo"),
+        ("program code", "-- Bars of each foo.\nSELECT bars\nFROM foo\nWHERE bars > 1;\n", "Bars of each foo."),
+        ("program code", "//! A foo of bars\n\nuse foo::bars;\nlet a = bars(1);\n", "A foo of bars"),
+        ("program code", 'import foo\n\ndef bars(a):\n    """Open all bars."""\n    return a\n', "Open all bars."),
+        ("recipe", f"Bars of oat\n\nIngredients\n2 eggs\n\nMethod\n1. Beat the eggs.\n{NEWS}", "Bars of oat"),
+        *(
+            ("list of questions", f"{title}What is a foo?\nIt is of bars.\n\nWhere is it?\n{NEWS}\nWho has it?", said)
+            for title, said in (("1. ", "What is a foo?"), ("Q: ", "What is a foo?"), ("Foo FAQ\n\n", "Foo FAQ"))
+        ),
+        (
+            "settings or data",
+            "---\n- name: Start all bars\n  hosts: foo\n  foo:\n    - name: Open bars\n",
+            "Start all bars",
+        ),
+        ("settings or data", '{\n  "version": "1",\n  "name": "foo",\n  "main": "bars"\n}\n', "foo"),
+        ("settings or data", "FOO_URL=foo://bars\nBARS=12\nFOO=12\n", "FOO_URL=foo://bars"),
+        ("program code", "/* Looks of foo. */\n@page { bars: 2cm; }\nfoo { bars: 11pt; }\n", "Looks of foo."),
+        ("list of references", "@book{foo,\n  author = {Foo},\n  title={Foo bars},\n  year = 2021\n}\n", "Foo bars"),
+        ("", "Who of you was here?\nWhy?\nWho did it?\nDoes anybody know of it?\n", "Who of you was here?"),
+        ("", "The foo of bars was closed.\nWhy?\nWho did it?\nDoes anybody know of it?", "The foo"),
+        ("", "\\documentclass{foo}\n\\title{Bars}\n\\author{Foo}\nWe have bars of foo.", "We have bars of foo."),
+        ("", "badge [foo]: http://a.b;\n" * 3 + "This line of bars is " + "very " * 40 + "long.", "This line"),
         ("change of code", "diff --git a/foo b/foo\n--- a/foo\n+++ b/foo\n@@ -1 +1 @@\n-bars\n+baz", "b/foo"),
         ("", f"Can anybody tell me why this does not open all of my bars?\n\n{CODE}", "Can anybody"),
         ("", "The package of foo has these:\n* bars of foo;\n* foo of bars;\n* a baz;", "foo"),
@@ -397,6 +443,7 @@ def test_of_lines_that_are_no_sentences_the_telling_one_answers(kind: str, docum
     written = Summary("foo bars", document=document, confidence=0.1, unlike=("it is in another language",))
     found = or_decline(written, calibration())
     assert answer in found.text
+    assert found.text.strip('*/"-#!, ') == found.text
     assert "\n" not in found.text
     assert f"{kind}, not sentences" in found.declined or not kind
     assert ("not sentences" in found.declined) == bool(kind)

@@ -141,6 +141,13 @@ def test_what_is_not_markdown_stays_as_it_is(tmp_path: Path) -> None:
         assert next(documents_of(str(tmp_path / name))).document == text
 
 
+def test_headings_that_ask_are_read_with_their_answers() -> None:
+    asked = "# Foo FAQ\n\n## What is a foo?\n\nIt has bars.\n\n## Who has it?\n\nAnna.\n"
+    assert markdown_text(asked) == "Foo FAQ\n\nWhat is a foo?\n\nIt has bars.\n\nWho has it?\n\nAnna."
+    assert markdown_text(asked.replace("Foo FAQ", "Foo")) == "It has bars.\n\nAnna.", "a page of another kind"
+    assert markdown_text(asked.replace("Who has it?", "Install")) == "It has bars.\n\nAnna."
+
+
 @pytest.mark.parametrize(
     "piece", ["<!--", "<a", '<a"', "<pre>", "```x\n", "~~", "[^a]", "[", "*a ", "# a\n", "---\n", "> ", "<p>\n\n"]
 )

@@ -140,6 +140,7 @@ def test_sentences_cover_everything_but_white_space(text: str) -> None:
                 "Der Fluss ist ein Strom.",
                 # the verb behind "and" needs its subject, the one behind "to be" its own
                 "We study rivers of the old world and show that they rise.",
+                "We study rivers whose banks are high, and show that they rise.",
                 "Foo is a library for rivers and will parse them.",
                 "Foo is meant to be used for long rivers.",
             )
@@ -216,6 +217,7 @@ def test_blanks_cost_no_time() -> None:
         ("[1][2], f[name](x), [x] and __init__", "[1][2], f[name](x), [x] and __init__"),
         ("src/*.js and lib/*.py of [Smith 2010][Jones 2011]", "src/*.js and lib/*.py of [Smith 2010][Jones 2011]"),
         ("[docs](http://x.y/a_(b))", "docs"),
+        ("'''Foo''' of [[bars]], [[a b|c]], [[http://x.y][docs]] isn't a[[0]]b", "Foo of bars, c, docs isn't a0b"),
         ("[quote=anna_7]Rivers[/quote] of [i]", "Rivers of [i]"),
     ],
 )
@@ -251,7 +253,7 @@ def test_a_mark_that_is_not_closed_joins_no_more_than_a_piece() -> None:
     assert split_sentences("a" * 12_000 + " " * 12_000) == [(0, 12_000)]
 
 
-@pytest.mark.parametrize("piece", ["[", "[a](", "*a", r"\textbf{", "$", "{}", "![a][", "\u00a0\u00a0"])
+@pytest.mark.parametrize("piece", ["[", "[[a", "'''a", "[a](", "*a", r"\textbf{", "$", "{}", "![a][", "\u00a0\u00a0"])
 def test_markup_takes_no_longer_than_the_text_is(piece: str) -> None:
     before = time.process_time()
     markup(piece * (100_000 if piece.isspace() else 20_000))

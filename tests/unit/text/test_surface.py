@@ -349,6 +349,7 @@ def test_signs_stay_with_the_words_that_they_belong_to(piece: str, shown: str) -
 RACK = "The POE::Sessions module is Rack-based and compliant with Python 3. It is the Builder of x and of data."
 WORK = "The work is done pre- or post-execution, with code of the tools and of the data."
 LATEX = r"We write $\textbf{so}$ of the $\texttt{RNN-ProVe}$ framework for the policies of the data."
+STRESS = "# Image of the __init__ tools\n\nThis calls _fn_ of the tools with *new code* of the data."
 POE = "This package is POE::Filter::Stream, which is used to secure the connections of the package."
 SLEEP = "It helps to test code that calls `time.sleep()` in the tests. This package is the Python (3.x) module of it."
 
@@ -361,8 +362,11 @@ SLEEP = "It helps to test code that calls `time.sleep()` in the tests. This pack
         (["module", "with Python 3.", "x"], RACK, "Module with Python 3.x"),
         (["pre-", "and of the data"], WORK, "Pre- and of the data"),
         (["pre-", "code"], WORK, "Pre-code"),
-        # a command of LaTeX is one word
-        (["$\\", r"texttt{RNN-ProVe}$ framework"], LATEX, r"$\texttt{RNN-ProVe}$ framework"),
+        # signs that say how the source shall look go; of what it writes with them they stay
+        (["$\\", r"texttt{RNN-ProVe}$ framework"], LATEX, "RNN-ProVe framework"),
+        (["calls _fn_", "with", "*new code"], STRESS, "Calls fn with new code"),
+        (["# Image", "of the __init__ tools"], STRESS, "Image of the __init__ tools"),
+        ([r"$\mathcal{B}$ tools"], r"The $\mathcal{B}$ tools of the data and of the code.", r"$\mathcal{B}$ tools"),
         # a part of a name is an ordinary word where the name is not whole
         (["Filter", "to secure the connections"], POE, "Filter to secure the connections"),
         (["package is POE", "Filter"], POE, "Package is POE filter"),
@@ -545,8 +549,18 @@ def test_the_style_is_that_of_most_summaries(style: str, summaries: list[str]) -
     assert learn_casing(documents, summaries * 3).capitals == style
 
 
+def test_a_full_stop_ends_a_line_where_the_training_summaries_have_one() -> None:
+    ends = ["."] + [""] * 30
+    assert not learn_casing([], [f"Report of data{end}" for end in ends]).stops
+    assert learn_casing([], [f"Report of data{end}" for end in ends[:9]]).stops
+    for stops, shown in ((False, "A report"), (True, "A report.")):
+        assert written("a report .", ENGLISH, tokenizer=words(casing=Casing(stops=stops))).text == shown
+    several = written("a report . it is new .", ENGLISH, tokenizer=words(casing=Casing(stops=False)))
+    assert several.text == "A report. It is new."
+
+
 def test_what_is_learnt_travels_with_the_tokenizer(tmp_path: Path) -> None:
-    tokenizer = words(casing=Casing({"luar": ("LUAR", 3)}, "title", False))
+    tokenizer = words(casing=Casing({"luar": ("LUAR", 3)}, "title", False, False))
     tokenizer.save(tmp_path)
     assert Tokenizer.load(tmp_path).casing == tokenizer.casing
     (tmp_path / "casing.json").unlink()
@@ -562,9 +576,9 @@ def test_what_is_learnt_travels_with_the_tokenizer(tmp_path: Path) -> None:
 
 def test_further_training_keeps_words_and_takes_the_new_style() -> None:
     before = Casing({"luar": ("LUAR", 3), "apple": ("apple", 1)}, "title", False)
-    after = before.adapted(Casing({"gnu": ("GNU", 4)}, "lower", True))
+    after = before.adapted(Casing({"gnu": ("GNU", 4)}, "lower", True, False))
     assert after.forms.keys() == {"luar", "gnu", "apple"}
-    assert (after.capitals, after.after_colon) == ("lower", True)
+    assert (after.capitals, after.after_colon, after.stops) == ("lower", True, False)
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
