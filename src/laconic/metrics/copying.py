@@ -7,6 +7,7 @@ another text is told by its runs: of each of its words, how many words from ther
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate, compress
 from operator import eq
@@ -79,10 +80,8 @@ def coverage_and_density(runs: Runs) -> tuple[float, float] | None:
 
 def correct_counts(in_source: Runs, in_reference: Runs, longest: int) -> list[tuple[int, int]]:
     """CoCoNet's figure 4, for n up to ``longest``: the summary's n-grams that source and reference have, and all."""
-    both = list(map(min, in_source, in_reference))
-    longest_run = max(both, default=0)
-    hits = [sum([run >= n for run in both]) if n <= longest_run else 0 for n in range(1, longest + 1)]
-    return [(some, max(0, len(both) - n)) for n, some in enumerate(hits)]
+    both = sorted(map(min, in_source, in_reference))
+    return [(len(both) - bisect_left(both, n), max(0, len(both) - n + 1)) for n in range(1, longest + 1)]
 
 
 def over_copied(summary: Words, in_source: Runs, in_reference: Runs) -> list[str]:

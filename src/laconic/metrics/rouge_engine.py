@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
@@ -272,6 +272,7 @@ class RougeEngine:
             remove_stop_words=options.remove_stop_words,
             better=options.better,
         )
+        self._to_score = lru_cache(maxsize=20_000)(self._scored)  # few words give few different matches
         self._chooses = options.multi in ("best", "jackknife")
         self._by_sentence = any(kind.name in ("Lsum", "W") for kind in kinds)
         # the matcher of each kind, and the exponent of what is made of a match
@@ -366,7 +367,7 @@ class RougeEngine:
         recall = (hits / size) ** (1.0 / weight) if size else 0.0
         return hits, size**weight, len(system.whole) ** weight, recall
 
-    def _to_score(self, match: Match, exponent: float) -> Score:
+    def _scored(self, match: Match, exponent: float) -> Score:
         hits, reference_size, hypothesis_size, _ = match
         recall = hits / reference_size if reference_size else 0.0
         precision = hits / hypothesis_size if hypothesis_size else 0.0
