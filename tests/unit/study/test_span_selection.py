@@ -498,6 +498,11 @@ def test_a_shard_vanishes_half_way(tmp_path: Path, moment: str, monkeypatch: pyt
             lost.unlink(missing_ok=True)
         return run_here(work, pieces)
 
+    def changing(work: Any, pieces: Any) -> Any:
+        if work.args[0].__name__ == "records_of_shard":
+            lost.write_text("other words\n")
+        return run_here(work, pieces)
+
     def put_back() -> None:
         lost.write_bytes(content)
         os.utime(lost, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -512,23 +517,15 @@ def test_a_shard_vanishes_half_way(tmp_path: Path, moment: str, monkeypatch: pyt
     assert all(not row["id"].startswith("more/") for row in records(tmp_path / "left"))
     run(folder, tmp_path / "never", dataclasses.replace(SMALL, skip_bad=True))
     assert records(tmp_path / "left") == records(tmp_path / "never")
-    put_back()  # and the job that stopped goes on
+    put_back()  # and the job that stopped goes on, unless one changes
+    with monkeypatch.context() as patch:
+        patch.setattr(selection, "run_here", changing)
+        with pytest.raises(DataError, match=r"b\.jsonl changed since the selection began; run the command again with"):
+            run(folder, tmp_path / "changed")
+    put_back()
     run(folder, tmp_path / "out")
     run(folder, tmp_path / "whole")
     assert written(tmp_path / "out") == written(tmp_path / "whole")
-
-
-def test_a_shard_changes_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_corpus(tmp_path / "in")
-
-    def changing(work: Any, pieces: Any) -> Any:
-        if work.args[0].__name__ == "records_of_shard":
-            (folder / "a.txt").write_text("other words\n")
-        return run_here(work, pieces)
-
-    monkeypatch.setattr(selection, "run_here", changing)
-    with pytest.raises(DataError, match=r"a\.txt changed since the selection began; run the command again with"):
-        run(folder, tmp_path / "out")
 
 
 def test_inputs_that_are_refused(corpus: Path, tmp_path: Path) -> None:
