@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,9 +40,10 @@ from laconic.systems.extractive import locate, shorten
 from laconic.systems.neural import NeuralSystem
 from laconic.text.sentences import sentence_strings
 from laconic.text.tokenizer import BpeTokenizer
-from laconic.types import Record, Summary
+from laconic.types import Record
 from tiny_bart import architecture
 from tiny_models import DOCUMENTS, save_tiny_model
+from watching import watch
 
 
 @pytest.fixture
@@ -320,14 +320,7 @@ def test_of_longer_documents_fewer_are_decoded_together(
 def test_documents_are_decoded_as_many_together_as_the_longest_allows(
     summarizer: Summarizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes: list[int] = []
-    batch = summarizer.system.summarize_batch
-
-    def counted(records: Sequence[Record], **options: Any) -> list[Summary]:
-        sizes.append(len(records))
-        return batch(records, **options)
-
-    monkeypatch.setattr(summarizer.system, "summarize_batch", counted)
+    sizes = watch(monkeypatch, summarizer.system, "summarize_batch", lambda records, **_: len(records))
     monkeypatch.setattr(summarizer.system, "documents_at_once", lambda longest: 1 if "fox" in longest else 2)
     made = summarizer.summarize(["a quick fox runs over all", "a dog", "a cat", "one"])
     assert sizes == [1, 2, 1]
