@@ -369,13 +369,10 @@ def of_words(folder: Path, *words: str) -> VocabularySpanTokenizer:
     return VocabularySpanTokenizer(folder / "tokenizer.json")
 
 
-def test_marks_that_a_tokenizer_swallows_stay_with_their_letter(tmp_path: Path) -> None:
+def test_marks_that_a_tokenizer_swallows_stay_with_their_letter_and_unknown_words_match_nothing(tmp_path: Path) -> None:
     text = "cafe\u0301 sun cafe\u0301"
     [encoded] = of_words(tmp_path).encode([text])
     assert [text[slice(*encoded.span(token))] for token in range(2)] == ["cafe\u0301", "sun"]
-
-
-def test_unknown_words_match_nothing(tmp_path: Path) -> None:
     found = of_words(tmp_path, "sun").encode(["sun moon sun moon"])[0].tokens
     assert found[0] == found[2]
     assert len(set(found.tolist())) == 3
@@ -434,9 +431,6 @@ def test_long_text_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
 def test_settings_that_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)):
         dataclasses.replace(SMALL, **changes)
-
-
-def test_three_weights() -> None:
     assert parse_weights("1, 0,0.5") == ("1", "0", "0.5")
     with pytest.raises(ConfigError, match="is 2 numbers"):
         parse_weights("1,1")
