@@ -6,8 +6,6 @@ import gzip
 import json
 import math
 import shutil
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -373,14 +371,6 @@ def test_sentences_are_found_where_they_stand() -> None:
     assert (
         Summarizer.from_pretrained("first_characters", characters=3).summarize("我们 是人。他们走。").text == "我们 是"
     )
-
-
-def test_an_extractive_method_imports_no_tensor_library() -> None:
-    code = (
-        "import sys; from laconic import Summarizer; Summarizer.from_pretrained('lead').explain('One. Two.');"
-        "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_no_such_device_or_model(folder: Path) -> None:
