@@ -193,6 +193,18 @@ def test_one_real_token(spec: dict[str, Any]) -> None:
 
 
 @every_attention
+def test_what_is_summed_over_the_steps_is_float32_at_least(spec: dict[str, Any]) -> None:
+    attention = attention_of(spec).bfloat16()
+    state, queries = attention.init_state(memory_of(rand(B, S, D).bfloat16())), rand(B, 3, Q, seed=1).bfloat16()
+    for t in range(3):
+        assert {state[name].dtype for name in ("coverage", "history", "contents") if name in state} <= {torch.float32}
+        output, state = attention(queries[:, t : t + 1], state)
+        assert (output.context.dtype, output.weights.dtype) == (torch.bfloat16, torch.float32)
+    for name in {"coverage", "history"} & state.keys():
+        torch.testing.assert_close(state[name].sum(-1), torch.full((B,), 3.0), atol=1e-5, rtol=0)
+
+
+@every_attention
 def test_gradients(spec: dict[str, Any]) -> None:
     attention = attention_of(spec)
     detached = attention.switches().get("coverage") and getattr(attention.config, "detach_coverage", False)

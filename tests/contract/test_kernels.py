@@ -193,6 +193,14 @@ def test_values_and_gradients(name: str) -> None:
         torch.testing.assert_close(ours, expected, atol=1e-12, rtol=1e-10)
 
 
+@pytest.mark.parametrize("block", [1, 2 * S * A], ids=["one pair a block", "two pairs"])
+@pytest.mark.parametrize("name", [name for name in PAIRS if name.startswith("attention.")])
+def test_small_blocks_change_nothing(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_BLOCK_ON_CPU", block)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    test_values_and_gradients(name)
+
+
 def test_the_table_holds_every_kernel() -> None:
     public = {
         f"{module.name}.{name}"

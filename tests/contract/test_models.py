@@ -380,6 +380,24 @@ def test_a_model_in_half_precision_speaks_in_float32(name: str) -> None:
         assert step.scores.isfinite().any()
 
 
+@pytest.mark.parametrize("name", [name for name in TRIED if CASES[name]["type"] in ("transformer", "bart")])
+def test_under_autocast_a_transformer_is_close_and_trains(name: str) -> None:
+    """Products in bfloat16: finite values and gradients, log-probabilities in float32. (torch has no LSTM for it here;
+    what such a model reads in is in tests/unit/layers/test_recurrent.py.)"""
+    model, batch = model_of(name).float(), random_batch(extra_source=1)
+    with torch.no_grad():
+        exact = model(batch).gold_log_probs
+    with torch.autocast("cpu", torch.bfloat16):
+        output = model.train()(batch, context=UpdateContext(noise_seed=1))
+        near = model.eval()(batch).gold_log_probs
+        step = stepped(model, batch, 1)[0][0]
+    assert {output.gold_log_probs.dtype, near.dtype, step.log_probs.dtype} == {torch.float32}
+    torch.testing.assert_close(near, exact, atol=0.3, rtol=0.05)
+    assert step.log_probs[:, :VOCAB].isfinite().any()
+    loss_of(output, batch).backward()
+    assert all(gradient.isfinite().all() for gradient in gradients(model).values())
+
+
 @every_head
 def test_own_words(name: str) -> None:
     """Every input forced is teacher forcing; none is finite, deterministic and differs."""
@@ -455,8 +473,10 @@ def test_switches_that_are_not_the_encoders_leave_it_alone(name: str) -> None:
     present = model.switches()
     model.switch(present)
     assert model.switches() == present
-    with pytest.raises(ConfigError, match="no_such_switch"):
-        model.switch({"no_such_switch": 1})
+    feeds = {"prediction_feed": "not by 'beam'"} if "prediction_feed" in present else {}
+    for wrong, said in ({"no_such_switch": "no_such_switch"} | feeds).items():
+        with pytest.raises(ConfigError, match=said):
+            model.switch({wrong: "beam"})
     assert model.encoder_switches is None or not untruths(model)
 
 

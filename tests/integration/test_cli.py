@@ -255,11 +255,8 @@ def test_a_recipe_is_shown_resolved(recipe: Path, capsys: pytest.CaptureFixture[
     assert "batch_size: 64" in text
     assert "max_epochs: 2" in text
     assert "seed: 7" in text
-
-
-def test_a_misspelt_key_gets_a_suggestion(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["recipes", "show", recipe, "--set", "training.batchsize=8"]
-    refused(capsys, 2, "Did you mean 'training.batch_size'?", *arguments)
+    misspelt = ["recipes", "show", recipe, "--set", "training.batchsize=8"]
+    refused(capsys, 2, "Did you mean 'training.batch_size'?", *misspelt)
 
 
 def test_recipes_check_finds_a_wrong_component(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:

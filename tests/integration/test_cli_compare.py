@@ -22,6 +22,7 @@ from laconic.evaluation.systems import Contender
 from laconic.study.comparison import paper_bleu
 from laconic.training import loop
 from laconic.training import run as training_run
+from watching import watch
 
 WORDS = [f"{name}{end}" for name in ("storm", "river", "plan", "vote", "city") for end in ("", "ed", "ing")]
 
@@ -112,13 +113,8 @@ def test_rows_are_trained_and_resumed(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Interrupted in the middle of the second row, the command goes on there; it ends as if nothing had happened."""
-    trained: list[tuple[str, bool]] = []
     killed: list[int] = []
     real, update = training_run.train, loop.Trainer._update
-
-    def train(run: Any, folder: Path, **options: Any) -> Any:
-        trained.append((run.row, options["resume"]))
-        return real(run, folder, **options)
 
     def update_and_kill(trainer: Any, stop: Any) -> None:
         if trainer.run.row == "gru" and not killed:
@@ -126,7 +122,7 @@ def test_rows_are_trained_and_resumed(
             signal.raise_signal(signal.SIGTERM)
         update(trainer, stop)
 
-    monkeypatch.setattr(training_run, "train", train)
+    trained = watch(monkeypatch, training_run, "train", lambda run, _, *, resume, **__: (run.row, resume))
     monkeypatch.setattr(loop.Trainer, "_update", update_and_kill)
     rows = "lead-1,lstm,gru"
     arguments = ["compare", "headline_writer", "--size", "tiny", "--data", str(data), "--rows", rows]

@@ -115,17 +115,16 @@ def test_what_the_box_has_seen_is_not_held_out(tmp_path: Path) -> None:
     assert {split: len(pairs) for split, pairs in few.items()} == {"train": 90, "validation": 5, "test": 5}
 
 
-def test_an_empty_text_is_refused_before_anything_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, 2, "empty", "demo", "--out", tmp_path / "demo", "   ")
-    refused(capsys, 3, "There is no file no.txt", "demo", "--out", tmp_path / "demo", "no.txt")
-    assert not (tmp_path / "demo").exists()
-
-
-def test_an_unknown_size_is_refused_before_anything_is_done(
+def test_what_is_refused_before_anything_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(demo, "build_corpus", lambda *_, **__: pytest.fail("minutes of work"))
-    refused(capsys, 2, "size of recipe", "demo", "--out", tmp_path / "demo", "--size", "small")
+    for code, said, *given in (
+        (2, "empty", "   "),
+        (3, "There is no file no.txt", "no.txt"),
+        (2, "size of recipe", "--size", "small"),
+    ):
+        refused(capsys, code, said, "demo", "--out", tmp_path / "demo", *given)
     assert not (tmp_path / "demo").exists()
 
 

@@ -209,11 +209,6 @@ def test_small_documents_and_many_chunks_to_read(
     refused(capsys, 3, "empty", "summarize", model, article(tmp_path, "  \n"))
 
 
-def test_a_chunk_shorter_than_the_filter(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train(data, tmp_path / "run", "c2f", "model.chunk_words=3", "training.max_updates=1") == 0
-    run(capsys, "summarize", str(tmp_path / "run"), article(tmp_path, "storm river."))
-
-
 # ------------------------------------------------------------------------------------- a book
 
 

@@ -130,18 +130,11 @@ def test_code_named_in_the_command_is_trusted_for_the_score_at_its_end(
     assert (tmp_path / "exported" / "export.json").is_file()
 
 
-def test_the_objective_is_in_the_log(done: tuple[Path, str]) -> None:
-    logged = (done[0] / "recurrent/log.jsonl").read_text()
-    assert "attention_entropy" in logged
-
-
-def test_the_scorer_says_what_it_added(done: tuple[Path, str]) -> None:
-    added = [line["terms"]["favour_source"] for line in read_lines(done[0] / "recurrent.jsonl")]
+def test_the_log_the_terms_and_the_contracts_have_them(done: tuple[Path, str]) -> None:
+    folder, said = done
+    assert "attention_entropy" in (folder / "recurrent/log.jsonl").read_text()
+    added = [line["terms"]["favour_source"] for line in read_lines(folder / "recurrent.jsonl")]
     assert all(value == pytest.approx(0.25 * round(value / 0.25)) for value in added)
     assert any(added)
-
-
-def test_the_contracts_were_kept(done: tuple[Path, str]) -> None:
-    passed = int(re.findall(r"(\d+) passed", done[1])[-1])
-    assert passed >= 25  # each promise of attentions and of copy heads
-    assert "failed" not in done[1]
+    assert int(re.findall(r"(\d+) passed", said)[-1]) >= 25  # each promise of attentions and of copy heads
+    assert "failed" not in said

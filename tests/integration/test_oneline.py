@@ -61,7 +61,9 @@ def test_weights_are_stored_in_half_and_computed_with_in_full(in_the_box: Path) 
 
 
 @pytest.mark.usefixtures("in_the_box")
-def test_commands_need_no_model(article: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_need_no_model(
+    article: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     unnamed = run(capsys, "summarize", article)
     assert run(capsys, "summarize", "oneline", article) == unnamed != ""
     explained = json.loads(run(capsys, "explain", article, "--json"))
@@ -69,10 +71,6 @@ def test_commands_need_no_model(article: Path, capsys: pytest.CaptureFixture[str
     assert explained["words"]
     assert Summarizer().summarize(TEXT).model == "oneline"
     assert Summarizer().name == "oneline"
-
-
-@pytest.mark.usefixtures("in_the_box")
-def test_standard_input_without_a_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
     assert json.loads(run(capsys, "summarize", "--json"))["model"] == "oneline"
 

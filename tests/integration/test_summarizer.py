@@ -6,10 +6,7 @@ import gzip
 import json
 import math
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,9 +38,10 @@ from laconic.systems.extractive import locate, shorten
 from laconic.systems.neural import NeuralSystem
 from laconic.text.sentences import sentence_strings
 from laconic.text.tokenizer import BpeTokenizer
-from laconic.types import Record, Summary
+from laconic.types import Record
 from tiny_bart import architecture
 from tiny_models import DOCUMENTS, save_tiny_model
+from watching import watch
 
 
 @pytest.fixture
@@ -320,14 +318,7 @@ def test_of_longer_documents_fewer_are_decoded_together(
 def test_documents_are_decoded_as_many_together_as_the_longest_allows(
     summarizer: Summarizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes: list[int] = []
-    batch = summarizer.system.summarize_batch
-
-    def counted(records: Sequence[Record], **options: Any) -> list[Summary]:
-        sizes.append(len(records))
-        return batch(records, **options)
-
-    monkeypatch.setattr(summarizer.system, "summarize_batch", counted)
+    sizes = watch(monkeypatch, summarizer.system, "summarize_batch", lambda records, **_: len(records))
     monkeypatch.setattr(summarizer.system, "documents_at_once", lambda longest: 1 if "fox" in longest else 2)
     made = summarizer.summarize(["a quick fox runs over all", "a dog", "a cat", "one"])
     assert sizes == [1, 2, 1]
@@ -380,14 +371,6 @@ def test_sentences_are_found_where_they_stand() -> None:
     assert (
         Summarizer.from_pretrained("first_characters", characters=3).summarize("我们 是人。他们走。").text == "我们 是"
     )
-
-
-def test_an_extractive_method_imports_no_tensor_library() -> None:
-    code = (
-        "import sys; from laconic import Summarizer; Summarizer.from_pretrained('lead').explain('One. Two.');"
-        "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_no_such_device_or_model(folder: Path) -> None:

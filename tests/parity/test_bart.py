@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.errors import ConfigError, DataError, ModelError
+from laconic.errors import ConfigError, ModelError
 from laconic.models.bart import BartSummarizer
 from laconic.models.bart_attention import ATTENTION, folded_attention
 from laconic.models.stored import FAMILY
@@ -92,11 +92,6 @@ def test_folding_is_what_repeating_the_keys_would_give() -> None:
     weights = scores.masked_fill(~mask.repeat_interleave(2, 0), -torch.inf).softmax(-1)
     expected = (weights @ value.repeat_interleave(2, 0)).transpose(1, 2)
     assert torch.allclose(output, expected, atol=1e-12)
-
-
-def test_a_source_longer_than_the_position_table_is_refused_in_one_sentence() -> None:
-    with pytest.raises(DataError, match="41 tokens is longer than the 40 that this model reads"):
-        tiny("bart").encode(source_batch((41,), targets=False))
 
 
 def test_what_is_not_of_the_family_is_refused(tmp_path: Any) -> None:

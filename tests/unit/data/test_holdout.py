@@ -22,9 +22,6 @@ def test_sizes_and_order() -> None:
     for kept in found.values():
         assert [int(record.id) for record in kept] == sorted(int(record.id) for record in kept)
     assert sorted(int(r.id) for kept in found.values() for r in kept) == list(range(300))
-
-
-def test_few_pairs() -> None:
     assert set(hold_out(pairs(ENOUGH_FOR_TEST - 1)).splits) == {"train", "validation"}
     assert set(hold_out(pairs(LEAST - 1)).splits) == {"train"}
     assert set(hold_out(pairs(ENOUGH_FOR_TEST), test=False).splits) == {"train", "validation"}

@@ -106,6 +106,8 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         list(read_records(tmp_path / "x.jsonl"))
     with pytest.raises(DataError, match=r"could not be read as SQLite \(unable to open"):
         list(read_sqlite(tmp_path / "missing.db", TableOptions()))
+    assert what_it_is("doc") == what_it_is(f"{tmp_path}/doc") == ""  # a text that is called so
+    assert "a Word document" in what_it_is("old.DOC")
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -150,11 +152,6 @@ def test_a_cell_without_a_value_is_missing_however_it_is_spelled(tmp_path: Path)
             list(read_records(path))
 
 
-def test_a_file_of_text_called_doc(tmp_path: Path) -> None:
-    assert what_it_is("doc") == what_it_is(f"{tmp_path}/doc") == ""
-    assert "a Word document" in what_it_is("old.DOC")
-
-
 @pytest.mark.parametrize("side", ["document", "summary", "id"])
 def test_half_characters(tmp_path: Path, side: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.jsonl"
@@ -183,13 +180,6 @@ def test_names_in_sqlite(tmp_path: Path) -> None:
         connection.execute('CREATE TABLE "a""b" (document TEXT, summary TEXT)')
         connection.execute("INSERT INTO \"a\"\"b\" VALUES ('The river rose.', 'River rose')")
     assert len(list(read_records(path))) == 1
-
-
-def test_parts_with_endless_numbers(tmp_path: Path) -> None:
-    for number in ("1", "999999999999999"):
-        (tmp_path / f"train-{number}.jsonl").write_text(json.dumps(PAIR) + "\n")
-    with pytest.raises(DataError, match="number 2 is missing"):
-        list(read_records(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -60,13 +60,10 @@ def test_json_lines(write) -> None:
     assert (second.id, second.references, second.origin) == ("7", ("y", "z"), f"{path}:3")
 
 
-def test_lists_are_sentences_and_references(write) -> None:
+def test_lists_are_sentences_and_references_and_summaries_may_be_numbered(write) -> None:
     path = write("a.jsonl", json.dumps({"source": ["One.", "Two."], "target": ["s", "t"], "paper_id": "p"}))
     (record,) = read_records(path)
     assert record == Record("One.\nTwo.", "s", "p", ("s", "t"), ("One.", "Two."), f"{path}:1")
-
-
-def test_numbered_summaries(write) -> None:
     path = write("a.jsonl", '{"fname": "t", "dialogue": "d", "summary1": "a", "summary2": "b", "topic1": "x"}')
     assert next(read_records(path)).references == ("a", "b")
 
@@ -93,11 +90,14 @@ def test_other_forms_of_a_pair(write, name: str, content: str, expected: tuple[s
     assert pairs(write(name, content)) == [expected]
 
 
-def test_csv_with_quoted_line_breaks(write) -> None:
+def test_csv_with_quoted_line_breaks_and_with_a_missing_field(write) -> None:
     path = write("a.csv", '\ufeffid,article,highlights\n1,"a\nb ""q""","h, i"\n2,c,d\n')
     records = list(read_records(path))
     assert [(r.document, r.summary) for r in records] == [('a\nb "q"', "h, i"), ("c", "d")]
     assert [r.origin for r in records] == [f"{path}:2", f"{path}:4"]
+    path = write("b.csv", "text,summary\na,b\nc\nd,e,f\n")
+    assert f"{path}:3: wrong number of fields (1 where the header has 2)" in problem(path)
+    assert pairs(path, skip_bad=True) == [("a", "b")]
 
 
 def test_the_separator_that_excel_writes_above_the_header(write) -> None:
@@ -226,12 +226,6 @@ def test_latin_1_bytes(write) -> None:
     assert f"{table}:3: not UTF-8: byte 0xE9" in problem(table)
     assert len(pairs(table, skip_bad=True)) == 2
     assert "UTF-16" in problem(write("b.jsonl", GOOD.encode("utf-16")))
-
-
-def test_csv_with_a_missing_field(write) -> None:
-    path = write("a.csv", "text,summary\na,b\nc\nd,e,f\n")
-    assert f"{path}:3: wrong number of fields (1 where the header has 2)" in problem(path)
-    assert pairs(path, skip_bad=True) == [("a", "b")]
 
 
 def test_misaligned_pairs(write) -> None:

@@ -103,9 +103,9 @@ def test_chunks_and_what_each_word_made_of_them() -> None:
     assert [chunk.weights for chunk in summary.chunks] == [(0.25, 0.0), (0.5, 0.5), (0.25, 0.5)]
     assert [chunk.read for chunk in summary.chunks] == [(), (0,), (0, 1)]
     assert summary_of(hypothesis(), explain=False).chunks == ()
-
-
-def test_a_word_of_several_tokens_has_their_mean() -> None:
+    assert chunk_spans(np.array([[0, 2], [2, 2]]), [(0, 4), (5, 9)]) == [(0, 9), (9, 9)]  # padding stands behind
+    assert chunk_spans(np.array([[0, 0]]), []) == [(0, 0)]
+    # a word of several tokens has their mean
     chunks = build_chunks(hypothesis(), [[0, 1]], words().encode(DOCUMENT).offsets)
     assert [chunk.weights for chunk in chunks] == [(0.125,), (0.5,), (0.375,)]
     assert [chunk.read for chunk in chunks] == [(), (0,), (0,)]
@@ -117,11 +117,6 @@ def test_soft_attention_reads_everything() -> None:
     assert {chunk.read for chunk in summary.chunks} == {None}
     assert summary.words[0].attention == ()  # weights over the words of a long document were not kept
     assert all("read" not in chunk for chunk in to_dict(summary)["chunks"])
-
-
-def test_chunks_of_padding_stand_behind_the_document() -> None:
-    assert chunk_spans(np.array([[0, 2], [2, 2]]), [(0, 4), (5, 9)]) == [(0, 9), (9, 9)]
-    assert chunk_spans(np.array([[0, 0]]), []) == [(0, 0)]
 
 
 def test_the_record_keeps_chunks_and_reading() -> None:

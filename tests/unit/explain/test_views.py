@@ -157,13 +157,10 @@ def test_attention_has_few_digits_and_is_left_out_where_it_would_be_heavy(monkey
     assert record["read_to"] == 5
 
 
-def test_what_the_document_lacks_is_named() -> None:
+def test_what_the_document_lacks_is_named_and_a_summary_that_names_nothing_is_not_called_supported() -> None:
     record = record_of(made("Tom met Jerry.", text="Tom met Anna 12 times", words=made().words[:1]))
     found = record["support"]["unsupported"]
     assert [(one["kind"], one["text"]) for one in found] == [("name", "Anna"), ("number", "12")]
-
-
-def test_a_summary_that_names_nothing_is_not_called_supported() -> None:
     support = record_of(made("It was late.", text="late again", words=made().words[:1]))["support"]
     assert support["rate"] is None
     assert [one["text"] for one in support["supported"]] == ["late"]
@@ -326,9 +323,6 @@ def test_markup_and_control_characters_of_a_document_do_nothing() -> None:
     assert "\x07" not in text
     assert "[bold]x[/bold]" in text
     assert "end\nline" in text
-
-
-def test_names_of_a_stored_record_are_harmless_too() -> None:
     token = SummaryToken("Tom", 0.5, None, 0.0, sources={"[/x]\x1b": (SourceSpan(0, 3, "Tom", 1.0),)})
     words = (replace(made().words[0], tokens=(token,)),)
     text = shown(made(model="m\x1b[31m", id="a\x07\x1b", declined="no\x1b", words=words), colour=False, words=True)

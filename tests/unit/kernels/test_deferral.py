@@ -19,16 +19,6 @@ def leaf(*shape: int, seed: int = 0) -> Tensor:
     return rand(*shape, seed=seed).requires_grad_()
 
 
-@pytest.mark.parametrize("queries", [1, 3])
-def test_context(queries: int) -> None:
-    def read(weights: Tensor, values: Tensor) -> Tensor:
-        return context(weights, deferred(values))
-
-    weights, values = leaf(B, queries, S), leaf(B, S, D, seed=1)
-    torch.testing.assert_close(read(weights, values), weights @ values, atol=1e-14, rtol=0)
-    assert gradcheck(read, (weights, values), fast_mode=True)
-
-
 def test_context_of_several_readings() -> None:
     def read(weights: Tensor, values: Tensor) -> Tensor:
         memory = deferred(values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from laconic.kernels import dispatch, vocabulary
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers import pointer_generator
 from samples import rand
+from watching import watch
 
 pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="LACONIC_KERNELS=off: the kernel is not in use")
 
@@ -46,15 +46,7 @@ def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.fixture
 def projected_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How often the backward pass had to compute the chunks again."""
-    calls: list[int] = []
-    original: Callable[..., Any] = vocabulary._again
-
-    def counted(*args: Any) -> Any:
-        calls.append(1)
-        return original(*args)
-
-    monkeypatch.setattr(vocabulary, "_again", counted)
-    return calls
+    return watch(monkeypatch, vocabulary, "_again")
 
 
 WEIGHTS = rand(M, seed=3)

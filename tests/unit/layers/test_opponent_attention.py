@@ -15,7 +15,6 @@ from laconic.config.names import OPPONENTS, build
 from laconic.errors import ConfigError
 from laconic.layers.opponent import DecoderShape, Opponent, behaviour
 from laconic.papers.contrastive import (
-    conventional_weights,
     joint_score,
     log_softmin,
     opponent_weights,
@@ -97,13 +96,6 @@ def padded(weights: Any) -> tuple[Tensor, Tensor]:
     return row(0.0, *weights, 0.0), torch.tensor([[[False] + [True] * len(weights) + [False]]])
 
 
-@pytest.mark.parametrize(("weights", "k", "ties", "stay"), LARGEST)
-def test_the_largest_go(weights: Any, k: int, ties: Any, stay: tuple[bool, ...]) -> None:
-    kept = without_largest(row(*weights), everything(row(*weights)), k, ties)
-    assert tuple(kept[0, 0].tolist()) == stay
-    assert tuple(without_largest(*padded(weights), k, ties)[0, 0].tolist()) == (F, *stay, F)
-
-
 RUNS = [
     # weights, ratio, rule, which stay
     ((0.5, 0.3, 0.2), 1.02, "until_over", (F, T, T)),
@@ -122,23 +114,15 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("weights", "ratio", "rule", "stay"), RUNS)
-def test_dynamic_masking(weights: Any, ratio: float, rule: Any, stay: tuple[bool, ...]) -> None:
-    kept = without_run(row(*weights), everything(row(*weights)), ratio, rule)
+@pytest.mark.parametrize(
+    ("without", "weights", "number", "how", "stay"),
+    [*((without_largest, *row) for row in LARGEST), *((without_run, *row) for row in RUNS)],
+)
+def test_which_go(without: Any, weights: Any, number: float, how: str, stay: tuple[bool, ...]) -> None:
+    """Also where there is padding."""
+    kept = without(row(*weights), everything(row(*weights)), number, how)
     assert tuple(kept[0, 0].tolist()) == stay
-    assert tuple(without_run(*padded(weights), ratio, rule)[0, 0].tolist()) == (F, *stay, F)
-
-
-def test_the_other_opponents() -> None:
-    weights = row(0.5, 0.3, 0.2)
-    one_minus, inverse, none = (apply(kind, weights) for kind in ("one-minus", "inverse", "none"))
-    torch.testing.assert_close(one_minus, torch.softmax(row(0.5, 0.7, 0.8), -1))
-    torch.testing.assert_close(inverse, torch.softmax(row(2, 1 / 0.3, 5), -1))
-    torch.testing.assert_close(none, torch.softmax(weights, -1))
-    clamped = apply("inverse", row(1.0, 0.0, 0.0), eps=0.1)
-    torch.testing.assert_close(clamped, torch.softmax(row(1, 10, 10), -1))
-    rescaled = apply("max", weights, normalizer="renorm")
-    torch.testing.assert_close(rescaled, row(0, 0.6, 0.4))
+    assert tuple(without(*padded(weights), number, how)[0, 0].tolist()) == (F, *stay, F)
 
 
 def random_rows(seed: int, rows: int, length: int, peak: float) -> Tensor:
@@ -227,19 +211,6 @@ def test_low_precision_attention_is_computed_in_float32() -> None:
     assert reading.opponent.dtype == reading.context.dtype == torch.float32
     torch.testing.assert_close(reading.opponent, exact.opponent, atol=0, rtol=0)
     torch.testing.assert_close(reading.context, exact.context, atol=0, rtol=0)
-
-
-def test_averaged_heads() -> None:
-    g = torch.Generator().manual_seed(1)
-    q, k, v = (torch.randn(1, n, 2, 4, generator=g, dtype=torch.float64) for n in (3, 5, 5))
-    mask = torch.ones(1, 5, dtype=torch.bool)
-    each = [conventional_weights(q[:, :, h], k[:, :, h], mask) for h in (0, 1)]
-    side_by_side, mean = opponent_of("max", head="average"), opponent_of("max", head="average", averaged_values="mean")
-    reading = side_by_side.read(q, k, v, mask)
-    torch.testing.assert_close(reading.weights, (each[0] + each[1]) / 2)
-    assert reading.context.shape == (1, 3, 8)
-    torch.testing.assert_close(reading.context[..., 4:], reading.opponent @ v[:, :, 1])
-    torch.testing.assert_close(mean.read(q, k, v, mask).context, reading.opponent @ v.mean(2))
 
 
 def test_log_softmin() -> None:

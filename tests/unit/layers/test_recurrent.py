@@ -24,38 +24,27 @@ def layer_of(cell: str, **options: bool) -> Recurrence:
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_padding_does_not_exist(cell: str, bidirectional: bool) -> None:
-    """The backward direction starts at the last real token; outputs at padding are zero."""
+    """The backward direction starts at the last real token; outputs at padding are zero; the gradients of all inputs
+    and weights are those of the rows without their padding, added up."""
     layer = layer_of(cell, bidirectional=bidirectional)
-    inputs, lengths = rand(B, T, E), [T, 3, 1]
+    lengths, total = [T, 3, 1], torch.zeros((), dtype=torch.float64)
     mask = torch.arange(T) < torch.tensor(lengths)[:, None]
-    inputs = torch.where(mask[..., None], inputs, 100 * rand(B, T, E, seed=5))  # junk in the padding
+    inputs = torch.where(mask[..., None], rand(B, T, E), 100 * rand(B, T, E, seed=5))  # junk in the padding
+    leaves = [inputs.requires_grad_(), *layer.parameters()]
     outputs, final = layer.over_real_tokens(inputs, mask)
+    weights = rand(*outputs.shape, seed=7)
     assert len(final) == (2 if cell == "lstm" else 1)
     for b, length in enumerate(lengths):
         alone, last = layer.layer(inputs[b : b + 1, :length])
+        last = last if cell == "lstm" else (last,)
         torch.testing.assert_close(outputs[b, :length], alone[0], atol=1e-14, rtol=0)
         assert outputs[b, length:].abs().sum() == 0
-        for part, wanted in zip(final, last if cell == "lstm" else (last,), strict=True):
+        for part, wanted in zip(final, last, strict=True):
             torch.testing.assert_close(part[:, b], wanted[:, 0], atol=1e-14, rtol=0)
-
-
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_padding_has_no_gradient(cell: str, bidirectional: bool) -> None:
-    """Gradients of inputs and weights are those of the rows without their padding, added up."""
-    layer = layer_of(cell, bidirectional=bidirectional)
-    lengths, leaves = [T, 3, 1], list(layer.parameters())
-    mask = torch.arange(T) < torch.tensor(lengths)[:, None]
-    inputs = rand(B, T, E, seed=6).requires_grad_()
-    outputs, final = layer.over_real_tokens(inputs, mask)
-    loss = (outputs * rand(*outputs.shape, seed=7)).sum() + sum(part.square().sum() for part in final)
-    actual = torch.autograd.grad(loss, [inputs, *leaves])
-    total = torch.zeros((), dtype=torch.float64)
-    for b, length in enumerate(lengths):
-        alone, last = layer.layer(inputs[b : b + 1, :length])
-        total = total + (alone * rand(*outputs.shape, seed=7)[b, :length]).sum()
-        total = total + sum(part.square().sum() for part in (last if cell == "lstm" else (last,)))
-    torch.testing.assert_close(actual, torch.autograd.grad(total, [inputs, *leaves]), atol=1e-12, rtol=0)
+        total = total + (alone * weights[b, :length]).sum() + sum(part.square().sum() for part in last)
+    loss = (outputs * weights).sum() + sum(part.square().sum() for part in final)
+    actual = torch.autograd.grad(loss, leaves)
+    torch.testing.assert_close(actual, torch.autograd.grad(total, leaves), atol=1e-12, rtol=0)
     assert actual[0][~mask].abs().sum() == 0
 
 

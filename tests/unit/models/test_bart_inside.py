@@ -174,19 +174,9 @@ def test_reentrant_checkpointing_is_refused_where_captured_layers_are_read() -> 
         with pytest.raises(ConfigError, match="use_reentrant to false"):
             model(batch)
         model.eval()(batch)
-
-
-def test_own_words_need_the_cache_that_checkpointed_layers_do_not_keep() -> None:
-    model, batch = copying_bart(options={"gradient_checkpointing": True}).train(), source_batch()
-    with pytest.raises(ConfigError, match="gradient_checkpointing to false"):
+    model = copying_bart(options={"gradient_checkpointing": True}).train()
+    with pytest.raises(ConfigError, match="gradient_checkpointing to false"):  # own words need the cache
         model(batch, context=UpdateContext(forced_mask=torch.zeros_like(batch.target_mask)))
-
-
-def test_layers_that_are_left_out_now_and_then_are_refused() -> None:
-    for name in ("encoder_layerdrop", "decoder_layerdrop"):
-        with pytest.raises(ConfigError, match="LayerDrop"):
-            copying_bart(**{name: 0.1})
-        copying_bart("vocabulary", **{name: 0.1})
 
 
 @pytest.mark.parametrize("head", COPYING)
@@ -315,11 +305,19 @@ def test_specials_are_excluded_by_the_ids_of_the_checkpoint() -> None:
     torch.testing.assert_close(step.details["p_final"].sum(-1), torch.ones(3).double())
 
 
-def test_an_unknown_head_no_layer_and_a_forced_word_outside_the_vocabulary_are_refused() -> None:
-    with pytest.raises(ConfigError, match="copy head"):
-        copying_bart("pointers")
-    with pytest.raises(ConfigError, match="encoder_layers is 0: the model needs one"):
-        copying_bart("vocabulary", encoder_layers=0)
-    for forced in (-1, 9999):
-        with pytest.raises(ConfigError, match=f"model.forced_bos_id {forced} is no word of the vocabulary"):
-            copying_bart("vocabulary", options={"forced_bos_id": forced})
+@pytest.mark.parametrize(
+    ("head", "changes", "said"),
+    [
+        ("pointers", {}, "copy head"),
+        ("vocabulary", {"encoder_layers": 0}, "encoder_layers is 0: the model needs one"),
+        *(("correlational", {f"{side}_layerdrop": 0.1}, "LayerDrop") for side in ("encoder", "decoder")),
+        *(
+            ("vocabulary", {"options": {"forced_bos_id": forced}}, f"_bos_id {forced} is no word of the vocabulary")
+            for forced in (-1, 9999)
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(head: str, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        copying_bart(head, **changes)
+    copying_bart("vocabulary", encoder_layerdrop=0.1, decoder_layerdrop=0.1)

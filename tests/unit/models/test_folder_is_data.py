@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -15,11 +14,12 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import laconic
+from json_lines import change
 from laconic import Summarizer
 from laconic.cli.main import main
-from laconic.config.loading import dump_run, load_run, read_run
+from laconic.config.loading import read_run
 from laconic.config.schema import RunConfig, TrainingConfig
-from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.errors import LaconicError, ModelError
 from laconic.export.folder import export_apart
 from laconic.files import digest_of
 from laconic.metrics.card import write_card
@@ -78,17 +78,6 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     sys.modules.pop("evil", None)
 
 
-def change(path: Path, *keys: str | int, value: Any) -> None:
-    """Set one value of a JSON or YAML file."""
-    is_json = path.suffix == ".json"
-    values = json.loads(path.read_text()) if is_json else yaml.safe_load(path.read_text())
-    inner = values
-    for key in keys[:-1]:
-        inner = inner[key]
-    inner[keys[-1]] = value
-    path.write_text(json.dumps(values) if is_json else yaml.safe_dump(values))
-
-
 PLACES: list[tuple[str, tuple[str, ...], Any]] = [
     ("config.json", ("model", "type"), "evil:Model"),
     ("config.json", ("model", "attention"), {"type": "evil:Model"}),
@@ -115,8 +104,13 @@ def test_code_that_a_folder_names_is_not_imported(
 def test_code_runs_when_it_is_trusted_and_for_that_call_only(saved: Path, imported: Callable[[], bool]) -> None:
     change(saved / "config.json", "model", "type", value="evil:Model")
     change(saved / "generation_config.json", "scorers", value=[{"type": "evil:Scorer", "size": 2}])
-    assert Summarizer.from_pretrained(saved, trust_code=True).summarize("the quick dog").tokens_read == 3
+    records = [Record("the quick dog sees", "the dog")]
+    with pytest.raises(LaconicError, match="trust_code=True in Python"):
+        laconic.evaluate(saved, records)
+    assert not imported()
+    assert laconic.evaluate(saved, records, trust_code=True)[str(saved)].rouge
     assert imported()
+    assert Summarizer.from_pretrained(saved, trust_code=True).summarize("the quick dog").tokens_read == 3
     assert LoadedModel.from_pretrained(saved, trust_code=True).model
     with pytest.raises(ModelError, match="--trust-code"):
         Summarizer.from_pretrained(saved)
@@ -163,16 +157,6 @@ def test_a_model_that_is_graphs_needs_none_of_the_code_that_made_it(
     assert not imported()
 
 
-def test_evaluation_in_python_can_be_told_to_trust(saved: Path, imported: Callable[[], bool]) -> None:
-    change(saved / "config.json", "model", "type", value="evil:Model")
-    records = [Record("the quick dog sees", "the dog")]
-    with pytest.raises(LaconicError, match="trust_code=True in Python"):
-        laconic.evaluate(saved, records)
-    assert not imported()
-    assert laconic.evaluate(saved, records, trust_code=True)[str(saved)].rouge
-    assert imported()
-
-
 def test_the_commands_that_open_folders(
     saved: Path, imported: Callable[[], bool], tmp_path: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,22 +198,6 @@ def test_counting_in_the_tokens_of_a_folder(
     assert not imported()
     main([*subset, "--trust-code"])
     assert imported()
-
-
-def test_a_recipe_of_a_run_folder(saved: Path, imported: Callable[[], bool], tmp_path: Path) -> None:
-    run = load_run(saved / "recipe.yaml")
-    path = tmp_path / "recipe.yaml"
-    path.write_text(dump_run(run.model_copy(update={"model": {"type": "evil:Model"}})))
-    with pytest.raises(ConfigError, match="--trust-code"):
-        load_run(path)
-    assert not imported()
-
-
-def test_a_checkpoint_names_no_other_place(saved: Path) -> None:
-    """A model folder holds its weights: what it could fetch from elsewhere is not what was saved."""
-    change(saved / "config.json", "model", value={"type": "bart", "pretrained": "somebody/else"})
-    with pytest.raises(ModelError, match=r"model\.pretrained is 'somebody/else'"):
-        load_model_folder(saved)
 
 
 DAMAGE: list[tuple[str, tuple[str, ...], Any]] = [
@@ -344,34 +312,17 @@ def test_checkpoints_of_transformers(tmp_path: Path, marian: Path, key: str, val
     assert str(folder) in str(caught.value)
 
 
-def test_a_checkpoint_that_lacks_weights(tmp_path: Path, marian: Path) -> None:
+def test_a_checkpoint_whose_weights_are_incomplete(tmp_path: Path, marian: Path) -> None:
     folder = Path(shutil.copytree(marian, tmp_path / "marian"))
     weights = load_file(folder / "model.safetensors")
     del weights["model.encoder.layers.0.fc1.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=r"fc1\.weight would be left untrained"):
         load_model_folder(folder)
-
-
-def test_one_changed_bit_of_the_weights_is_found(saved: Path) -> None:
-    path = saved / "model.safetensors"
-    content = bytearray(path.read_bytes())
-    content[-7] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(ModelError, match=r"model\.safetensors is not the file that was saved"):
-        load_model_folder(saved)
-
-
-@pytest.mark.parametrize("damage", ["changed", "gone"])
-def test_the_tokenizers_settings_are_those_that_were_saved(saved: Path, damage: str) -> None:
-    """Without them the folder would open with another tokenizer, and say nothing."""
-    path = saved / "tokenizer_config.json"
-    if damage == "gone":
-        path.unlink()
-    else:
-        change(path, "laconic", "lowercase", value=False)
-    with pytest.raises(ModelError, match=r"tokenizer_config\.json"):
-        load_model_folder(saved)
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-64])
+    with pytest.raises(ModelError, match="could not be opened") as caught:
+        load_model_folder(folder)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_folder_without_checksums_opens(saved: Path) -> None:

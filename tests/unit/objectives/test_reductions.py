@@ -12,7 +12,6 @@ from torch import Tensor
 from laconic.config.names import OBJECTIVES, build
 from laconic.objectives.attention import guidance_divergence
 from laconic.objectives.base import Objective, masked_mean, token_weights
-from laconic.papers.pointer_generator import coverage_loss
 from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch
 
 MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False]])
@@ -77,13 +76,6 @@ def test_no_tokens_at_all_is_no_division_by_zero() -> None:
     nothing = torch.zeros(3, 3, dtype=torch.bool)
     assert token_weights(nothing, "example").tolist() == [[0.0] * 3] * 3
     assert float(masked_mean(VALUES, ModelOutput(VALUES), batch(nothing))) == 0.0
-
-
-def test_coverage_loss() -> None:
-    """(8): sum_i min(a_i, c_i)."""
-    weights = torch.tensor([[[0.5, 0.5], [0.9, 0.1]]])
-    coverage = torch.tensor([[[0.0, 0.0], [0.5, 0.5]]])
-    assert coverage_loss(weights, coverage)[0].tolist() == pytest.approx([0.0, 0.6])
 
 
 def test_coverage_objective_while_coverage_is_off() -> None:

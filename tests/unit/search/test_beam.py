@@ -347,11 +347,6 @@ def test_a_beam_of_one_is_greedy(case: str, unfinished: str) -> None:
         same_hypothesis(one[0], two[0])
 
 
-def test_greedy_gives_one_hypothesis_only() -> None:
-    with pytest.raises(ConfigError, match="one hypothesis"):
-        search(TableModel(1, vocab=7), SearchConfig(beam_size=2, num_return=2), by=greedy_search)
-
-
 # ------------------------------------------------------------------------------------ the edges
 
 
@@ -400,12 +395,14 @@ def test_ties_go_to_the_lower_id() -> None:
     assert results[0][0].attention is None
 
 
-def test_scores_that_are_not_numbers_are_refused() -> None:
+def test_scores_that_are_not_numbers_are_refused_and_greedy_search_for_several() -> None:
     model = TableModel(1, vocab=7)
     model.log_probs[0, :, BOS, 5] = torch.nan
     for decode in (beam_search, greedy_search):
         with pytest.raises(ModelError, match="not a number"):
             search(model, SearchConfig(beam_size=1), by=decode)
+    with pytest.raises(ConfigError, match="one hypothesis"):
+        search(TableModel(1, vocab=7), SearchConfig(beam_size=2, num_return=2), by=greedy_search)
 
 
 @pytest.mark.parametrize("decode", [beam_search, greedy_search])

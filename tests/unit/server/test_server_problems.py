@@ -21,6 +21,7 @@ from laconic.server.schemas import CODES, HubRequest, SummarizeRequest
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
 from tiny_models import DOCUMENTS
+from watching import watch
 
 JSON = {"Content-Type": "application/json"}
 MANY = {f"k{i}": 1 for i in range(51)}
@@ -226,14 +227,7 @@ def test_the_token_is_asked_for_where_there_is_work(guarded: TestClient) -> None
 
 
 def test_the_token_is_compared_in_constant_time(guarded: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[tuple[int, int]] = []
-    compare = hmac.compare_digest
-
-    def spy(left: str, right: str) -> bool:
-        compared.append((len(left), len(right)))
-        return compare(left, right)
-
-    monkeypatch.setattr("laconic.server.middleware.hmac.compare_digest", spy)
+    compared = watch(monkeypatch, hmac, "compare_digest", lambda left, right: (len(left), len(right)))
     for guess in ("x", "y" * 999):
         guarded.get("/v1/models", headers={"Authorization": f"Bearer {guess}"})
     assert compared == [(64, 64), (64, 64)], "digests: neither the content nor the length of a guess takes time"

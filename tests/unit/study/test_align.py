@@ -226,21 +226,19 @@ def test_the_opponents_map_is_that_of_its_head_without_the_maximum() -> None:
     assert flat.entropy > 0.9 * flat.uniform
 
 
-@pytest.mark.parametrize("name", ["", "2", "2:", "head 2", "layer-mean", "-1:0", "opponents"])
-def test_names_that_are_no_map(name: str) -> None:
-    with pytest.raises(ConfigError, match="no attention map; write LAYER:HEAD"):
-        MapChoice.parse(name)
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
     [
+        *(
+            ("transformer", name, "no attention map; write LAYER:HEAD")
+            for name in ("", "2", "2:", "head 2", "layer-mean", "-1:0", "opponents")
+        ),
         *(("transformer", name, "3 layers of 4 heads") for name in ("3:0", "0:4")),
         ("seq2seq", "0:1", "1 layer of 1 head,"),
         ("seq2seq", "opponent", "no opponent attention"),
     ],
 )
-def test_maps_that_the_model_lacks(kind: str, name: str, said: str) -> None:
+def test_names_that_are_no_map_and_maps_that_the_model_lacks(kind: str, name: str, said: str) -> None:
     system = system_of(kind)
     with pytest.raises(ConfigError, match=said):
         list(attention_maps(system, forced_pairs(system, PAIRS), [MapChoice.parse(name)]))

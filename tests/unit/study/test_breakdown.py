@@ -73,14 +73,9 @@ def test_sizes_of_a_sweep() -> None:
     assert sweep_names("concept_ilp:5-6") == ["concept_ilp:max_words=5", "concept_ilp:max_words=6"]
     for name in (*sweep_names("first_words:5-9:2"), *sweep_names("first_characters:5-6"), *sweep_names("lead:1-2")):
         Contender(name)
-
-
-@pytest.mark.parametrize(
-    "spec", ["lead", "lead:3", "lead:3-1", "lead:0-2", "lead:1-5:0", "led:1-2", "lead:a-b", f"lead:1-{'9' * 5000}"]
-)
-def test_sweeps_that_mean_nothing(spec: str) -> None:
-    with pytest.raises(ConfigError):
-        sweep_names(spec)
+    for spec in ("lead", "lead:3", "lead:3-1", "lead:0-2", "lead:1-5:0", "led:1-2", "lead:a-b", f"lead:1-{'9' * 5000}"):
+        with pytest.raises(ConfigError):
+            sweep_names(spec)
 
 
 def test_the_best_size_by_each_kind() -> None:
@@ -114,12 +109,9 @@ def test_buckets_by_given_lengths() -> None:
     found = buckets(RECORDS, "5, 9,100")
     assert [bucket.places for bucket in found] == [(1, 3, 6), (2, 5), (0, 4)]  # from 5 on, from 9 on; none from 100
     assert [bucket.places for bucket in buckets(RECORDS, "7,")] == [(1, 2, 3, 6), (0, 4, 5)]
-
-
-@pytest.mark.parametrize("spec", ["0", "8", "a", "5,3", "", ",5", "3.5", "²", "9" * 5000])
-def test_buckets_that_cannot_be(spec: str) -> None:
-    with pytest.raises(ConfigError, match="--by-length"):
-        buckets(RECORDS, spec)
+    for spec in ("0", "8", "a", "5,3", "", ",5", "3.5", "²", "9" * 5000):
+        with pytest.raises(ConfigError, match="--by-length"):
+            buckets(RECORDS, spec)
 
 
 def test_scores_of_a_bucket_are_those_of_its_documents() -> None:

@@ -339,8 +339,8 @@ def test_the_rated_lines_do_not_replace_what_is_read(
     ids=str,
 )
 def test_a_key_that_somebody_changed(changed: dict[str, object], filled: Path) -> None:
-    key = json.loads((filled / "key.json").read_text()) | changed
-    for text in (json.dumps(key), json.dumps({n: v for n, v in key.items() if n not in changed}), "[" * 100_000):
+    key = json.loads((filled / "key.json").read_text())
+    for text in (json.dumps(key | changed), json.dumps({n: key[n] for n in key if n not in changed}), "[" * 100_000):
         (filled / "key.json").write_text(text)
         with pytest.raises(DataError, match="is no key of sheets; it must stay as"):
             judge.rated_lines(filled)

@@ -32,6 +32,12 @@ def test_changes_reach_the_rows_that_have_the_option() -> None:
     assert (first["words"], first["language"], second["language"]) == (7, "de", "de")
     assert "words" not in second
     assert plan_recipe(EXTRACTIVE, Choice(overrides={"data": {"skip_bad": True}})).data.skip_bad
+    for choice, said in (
+        (Choice(["first-words"], overrides={"wrds": 7}), "Did you mean 'words'"),
+        (Choice(["kl"], baseline="lead-1"), "Unknown baseline"),
+    ):  # those of rows, sizes and methods are tried at the command line
+        with pytest.raises(ConfigError, match=said):
+            plan_recipe(EXTRACTIVE, choice)
 
 
 def test_rows_of_models_have_a_run_a_seed() -> None:
@@ -71,19 +77,6 @@ def test_extractive_rows_stand_in_the_same_table() -> None:
     assert plan.rows[0].published == {"subset.bleu": 0.005, "full.bleu": 0.005}
     assert plan.baseline == "lstm"
     assert plan_recipe(HEADLINE, Choice(size="tiny", overrides=DATA, baseline="lead-1")).baseline == "lead-1"
-
-
-@pytest.mark.parametrize(
-    ("choice", "said"),
-    [
-        (Choice(["first-words"], overrides={"wrds": 7}), "Did you mean 'words'"),
-        (Choice(["kl"], baseline="lead-1"), "Unknown baseline"),
-    ],
-)
-def test_wrong_names(choice: Choice, said: str) -> None:
-    """Those of rows, sizes and methods are tried at the command line."""
-    with pytest.raises(ConfigError, match=said):
-        plan_recipe(EXTRACTIVE, choice)
 
 
 def test_systems_that_exist(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def test_numbered_files_are_one_data_set_in_the_order_of_their_numbers(tmp_path:
     ("names", "words"),
     [
         (["part-0.jsonl", "part-2.jsonl"], "number 1 is missing"),
+        (["part-1.jsonl", "part-999999999999999.jsonl"], "number 2 is missing"),
         (["t-00000-of-00003.jsonl", "t-00001-of-00003.jsonl"], "number 2 is missing"),
         *((["a-0.jsonl", name], "is a folder with 2 data files") for name in ("b-1.jsonl", "a-1.csv", "a-00.jsonl")),
         (["2019.jsonl", "2020.jsonl"], "is a folder with 2 data files"),

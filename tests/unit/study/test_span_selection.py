@@ -369,13 +369,10 @@ def of_words(folder: Path, *words: str) -> VocabularySpanTokenizer:
     return VocabularySpanTokenizer(folder / "tokenizer.json")
 
 
-def test_marks_that_a_tokenizer_swallows_stay_with_their_letter(tmp_path: Path) -> None:
+def test_marks_that_a_tokenizer_swallows_stay_with_their_letter_and_unknown_words_match_nothing(tmp_path: Path) -> None:
     text = "cafe\u0301 sun cafe\u0301"
     [encoded] = of_words(tmp_path).encode([text])
     assert [text[slice(*encoded.span(token))] for token in range(2)] == ["cafe\u0301", "sun"]
-
-
-def test_unknown_words_match_nothing(tmp_path: Path) -> None:
     found = of_words(tmp_path, "sun").encode(["sun moon sun moon"])[0].tokens
     assert found[0] == found[2]
     assert len(set(found.tolist())) == 3
@@ -437,9 +434,6 @@ def test_long_text_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
 def test_settings_that_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)):
         dataclasses.replace(SMALL, **changes)
-
-
-def test_three_weights() -> None:
     assert parse_weights("1, 0,0.5") == ("1", "0", "0.5")
     with pytest.raises(ConfigError, match="is 2 numbers"):
         parse_weights("1,1")
@@ -501,6 +495,11 @@ def test_a_shard_vanishes_half_way(tmp_path: Path, moment: str, monkeypatch: pyt
             lost.unlink(missing_ok=True)
         return run_here(work, pieces)
 
+    def changing(work: Any, pieces: Any) -> Any:
+        if work.args[0].__name__ == "records_of_shard":
+            lost.write_text("other words\n")
+        return run_here(work, pieces)
+
     def put_back() -> None:
         lost.write_bytes(content)
         os.utime(lost, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -515,23 +514,15 @@ def test_a_shard_vanishes_half_way(tmp_path: Path, moment: str, monkeypatch: pyt
     assert all(not row["id"].startswith("more/") for row in records(tmp_path / "left"))
     run(folder, tmp_path / "never", dataclasses.replace(SMALL, skip_bad=True))
     assert records(tmp_path / "left") == records(tmp_path / "never")
-    put_back()  # and the job that stopped goes on
+    put_back()  # and the job that stopped goes on, unless one changes
+    with monkeypatch.context() as patch:
+        patch.setattr(selection, "run_here", changing)
+        with pytest.raises(DataError, match=r"b\.jsonl changed since the selection began; run the command again with"):
+            run(folder, tmp_path / "changed")
+    put_back()
     run(folder, tmp_path / "out")
     run(folder, tmp_path / "whole")
     assert written(tmp_path / "out") == written(tmp_path / "whole")
-
-
-def test_a_shard_changes_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_corpus(tmp_path / "in")
-
-    def changing(work: Any, pieces: Any) -> Any:
-        if work.args[0].__name__ == "records_of_shard":
-            (folder / "a.txt").write_text("other words\n")
-        return run_here(work, pieces)
-
-    monkeypatch.setattr(selection, "run_here", changing)
-    with pytest.raises(DataError, match=r"a\.txt changed since the selection began; run the command again with"):
-        run(folder, tmp_path / "out")
 
 
 def test_inputs_that_are_refused(corpus: Path, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from laconic.study.tuning import (
 from laconic.systems.neural import NeuralSystem
 from laconic.types import Record
 from tiny_models import save_tiny_model
+from watching import watch
 
 DOCUMENTS = [
     "the quick fox jumps over the lazy dog . it was late .",
@@ -109,9 +110,6 @@ def test_a_longer_plan_continues_a_shorter_one() -> None:
     assert short[1]["a"] == short[2]["a"], "a draw is tried with every combination"
     assert plan(grids, ranges, 3, seed=6) != short
     assert plan(grids, [], 99, seed=1) == [{}, {"beam_size": 2}, {"beam_size": 3}]
-
-
-def test_a_setting_is_searched_once() -> None:
     with pytest.raises(ConfigError, match="searched twice"):
         plan([("beam_size", (1,))], [SearchRange("beam_size", 1, 2)], 5, 1)
 
@@ -146,9 +144,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 def test_trials_are_what_the_settings_alone_would_give(system: NeuralSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded = []
-    encode = system.model.encode
-    monkeypatch.setattr(system.model, "encode", lambda batch: encoded.append(len(batch.source_ids)) or encode(batch))
+    encoded = watch(monkeypatch, system.model, "encode", lambda batch: len(batch.source_ids))
     result = run(system, SETTINGS)
     assert encoded == [2, 2, 1], "each batch once, whatever the number of settings"
     assert result.encodings == 3
@@ -217,11 +213,6 @@ def test_another_value_of_a_switch_encodes_again_where_it_may_matter(system: Neu
     assert system.model.switches()["coverage"] is True
 
 
-def test_switches_are_checked_before_anything_is_decoded(system: NeuralSystem) -> None:
-    with pytest.raises(ConfigError, match="no switch 'covrage'"):
-        trials_of(system, [{}, {"model.covrage": True}])
-
-
 def test_values_that_do_not_fit_together_are_not_tried(system: NeuralSystem) -> None:
     grids, said = [parse_grid("coverage_penalty=none,wu"), parse_grid("coverage_beta=0,0.2")], []
     trials = trials_of(system, plan(grids, [], 1, 1), say=said.append)
@@ -231,6 +222,8 @@ def test_values_that_do_not_fit_together_are_not_tried(system: NeuralSystem) -> 
     assert "set coverage_beta above 0" in said[0]
     with pytest.raises(ConfigError, match="set coverage_beta above 0"):
         trials_of(system, plan([grids[0], parse_grid("coverage_beta=0")], [], 1, 1), say=said.append)
+    with pytest.raises(ConfigError, match="no switch 'covrage'"):
+        trials_of(system, [{}, {"model.covrage": True}])
     assert system.model.switches()["coverage"] is True
 
 

@@ -14,6 +14,7 @@ import torch
 from pydantic import ValidationError
 from runs import quiet
 
+from json_lines import write_lines
 from laconic.config.loading import dump_run, load_recipe, load_run, merge, resolve_run, with_absolute_paths
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, DataError
@@ -31,10 +32,9 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("spans")
     rng = random.Random(7)
     for split, count in (("train", 24), ("validation", 6)):
-        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
-            for _ in range(count):
-                words = [f"word{rng.randrange(20)}" for _ in range(7)] + ["spanword"]
-                file.write(json.dumps({"document": " ".join(words), "summary": " ".join(words[2:4])}) + "\n")
+        texts = [[f"word{rng.randrange(20)}" for _ in range(7)] + ["spanword"] for _ in range(count)]
+        pairs = [{"document": " ".join(words), "summary": " ".join(words[2:4])} for words in texts]
+        write_lines(folder / f"{split}.jsonl", pairs)
     return folder
 
 
@@ -195,26 +195,18 @@ def test_what_no_run_wrote_stays_where_the_stage_would_be(run: RunConfig, make_r
     assert own.read_text() == "the user's own"
 
 
-def test_initial_weights_are_those_of_the_stage(run: RunConfig, make_run: Any, tmp_path: Path) -> None:
-    first = train(make_run(**{"training.max_updates": 1}), tmp_path / "first", on_message=quiet).folder
+@pytest.mark.parametrize("whose", ["the training's", "the stage's"])
+def test_initial_weights(make_run: Any, spans: Path, tmp_path: Path, whose: str) -> None:
+    """Both start the stage; the training proper begins with the stage's weights anyway."""
+    few = make_run(**{"text.tokenizer.max_vocabulary": 12, "training.max_updates": 1})
+    first = train(few, tmp_path / "first", on_message=quiet).folder
     said: list[str] = []
-    training = run.training.model_copy(update={"initial_weights": first})
-    train(run.model_copy(update={"training": training}), tmp_path / "run", on_message=said.append)
+    place = "training.initial_weights" if "training" in whose else "pretraining.set.training.initial_weights"
+    train(staged(few, spans, **{place: first}), tmp_path / "run", on_message=said.append)
     taken = [line.partition(":")[0] for line in said if "taken as initial weights" in line]
     assert taken == [first, str(tmp_path / "run" / "pretraining" / "model")]
     vocabularies = [list(Tokenizer.load(tmp_path / name / "tokenizer").vocabulary) for name in ("first", "run")]
     assert vocabularies[0] == vocabularies[1]
-
-
-def test_a_stage_may_have_initial_weights_of_its_own(make_run: Any, spans: Path, tmp_path: Path) -> None:
-    """With another start than the training proper would have, which begins with the stage's weights anyway."""
-    few = make_run(**{"text.tokenizer.max_vocabulary": 12, "training.max_updates": 1})
-    first = train(few, tmp_path / "first", on_message=quiet).folder
-    said: list[str] = []
-    run = staged(few, spans, **{"pretraining.set": {"training": {"initial_weights": first}}})
-    train(run, tmp_path / "run", on_message=said.append)
-    taken = [line.partition(":")[0] for line in said if "taken as initial weights" in line]
-    assert taken == [first, str(tmp_path / "run" / "pretraining" / "model")]
 
 
 def test_spans_may_be_in_many_files(run: RunConfig, spans: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import yaml
 from runs import quiet, stop_at
 
 from commands import refused
+from json_lines import change
 from laconic.cli.main import main
 from laconic.config.loading import dump_run, load_run
 from laconic.config.schema import RunConfig
@@ -84,14 +86,9 @@ def test_a_run_holds_its_folder(run: RunConfig, tmp_path: Path) -> None:
 )
 def test_a_recipe_that_was_edited_is_refused(out: Path, key: str, value: Any) -> None:
     recipe = out / "recipe.yaml"
-    values = yaml.safe_load(recipe.read_text())
-    *path, last = key.split(".")
-    place = values
-    for part in path:
-        place = place[part]
-    before, place[last] = place[last], value
-    edited = yaml.safe_dump(values)
-    recipe.write_text(edited)
+    before = reduce(dict.__getitem__, path := key.split("."), yaml.safe_load(recipe.read_text()))
+    change(recipe, *path, value=value)
+    edited = recipe.read_text()
     with pytest.raises(CheckpointError) as caught:
         go(load_run(recipe), out, resume=True)
     assert f"({key}: {json.dumps(before)} there, {json.dumps(value)} now)" in str(caught.value)

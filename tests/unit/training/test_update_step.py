@@ -16,17 +16,41 @@ from laconic.config.schema import TrainingConfig
 from laconic.errors import ConfigError, TrainingError
 from laconic.training.step import UpdateStep
 from laconic.types import Term
+from samples import TRANSFORMER
 
 TOKEN, EXAMPLE = {"type": "nll", "reduction": "token"}, {"type": "coverage", "reduction": "example", "weight": 0.7}
 
 
-@pytest.mark.parametrize("objectives", [[TOKEN], [TOKEN, EXAMPLE], [{"type": "nll", "reduction": "example"}]])
-def test_accumulation_equals_one_big_batch(make_trainer: Any, objectives: list[Any]) -> None:
-    trainer = make_trainer(objectives=objectives)
-    whole, _ = gradients(trainer, range(0, 12))
-    # pieces of different size: averaging their means would give another gradient
-    pieces, _ = gradients(trainer, range(0, 2), range(2, 9), range(9, 12))
-    torch.testing.assert_close(pieces, whole, rtol=2e-4, atol=1e-7)
+SENTENCE = {"type": "nll", "reduction": "sentence", "weight": 0.1}
+RISK, CRITICAL = {"type": "minimum_risk", "candidates": 3}, {"type": "self_critical", "samples": 2}
+OPPONENT = {"model": TRANSFORMER | {"opponent": {"type": "max", "layer": 1, "head": 0}}, "text.source_specials": "end"}
+
+
+@pytest.mark.parametrize(
+    ("objectives", "changes", "passes"),
+    [
+        *(([TOKEN], {}, 4), ([TOKEN, EXAMPLE], {}, 7), ([TOKEN | {"reduction": "example"}], {}, 4)),
+        ([TOKEN, {"type": "opponent", "weight": 0.2}], OPPONENT, 4),  # both have one count: no pass to find it out
+        *((objectives, {}, None) for objectives in ([RISK], [CRITICAL], [SENTENCE, CRITICAL], [TOKEN, RISK])),
+    ],
+)
+def test_accumulation_equals_one_big_batch(
+    make_trainer: Any, objectives: list[Any], changes: dict[str, Any], passes: int | None
+) -> None:
+    """In pieces of different size: averaging their means would give another gradient."""
+    trainer = make_trainer(objectives=objectives, **changes)
+    calls = list[int]()
+    trainer.model.double().register_forward_hook(lambda *_: calls.append(1))
+    with torch.no_grad():
+        for parameter in trainer.model.parameters():
+            parameter.mul_(3)  # far from an even guess
+    whole, figures = gradients(trainer, range(0, 12), update=3)
+    pieces, again = gradients(trainer, range(0, 2), range(2, 9), range(9, 12), update=3)
+    assert any(bool(value.abs().max() > 1e-4) for value in whole.values())
+    assert whole.keys() == pieces.keys() == dict(trainer.model.named_parameters()).keys()
+    assert again.values == pytest.approx(figures.values, rel=1e-5)
+    torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-8)
+    assert passes in (None, len(calls))
 
 
 COARSE = {"type": "coarse_to_fine", "embedding_size": 6, "hidden_size": 6, "chunks": None, "chunk_words": 2}
