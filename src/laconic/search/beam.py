@@ -18,6 +18,9 @@ When is a document done (``config.early_stopping``)? True: K hypotheses have fin
 has, as it stands, a better score than the worst of them (the heuristic of transformers). ``never``: none under way can
 become better than the worst that is returned; exact as long as token scores are not positive, and once one is, the
 document is searched up to the maximum length.
+
+A beam of one is greedy decoding, whatever the rules: the best token at each step, up to the first EOS. Its rows stay
+where they are, documents that are done too: who watches the steps finds each document in its row.
 """
 
 from __future__ import annotations
@@ -90,6 +93,8 @@ class _Search:
         self.step, self.config, self.eos_id, self.scorers = step, config, specials.eos_id, scorers
         self.groups = max([1, *(scorer.num_groups for scorer in scorers)])
         self.group_size = config.beam_size // self.groups
+        self.greedy = config.beam_size == 1
+        self.stops_early = self.greedy or config.early_stopping is True
         self.documents = np.arange(memory.batch_size)  # those still in the batch
         self.history = History()
         beams, rows = memory.batch_size * self.groups, memory.batch_size * config.beam_size
@@ -188,7 +193,7 @@ class _Search:
             return ended
         going = candidates.going_on(self.eos_id)
         ended &= going.cumsum(1) - going < self.group_size
-        if self.config.early_stopping is True and ended.any():
+        if self.stops_early and ended.any():
             ended &= self.finished.count(beams)[:, None] + ended.cumsum(1) <= self.group_size
         return ended
 
@@ -224,7 +229,8 @@ class _Search:
         chosen, alive = candidates.first(going, self.group_size)
         parents, tokens = chosen.rows.ravel(), chosen.ids.ravel()
         self.history.close_step(parents, tokens, chosen.log_probs.ravel())
-        self.state = select(self.state, parents)
+        if not self.greedy:
+            self.state = select(self.state, parents)
         for scorer in self.scorers:
             scorer.select(parents)
         self.rows = _Rows(
@@ -238,7 +244,7 @@ class _Search:
     def _mark_done(self, length: int) -> None:
         """(6) Beams that need no further step lose their hypotheses."""
         beams, totals = self._beams(), self.rows.totals.reshape(-1, self.group_size)
-        if self.config.early_stopping is True:
+        if self.stops_early:
             done = self.finished.count(beams) >= self.group_size
         elif self.config.early_stopping is False:
             best = self._rank(self.rows.totals, ended=False)[0].reshape(totals.shape).max(axis=1)
@@ -256,7 +262,7 @@ class _Search:
         """Drop documents without hypotheses once they are a quarter of the batch; are any others left?"""
         alive = np.any(self.rows.totals.reshape(-1, self.config.beam_size) > -np.inf, axis=1)
         count = int(alive.sum())
-        if 0 < count <= COMPACT_BELOW * len(alive):
+        if 0 < count <= COMPACT_BELOW * len(alive) and not self.greedy:
             keep = alive.nonzero()[0]
             rows = rows_of_documents(keep, self.config.beam_size)
             self.state = select_documents(self.state, keep, self.config.beam_size)
