@@ -164,14 +164,38 @@ class _Search:
                 borrowed = added if borrowed is None else borrowed + added
             totals = changed
         scores = TokenScores(output, view, self.scorers)
-        candidates = best_candidates(
-            scores, totals, sums, beam_size=self.config.beam_size, scorers=self.scorers, eos_id=self.eos_id
-        )
+        candidates = self._best(scores, totals, sums)
         if borrowed is not None:
             candidates.totals = candidates.totals - borrowed[candidates.rows]
         grown = candidates.totals > rows.totals[candidates.rows]
         self.has_grown[self.documents] |= grown.reshape(len(self.documents), -1).any(axis=1)
         return candidates
+
+    def _best(self, scores: TokenScores, totals: np.ndarray, sums: np.ndarray) -> Candidates:
+        """The best 2K / groups candidates of each beam; groups of a document choose one after the other.
+
+        ``totals`` (N,) are minus infinity for rows that hold no hypothesis, ``sums`` (N, 2 + scorers) what they are
+        made of.
+        """
+        rows = np.arange(len(totals)).reshape(-1, self.config.beam_size)
+        if self.groups == 1:
+            return _best_of_group(scores, scores.total, totals, sums, rows, [])
+        size, parts = self.group_size, list[Candidates]()
+        for group in range(self.groups):
+            index = rows[:, group * size : (group + 1) * size]
+            token_scores, additions = scores.total[index], []  # (D, size, X), a copy
+            if group:
+                going = [part.first(part.going_on(self.eos_id), size) for part in parts]
+                chosen = np.concatenate([candidates.ids for candidates, _ in going], axis=1)
+                alive = np.concatenate([wanted for _, wanted in going], axis=1)
+                for column, scorer in enumerate(self.scorers):
+                    if scorer.num_groups > 1:
+                        before, token_scores = token_scores, scorer.on_group(token_scores.copy(), chosen, alive)
+                        additions.append((column, _flat(before), _flat(token_scores)))
+            parts.append(_best_of_group(scores, _flat(token_scores), totals, sums, index, additions))
+        return Candidates(
+            *(_flat(np.stack([getattr(part, name) for part in parts], axis=1)) for name in Candidates.__slots__)
+        )
 
     def _finish(self, candidates: Candidates, length: int) -> np.ndarray:
         """(4) Put aside the candidates that end here; (Q, C) which ones."""
@@ -357,40 +381,6 @@ class Candidates:
         beams = np.arange(len(order))[:, None]
         taken = Candidates(*(getattr(self, name)[beams, order] for name in Candidates.__slots__))
         return taken, wanted[beams, order]
-
-
-def best_candidates(
-    scores: TokenScores, totals: np.ndarray, sums: np.ndarray, *, beam_size: int, scorers: Sequence[Scorer], eos_id: int
-) -> Candidates:
-    """The best 2 * beam_size / groups candidates of each group of beams of each document.
-
-    Args:
-        scores: the scores (N, X) of the next tokens, N = D * beam_size.
-        totals: (N,) the running totals, minus infinity for rows that hold no hypothesis.
-        sums: (N, 2 + scorers) the running sums that ``totals`` is made of.
-        scorers: may split the beam into groups, which then choose one after the other.
-    """
-    rows = np.arange(len(totals)).reshape(-1, beam_size)
-    groups = max([1, *(scorer.num_groups for scorer in scorers)])
-    if groups == 1:
-        return _best_of_group(scores, scores.total, totals, sums, rows, [])
-    size = beam_size // groups
-    parts: list[Candidates] = []
-    for group in range(groups):
-        index = rows[:, group * size : (group + 1) * size]
-        token_scores, additions = scores.total[index], []  # (D, size, X), a copy
-        if group:
-            going = [part.first(part.going_on(eos_id), size) for part in parts]
-            chosen = np.concatenate([candidates.ids for candidates, _ in going], axis=1)
-            alive = np.concatenate([wanted for _, wanted in going], axis=1)
-            for column, scorer in enumerate(scorers):
-                if scorer.num_groups > 1:
-                    before, token_scores = token_scores, scorer.on_group(token_scores.copy(), chosen, alive)
-                    additions.append((column, _flat(before), _flat(token_scores)))
-        parts.append(_best_of_group(scores, _flat(token_scores), totals, sums, index, additions))
-    return Candidates(
-        *(_flat(np.stack([getattr(part, name) for part in parts], axis=1)) for name in Candidates.__slots__)
-    )
 
 
 def _flat(values: np.ndarray) -> np.ndarray:
