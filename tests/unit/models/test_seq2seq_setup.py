@@ -190,16 +190,12 @@ def test_switches_are_named() -> None:
         ({"cell": "rnn"}, "cell"),
         ({"hiden_size": 4}, "hidden_size"),
         ({"dropout": 1.0}, "dropout"),
+        ({"tie_output": True, "output_layers": 2}, "output_layers"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(options: dict[str, Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         validate(Seq2SeqConfig, options, where="model")
-
-
-def test_tied_output_with_two_layers_is_refused() -> None:
-    with pytest.raises(ConfigError, match="output_layers"):
-        tiny_seq2seq(tie_output=True, output_layers=2)
 
 
 @pytest.mark.parametrize("shared", [True, False])
