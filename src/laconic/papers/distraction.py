@@ -105,7 +105,7 @@ def attention_scores(
     z = keys.unsqueeze(1) + queries.unsqueeze(2)
     if history is not None and history_vector is not None:
         z = z - history_vector * history.unsqueeze(-1)
-    return torch.tanh(z) @ score_vector
+    return torch.tanh(z) @ score_vector.to(z.dtype)
 
 
 def attention_weights(scores: Tensor, mask: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ def attention_scores(
     z = keys.unsqueeze(1) + queries.unsqueeze(2)  # (B, Q, S, A)
     if coverage is not None and coverage_vector is not None:
         z = z + coverage_vector * coverage.unsqueeze(-1)
-    return torch.tanh(z) @ score_vector
+    return torch.tanh(z) @ score_vector.to(z.dtype)
 
 
 def attention_weights(scores: Tensor, mask: Tensor) -> Tensor:
