@@ -29,7 +29,7 @@ from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import RunConfig
 from laconic.models.distraction import Distraction
-from laconic.training.optim import build_optimizer, clip_gradients
+from laconic.training.optim import build_optimizer
 from laconic.training.step import UpdateStep
 from laconic.types import PLAIN_PASS, TrainingBatch
 from peers.usual_distraction import UsualDistraction
@@ -122,7 +122,7 @@ def plain_step(run: RunConfig, sizes: Sizes, batch: TrainingBatch) -> Step:
 
     def step() -> None:
         model(batch).backward()
-        clip_gradients(list(model.parameters()), run.training.clip_norm)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), run.training.clip_norm, foreach=True)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 

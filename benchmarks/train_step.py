@@ -29,7 +29,7 @@ from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import RunConfig
 from laconic.models.seq2seq import Seq2Seq
-from laconic.training.optim import build_optimizer, clip_gradients
+from laconic.training.optim import build_optimizer
 from laconic.training.step import UpdateStep
 from laconic.types import PLAIN_PASS, TrainingBatch
 from peers import opennmt
@@ -111,7 +111,7 @@ def peer_step(run: RunConfig, model: nn.Module, batch: Any) -> Step:
 
     def step() -> None:
         model(batch).backward()
-        clip_gradients(parameters, run.training.clip_norm)
+        torch.nn.utils.clip_grad_norm_(parameters, run.training.clip_norm, foreach=True)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 

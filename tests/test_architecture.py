@@ -401,7 +401,7 @@ BAD: dict[str, tuple[Callable[[Tree], list[str]], Tree]] = {
     "an unknown package": (wrong_directions, {"laconic.stuff.a": ""}),
     "a paper and ours": (papers_alone, {"laconic.papers.a": "import torch\nfrom laconic.errors import X"}),
     "a paper and another": (papers_alone, {"laconic.papers.a": "from laconic.papers import b", "laconic.papers.b": ""}),
-    "kernels and layers": (wrong_directions, {"laconic.kernels.a": "from laconic.layers.masking import x"}),
+    "kernels and layers": (wrong_directions, {"laconic.kernels.a": "from laconic.layers.noise import x"}),
     "papers and kernels": (wrong_directions, {"laconic.papers.a": "from laconic.kernels import b"}),
     "a paper and numpy": (papers_alone, {"laconic.papers.a": "import numpy as np"}),
     "a circle": (

@@ -14,7 +14,6 @@ from torch.autograd import gradcheck
 from laconic.config.base import validate
 from laconic.config.names import COPY_HEADS, build, parse
 from laconic.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput
-from laconic.layers.masking import mask_scores
 from laconic.layers.transformer import CapturedAttention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import attention_weights
@@ -72,7 +71,7 @@ def source_of(head: CopyHead, ids: Tensor = IDS, mask: Tensor = MASK, size: int 
 
 
 def inputs_of(seed: int = 0) -> tuple[HeadInput, AttentionOutput]:
-    scores = mask_scores(2 * rand(B, Q, S, seed=seed + 2), MASK.unsqueeze(1))
+    scores = (2 * rand(B, Q, S, seed=seed + 2)).masked_fill(~MASK.unsqueeze(1), -torch.inf)
     weights = attention_weights(scores, MASK.unsqueeze(1))
     attention = AttentionOutput(rand(B, Q, 3, seed=seed + 3), weights, scores)
     queries, side = rand(B, Q, HEADS, WIDTH, seed=seed + 4), side_of()

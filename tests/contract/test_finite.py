@@ -26,8 +26,8 @@ from laconic.config.names import (
 )
 from laconic.layers.attention.chunked import log_of
 from laconic.layers.copying.captured import guided_weights
-from laconic.layers.masking import log_weights
 from laconic.layers.opponent import DecoderShape
+from laconic.layers.transformer import log_weights
 from laconic.objectives.base import Objective
 from laconic.papers.coarse_to_fine import entropy, sparsemax
 from laconic.papers.contrastive import opponent_weights

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import pkgutil
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
@@ -155,14 +154,11 @@ PAIRS: dict[str, Pair] = {
     "of torch's GRU": (*over_real_tokens(Recurrence("gru", D, A, bidirectional=True)), (rand(B, S, D),)),
     "of the paper's GRU": (*over_real_tokens(PaperRecurrence(D, A, bidirectional=True)), (rand(B, S, D),)),
 }
-for file, kernel in (("attention", attention), ("graph", graph)):
-    distracted = partial(attention.distracted_scores, kernel.attention_scores)
-    by = "" if kernel is attention else f", {file}"
-    for without, given in (("", SCORED), (", nothing before", SCORED[:3])):
-        PAIRS |= {
-            f"{file}.attention_scores{without}": (kernel.attention_scores, pointer_generator.attention_scores, given),
-            f"attention.distracted_scores{by}{without}": (distracted, distraction.attention_scores, given),
-        }
+for without, given in (("", SCORED), (", nothing before", SCORED[:3])):
+    PAIRS |= {
+        f"attention.{name}{without}": (getattr(attention, name), paper.attention_scores, given)
+        for name, paper in (("attention_scores", pointer_generator), ("distracted_scores", distraction))
+    }
 for file, kernel in (("graph", graph), ("vocabulary", vocabulary)):
     PAIRS[f"{file}.final_distribution"] = (
         with_first(kernel.final_distribution),

@@ -14,7 +14,7 @@ import torch
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import OptimizerConfig
-from laconic.training.optim import build_optimizer, clip_gradients
+from laconic.training.optim import build_optimizer
 from laconic.types import Batch, TrainingBatch
 
 SYMBOLS, BATCH, EOS = 8, 32, 3
@@ -74,7 +74,7 @@ def losses_of(options: dict[str, Any], updates: int) -> list[float]:
         term = nll(model(batch), batch)
         loss = term.sum / term.count
         loss.backward()
-        clip_gradients(list(model.parameters()), 100.0)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 100.0)
         optimizer.step()
         optimizer.zero_grad()
         losses.append(float(loss.detach()))

@@ -107,25 +107,17 @@ class SumBasic(Extractor):
         frequency = Counter(chain.from_iterable(content))
         total = frequency.total()
         probability = {number: count / total for number, count in frequency.items()}
-        users: dict[int, set[int]] = {}
-        for index, row in enumerate(content):
-            for number in row:
-                users.setdefault(number, set()).add(index)
+        left, picked = list(range(len(content))), list[int]()
 
         def worth(index: int) -> float:
             row = content[index]
             return sum([probability[number] for number in row]) / len(row) if row else 0.0
 
-        left = {index: worth(index) for index in range(len(content))}
-        picked: list[int] = []
         while left and len(picked) < self.config.sentences:
-            chosen = max(left, key=lambda index: (left[index], -index))
-            picked.append(chosen)
-            del left[chosen]
-            for number in content[chosen]:
+            picked.append(max(left, key=worth))
+            left.remove(picked[-1])
+            for number in content[picked[-1]]:
                 probability[number] *= probability[number]
-            for index in {user for number in content[chosen] for user in users[number]} & left.keys():
-                left[index] = worth(index)
         return picked
 
 

@@ -10,7 +10,7 @@ backward pass: it is computed again there, which costs less than writing and rea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -40,7 +40,6 @@ def attention_scores(
 
 
 def distracted_scores(
-    scores: Callable[..., Tensor],
     keys: Tensor,
     queries: Tensor,
     score_vector: Tensor,
@@ -49,7 +48,7 @@ def distracted_scores(
 ) -> Tensor:
     """`laconic.papers.distraction.attention_scores` by those of the pointer-generator: the history stands where
     coverage does, with the other sign."""
-    return scores(keys, queries, score_vector, history, None if history_vector is None else -history_vector)
+    return attention_scores(keys, queries, score_vector, history, None if history_vector is None else -history_vector)
 
 
 class _AdditiveScores(torch.autograd.Function):

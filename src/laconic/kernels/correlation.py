@@ -78,7 +78,7 @@ def positional_band(
     clip_distance: int = 16,
     density: bool = False,
 ) -> Band:
-    """`correlation.positional_correlation` as a `Band`: log sigma (B, S) and the mask (B, S).
+    """`laconic.papers.coconet.positional_correlation` as a `Band`: log sigma (B, S) and the mask (B, S).
 
     A row's sum has a closed form: its 17 numbers, each as often as there are positions at that distance.
     """

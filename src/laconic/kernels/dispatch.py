@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 
 from torch import Tensor
 
@@ -45,7 +44,7 @@ context = deferral.context if ENABLED else pointer_generator.context
 gold_log_probs = vocabulary.gold_log_probs if ENABLED else _plain_gold
 final_distribution = vocabulary.final_distribution if ENABLED else _plain_distribution
 # distraction
-distracted_scores = partial(attention.distracted_scores, attention_scores) if ENABLED else distraction.attention_scores
+distracted_scores = attention.distracted_scores if ENABLED else distraction.attention_scores
 gru = gru_sequence.paper_gru if ENABLED else distraction.gru
 # coarse to fine
 chunk_scores = deferral.dot_scores if ENABLED else coarse_to_fine.attention_scores
@@ -68,7 +67,5 @@ recurrence: Callable[..., tuple[Tensor, tuple[Tensor, ...]]] | None = None  # ov
 if IN_GRAPHS:
     from laconic.kernels import graph
 
-    attention_scores = graph.attention_scores
-    distracted_scores = partial(attention.distracted_scores, attention_scores)
     final_distribution, first_positions = graph.final_distribution, graph.first_positions
     recurrence = graph.recurrence

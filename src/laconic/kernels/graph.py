@@ -11,20 +11,6 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 
-def attention_scores(
-    keys: Tensor,
-    queries: Tensor,
-    score_vector: Tensor,
-    coverage: Tensor | None = None,
-    coverage_vector: Tensor | None = None,
-) -> Tensor:
-    """`laconic.papers.pointer_generator.attention_scores`; the sum over A is a product with v."""
-    z = keys.unsqueeze(1) + queries.unsqueeze(2)  # (B, Q, S, A)
-    if coverage is not None and coverage_vector is not None:
-        z = z + coverage_vector * coverage.to(keys.dtype).unsqueeze(-1)
-    return torch.matmul(torch.tanh(z), score_vector)
-
-
 def first_positions(ids: Tensor, size: int) -> Tensor:
     """Where each id occurs first in its row: (B, S) -> (B, S)."""
     return (ids.unsqueeze(2) == ids.unsqueeze(1)).long().argmax(dim=-1)

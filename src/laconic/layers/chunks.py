@@ -197,7 +197,7 @@ class BagOfWords(CoarseEncoder):
 
 
 def _own_table(embedding: nn.Embedding, size: int, frozen: bool) -> nn.Embedding:
-    """A table of the chunks' own; as wide as the words' it starts as a copy of theirs (see `copy_from`)."""
+    """A table of the chunks' own; as wide as the words' it starts as a copy of theirs, which the model makes."""
     table = nn.Embedding(embedding.num_embeddings, size, padding_idx=embedding.padding_idx)
     table.weight.requires_grad_(not frozen)
     return table

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from laconic.kernels.dispatch import deferred_linear, gru, recurrence, torch_gru
+from laconic.kernels.packed import can_multiply
 from laconic.papers import distraction
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
@@ -128,11 +129,7 @@ class Recurrence(nn.Module):
 def runs_in_bf16(device: torch.device) -> bool:
     """Is autocast on, and can ``device`` run a recurrent layer in bf16? oneDNN's needs AVX-512, and fails without."""
     low = torch.is_autocast_enabled(device.type)
-    return low and (device.type != "cpu" or _cpu_has_bf16())
-
-
-def _cpu_has_bf16() -> bool:
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return low and (device.type != "cpu" or can_multiply("bf16"))
 
 
 def drop_biases(layer: nn.RNNBase, prefix: str) -> None:

@@ -96,6 +96,14 @@ def mean_attention(tap: CapturedAttention) -> Tensor:
         return dispatch.mean_attention(tap.queries, tap.keys, tap.mask)
 
 
+def log_weights(weights: Tensor) -> Tensor:
+    """``log a`` of weights in [0, 1], finite everywhere: below 1e-30 in float32 they count as that.
+
+    Smaller ones have no useful digits left, and a gradient divided by one may not be a number any more.
+    """
+    return weights.clamp_min(1e8 * torch.finfo(weights.dtype).tiny).log()
+
+
 def scaled_attention(
     queries: Tensor,
     keys: Tensor,

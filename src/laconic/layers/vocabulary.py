@@ -15,7 +15,7 @@ from laconic.kernels.vocabulary import Derivative
 class VocabularyProjection(nn.Module):
     """One linear layer (the paper), two without nonlinearity (See et al.), or tied to the embedding.
 
-    ``layers`` 2 puts a linear layer ``hidden_size`` wide before the output layer. ``tied`` is an embedding
+    ``hidden_size`` puts a linear layer of that width before the output layer. ``tied`` is an embedding
     matrix (V, E) used as W_o; the layer before it then leads to E. Without ``bias`` b_o is zero and not trained.
     """
 

@@ -19,9 +19,8 @@ from torch import Tensor
 from laconic.config.names import OPPONENTS, build
 from laconic.layers.attention.base import Switchable
 from laconic.layers.copying.base import EncoderFeatures, HeadInput, build_copy_head
-from laconic.layers.masking import log_weights
 from laconic.layers.opponent import DecoderShape, Opponent, OpponentOutput, own_seed
-from laconic.layers.transformer import CapturedAttention, head_attention, mean_attention
+from laconic.layers.transformer import CapturedAttention, head_attention, log_weights, mean_attention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import AutoregressiveModel
 from laconic.types import PLAIN_PASS, AttentionOutput, Memory, ModelOutput, StepOutput, TrainingBatch, UpdateContext

@@ -152,10 +152,9 @@ def save_model_folder(
     tokenizer: Tokenizer,
     run: RunConfig | None = None,
     metrics: Mapping[str, Any] | None = None,
-    name: str = "",
 ) -> Path:
     """Write ``folder`` (replaced when it exists) and return its path."""
-    LoadedModel(model, tokenizer, run=run, metrics=metrics, name=name).save_pretrained(folder)
+    LoadedModel(model, tokenizer, run=run, metrics=metrics).save_pretrained(folder)
     return Path(folder)
 
 

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 
 from laconic.config.base import ConfigBase
 from laconic.config.names import ATTENTIONS, build
-from laconic.errors import ConfigError
 from laconic.kernels.dispatch import deferred_linear
 from laconic.layers.attention.base import Attention, Switchable
 from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
@@ -84,6 +83,8 @@ class Seq2SeqConfig(ConfigBase):
             raise ValueError("head 'pointer' copies by attention: set an attention, or head.type to 'vocabulary'")
         if self.bert is not None and self.embedding_size % self.bert.num_heads:
             raise ValueError(f"embedding_size {self.embedding_size} is not a multiple of {self.bert.num_heads} heads")
+        if self.tie_output and self.output_layers == 2:
+            raise ValueError("tie_output already puts a layer before the output: set output_layers to 1")
         return self
 
 
@@ -147,7 +148,11 @@ class Seq2Seq(RecurrentModel):
         self.decoder = Recurrence(config.cell, step_size, hidden, two_biases=config.two_biases)
         uses_input = config.output_uses_input or self._feeds_fixed_context
         output_size = hidden + context_size + (embedding if uses_input else 0)
-        projection, gate_size = self._projection(output_size), context_size + query_size + embedding
+        output: dict[str, Any] = {"hidden_size": hidden if config.output_layers == 2 else None}
+        if config.tie_output:
+            output = {"hidden_size": embedding, "tied": self.target_embedding.weight}
+        projection = VocabularyProjection(output_size, self.vocab_size, **output)
+        gate_size = context_size + query_size + embedding
         self.head: CopyHead = build_copy_head(
             config.head, projection=projection, gate_size=gate_size, unk_id=self.unk_id
         )
@@ -280,14 +285,6 @@ class Seq2Seq(RecurrentModel):
     def _feeds_fixed_context(self) -> bool:
         """Without attention the encoder's summary z goes to every step (paper section 3.3.3)."""
         return self.config.attention is None and self.config.context_feed == "every_step"
-
-    def _projection(self, output_size: int) -> VocabularyProjection:
-        c = self.config
-        tied = self.target_embedding.weight if c.tie_output else None
-        hidden = c.embedding_size if c.tie_output else c.hidden_size if c.output_layers == 2 else None
-        if c.tie_output and c.output_layers == 2:
-            raise ConfigError("model.tie_output already puts a layer before the output: set output_layers to 1.")
-        return VocabularyProjection(output_size, self.vocab_size, hidden_size=hidden, tied=tied)
 
     def _head_inputs(self, trace: Steps, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
         """``[s; h*]`` (with the embedded word where configured) and the gate's ``[h*; s; x]``."""

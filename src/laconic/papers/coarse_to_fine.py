@@ -65,8 +65,7 @@ def attention_scores(query: Tensor, keys: Tensor) -> Tensor:
 def attention_weights(scores: Tensor, mask: Tensor) -> Tensor:
     """``alpha = softmax(scores)`` where attention may go, in float32 at least: (..., S) -> (..., S)."""
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    some = mask.any(dim=-1, keepdim=True)  # a row that may go nowhere is zero
-    return torch.softmax(scores.masked_fill(~mask & some, float("-inf")), dim=-1).masked_fill(~mask, 0.0)
+    return torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1).masked_fill(~mask, 0.0)
 
 
 def context(weights: Tensor, states: Tensor) -> Tensor:

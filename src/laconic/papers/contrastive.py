@@ -55,8 +55,7 @@ def conventional_weights(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
 
 def softmax_over(scores: Tensor, mask: Tensor) -> Tensor:
     """The softmax of the positions of ``mask``, zero elsewhere and where there are none: (..., S) -> (..., S)."""
-    some = mask.any(dim=-1, keepdim=True)
-    return torch.softmax(scores.masked_fill(~mask & some, float("-inf")), dim=-1).masked_fill(~mask, 0.0)
+    return torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1).masked_fill(~mask, 0.0)
 
 
 @torch.no_grad()

@@ -105,14 +105,13 @@ def attention_scores(
     z = keys.unsqueeze(1) + queries.unsqueeze(2)
     if history is not None and history_vector is not None:
         z = z - history_vector * history.unsqueeze(-1)
-    return (score_vector * torch.tanh(z)).sum(dim=-1)
+    return torch.tanh(z) @ score_vector.to(z.dtype)
 
 
 def attention_weights(scores: Tensor, mask: Tensor) -> Tensor:
     """(14) ``alpha_t = softmax(alpha'_t)`` over real tokens, in float32 at least; padding has zero: (..., S)."""
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    some = mask.any(dim=-1, keepdim=True)  # a row without a real token is zero
-    return torch.softmax(scores.masked_fill(~mask & some, float("-inf")), dim=-1).masked_fill(~mask, 0.0)
+    return torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1).masked_fill(~mask, 0.0)
 
 
 # -------------------------------------------------------------------------------- distraction in decoding: (15)-(18)

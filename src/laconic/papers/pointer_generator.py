@@ -45,14 +45,13 @@ def attention_scores(
     z = keys.unsqueeze(1) + queries.unsqueeze(2)  # (B, Q, S, A)
     if coverage is not None and coverage_vector is not None:
         z = z + coverage_vector * coverage.unsqueeze(-1)
-    return (score_vector * torch.tanh(z)).sum(dim=-1)
+    return torch.tanh(z) @ score_vector.to(z.dtype)
 
 
 def attention_weights(scores: Tensor, mask: Tensor) -> Tensor:
     """(2) ``a^t = softmax(e^t)`` over real tokens, in float32 at least: (..., S) -> (..., S)."""
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    some = mask.any(dim=-1, keepdim=True)  # a row without a real token is zeroed after the softmax, for its gradient
-    return torch.softmax(scores.masked_fill(~mask & some, float("-inf")), dim=-1).masked_fill(~mask, 0.0)
+    return torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1).masked_fill(~mask, 0.0)
 
 
 def context(weights: Tensor, states: Tensor) -> Tensor:

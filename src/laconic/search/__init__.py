@@ -1,1 +1,1 @@
-"""Beam search and greedy decoding over a step function."""
+"""Beam search over a step function; with a beam of one it is greedy decoding."""

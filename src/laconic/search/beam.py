@@ -18,6 +18,9 @@ When is a document done (``config.early_stopping``)? True: K hypotheses have fin
 has, as it stands, a better score than the worst of them (the heuristic of transformers). ``never``: none under way can
 become better than the worst that is returned; exact as long as token scores are not positive, and once one is, the
 document is searched up to the maximum length.
+
+A beam of one is greedy decoding, whatever the rules: the best token at each step, up to the first EOS. Its rows stay
+where they are, documents that are done too: who watches the steps finds each document in its row.
 """
 
 from __future__ import annotations
@@ -90,6 +93,8 @@ class _Search:
         self.step, self.config, self.eos_id, self.scorers = step, config, specials.eos_id, scorers
         self.groups = max([1, *(scorer.num_groups for scorer in scorers)])
         self.group_size = config.beam_size // self.groups
+        self.greedy = config.beam_size == 1
+        self.stops_early = self.greedy or config.early_stopping is True
         self.documents = np.arange(memory.batch_size)  # those still in the batch
         self.history = History()
         beams, rows = memory.batch_size * self.groups, memory.batch_size * config.beam_size
@@ -159,14 +164,38 @@ class _Search:
                 borrowed = added if borrowed is None else borrowed + added
             totals = changed
         scores = TokenScores(output, view, self.scorers)
-        candidates = best_candidates(
-            scores, totals, sums, beam_size=self.config.beam_size, scorers=self.scorers, eos_id=self.eos_id
-        )
+        candidates = self._best(scores, totals, sums)
         if borrowed is not None:
             candidates.totals = candidates.totals - borrowed[candidates.rows]
         grown = candidates.totals > rows.totals[candidates.rows]
         self.has_grown[self.documents] |= grown.reshape(len(self.documents), -1).any(axis=1)
         return candidates
+
+    def _best(self, scores: TokenScores, totals: np.ndarray, sums: np.ndarray) -> Candidates:
+        """The best 2K / groups candidates of each beam; groups of a document choose one after the other.
+
+        ``totals`` (N,) are minus infinity for rows that hold no hypothesis, ``sums`` (N, 2 + scorers) what they are
+        made of.
+        """
+        rows = np.arange(len(totals)).reshape(-1, self.config.beam_size)
+        if self.groups == 1:
+            return _best_of_group(scores, scores.total, totals, sums, rows, [])
+        size, parts = self.group_size, list[Candidates]()
+        for group in range(self.groups):
+            index = rows[:, group * size : (group + 1) * size]
+            token_scores, additions = scores.total[index], []  # (D, size, X), a copy
+            if group:
+                going = [part.first(part.going_on(self.eos_id), size) for part in parts]
+                chosen = np.concatenate([candidates.ids for candidates, _ in going], axis=1)
+                alive = np.concatenate([wanted for _, wanted in going], axis=1)
+                for column, scorer in enumerate(self.scorers):
+                    if scorer.num_groups > 1:
+                        before, token_scores = token_scores, scorer.on_group(token_scores.copy(), chosen, alive)
+                        additions.append((column, _flat(before), _flat(token_scores)))
+            parts.append(_best_of_group(scores, _flat(token_scores), totals, sums, index, additions))
+        return Candidates(
+            *(_flat(np.stack([getattr(part, name) for part in parts], axis=1)) for name in Candidates.__slots__)
+        )
 
     def _finish(self, candidates: Candidates, length: int) -> np.ndarray:
         """(4) Put aside the candidates that end here; (Q, C) which ones."""
@@ -188,7 +217,7 @@ class _Search:
             return ended
         going = candidates.going_on(self.eos_id)
         ended &= going.cumsum(1) - going < self.group_size
-        if self.config.early_stopping is True and ended.any():
+        if self.stops_early and ended.any():
             ended &= self.finished.count(beams)[:, None] + ended.cumsum(1) <= self.group_size
         return ended
 
@@ -224,7 +253,8 @@ class _Search:
         chosen, alive = candidates.first(going, self.group_size)
         parents, tokens = chosen.rows.ravel(), chosen.ids.ravel()
         self.history.close_step(parents, tokens, chosen.log_probs.ravel())
-        self.state = select(self.state, parents)
+        if not self.greedy:
+            self.state = select(self.state, parents)
         for scorer in self.scorers:
             scorer.select(parents)
         self.rows = _Rows(
@@ -238,7 +268,7 @@ class _Search:
     def _mark_done(self, length: int) -> None:
         """(6) Beams that need no further step lose their hypotheses."""
         beams, totals = self._beams(), self.rows.totals.reshape(-1, self.group_size)
-        if self.config.early_stopping is True:
+        if self.stops_early:
             done = self.finished.count(beams) >= self.group_size
         elif self.config.early_stopping is False:
             best = self._rank(self.rows.totals, ended=False)[0].reshape(totals.shape).max(axis=1)
@@ -256,7 +286,7 @@ class _Search:
         """Drop documents without hypotheses once they are a quarter of the batch; are any others left?"""
         alive = np.any(self.rows.totals.reshape(-1, self.config.beam_size) > -np.inf, axis=1)
         count = int(alive.sum())
-        if 0 < count <= COMPACT_BELOW * len(alive):
+        if 0 < count <= COMPACT_BELOW * len(alive) and not self.greedy:
             keep = alive.nonzero()[0]
             rows = rows_of_documents(keep, self.config.beam_size)
             self.state = select_documents(self.state, keep, self.config.beam_size)
@@ -351,40 +381,6 @@ class Candidates:
         beams = np.arange(len(order))[:, None]
         taken = Candidates(*(getattr(self, name)[beams, order] for name in Candidates.__slots__))
         return taken, wanted[beams, order]
-
-
-def best_candidates(
-    scores: TokenScores, totals: np.ndarray, sums: np.ndarray, *, beam_size: int, scorers: Sequence[Scorer], eos_id: int
-) -> Candidates:
-    """The best 2 * beam_size / groups candidates of each group of beams of each document.
-
-    Args:
-        scores: the scores (N, X) of the next tokens, N = D * beam_size.
-        totals: (N,) the running totals, minus infinity for rows that hold no hypothesis.
-        sums: (N, 2 + scorers) the running sums that ``totals`` is made of.
-        scorers: may split the beam into groups, which then choose one after the other.
-    """
-    rows = np.arange(len(totals)).reshape(-1, beam_size)
-    groups = max([1, *(scorer.num_groups for scorer in scorers)])
-    if groups == 1:
-        return _best_of_group(scores, scores.total, totals, sums, rows, [])
-    size = beam_size // groups
-    parts: list[Candidates] = []
-    for group in range(groups):
-        index = rows[:, group * size : (group + 1) * size]
-        token_scores, additions = scores.total[index], []  # (D, size, X), a copy
-        if group:
-            going = [part.first(part.going_on(eos_id), size) for part in parts]
-            chosen = np.concatenate([candidates.ids for candidates, _ in going], axis=1)
-            alive = np.concatenate([wanted for _, wanted in going], axis=1)
-            for column, scorer in enumerate(scorers):
-                if scorer.num_groups > 1:
-                    before, token_scores = token_scores, scorer.on_group(token_scores.copy(), chosen, alive)
-                    additions.append((column, _flat(before), _flat(token_scores)))
-        parts.append(_best_of_group(scores, _flat(token_scores), totals, sums, index, additions))
-    return Candidates(
-        *(_flat(np.stack([getattr(part, name) for part in parts], axis=1)) for name in Candidates.__slots__)
-    )
 
 
 def _flat(values: np.ndarray) -> np.ndarray:

@@ -14,7 +14,6 @@ import numpy as np
 
 from laconic.config.schema import SearchConfig
 from laconic.search.beam import beam_search
-from laconic.search.greedy import greedy_search
 from laconic.search.scorers import Scorer, SpecialIds, build_scorers
 from laconic.text.unknown import DROP, UnkRule
 from laconic.types import Batch, Hypothesis, Memory
@@ -52,8 +51,7 @@ def search_memory(
     model: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: Sequence[Scorer] = ()
 ) -> list[list[Hypothesis]]:
     """The search over what the encoder left, with the scorers that ``config`` names and then ``scorers``."""
-    greedy = config.beam_size == 1 and not config.shrink_beam
-    return (greedy_search if greedy else beam_search)(
+    return beam_search(
         model.step,
         model.start(memory),
         memory=memory,

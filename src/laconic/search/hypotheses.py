@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from laconic.errors import ModelError
 from laconic.search.scorers import HypothesesView, Scorer
 from laconic.search.topk import stable_topk
 from laconic.types import Hypothesis, StepOutput
@@ -151,22 +152,25 @@ def collect(
     finished: np.ndarray,
     cut: np.ndarray,
     *,
-    groups: int = 1,
-    num_return: int = 1,
+    groups: int,
+    num_return: int,
     scorers: Sequence[Scorer],
-    cut_compete: bool = False,
+    cut_compete: bool,
 ) -> list[list[Hypothesis]]:
     """The best ``num_return`` distinct hypotheses of each document: finished ones first, then those cut.
 
     ``finished`` and ``cut`` are the tables (B * groups, K / groups, F) of `FinishedTable`; with ``cut_compete``
     the better one comes first, finished or not.
+
+    Raises:
+        ModelError: a document has no hypothesis with a finite score.
     """
     documents, columns = finished.shape[0] // groups, finished.shape[2]
     entries = np.concatenate([table.reshape(documents, -1, columns) for table in (finished, cut)], axis=1)  # (B, 2K, F)
     final = entries[:, :, FINAL]
     is_cut = np.broadcast_to(np.arange(final.shape[1]) >= final.shape[1] // 2, final.shape)
     order = np.lexsort((-final, is_cut & (not cut_compete)))
-    valid = np.take_along_axis(final, order, axis=1) > -np.inf
+    valid = np.isfinite(np.take_along_axis(final, order, axis=1))
     if groups == 1:  # hypotheses of one beam differ from each other; those of several groups need not
         valid &= valid.cumsum(axis=1) <= num_return
     documents_of, places = valid.nonzero()
@@ -185,4 +189,6 @@ def collect(
             for scorer, amount in zip(scorers, entry[FIXED_COLUMNS:], strict=True):
                 if amount:  # scorers that only forbid tokens, or had no reason to speak, add nothing
                     path.terms[scorer.name] = path.terms.get(scorer.name, 0.0) + amount
+    if not all(results):
+        raise ModelError("A scorer of the search, or the model, gave a summary a score that is not a finite number.")
     return results

@@ -13,6 +13,7 @@ from shlex import quote
 from typing import Any
 
 from accelerate import Accelerator
+from accelerate.utils import broadcast
 
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
@@ -24,7 +25,7 @@ from laconic.training.checkpoint import Learner, TrainState
 from laconic.training.logging import Callbacks, RunLog
 from laconic.training.phases import Phases, PhaseSettings, freeze
 from laconic.training.prepare import Prepared
-from laconic.training.processes import StopRequest, share_parameters
+from laconic.training.processes import StopRequest
 from laconic.training.step import UpdateStep
 from laconic.training.validate import LOWER_IS_BETTER, Validator, is_best
 
@@ -75,7 +76,7 @@ class Trainer:
         self.model = parts.model.to(accelerator.device)
         refuse_too_long(run, parts)
         self._trainable = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
-        share_parameters(self.model, accelerator)
+        broadcast(self.model.state_dict())  # the first process's, in place
         if training.teacher_forcing.feed != "argmax":
             self.model.switch({"prediction_feed": training.teacher_forcing.feed})
         self.stream = BatchStream(
@@ -345,15 +346,12 @@ class Trainer:
         self.accelerator.wait_for_everyone()
 
     def _export_checkpoint(self, update: int) -> None:
-        """Export the weights of an earlier checkpoint (the model folder was lost)."""
+        """Export the weights of an earlier checkpoint (the model folder was lost); the model keeps them."""
         earlier = files.read_checkpoint(self.out / f"checkpoint-{update}")
-        own, switches = {name: value.clone() for name, value in self.model.state_dict().items()}, self.model.switches()
         self.model.load_state_dict(earlier.tensors["model"])
         self.model.load_state_dict(earlier.tensors.get("average", {}), strict=False)
         self.model.switch(earlier.values["switches"])
         self._export(self.state.best_metrics, TrainState.from_state_dict(earlier.values["train_state"]))
-        self.model.load_state_dict(own)
-        self.model.switch(switches)
 
 
 def refuse_too_long(run: RunConfig, parts: Prepared) -> None:

@@ -119,14 +119,6 @@ def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plat
     return config.final_factor + (1.0 - config.final_factor) * share
 
 
-def clip_gradients(parameters: Iterable[nn.Parameter], clip_norm: float | None) -> Tensor:
-    """Scale all gradients so that their global norm is at most ``clip_norm``; return the norm before that.
-
-    The norm stays on the device: whether it is finite is asked once an update, with everything else.
-    """
-    return nn.utils.clip_grad_norm_(parameters, math.inf if clip_norm is None else clip_norm, foreach=True)
-
-
 class WeightAverage:
     """A running average of the parameters of ``model``, used for validation and for the exported model.
 

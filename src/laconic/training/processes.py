@@ -91,15 +91,6 @@ def sum_gradients(parameters: Sequence[nn.Parameter], figures: Tensor, accelerat
     return figures
 
 
-def share_parameters(model: nn.Module, accelerator: Accelerator) -> None:
-    """Give every process the parameters and buffers of the first one."""
-    if accelerator.num_processes == 1:
-        return
-    with torch.no_grad():
-        for tensor in model.state_dict().values():
-            torch.distributed.broadcast(tensor, src=0)
-
-
 class StopRequest:
     """A context that turns SIGINT and SIGTERM into ``requested``, which the loop answers after the present update; a
     second Ctrl-C interrupts at once.

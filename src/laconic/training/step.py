@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import Tensor
+from torch import Tensor, nn
 
 from laconic.config.schema import TrainingConfig
 from laconic.errors import ConfigError, TrainingError, refuse_unknown
@@ -19,7 +19,6 @@ from laconic.models.base import SummarizationModel
 from laconic.objectives.base import Objective
 from laconic.training.batches import forced_mask, noise_seed
 from laconic.training.checkpoint import last_good
-from laconic.training.optim import clip_gradients
 from laconic.training.processes import sum_gradients
 from laconic.types import Batch, ModelOutput, Term, TrainingBatch, UpdateContext
 
@@ -141,7 +140,7 @@ class UpdateStep:
         if counts is None:
             counts = self._divisors(figures[size : 2 * size])
             torch._foreach_div_([p.grad for p in self._parameters if p.grad is not None], counts[0])
-        norm = clip_gradients(self._parameters, self.settings.clip_norm)
+        norm = nn.utils.clip_grad_norm_(self._parameters, self.settings.clip_norm or math.inf, foreach=True)
         # the one moment of an update at which the host waits for the device
         own = torch.stack([norm.detach(), *observed.values()]).float()
         numbers = torch.cat([figures[:size] / counts, own, figures[2 * size :]]).tolist()

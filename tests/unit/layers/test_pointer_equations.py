@@ -14,7 +14,6 @@ from laconic.kernels import dispatch
 from laconic.kernels.dispatch import first_positions as _first_positions
 from laconic.layers.copying.base import CopySource, GoldTokens, HeadInput
 from laconic.layers.copying.pointer import PointerHead, step_distribution
-from laconic.layers.masking import mask_scores
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import (
     attention_weights,
@@ -76,7 +75,7 @@ def test_first_positions() -> None:
 @pytest.mark.parametrize("masked", [True, False])
 def test_gold_copy_of_a_word_that_only_padding_holds(masked: bool) -> None:
     """Id 0 stands in the padding of the second row; it is not in the source."""
-    scores = (mask_scores(rand(B, S), MASK) if masked else rand(B, S)).requires_grad_()
+    scores = (rand(B, S).masked_fill(~MASK, -torch.inf) if masked else rand(B, S)).requires_grad_()
     actual = gold_copy_log_prob(scores, torch.tensor([2, 0]), IDS, MASK)
     assert actual[1] == -math.inf
     log_vocab = torch.full((B,), -1.0, dtype=torch.float64)

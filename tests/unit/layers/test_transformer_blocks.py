@@ -20,6 +20,7 @@ from laconic.layers.transformer import (
     EncoderLayer,
     TransformerDecoder,
     head_attention,
+    log_weights,
     masked_sinusoids,
     mean_attention,
     scaled_attention,
@@ -91,6 +92,15 @@ def test_a_source_of_padding_has_no_weights_and_sends_nothing_back() -> None:
         assert tensor.grad.isfinite().all()
         assert tensor.grad[1].eq(0).all()
         assert tensor.grad[0].any()
+
+
+def test_logarithms_of_weights_are_finite() -> None:
+    weights = torch.tensor([1.0, 0.25, 1e-40, 0.0], requires_grad=True)
+    logs = log_weights(weights)
+    logs.sum().backward()
+    assert logs[:2].tolist() == pytest.approx([0.0, math.log(0.25)])
+    assert bool(logs.isfinite().all())
+    assert bool(weights.grad.isfinite().all())
 
 
 def test_weights_are_float32_under_autocast() -> None:

@@ -185,7 +185,11 @@ def test_switches_are_named() -> None:
 )
 def test_what_does_not_fit_together_is_refused(options: dict[str, Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
+<<<<<<< HEAD
         tiny_seq2seq(**options)
+=======
+        validate(Seq2SeqConfig, options, where="model")
+>>>>>>> house2
 
 
 @pytest.mark.parametrize("shared", [True, False])

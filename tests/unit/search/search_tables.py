@@ -100,14 +100,13 @@ def search(
     config: SearchConfig,
     scorers: list[Scorer] | None = None,
     *,
-    by: Callable[..., list[list[Hypothesis]]] = beam_search,
     step: Callable[[Tensor, dict], tuple[StepOutput, dict]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """What beam search (or greedy search) finds, with the model's own step or another."""
+    """What beam search finds, with the model's own step or another."""
     seen, memory = TorchModel(SimpleNamespace(step=step or model.step)), TorchMemory.of(model.memory)
     state = TorchState(model.start(), model.mask.device)
     scorers = build_scorers(config, SPECIALS) if scorers is None else scorers
-    return by(seen.step, state, memory=memory, config=config, specials=SPECIALS, scorers=scorers)
+    return beam_search(seen.step, state, memory=memory, config=config, specials=SPECIALS, scorers=scorers)
 
 
 def total_log_prob(model: TableModel, document: int, ids: tuple[int, ...], finished: bool) -> float:
@@ -180,9 +179,10 @@ def slow_beam(
     Written from the code that each rule is named after: ``see`` walks the 2K best candidates in order, an EOS goes to
     the results, another lives on, until K live on (or, with early stopping, K have finished); ``within_beam`` lets
     those in EOS finish that stand among the first K, and keeps the best K of all. ``never`` never stops before the
-    maximum length. ``penalty(step, token)`` is subtracted.
+    maximum length; one beam stops at its first end. ``penalty(step, token)`` is subtracted.
     """
     size, least, words = config.beam_size, least_length(model, document, config), words_of(model, config)
+    stopping = True if size == 1 else config.early_stopping
     live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     results: list[Scored] = []
     cut: list[Scored] = []
@@ -205,7 +205,7 @@ def slow_beam(
         for rank, (value, ids, token) in enumerate(candidates[: 2 * size]):
             if len(following) == size:
                 break
-            if config.finish == "see" and config.early_stopping is True and len(results) == size:
+            if config.finish == "see" and stopping is True and len(results) == size:
                 break
             if token != EOS:
                 following.append((value, (*ids, token)))
@@ -216,9 +216,9 @@ def slow_beam(
         results.sort(key=lambda r: -r[0])
         results = results[:size]
         live = following
-        if len(results) == size and config.early_stopping is True:
+        if len(results) == size and stopping is True:
             break
-        if len(results) == size and config.early_stopping is False:
+        if len(results) == size and stopping is False:
             as_they_stand = [final_score(model, document, ids, False, config) for _, ids in live]
             if not live or results[-1][0] >= max(as_they_stand):
                 break

@@ -1,4 +1,4 @@
-"""Beam and greedy search against exhaustive search, a slow search with lists, and sums done by hand."""
+"""Beam search, a beam of one among them, against exhaustive search, a slow search with lists, and sums done by hand."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from torch import Tensor
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError, ModelError
 from laconic.search import beam
-from laconic.search.beam import beam_search
-from laconic.search.greedy import greedy_search
 from laconic.search.scorers import HypothesesView, Scorer, build_scorers
 from laconic.types import Hypothesis, StepOutput
 
@@ -66,8 +64,13 @@ PLACES: Rows = {
     **{(): {A: 0.6, B: 0.4}, (A,): {A: 0.5, B: 0.05, EOS: 0.45}, (B,): {A: 0.3, B: 0.05, EOS: 0.65}},
     **{(A, A): {A: 0.02, B: 0.02, EOS: 0.96}, (B, A): {EOS: 0.4, A: 0.3}},
 }
-# The empty summary and A are worth the same as they stand; with its end, A becomes better.
+# The empty summary and A are worth the same as they stand; with its end, A would become better.
 TIE: Rows = {BOS: {A: 0.5, EOS: 0.5}, A: {EOS: 1.0}}
+# Two have finished, nothing and B; as it stands A A is worth less than the worse of them, with its end more.
+LATE: Rows = {
+    **{(): {EOS: 0.4, B: 0.4, A: 0.2}, (A,): {A: 0.75, B: 0.25}},
+    **{words: {EOS: 1.0} for words in ((B,), (A, A), (A, B))},
+}
 # Of A, nothing and B the beam of two takes the first two; A has one place then, and A A takes it.
 GIVEN_UP: Rows = {BOS: {A: 0.5, EOS: 0.3, B: 0.2}, A: {A: 0.55, EOS: 0.45}, B: {EOS: 1.0}}
 LIVING: Rows = {BOS: {A: 0.7, EOS: 0.3}, A: {A: 1.0}}
@@ -87,9 +90,12 @@ HAND: dict[str, tuple[Rows, dict[str, Any], dict[str, float | None]]] = {
     ),
     "ends of See": (PLACES, TWO | {"finish": "see"}, {"A.": None, "B.": None}),
     "ends within the beam": (PLACES, TWO | {"finish": "within_beam"}, {"AA.": None, "A.": None}),
-    "a tie, stopped early": (TIE, PREDICTED | {"early_stopping": True}, {".": None}),
-    "a tie as it stands": (TIE, PREDICTED | {"early_stopping": False}, {".": None}),
-    "a tie to the end": (TIE, PREDICTED | {"early_stopping": "never"}, {"A.": None}),
+    **{
+        f"one beam and a tie, {early}": (TIE, PREDICTED | {"early_stopping": early}, {".": None})
+        for early in (True, False, "never")
+    },
+    "as they stand": (LATE, TWO | PREDICTED | {"early_stopping": False}, {"B.": None, ".": None}),
+    "to the end": (LATE, TWO | PREDICTED | {"early_stopping": "never"}, {"B.": None, "AA.": None}),
     "a place given up": (GIVEN_UP, SHRINKING | {"max_length": 2}, {".": math.log(0.3), "AA": math.log(0.275)}),
     "none given up": (GIVEN_UP, TWO | {"max_length": 2}, {".": None, "A.": None}),
     "what lives competes": (LIVING, SHRINKING | {"max_length": 3}, {"AAA": None, ".": None}),
@@ -337,14 +343,21 @@ def test_documents_of_different_extended_vocabularies() -> None:
     assert all(id_ < 8 for h in together[1] for id_ in h.ids)
 
 
+@pytest.mark.parametrize("rules", [{}, {"finish": "within_beam", "early_stopping": False}, {"early_stopping": "never"}])
 @pytest.mark.parametrize("unfinished", UNFINISHED)
-@pytest.mark.parametrize("case", CASES)
-def test_a_beam_of_one_is_greedy(case: str, unfinished: str) -> None:
+def test_a_beam_of_one_is_greedy(unfinished: str, rules: dict[str, Any]) -> None:
+    """The best word at each step up to the first EOS, which takes no step more whatever the rules would find later."""
     model = TableModel(7, vocab=9, seed=31)
-    config = SearchConfig(beam_size=1, unfinished=unfinished, **{"max_length": 6, **CASES[case]})
-    greedy = search(model, config, by=greedy_search)
-    for one, two in zip(search(model, config), greedy, strict=True):
-        same_hypothesis(one[0], two[0])
+    config = SearchConfig(beam_size=1, unfinished=unfinished, max_length=6, **rules)
+    words = [EOS, *range(4, 9)]
+    for document, (found,) in enumerate(search(model, config)):
+        ids: tuple[int, ...] = ()
+        while len(ids) < 6 and (word := max(words, key=lambda w: model.log_prob(document, ids, w))) != EOS:
+            ids = (*ids, word)
+        assert tuple(found.ids) == ids
+        assert found.finished == (len(ids) < 6 or unfinished == "force_end")
+    assert {len(found.ids) for (found,) in search(model, config)} >= {0, 6}
+    assert set(model.steps) == {7}, "documents keep their rows"
 
 
 # ------------------------------------------------------------------------------------ the edges
@@ -356,22 +369,18 @@ def test_a_dead_end_gives_what_there_was(beam_size: int) -> None:
     model = TableModel(2, vocab=7)
     options = {"max_length": 12, "min_length": 10, "min_length_share": None, "no_repeat_ngram": 1}
     config = SearchConfig(beam_size=beam_size, **options)
-    for decode in (beam_search, greedy_search):
-        results = search(model, config, by=decode)
-        for hypotheses in results:
-            assert sorted(hypotheses[0].ids) == [A, B, C]
-            assert not hypotheses[0].finished
-            assert math.isfinite(hypotheses[0].score)
-            assert len(hypotheses[0].attention) == 3
+    for hypotheses in search(model, config):
+        assert sorted(hypotheses[0].ids) == [A, B, C]
+        assert not hypotheses[0].finished
+        assert math.isfinite(hypotheses[0].score)
+        assert len(hypotheses[0].attention) == 3
 
 
 def test_nothing_allowed_at_all() -> None:
     model = TableModel(2, vocab=7)
     model.log_probs[:] = -torch.inf
-    for decode in (beam_search, greedy_search):
-        config = SearchConfig(beam_size=1, max_length=5, length_normalisation="predicted")
-        results = search(model, config, by=decode)
-        assert [(h.ids, h.score) for hypotheses in results for h in hypotheses] == [([], 0.0), ([], 0.0)]
+    results = search(model, SearchConfig(beam_size=1, max_length=5, length_normalisation="predicted"))
+    assert [(h.ids, h.score) for hypotheses in results for h in hypotheses] == [([], 0.0), ([], 0.0)]
 
 
 def test_more_beams_than_words() -> None:
@@ -395,31 +404,28 @@ def test_ties_go_to_the_lower_id() -> None:
     assert results[0][0].attention is None
 
 
-def test_scores_that_are_not_numbers_are_refused_and_greedy_search_for_several() -> None:
+def test_scores_that_are_not_numbers_are_refused() -> None:
     model = TableModel(1, vocab=7)
     model.log_probs[0, :, BOS, 5] = torch.nan
-    for decode in (beam_search, greedy_search):
-        with pytest.raises(ModelError, match="not a number"):
-            search(model, SearchConfig(beam_size=1), by=decode)
-    with pytest.raises(ConfigError, match="one hypothesis"):
-        search(TableModel(1, vocab=7), SearchConfig(beam_size=2, num_return=2), by=greedy_search)
+    with pytest.raises(ModelError, match="not a number"):
+        search(model, SearchConfig(beam_size=1))
 
 
-@pytest.mark.parametrize("decode", [beam_search, greedy_search])
-def test_nobody_asks_what_comes_after_the_end(decode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_asks_what_comes_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beam, "COMPACT_BELOW", 0.0)  # the ended document stays in the batch
     model = TableModel(2, vocab=7)
     model.log_probs[0, 0, BOS, EOS] = 0.0
     model.log_probs[0, BOS] = torch.nan
     model.log_probs[1, ..., EOS] = -torch.inf
     config = SearchConfig(max_length=4)
-    ended, other = search(model, config, by=decode)
+    ended, other = search(model, config)
     assert ended[0].ids == []
-    same_hypothesis(other[0], search(model.only([1]), config, by=decode)[0][0])
+    same_hypothesis(other[0], search(model.only([1]), config)[0][0])
 
 
-@pytest.mark.parametrize("worth", [-math.inf, math.nan])
-def test_greedy_refuses_a_scorer_that_leaves_no_summary(worth: float) -> None:
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("worth", [-math.inf, math.nan, math.inf])
+def test_a_scorer_that_leaves_no_summary_is_refused(worth: float, beam_size: int) -> None:
     class Worthless(Scorer):
         name = "worthless"
 
@@ -428,7 +434,7 @@ def test_greedy_refuses_a_scorer_that_leaves_no_summary(worth: float) -> None:
 
     scorer = Worthless(Scorer.Config(), specials=SPECIALS)
     with pytest.raises(ModelError, match="not a finite number"):
-        search(TableModel(1, vocab=7), SearchConfig(beam_size=1), by=greedy_search, scorers=[scorer])
+        search(TableModel(1, vocab=7), SearchConfig(beam_size=beam_size), scorers=[scorer])
 
 
 def test_scores_are_not_log_probs() -> None:
@@ -440,9 +446,9 @@ def test_scores_are_not_log_probs() -> None:
         output.scores = 2 * output.scores - 0.25
         return output, state
 
-    for size, decode in ((4, beam_search), (1, greedy_search)):
+    for size in (4, 1):
         config = SearchConfig(beam_size=size, num_return=size, max_length=4, length_normalisation="none")
-        for hypothesis in search(model, config, step=doubled, by=decode)[0]:
+        for hypothesis in search(model, config, step=doubled)[0]:
             log_prob = total_log_prob(model, 0, tuple(hypothesis.ids), hypothesis.finished)
             assert hypothesis.log_prob == pytest.approx(log_prob)
             predicted = len(hypothesis.ids) + hypothesis.finished
@@ -505,17 +511,16 @@ def test_scorers_of_rows_and_of_tokens_are_recorded(beam_size: int) -> None:
     config = SearchConfig(beam_size=beam_size, max_length=3, length_normalisation="none", early_stopping="never")
     extra = [cls(Scorer.Config(), specials=SPECIALS) for cls in (RowBonus, WordBonus, WordBonus)]
     scorers = [*build_scorers(config, SPECIALS), *extra]
-    searches = [beam_search, greedy_search] if beam_size == 1 else [beam_search]
-    for decode in searches:
-        results = search(model, config, scorers, by=decode)
-        for document, (hypothesis,) in enumerate(results):
-            rows = model.attention_rows(document, tuple(hypothesis.ids), len(hypothesis.ids) + hypothesis.finished)
-            assert hypothesis.terms["row_bonus"] == pytest.approx(-sum(row[0] for row in rows))
-            assert hypothesis.terms.get("word_bonus", 0.0) == pytest.approx(hypothesis.ids.count(B))
-            assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score)
-            if beam_size > 1:
-                assert hypothesis.ids == list(best_with_bonuses(model, document, config))
-        assert any(B in hypothesis.ids for (hypothesis,) in results)
+    written: set[int] = set()
+    for document, (hypothesis,) in enumerate(search(model, config, scorers)):
+        rows = model.attention_rows(document, tuple(hypothesis.ids), len(hypothesis.ids) + hypothesis.finished)
+        assert hypothesis.terms["row_bonus"] == pytest.approx(-sum(row[0] for row in rows))
+        assert hypothesis.terms.get("word_bonus", 0.0) == pytest.approx(hypothesis.ids.count(B))
+        assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score)
+        if beam_size > 1:
+            assert hypothesis.ids == list(best_with_bonuses(model, document, config))
+        written |= set(hypothesis.ids)
+    assert B in written
 
 
 def best_with_bonuses(model: TableModel, document: int, config: SearchConfig) -> tuple[int, ...]:

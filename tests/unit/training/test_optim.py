@@ -14,7 +14,6 @@ from laconic.errors import ConfigError
 from laconic.training.optim import (
     WeightAverage,
     build_optimizer,
-    clip_gradients,
     parameter_names,
     schedule_factor,
     set_learning_rate,
@@ -69,15 +68,6 @@ def test_adadelta() -> None:
     config = OptimizerConfig(type="adadelta", learning_rate=1.0, epsilon=1e-6)
     assert 1 - step(config, 1.0, gradients) == pytest.approx(1 - value, rel=1e-3)
     assert abs(1 - step(config.model_copy(update={"rho": 0.9}), 1.0, gradients) - (1 - value)) > 1e-4
-
-
-def test_clipping() -> None:
-    parameters = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1))]
-    parameters[0].grad, parameters[1].grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
-    assert float(clip_gradients(parameters, None)) == 5.0
-    assert parameters[0].grad.tolist() == [3.0, 0.0]
-    assert float(clip_gradients(parameters, 1.0)) == 5.0
-    assert parameters[1].grad.tolist() == pytest.approx([0.8], rel=1e-4)
 
 
 QUARTER = 0.5 + 0.5 * (1 + math.cos(math.pi / 4)) / 2

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from laconic.config.base import ConfigBase
 from laconic.kernels.dispatch import attention_scores, context, deferred, deferred_linear
 from laconic.layers.attention.base import Attention, flag
-from laconic.layers.masking import mask_scores
 from laconic.papers.pointer_generator import attention_weights, next_coverage
 from laconic.types import AttentionOutput, Memory, Shared
 
@@ -110,7 +109,7 @@ class AdditiveAttention(AdditiveEnergies):
         scores = attention_scores(keys, queries, self.score_vector, coverage, vector)
         mask = mask.unsqueeze(1)
         weights = attention_weights(scores, mask)
-        output = AttentionOutput(context(weights, states), weights, mask_scores(scores, mask))
+        output = AttentionOutput(context(weights, states), weights, scores.masked_fill(~mask, -torch.inf))
         if coverage is None:
             return output, state
         output.aux["coverage"] = coverage

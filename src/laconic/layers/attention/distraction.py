@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from laconic.config.base import ConfigBase
 from laconic.kernels.dispatch import context, distracted_scores
 from laconic.layers.attention.additive import AdditiveEnergies
-from laconic.layers.masking import mask_scores
 from laconic.papers.distraction import attention_weights, content_distraction
 from laconic.types import AttentionOutput, Memory
 
@@ -102,7 +101,7 @@ class DistractionAttention(AdditiveEnergies):
             distracted = content_distraction(content.flatten(0, 1).to(past.dtype), past, *vectors)
             state["contents"] = past + distracted
             content = distracted.to(content.dtype).unflatten(0, rows)
-        return AttentionOutput(content, weights, mask_scores(scores, mask)), state
+        return AttentionOutput(content, weights, scores.masked_fill(~mask, -torch.inf)), state
 
     def _past(self, history: Tensor) -> Tensor:
         return history.detach() if self.config.detach_history else history

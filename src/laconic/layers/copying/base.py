@@ -14,7 +14,6 @@ from laconic.config.base import ConfigBase
 from laconic.config.names import COPY_HEADS, parse
 from laconic.errors import ConfigError
 from laconic.kernels.vocabulary import at_least_float32
-from laconic.layers.masking import scatter_real
 from laconic.layers.transformer import CapturedAttention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import AttentionOutput
@@ -129,7 +128,7 @@ class GoldTokens:
     def back(self, values: Tensor) -> Tensor:
         """(M,) -> (B, T), zero elsewhere."""
         assert self.mask is not None
-        return scatter_real(values, self.mask)
+        return values.new_zeros(self.mask.shape).masked_scatter(self.mask, values)
 
 
 class VocabularyHead(CopyHead):

@@ -25,8 +25,7 @@ from laconic.errors import ConfigError
 from laconic.kernels.dispatch import mean_attention
 from laconic.layers.copying.base import CopySource, EncoderFeatures, GoldTokens, HeadInput
 from laconic.layers.copying.pointer import SMALLEST_COPY, MixtureHead, step_distribution
-from laconic.layers.masking import NEGATIVE_INFINITY, log_weights
-from laconic.layers.transformer import head_attention
+from laconic.layers.transformer import head_attention, log_weights
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.coconet import softmax_over
 from laconic.papers.pointer_generator import final_distribution
@@ -166,8 +165,15 @@ class CapturedHead(MixtureHead):
             final = final[at]  # (M, S)
             matches = (source.extended_ids[gold.rows] == gold.ids.unsqueeze(-1)) & precomputed.copy_mask[gold.rows]
             copied = torch.where(matches, final, 0.0).sum(dim=-1).clamp_min(SMALLEST_COPY).log()
-            copied = copied.masked_fill(~matches.any(dim=-1), NEGATIVE_INFINITY)
-        log_probs, details = self.gold_mixture(inputs, source, gold, gates, copied, final)
+            copied = copied.masked_fill(~matches.any(dim=-1), -torch.inf)
+        floor = self.config.prob_floor
+        log_probs, details = self.gold_mixture(inputs, source, gold, gates, copied, None if floor else final)
+        if floor is not None:  # under which smoothing needs the distribution itself
+            log_probs = floored(log_probs, floor)
+            if gold.smoothing:
+                own, size = source.extended_ids[gold.rows], source.extended_vocab_size
+                mean = floored_mean(inputs.hidden, gates, final, own, self.projection, size, floor)
+                details["smoothed_log_probs"] = (1 - gold.smoothing) * log_probs + gold.smoothing * mean
         return log_probs, details | {name: value[at] for name, value in explained.items()}
 
     # ---------------------------------------------------------------------------------------- parts
@@ -202,28 +208,6 @@ class CapturedHead(MixtureHead):
             return gate_of(precise(inputs.hidden), self.generation)
         logits = self.gate_context(inputs, weights, precomputed, slice(0, 1)).squeeze(-1) + self.generation.bias
         return logits if at is None else logits[at]
-
-    def gold_mixture(
-        self,
-        inputs: HeadInput,
-        source: CopySource,
-        gold: GoldTokens,
-        gates: Tensor,
-        copied: Tensor,
-        places: Tensor | None,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The mixture; with a floor under every probability smoothing needs the distribution itself."""
-        floor = self.config.prob_floor
-        if floor is None:
-            return super().gold_mixture(inputs, source, gold, gates, copied, places)
-        log_probs, details = super().gold_mixture(inputs, source, gold, gates, copied, None)
-        log_probs = floored(log_probs, floor)
-        if gold.smoothing:
-            assert places is not None
-            own, size = source.extended_ids[gold.rows], source.extended_vocab_size
-            mean = floored_mean(inputs.hidden, gates, places, own, self.projection, size, floor)
-            details["smoothed_log_probs"] = (1 - gold.smoothing) * log_probs + gold.smoothing * mean
-        return log_probs, details
 
 
 class AttentionalHead(CapturedHead):

@@ -25,7 +25,6 @@ from torch.nn.functional import logsigmoid
 from laconic.config.base import ConfigBase
 from laconic.kernels.dispatch import final_distribution, first_positions
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, known_ids
-from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import attention_weights, generation_gate, gold_copy_log_prob, gold_log_prob
 from laconic.types import AttentionOutput
@@ -124,7 +123,7 @@ class MixtureHead(CopyHead):
         def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
             """d loss / d log P_vocab(gold): the share of P(gold) that was generated (none for words outside V) and,
             with label smoothing, what it does to the mean of all words."""
-            generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
+            generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], -torch.inf)
             copies = logsigmoid(-frozen_gates[rows]) + frozen_copied[rows]
             share = torch.exp(generated - torch.logaddexp(generated, copies))
             if frozen_words is not None:
@@ -133,7 +132,7 @@ class MixtureHead(CopyHead):
             return share if gold.weights is None else share * gold.weights[rows]
 
         log_vocab = projection.gold_log_probs(hidden, ids, derivative)
-        log_probs = gold_log_prob(gates, log_vocab.masked_fill(outside, NEGATIVE_INFINITY), copied)
+        log_probs = gold_log_prob(gates, log_vocab.masked_fill(outside, -torch.inf), copied)
         details = {"p_gen": torch.sigmoid(gates)}
         if words is not None:
             mean = projection.smoothed(log_vocab, hidden.to(gates.dtype), ids, 1.0) + logsigmoid(gates)
