@@ -97,8 +97,7 @@ class Builder:
         return weight.name
 
     def _whole(self, name: str) -> str:
-        """A weight as float32. One of eight bits is made so where it is used: while the graph runs, or once where the
-        session works such nodes out (`laconic.runtime.sessions`)."""
+        """A weight as float32. One of eight bits is made so by nodes, which `laconic.runtime.sessions` runs once."""
         shape = self.weights.shape(name)
         if self.weights.int8 or name not in self.weights.in_eight_bits:
             return self._stored(Port(name, "float32", shape))
@@ -111,7 +110,7 @@ class Builder:
             found = self.node("DequantizeLinear", numbers, scales, middle, axis=0)
             joined = self.node("Reshape", found, [shape[0], -1])
             self._made["whole", name] = self.node("Slice", joined, [0], [shape[1]], [1]) if shape[1] % BLOCK else joined
-            self.graph.nodes += nodes  # onnxruntime works out last what stands first: right before it is used
+            self.graph.nodes += nodes  # where they run each time: what stands first runs last, right before its use
         return self._made["whole", name]
 
     def eight_bits(self, ref: Ref) -> list[str]:

@@ -111,7 +111,7 @@ def _options(onnxruntime: Any, pack: bool) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.load_model_format", "ONNX")  # what was looked through, no other format
     options.add_session_config_entry("session.disable_prepacking", str(int(not pack)))
-    options.add_session_config_entry("session.disable_quant_qdq", str(int(pack)))
+    options.add_session_config_entry("session.disable_quant_qdq", "1")  # eight bits become 32 once, not in every run
     options.enable_cpu_mem_arena = False
     return options
 
