@@ -33,6 +33,8 @@ def give_back() -> None:
     global _keeping
     if _keeping:
         _keeping = False
+        _set({_TRIM_THRESHOLD: 0})
+        bytes(1 << 17)  # `malloc_trim` leaves the free end of a thread's own memory, which goes back when this is freed
         _set(_USUAL)
     with suppress(AttributeError, OSError, TypeError):  # where this is not glibc
         ctypes.CDLL(None).malloc_trim(0)

@@ -201,6 +201,10 @@ def test_weights_stored_in_eight_bits_are_computed_with_in_float32(name: str, tm
     assert_rounded(stored, original)
     export_apart(tmp_path / "stored", tmp_path / "graphs")
     assert ("weight.int8" in header) == (name == "writer-wide"), "the other has no matrix of whole blocks"
+    for graph in ("encoder.onnx", "step.onnx"):  # which read the eight bits themselves
+        content = (tmp_path / "graphs" / graph).read_bytes()
+        parts = (b"weight.int8", b"DequantizeLinear")
+        assert [part in content for part in parts] == [name == "writer-wide"] * 2
     ours, theirs = opened((tmp_path / "stored", tmp_path / "graphs"))
     np.testing.assert_allclose(ours.score(TEXTS, GOLD), theirs.score(TEXTS, GOLD), atol=NEAR)
 

@@ -37,6 +37,7 @@ def test_arrays_up_to_a_quarter_of_a_gigabyte_stay_until_they_are_given_back(lib
     assert dict(arguments for _, arguments in library.told) == {-3: 2**28, -1: 2**31 - 1}  # as mallopt(3) numbers them
     library.told.clear()
     allocator.give_back()
+    assert library.told[0] == ("mallopt", (-1, 0)), "what a thread frees at the end of its memory goes back, too"
     assert dict(arguments for name, arguments in library.told if name == "mallopt") == {-3: 2**25, -1: 2**26}
     assert library.told[-1] == ("malloc_trim", (0,))
     library.told.clear()

@@ -7,7 +7,7 @@ small integer tensors, computed once from the shapes of the inputs. What an oper
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from laconic.errors import ModelError
 from laconic.export.tracing import Operation, OperationTrace, Ref, Size
-from laconic.runtime.eight_bits import is_worth_it, ports, quantized
+from laconic.runtime.eight_bits import BLOCK, MIDDLE, NUMBERS, is_worth_it, names_of, ports, quantized
 from laconic.runtime.onnx_file import TYPES, Graph, Node, Port
 
 ROWS = ("B", "K")  # a decoder's rows: so many documents times so many beams
@@ -82,24 +82,45 @@ class Builder:
         if len(tensors) < len(self.trace.given):
             raise ModelError("a tensor appears from nowhere")
         if stored := self.weights.of(tensors[0]):
-            return self._rows_of(Port(stored[0], "float32", self.weights.shape(stored[0])), stored[1])
+            return self._rows_of(self._whole(stored[0]), stored[1])
         if any(one.shape != tensors[0].shape or not torch.equal(one, tensors[0]) for one in tensors):
             raise ModelError("its numbers depend on the documents of a batch in a way that no graph can say")
         return self.constant(tensors[0].numpy())
 
-    def _rows_of(self, weight: Port, rows: tuple[int, int] | None) -> str:
-        """An initializer whose numbers are stored, or some rows of it."""
+    def _rows_of(self, weight: str, rows: tuple[int, int] | None) -> str:
+        return weight if rows is None else self.node("Slice", weight, [rows[0]], [rows[1]], [0])
+
+    def _stored(self, weight: Port) -> str:
+        """An initializer whose numbers are stored."""
         if weight not in self.graph.weights:
             self.graph.weights.append(weight)
-        return weight.name if rows is None else self.node("Slice", weight.name, [rows[0]], [rows[1]], [0])
+        return weight.name
+
+    def _whole(self, name: str) -> str:
+        """A weight as float32. One of eight bits is made so by nodes, which `laconic.runtime.sessions` runs once."""
+        shape = self.weights.shape(name)
+        if self.weights.int8 or name not in self.weights.in_eight_bits:
+            return self._stored(Port(name, "float32", shape))
+        if ("whole", name) not in self._made:
+            parts, nodes, self.graph.nodes = ports(name, shape), self.graph.nodes, []
+            blocks = shape[0] * -(-shape[1] // BLOCK)
+            numbers, scales = (self.node("Reshape", self._stored(part), [blocks, -1]) for part in parts)
+            scales = self.node("Squeeze", scales, [1])
+            middle = self.filled(MIDDLE, "uint8", [Size(offset=blocks)])
+            found = self.node("DequantizeLinear", numbers, scales, middle, axis=0)
+            joined = self.node("Reshape", found, [shape[0], -1])
+            self._made["whole", name] = self.node("Slice", joined, [0], [shape[1]], [1]) if shape[1] % BLOCK else joined
+            self.graph.nodes += nodes  # where they run each time: what stands first runs last, right before its use
+        return self._made["whole", name]
 
     def eight_bits(self, ref: Ref) -> list[str]:
         """The numbers and the scales of a weight that is stored in eight bits; nothing of another tensor."""
         found = self.trace.given[0].get(ref.number)
-        stored = self.weights.of(found) if found is not None and self.weights.int8 else None
-        if stored is None or not is_worth_it(self.weights.shape(stored[0])):
+        stored = self.weights.of(found) if found is not None else None
+        if stored is None or stored[0] not in self.weights.in_eight_bits:
             return []
-        return [self._rows_of(port, stored[1]) for port in ports(stored[0], self.weights.shape(stored[0]))]
+        name, rows = stored
+        return [self._rows_of(self._stored(port), rows) for port in ports(name, self.weights.shape(name))]
 
     def is_zero(self, ref: Ref) -> bool:
         """Is this a tensor of zeros that is no weight?"""
@@ -231,13 +252,16 @@ class Builder:
 
 
 class WeightNames:
-    """Which stored tensor a tensor of the model is: the whole of it, or some of its rows. With ``int8`` matrices are
-    stored in eight bits where that serves."""
+    """Which stored tensor a tensor of the model is: the whole of it, or some of its rows. ``stored`` are the names in
+    the file; with ``int8`` matrices are going to be stored in eight bits where that serves."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], stored: Sequence[str], int8: bool = False) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], stored: Collection[str], int8: bool = False) -> None:
         self.int8 = int8
-        names = set(stored)
+        names = set(names_of(stored))
         self._all = {name: tensor for name, tensor in tensors.items() if name in names and tensor.numel()}
+        self.in_eight_bits = {
+            name for name in self._all if (is_worth_it(self.shape(name)) if int8 else name + NUMBERS in stored)
+        }
         self._places: dict[int, list[tuple[str, Tensor]]] = {}  # by where the numbers lie
         for name, tensor in self._all.items():
             self._places.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
@@ -261,9 +285,10 @@ class WeightNames:
         """The parts of all matrices that are stored in eight bits, used or not."""
         return {
             port.name: torch.from_numpy(part)
-            for name, tensor in self._all.items()
-            if is_worth_it(self.shape(name))
-            for port, part in zip(ports(name, self.shape(name)), quantized(tensor.detach().numpy()), strict=True)
+            for name in self.in_eight_bits
+            for port, part in zip(
+                ports(name, self.shape(name)), quantized(self._all[name].detach().numpy()), strict=True
+            )
         }
 
 

@@ -26,7 +26,6 @@ from laconic.metrics.card import README, model_card, write_card
 from laconic.metrics.lower_precision import LOWER
 from laconic.models.folder import FILES, LoadedModel, find_folder, load_model_folder
 from laconic.models.stored import digests, save_tensors
-from laconic.runtime.eight_bits import names_of
 from laconic.runtime.folder import ENCODER, STEP, write_manifest
 from laconic.runtime.manifest import MANIFEST
 from laconic.runtime.model import Layout
@@ -103,7 +102,7 @@ def _made(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> tuple[Gra
     model.switch(loaded.search.model)
     tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
     with safe_open(path, "pt") as file:
-        weights = WeightNames(tensors, names_of(file.keys()), int8)
+        weights = WeightNames(tensors, file.keys(), int8)
     try:
         encoder, step, layout = graphs_of(model, weights)
     except ModelError as error:

@@ -33,7 +33,7 @@ def _product(b: Builder, rows: Input, weight: Ref, bias: Ref | None) -> str:
     """``rows W^T + bias``: (n, I), (O, I), (O,) -> (n, O)."""
     given = b.name(rows)
     added = [] if bias is None or b.is_zero(bias) else [b.name(bias)]
-    parts = b.eight_bits(weight)
+    parts = b.eight_bits(weight) if b.weights.int8 else []
     if not parts:
         return b.node("Gemm", given, weight, *added, transB=1)
     count, width = (size.offset for size in b.shape_of(weight))
@@ -77,9 +77,9 @@ def _attention(b: Builder, op: Operation) -> Names:
     rank = len(b.shape_of(op.args[1]))
     turned = b.node("Transpose", keys, perm=[*range(rank - 2), rank - 1, rank - 2])
     scores = b.node("MatMul", scaled, turned)
-    if mask is not None and b.type_of(mask) == "bool":
-        scores = b.node("Where", b.name(mask), scores, b.scalar(MASKED, "float32"))
-    elif mask is not None:
+    if mask is not None and b.type_of(mask) == "bool":  # its own Where is small; one over all scores is slow
+        mask = b.node("Where", b.name(mask), b.scalar(0, "float32"), b.scalar(MASKED, "float32"))
+    if mask is not None:
         scores = b.node("Add", scores, mask)
     return b.node("MatMul", b.node("Softmax", scores, axis=-1), values)
 

@@ -11,6 +11,7 @@ the upper half of one.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -59,9 +60,10 @@ def open_sessions(folder: Path, names: Sequence[str]) -> list[Session]:
 
     contents = {name: (folder / name).read_bytes() for name in names}
     ports = {name: onnx_file.check(content, folder / name) for name, content in contents.items()}
-    values = _weights(onnxruntime, folder, {port.name: port for found in ports.values() for port in found})
-    sessions = []
-    for name, content in contents.items():
+    arrays = _weights(folder, {port.name: port for found in ports.values() for port in found})
+    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
+    sessions: dict[str, Session] = {}
+    for name, content in reversed(contents.items()):  # the last one's making takes most memory
         options = _options(onnxruntime, name != names[0])  # copies of matrices pay where few rows are multiplied
         own = [port.name for port in ports[name]]
         options.add_external_initializers(own, [values[each] for each in own])  # so that it can look at them,
@@ -71,9 +73,11 @@ def open_sessions(folder: Path, names: Sequence[str]) -> list[Session]:
             session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise ModelError(f"{folder / name} cannot be run here ({_reason(error)}).") from error
-        sessions.append(Session(session, values, folder / name))
+        sessions[name] = Session(session, values, folder / name)
+    for array in arrays.values():
+        _unread(array)
     give_back()  # making a session leaves free memory the size of its weights
-    return sessions
+    return [sessions[name] for name in names]
 
 
 def _reason(error: Exception) -> str:
@@ -81,13 +85,22 @@ def _reason(error: Exception) -> str:
     return lines[0][:200].rstrip(".") if lines else type(error).__name__
 
 
-def _weights(onnxruntime: Any, folder: Path, ports: Mapping[str, onnx_file.Port]) -> dict[str, Any]:
-    """The weights that the graphs want, as onnxruntime takes them."""
+def _weights(folder: Path, ports: Mapping[str, onnx_file.Port]) -> dict[str, np.ndarray]:
+    """The weights that the graphs want."""
     arrays = read_weights(folder / onnx_file.ELSEWHERE, ports)
     for name, port in ports.items():
         if arrays[name].shape != port.shape or arrays[name].dtype.name != port.type:
             raise ModelError(f"The graphs in {folder} do not fit its weights ({name}); export the model again.")
-    return {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
+    return arrays
+
+
+def _unread(array: np.ndarray) -> None:
+    """Where it is of a mapped file, what was read of that leaves this process; the system brings back what is used."""
+    place: Any = array
+    while place is not None:
+        if isinstance(place, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            place.madvise(mmap.MADV_DONTNEED)
+        place = getattr(place, "base", None)
 
 
 def _options(onnxruntime: Any, pack: bool) -> Any:
@@ -98,6 +111,7 @@ def _options(onnxruntime: Any, pack: bool) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.load_model_format", "ONNX")  # what was looked through, no other format
     options.add_session_config_entry("session.disable_prepacking", str(int(not pack)))
+    options.add_session_config_entry("session.disable_quant_qdq", "1")  # eight bits become 32 once, not in every run
     options.enable_cpu_mem_arena = False
     return options
 
