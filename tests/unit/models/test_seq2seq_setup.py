@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from laconic.config.base import validate
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.errors import ConfigError
-from laconic.models.seq2seq import Seq2Seq
+from laconic.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from laconic.types import PLAIN_PASS, Batch, UpdateContext
 from samples import ATTENTION, COVERAGE, PLAIN, SEE, VOCAB, assert_same, backward, random_batch, tiny_seq2seq
 
@@ -185,11 +186,7 @@ def test_switches_are_named() -> None:
 )
 def test_what_does_not_fit_together_is_refused(options: dict[str, Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
-<<<<<<< HEAD
-        tiny_seq2seq(**options)
-=======
         validate(Seq2SeqConfig, options, where="model")
->>>>>>> house2
 
 
 @pytest.mark.parametrize("shared", [True, False])
