@@ -13,6 +13,7 @@ import torch
 from commands import refused
 from laconic.cli.compare import _titled
 from laconic.cli.main import main
+from laconic.cli.output import Progress
 from laconic.training import loop
 from word_pairs import write_word_pairs
 
@@ -121,11 +122,11 @@ def test_train_says_where_a_stage_is_missing(place: Path, capsys: pytest.Capture
 def test_the_bar_of_a_comparison_names_the_stage() -> None:
     shown: list[str] = []
 
-    class Bar:
-        def update(self, completed: float | None = None, *, description: str, **what: Any) -> None:
-            shown.append(description)
+    class Bar(Progress):
+        def show(self) -> None:
+            shown.append(self.description)
 
-    titled = _titled(Bar(), "[1/2] staged: training")
+    titled = _titled(Bar("[1/2] staged: training"), "[1/2] staged: training")
     titled(description="Pre-training", total=3)
     titled(1)
     titled(description="Training", total=3)
