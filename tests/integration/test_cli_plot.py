@@ -47,9 +47,11 @@ def test_plot(first: Path, suffix: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert out.stat().st_size > 1000
     assert "2.5000" in printed
     header, _, training, validation = printed.splitlines()[:4]
-    assert header.split()[:2] == ["run", "measure"]
+    assert header.split() == ["run", "measure", "update", "last", "best", "published"]
     assert training.endswith("subset 6.055, full 5.262")
     assert validation.endswith("subset 6.879, full 5.739")
+    (first / "recipe.yaml").unlink()
+    assert "published" not in run(capsys, "plot", first, "--out", out)
 
 
 def test_plot_as_json(first: Path, drawn: Callable[..., list[dict[str, Any]]]) -> None:

@@ -56,6 +56,8 @@ def command(
         published = (f"{key.rpartition('.')[0]} {value}".strip() for key, value in row["published"].items())
         cells.append([row["run"], name, *figures, ", ".join(published)])  # subset 6.66, full 5.355
         row |= {key: None for key in ("final", "best") if not math.isfinite(row[key])}  # JSON has no NaN
+    if not any(row["published"] for row in rows):  # these runs are of no paper
+        header, cells = header[:-1], [row[:-1] for row in cells]
     print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 
 
