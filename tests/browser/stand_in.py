@@ -113,6 +113,7 @@ class Server(ThreadingHTTPServer):
     """Listens on a free port of this machine."""
 
     daemon_threads = True
+    request_queue_size = 64  # a page asks for many files at once; five may wait otherwise
     token: str | None
 
     def __init__(self, token: str | None = None) -> None:
