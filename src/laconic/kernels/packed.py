@@ -2,7 +2,7 @@
 
 A decoding step multiplies few rows by large matrices: reading the weights is most of it. Packed weights are up to
 twice as fast, in bf16 half as large (fast where the CPU multiplies it: AMX, AVX-512 BF16), in int8 a quarter
-(fast where it has VNNI or AMX).
+(fast where it has VNNI, AMX or AVX2).
 
 `Packing` keeps what it packed for as long as it lives. Without one (`Packing.current`) weights are packed anew for each
 search, which costs about as much as one or two steps and can never be out of date.
@@ -10,10 +10,12 @@ search, which costs about as much as one or two steps and can never be out of da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
+from time import perf_counter
+from warnings import catch_warnings
 
 import torch
 from torch import Tensor
@@ -124,26 +126,91 @@ class PackedLowLinear(PackedLinear):
     dtype = torch.bfloat16
 
 
+Product = Callable[[Tensor], Tensor]  # whole numbers from -127 to 127 (R, I), float32 -> (R, O), times W's scales
+Packer = Callable[[Tensor, Tensor], Product]  # W in whole numbers, signed bytes (O, I), and its scales (O,)
+
+
 class PackedByteLinear:
-    """The same in int8: W rounded to 255 steps for each output, x for each row, which does not depend on others."""
+    """The same in int8: W rounded to `byte_steps` values to each side of zero for each output, x to 127 for each row,
+    which does not depend on others."""
 
     def __init__(self, weight: Tensor, bias: Tensor, columns: int, *, relu: bool = False) -> None:
         weight, self._bias = _widened(weight, bias, columns)
-        self._scale = (weight.abs().amax(1) / 127).clamp_min_(_LEAST)
-        self._zero = torch.zeros(len(weight), dtype=torch.long)
-        steps = (weight / self._scale[:, None]).round_().to(torch.int8)
-        self._weight, self._relu = torch.ops.onednn.qlinear_prepack(steps, None), relu
+        scale = (weight.abs().amax(1) / byte_steps()).clamp_min_(_LEAST)
+        steps = (weight / scale[:, None]).round_().to(torch.int8)
+        few, many = _fastest_products()
+        self._few = few(steps, scale)
+        self._many = self._few if many is few else many(steps, scale)
+        self._relu = relu
 
     def __call__(self, inputs: Tensor) -> Tensor:
         flat = inputs.reshape(-1, inputs.shape[-1])
         scale = flat.abs().amax(1, keepdim=True).div_(127).clamp_min_(_LEAST)
-        # torch converts to signed bytes six times as fast as to unsigned ones; adding 128 turns the sign bit.
-        steps = (flat / scale).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(128)
-        result = torch.ops.onednn.qlinear_pointwise(
-            steps, 1.0, 128, self._weight, self._scale, self._zero, None, 1.0, 0, torch.float32, "none", [], ""
-        )
-        result = result.mul_(scale).add_(self._bias)
+        result = (self._few if len(flat) < _MANY_ROWS else self._many)((flat / scale).round_())
+        torch.addcmul(self._bias, result, scale, out=result)
         return (result.relu_() if self._relu else result).view(*inputs.shape[:-1], -1)
+
+
+def _by_onednn(steps: Tensor, scale: Tensor) -> Product:
+    weight, zero = torch.ops.onednn.qlinear_prepack(steps, None), torch.zeros_like(scale, dtype=torch.long)
+
+    def product(x: Tensor) -> Tensor:
+        # torch converts to signed bytes six times as fast as to unsigned ones; adding 128 turns the sign bit.
+        x = x.to(torch.int8).view(torch.uint8).bitwise_xor_(128)
+        return torch.ops.onednn.qlinear_pointwise(
+            x, 1.0, 128, weight, scale, zero, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+
+    return product
+
+
+def _by_fbgemm(steps: Tensor, scale: Tensor) -> Product:
+    with catch_warnings(category=UserWarning, action="ignore"):  # torch means to drop tensors of bytes one day
+        zero = torch.zeros_like(scale, dtype=torch.long)
+        weight = torch._make_per_channel_quantized_tensor(steps, scale.double(), zero, 0)
+    weight = torch.ops.quantized.linear_prepack(weight, None)
+    return lambda x: torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x, 1.0, 128, weight)
+
+
+_PRODUCTS: Sequence[Packer] = (_by_fbgemm, _by_onednn)  # where neither overflows both give the same numbers
+_MANY_ROWS = 64
+
+
+@cache
+def byte_steps() -> int:
+    """How many values a weight may have to each side of zero in int8 on this CPU, 0 where it has no such products.
+
+    Without VNNI or AMX two products of eight bits are added in sixteen: 255 x 127 x 2 overflows, 255 x 63 x 2 does not.
+    """
+    return next((steps for steps in (127, 63) if _right_products(steps)), 0)
+
+
+def _right_products(steps: int) -> list[Packer]:
+    """Those whose products are right with so many steps."""
+    weight, x = torch.full((16, 64), steps, dtype=torch.int8), torch.full((4, 64), 127.0)
+    right: list[Packer] = []
+    for made in _PRODUCTS:
+        with suppress(AttributeError, RuntimeError), torch.no_grad():  # which say that this build of torch has none
+            if bool((made(weight, torch.ones(16))(x) == 64.0 * 127 * steps).all()):
+                right.append(made)
+    return right
+
+
+@cache
+def _fastest_products() -> list[Packer]:
+    """For few rows and for many the right ones that took least time here: which these are hangs on the CPU."""
+    steps = torch.ones(2048, 512, dtype=torch.int8)
+    made = {make: make(steps, torch.ones(2048)) for make in _right_products(byte_steps())}
+
+    def seconds(product: Product, rows: int) -> float:
+        x, times = torch.ones(rows, 512), []
+        for _ in range(4):
+            began = perf_counter()
+            product(x)
+            times.append(perf_counter() - began)
+        return min(times)
+
+    return [min(made, key=lambda make: seconds(made[make], rows)) for rows in (8, 2 * _MANY_ROWS)]
 
 
 PACKED: dict[str, Callable[..., Map]] = {"fp32": PackedLinear, "bf16": PackedLowLinear, "int8": PackedByteLinear}
@@ -151,20 +218,12 @@ PACKED: dict[str, Callable[..., Map]] = {"fp32": PackedLinear, "bf16": PackedLow
 
 @cache
 def can_multiply(precision: Precision) -> bool:
-    """Does this CPU multiply in it, and rightly?
-
-    bf16 needs AVX-512 or AVX-NE-CONVERT. int8 needs VNNI or AMX: without them two products of eight bits are added in
-    sixteen, which overflows where the factors are large.
-    """
+    """Does this CPU multiply in it, and rightly? bf16 needs AVX-512 or AVX-NE-CONVERT, int8 an x86 CPU with AVX2."""
     if precision != "fp32" and not torch.backends.mkldnn.is_available():
         return False
     if precision == "bf16":
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    if precision == "int8":
-        with torch.no_grad():
-            product = PackedByteLinear(torch.ones(16, 64), torch.zeros(16), 16)(torch.ones(4, 64))
-        return bool((product - 64).abs().max() < 1e-3)
-    return True
+    return precision == "fp32" or byte_steps() > 0
 
 
 def _packed(weight: Tensor, bias: Tensor, columns: int, *, relu: bool = False) -> Map:

@@ -47,15 +47,18 @@ class Lowered:
 
 @dataclass(frozen=True)
 class Precisions:
-    """What each lower precision does to one model's summaries of ``records`` validation records."""
+    """What each lower precision does to one model's summaries of ``records`` validation records; in int8 a weight had
+    ``byte_steps`` values to each side of zero."""
 
     records: Annotated[int, Field(ge=1)]
     of: dict[str, Lowered]
+    byte_steps: int = 127
 
-    @property
-    def may_be(self) -> tuple[Precision, ...]:
-        """The precisions that ``auto`` chooses among."""
-        return ("fp32", *(name for name in LOWER if name in self.of and self.of[name].holds))
+    def may_be(self, byte_steps: int) -> tuple[Precision, ...]:
+        """The precisions that ``auto`` chooses among on a CPU of so many ``byte_steps``; a coarser int8 than the one
+        that was tried is none of them."""
+        coarser = {"int8"} if byte_steps < self.byte_steps else set()
+        return ("fp32", *(name for name in LOWER if name in self.of.keys() - coarser and self.of[name].holds))
 
     def say(self) -> str:
         parts = [f"{name} {lower.equal:.0%} equal, ROUGE-1 {lower.rouge['1']:+.2f}" for name, lower in self.of.items()]
@@ -79,11 +82,12 @@ def measure(
     records: Sequence[Record],
     lower: Sequence[Precision] = LOWER,
     way: Scoring | None = None,
+    byte_steps: int = 127,
 ) -> Precisions:
     """Decode records with references in each precision and compare.
 
     ``summarize`` gives the texts of all records in a precision, ``lower`` the precisions that this machine has,
-    ``way`` how the model's run counts ROUGE.
+    ``way`` how the model's run counts ROUGE, ``byte_steps`` how finely this machine's int8 divides a weight.
     """
     references = [list(references_of(record)) for record in records]
     way = suited(way or Scoring(), references)
@@ -99,7 +103,7 @@ def measure(
         texts = summarize(name)
         equal = sum(one == other for one, other in zip(texts, exact, strict=True)) / len(exact)
         lowered[name] = Lowered(equal, {kind: round(f - base[kind], 3) for kind, f in scores(texts).items()})
-    return Precisions(len(records), lowered)
+    return Precisions(len(records), lowered, byte_steps)
 
 
 def fastest(precisions: Sequence[Precision], seconds: Callable[[Precision], float]) -> Precision:

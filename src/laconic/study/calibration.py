@@ -319,7 +319,7 @@ def try_precisions(
         made = summarizer.summarize(list(records), batch_size=batch_size, precision=precision, always_write=True)
         return [summary.text for summary in made]
 
-    return measure(texts, records, lower, system.loaded.scoring)
+    return measure(texts, records, lower, system.loaded.scoring, system.byte_steps)
 
 
 def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float) -> list[bool]:

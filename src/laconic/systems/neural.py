@@ -16,7 +16,7 @@ from laconic.data.collate import Collator
 from laconic.data.dataset import Example, encode_documents
 from laconic.decoding import TorchModel
 from laconic.errors import ConfigError
-from laconic.kernels.packed import Packing, can_multiply
+from laconic.kernels.packed import Packing, byte_steps, can_multiply
 from laconic.metrics.lower_precision import LOWER, fastest
 from laconic.models.folder import LoadedModel, load_model_folder, uploaded
 from laconic.systems.decoding import DecodingSystem
@@ -50,7 +50,7 @@ class NeuralSystem(DecodingSystem):
         if self.device.type != "cpu":
             raise ConfigError(f"search.precision {wanted} is for the CPU, and the model is on {self.device}: use fp32.")
         if not can_multiply(wanted):
-            need = "AVX-512" if wanted == "bf16" else "VNNI or AMX"
+            need = "AVX-512" if wanted == "bf16" else "an x86 CPU with AVX2, VNNI or AMX"
             raise ConfigError(f"search.precision {wanted} needs {need}, which this CPU lacks: use fp32 or auto.")
         return self._in(wanted)
 
@@ -58,6 +58,11 @@ class NeuralSystem(DecodingSystem):
     def lower_precisions(self) -> tuple[Precision, ...]:
         """Those below float32 that this CPU multiplies in."""
         return tuple(filter(can_multiply, LOWER))
+
+    @property
+    def byte_steps(self) -> int:
+        """How many values a weight has to each side of zero in int8."""
+        return byte_steps()
 
     def _in(self, precision: Precision) -> TorchModel:
         return TorchModel(self.model, self._packings.setdefault(precision, Packing(precision)))
@@ -76,8 +81,9 @@ class NeuralSystem(DecodingSystem):
                 model.step(np.full(len(rows), self.start_id), state)
                 return time.perf_counter() - began
 
-            may_be = precisions.may_be if precisions and self.device.type == "cpu" else ("fp32",)
-            may_be = tuple(filter(can_multiply, may_be))
+            may_be: tuple[Precision, ...] = ("fp32",)
+            if precisions and self.device.type == "cpu":
+                may_be = tuple(filter(can_multiply, precisions.may_be(self.byte_steps)))
             taken = self._taken[size] = fastest(may_be, seconds) if len(may_be) > 1 else "fp32"
             why = precisions.say() if precisions else "nothing is known of lower ones: `laconic calibrate` finds out"
             logging.getLogger(__name__).warning("%s decodes %d rows in %s (%s).", self.name, len(rows), taken, why)

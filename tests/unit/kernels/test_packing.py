@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -22,9 +24,9 @@ def small_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
             pytest.skip("this build of torch lacks oneDNN's packed linear layer")
 
 
-def rounded(x: Tensor, bits: int) -> Tensor:
-    """Each row in as many steps as int8 has to each side of zero."""
-    scale = x.abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
+def rounded(x: Tensor, steps: int = 127) -> Tensor:
+    """Each row in so many steps to each side of zero."""
+    scale = x.abs().amax(-1, keepdim=True) / steps
     return torch.round(x / scale) * scale
 
 
@@ -37,8 +39,9 @@ def test_each_precision_is_the_product_of_rounded_factors(relu: bool) -> None:
     expected = {
         "fp32": torch.nn.functional.linear(inputs, weight, bias),
         "bf16": torch.nn.functional.linear(*low).bfloat16().float(),
-        "int8": torch.nn.functional.linear(rounded(inputs, 8), rounded(weight, 8), bias),
     }
+    if steps := packed.byte_steps():
+        expected["int8"] = torch.nn.functional.linear(rounded(inputs), rounded(weight, steps), bias)
     for precision, value in expected.items():
         if not can_multiply(precision):  # type: ignore[arg-type]
             continue
@@ -50,17 +53,66 @@ def test_each_precision_is_the_product_of_rounded_factors(relu: bool) -> None:
             assert not torch.equal(found, expected["fp32"].relu() if relu else expected["fp32"])
 
 
+def saturated(limit: int) -> Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]:
+    """Products of a CPU that adds two products of eight bits where no more than ``limit`` fits."""
+
+    def product(steps: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
+        pair = 2 * 255 * int(steps.max())
+        return lambda x: x @ steps.float().t() * (min(pair, limit) / pair)
+
+    return product
+
+
 def test_a_product_that_overflows_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without VNNI the sum of two products of eight bits saturates at 2 ** 15."""
+    """Without VNNI the sum of two products of eight bits saturates at 2 ** 15; with seven it does not."""
 
-    class Saturated(packed.PackedByteLinear):
-        def __call__(self, inputs: Tensor) -> Tensor:
-            return super().__call__(inputs) * (2**15 / (2 * 127 * 255))
+    def absent(steps: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
+        raise AttributeError("no such operator")
 
-    monkeypatch.setattr(packed, "PackedByteLinear", Saturated)
-    assert not can_multiply.__wrapped__("int8")
+    for products, steps in (
+        ([saturated(2**15), saturated(2**15)], 63),
+        ([absent, saturated(2**15)], 63),
+        ([saturated(2**15), saturated(2**17)], 127),
+        ([saturated(2**14), absent], 0),
+    ):
+        monkeypatch.setattr(packed, "_PRODUCTS", products)
+        monkeypatch.setattr(packed, "byte_steps", packed.byte_steps.__wrapped__)
+        assert packed.byte_steps() == steps
+        assert can_multiply.__wrapped__("int8") is (steps > 0)
+        monkeypatch.undo()
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     assert [can_multiply.__wrapped__(name) for name in ("fp32", "bf16", "int8")] == [True, False, False]
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 5), (4, 70, 33), (70, 256, 128)])
+def test_all_products_of_bytes_are_exact(shape: tuple[int, int, int]) -> None:
+    torch.manual_seed(0)
+    rows, inputs, outputs = shape
+    steps, scale = torch.randint(-63, 64, (outputs, inputs)).to(torch.int8), torch.rand(outputs)
+    x = torch.randint(-127, 128, (rows, inputs))
+    exact = (x @ steps.long().t()).float() * scale
+    made = packed._right_products(63)
+    assert made or not packed.byte_steps()
+    for product in made:
+        assert torch.equal(product(steps, scale)(x.float()), exact)
+
+
+@torch.no_grad()
+def test_few_rows_and_many_may_be_multiplied_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def named(name: str) -> Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]:
+        def product(steps: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
+            return lambda x: asked.append((name, len(x))) or x @ (steps * scale[:, None]).t()
+
+        return product
+
+    monkeypatch.setattr(packed, "byte_steps", lambda: 127)
+    monkeypatch.setattr(packed, "_fastest_products", lambda: [named("few"), named("many")])
+    weight, inputs = torch.randn(20, 40), torch.randn(64, 40)
+    product = packed.PackedByteLinear(weight, torch.zeros(20), 20)
+    torch.testing.assert_close(product(inputs)[:63], product(inputs[:63]))
+    assert asked == [("many", 64), ("few", 63)]
 
 
 @torch.no_grad()

@@ -42,7 +42,7 @@ def test_measured_against_fp32_on_the_same_records() -> None:
     assert found.of["bf16"] == Lowered(1.0, NO_CHANGE)
     assert found.of["int8"].equal == 0.5
     assert found.of["int8"].rouge == {"1": -33.333, "2": -50.0, "L": -33.333}
-    assert found.may_be == ("fp32", "bf16")
+    assert found.may_be(127) == ("fp32", "bf16")
     assert "int8 50% equal" in found.say()
 
 
@@ -70,6 +70,14 @@ def test_a_file_without_one_of_the_scores_is_damaged(tmp_path: Path) -> None:
 )
 def test_a_precision_holds_where_words_and_rouge_do(trial: Lowered, holds: bool) -> None:
     assert trial.holds is holds
+
+
+def test_int8_is_not_taken_where_it_is_coarser_than_it_was_tried(folder: Path) -> None:
+    both = {"bf16": GOOD, "int8": GOOD}
+    assert Precisions(20, both).may_be(63) == ("fp32", "bf16")
+    assert Precisions(20, both, 63).may_be(63) == Precisions(20, both, 63).may_be(127) == ("fp32", *both)
+    system = NeuralSystem.from_pretrained(folder, "cpu")
+    assert system.byte_steps == packed.byte_steps()
 
 
 def test_the_fastest_is_taken_after_it_has_packed() -> None:
@@ -124,7 +132,7 @@ def test_auto_takes_what_is_fast_and_holds(folder: Path, monkeypatch: pytest.Mon
 def test_what_the_cpu_lacks_is_refused_and_never_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summarizer = Summarizer(NeuralSystem.from_pretrained(folder, "cpu"))
     monkeypatch.setattr("laconic.systems.neural.can_multiply", lambda precision: precision == "fp32")
-    for name, need in (("bf16", "AVX-512"), ("int8", "VNNI or AMX")):
+    for name, need in (("bf16", "AVX-512"), ("int8", "an x86 CPU with AVX2, VNNI or AMX")):
         with pytest.raises(ConfigError, match=f"search.precision {name} needs {need}, which this CPU lacks: use fp32"):
             summarizer.summarize(TEXT, precision=name)
     assert isinstance(summarizer.system, NeuralSystem)
@@ -143,6 +151,7 @@ def test_trying_decodes_in_each_precision(folder: Path, monkeypatch: pytest.Monk
     assert found is not None
     assert found.records == 2
     assert set(found.of) == {"bf16", "int8"}
+    assert found.byte_steps == summarizer.system.byte_steps
     assert try_precisions(Summarizer.from_pretrained("lead-1"), [Record(TEXT, "x")]) is None
 
 
