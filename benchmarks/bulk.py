@@ -1,10 +1,11 @@
-"""Many short documents in one `laconic summarize`, in one process and in two, beside an older checkout.
+"""Many short documents in one `laconic summarize`, in one process and in two, beside an older checkout or on Ray.
 
-    python benchmarks/bulk.py [--documents 2000] [--before SRC] [--rounds 2] [--short]
+    python benchmarks/bulk.py [--documents 2000] [--before SRC | --ray] [--rounds 2] [--short]
 
 The model is a pointer-generator with coverage of size ``small`` after one update, so that nearly every summary is as
 long as the search allows: beam 4, documents of 30 to 60 words of a Zipf vocabulary. ``--before`` is the folder ``src``
-of an older checkout, which makes the model (later ones open what earlier ones wrote) and takes turns with this one.
+of an older checkout, which makes the model (later ones open what earlier ones wrote) and takes turns with this one;
+with ``--ray`` workers of Ray take turns with processes, the start of a cluster on this machine included.
 Printed: seconds by the clock and of the processors, from the shell to the last line of the file, and their ratio.
 """
 
@@ -52,10 +53,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=2000)
     parser.add_argument("--before", type=Path, help="the folder src of an older checkout")
+    parser.add_argument("--ray", action="store_true", help="beside as many workers of Ray")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--short", action="store_true", help="100 documents, once")
     options = parser.parse_args()
     checkouts = {"before": options.before.resolve(), "now": SOURCE} if options.before else {"now": SOURCE}
+    if options.ray:
+        checkouts["ray"] = SOURCE
     with tempfile.TemporaryDirectory() as folder:
         pairs, given, model = Path(folder, "pairs.jsonl"), Path(folder, "given.jsonl"), Path(folder, "run")
         make_documents(pairs, 400, 0)
@@ -69,6 +73,7 @@ def main() -> None:
                 for name, source in checkouts.items():
                     out = Path(folder, f"{name}-{jobs}-{turn}.jsonl")
                     asked = ("--jobs", str(jobs), "--beam-size", "4", "--output", str(out))
+                    asked += ("--ray",) if name == "ray" else ()
                     best[name] = min(best[name], run(source, "summarize", str(model), str(given), *asked))
             for name, (clock, processors) in best.items():
                 print(f"{jobs} process{'es' * (jobs > 1)}, {name}: {clock:.1f} s, {processors:.1f} s of the processors")
