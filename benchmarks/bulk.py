@@ -72,7 +72,7 @@ def main() -> None:
             for turn in range(1 if options.short else options.rounds):
                 for name, source in checkouts.items():
                     out = Path(folder, f"{name}-{jobs}-{turn}.jsonl")
-                    asked = ("--jobs", str(jobs), "--beam-size", "4", "--output", str(out))
+                    asked: tuple[str, ...] = ("--jobs", str(jobs), "--beam-size", "4", "--output", str(out))
                     asked += ("--ray",) if name == "ray" else ()
                     best[name] = min(best[name], run(source, "summarize", str(model), str(given), *asked))
             for name, (clock, processors) in best.items():

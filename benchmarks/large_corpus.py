@@ -7,7 +7,8 @@ Zipf vocabulary (or of the documents of ``--from``, JSON lines), in which some w
 stand once; ``--corpus`` takes those of a file as they are. A training of a few updates is started twice, then made
 again with an interruption in the middle, whose weights must be the same. Printed for each start: seconds by the clock
 and of the processors to the end of the first update, and the most memory that its processes had together, in megabytes:
-all of it (proportional set size), and what is not pages of files, which the system takes back as it needs them.
+all of it (proportional set size), and what is not pages of files, which the system takes back as it needs them. At last
+a model of size ``study`` trains on the same encoded corpus: the share of its time in which it waits for batches.
 """
 
 from __future__ import annotations
@@ -29,6 +30,27 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src"
 SMALL = ("model.hidden_size=16", "model.embedding_size=16", "training.batch_size=64", "data.min_supported=0")
 SEEDS = 50_000  # sentences that are repeated
+WAITING = """
+import sys, time
+from laconic.cli.main import main
+from laconic.training.batches import BatchStream
+
+taken, take = [], BatchStream.take
+
+def timed(stream, *place):
+    start = time.perf_counter()
+    batches = take(stream, *place)
+    taken.append((start, time.perf_counter()))
+    return batches
+
+BatchStream.take = timed
+try:
+    main()
+finally:
+    counted = taken[len(taken) // 3:]
+    waited = sum(end - start for start, end in counted[:-1])
+    print(f"{1e3 * waited / (len(counted) - 1):.1f} ms a batch, {waited / (counted[-1][0] - counted[0][0]):.2%}")
+"""
 
 
 def sentences(source: Path | None, chosen: random.Random) -> list[list[str]]:
@@ -140,6 +162,11 @@ def main() -> None:
         )
         for name in ("first", "second", "cut"):
             weights[name] = hashlib.sha256((folder / name / "model/model.safetensors").read_bytes()).hexdigest()
+        study = ["--size", "study", "--set", f"training.max_updates={3 if given.short else 45}", "--out"]
+        command = [sys.executable, "-c", WAITING, *train[: -len(SMALL) * 2], *study, str(folder / "study")]
+        environment = os.environ | {"PYTHONPATH": str(SOURCE), "LACONIC_CACHE": str(cache)}
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        print(f"waiting for batches, size study: {said.splitlines()[-1]} of the time")
         kept = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file())
         same = "equal" if len(set(weights.values())) == 1 else "DIFFERENT"
         print(f"cache {kept / 1e6:,.0f} MB; weights after {given.updates} updates {same}")
