@@ -22,6 +22,8 @@ from laconic.models.folder import LoadedModel, load_model_folder, uploaded
 from laconic.systems.decoding import DecodingSystem
 from laconic.types import Batch, Precision
 
+_TIMED = 4  # documents that are read to time a step, with as many rows as all have
+
 
 class NeuralSystem(DecodingSystem):
     """A `LoadedModel` ready to decode."""
@@ -70,23 +72,29 @@ class NeuralSystem(DecodingSystem):
     def _automatic(self, batch: Batch, beams: int) -> Precision:
         """The fastest of the precisions that keep the words, for a step of so many rows."""
         precisions = self.loaded.precisions
-        rows = np.repeat(np.arange(len(batch.source_ids)), beams)
-        size = len(rows).bit_length()
+        rows = len(batch.source_ids) * beams
+        size = rows.bit_length()
         if size not in self._taken:
-
-            def seconds(precision: Precision) -> float:
-                model = self._in(precision)
-                state = model.start(model.encode(batch)).select(rows)
-                began = time.perf_counter()
-                model.step(np.full(len(rows), self.start_id), state)
-                return time.perf_counter() - began
-
             may_be: tuple[Precision, ...] = ("fp32",)
             if precisions and self.device.type == "cpu":
                 may_be = tuple(filter(can_multiply, precisions.may_be(self.byte_steps)))
-            taken = self._taken[size] = fastest(may_be, seconds) if len(may_be) > 1 else "fp32"
+            taken: Precision = "fp32"
+            if len(may_be) > 1:
+                documents = min(len(batch.source_ids), _TIMED)  # to read all of them may take as long as many steps
+                memory = self.decoded_by.encode(batch.changed(lambda tensor: tensor[:documents]))
+                places = np.repeat(np.arange(documents), -(-rows // documents))
+
+                def seconds(precision: Precision) -> float:
+                    model = self._in(precision)
+                    state = model.start(memory).select(places)
+                    began = time.perf_counter()
+                    model.step(np.full(len(places), self.start_id), state)
+                    return time.perf_counter() - began
+
+                taken = fastest(may_be, seconds)
+            self._taken[size] = taken
             why = precisions.say() if precisions else "nothing is known of lower ones: `laconic calibrate` finds out"
-            logging.getLogger(__name__).warning("%s decodes %d rows in %s (%s).", self.name, len(rows), taken, why)
+            logging.getLogger(__name__).warning("%s decodes %d rows in %s (%s).", self.name, rows, taken, why)
         return self._taken[size]
 
     @torch.inference_mode()
