@@ -120,7 +120,12 @@ def test_auto_takes_what_is_fast_and_holds(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(packed, "_OUTPUT_WORTH_PACKING", 1)
     monkeypatch.setattr("laconic.systems.neural.can_multiply", lambda precision: True)
     monkeypatch.setitem(packed.PACKED, "bf16", packed.PackedLinear)  # on any CPU
-    summarizer.summarize(TEXT, precision="auto")
+    read, encode = [], system.model.encode
+    monkeypatch.setattr(system.model, "encode", lambda batch: read.append(len(batch.source_ids)) or encode(batch))
+    summarizer.summarize(
+        [TEXT.replace("table", word) for word in ("list", "row", "set", "file", "map", "heap")], precision="auto"
+    )
+    assert read == [4, 6]  # to time it, and to decode
     assert asked[0][0] == ("fp32", "bf16")
     assert asked[0][1] > 0
     assert system._packings["bf16"]._kept
