@@ -210,6 +210,7 @@ def cut_by(rules: str) -> pre_tokenizers.PreTokenizer:
     """What cuts a text into what matches the rules."""
     return pre_tokenizers.Split(Regex(rules), "removed", invert=True)
 
+
 # On text whose white space has become SPACE_MARK: a word or number or a run of signs with the mark before it.
 SUBWORD_PATTERN = (
     rf"{SPACE_MARK}?[\p{{L}}\p{{M}}]+|{SPACE_MARK}?\p{{N}}{{1,4}}|{SPACE_MARK}?[^{SPACE_MARK}\p{{L}}\p{{M}}\p{{N}}]{{1,8}}"
