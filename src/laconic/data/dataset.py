@@ -63,6 +63,20 @@ class Part:
     counts: Counter[str]
 
 
+class Pairs(list[Record]):
+    """Records with their ``sides``, documents and summaries, which a process may have split into stretches already."""
+
+    def __init__(self, records: Iterable[Record], sides: Sequence[list[str]]) -> None:
+        super().__init__(records)
+        self.sides = sides
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Pairs:
+        if isinstance(records, Pairs):
+            return records
+        return cls(records, ([record.document for record in records], [record.summary for record in records]))
+
+
 class EncodedDataset:
     """Encoded records as columns (`Part`), in memory (`build`) or mapped from the files of a folder (`open`).
 
@@ -280,8 +294,9 @@ class Encoder:
             gaps[0] = [document_gaps(record, separator) for record in given]
             gaps[1] = [sentence_gaps(record.summary, separator, by_line=True) for record in given]
         room = frame.source_room(self.config.max_source_tokens)
-        source = tokenizer.encode_many([record.document for record in given], room, gaps[0])
-        target = tokenizer.encode_many([record.summary for record in given], self.config.max_target_tokens, gaps[1])
+        documents, summaries = Pairs.of(given).sides
+        source = tokenizer.encode_many(documents, room, gaps[0])
+        target = tokenizer.encode_many(summaries, self.config.max_target_tokens, gaps[1])
         short = source.totals <= (self._most or sys.maxsize)
         for place in np.flatnonzero(short & ((source.totals == 0) | (target.totals == 0))).tolist():
             record = given[place]

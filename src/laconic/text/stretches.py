@@ -5,10 +5,10 @@ What a vocabulary lacks has a code below zero, the complement of its number amon
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from laconic.jobs import Pieces
 from laconic.text.normalization import across_blanks
 
 MOST = 1_000_000  # stretches that are remembered
-_LINES = 250  # of a text that is cut at once
 _PIECE = 20_000  # stretches, a piece of work of a process
 
 
@@ -57,6 +56,33 @@ class Coded:
         return Coded(codes, self.lengths[keep], self.totals[keep], self.unknown)
 
 
+class Split(list[str]):
+    """B texts with their stretches: the ``names`` that occur, which of them (``numbers``, int32) each text has, one
+    behind the other, and their places: ``ends`` (B + 1,) int64. A text that is more than its stretches has none."""
+
+    def __init__(
+        self, texts: Iterable[str], names: list[str], numbers: np.ndarray | bytes, ends: np.ndarray | bytes
+    ) -> None:
+        super().__init__(texts)
+        self.names, self.numbers, self.ends = names, np.frombuffer(numbers, np.int32), np.frombuffer(ends, np.int64)
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Split:
+        if isinstance(texts, Split):
+            return texts
+        numbers, ends, known = list[int](), [0], defaultdict[str, int](count().__next__)
+        for text in texts:
+            numbers += () if across_blanks(text) else map(known.__getitem__, text.split())
+            ends.append(len(numbers))
+        return cls(texts, list(known), np.array(numbers, np.int32), np.array(ends))
+
+    def __add__(self, other: list[str]) -> Split:  # type: ignore[override]
+        more = Split.of(other)
+        numbers = np.concatenate((self.numbers, more.numbers + np.int32(len(self.names))))
+        ends = np.concatenate((self.ends, more.ends[1:] + len(self.numbers)))
+        return Split([*self, *more], [*self.names, *more.names], numbers, ends)
+
+
 def coded(texts: Sequence[tuple[np.ndarray, int]], unknown: Sequence[str]) -> Coded:
     """Texts one by one, as their codes and their totals."""
     codes, lengths = joined([codes for codes, _ in texts])
@@ -72,9 +98,9 @@ def joined(found: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([*found, np.zeros(0, np.int32)]), np.array([len(codes) for codes in found], np.int64)
 
 
-class LinesOfAscii:
-    """Reads words: of letters alone they are as they stand, other ASCII is cut as the lines of one text, and ``others``
-    are read as they always are."""
+class ReadAscii:
+    """Reads stretches: those of ASCII are normalised as the lines of one text and then ``cut``, ``others`` are read as
+    they always are."""
 
     def __init__(
         self, normalise: Callable[[str], str], cut: Callable[[str], Any], vocabulary: Mapping[str, int], others: Read
@@ -83,29 +109,18 @@ class LinesOfAscii:
 
     def __call__(self, stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
         """The codes of the stretches, and how many each has."""
-        found = [self._some(stretches[start : start + _LINES], unknown) for start in range(0, len(stretches), _LINES)]
-        codes, sizes = zip(*found, strict=True)
-        return np.concatenate(codes), np.concatenate(sizes)
-
-    def _some(self, stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
-        ascii_ = np.array([stretch.isascii() for stretch in stretches])
-        letters = np.array([stretch.isalpha() for stretch in stretches]) & ascii_
-        groups = letters, ascii_ & ~letters, ~ascii_
-        words, lines, rest = ([stretches[place] for place in np.flatnonzero(group)] for group in groups)
-        normalised = self._normalise("\n".join(lines))
-        found = self._cut(normalised)
-        ends = np.cumsum([len(line) + 1 for line in normalised.split("\n")])
-        within = np.searchsorted(ends, [start for _, (start, _) in found], side="right")
-        pieces = [*self._normalise("\n".join(words)).split("\n")[: len(words)], *(piece for piece, _ in found)]
-        ids = map(self._vocabulary.get, pieces)
-        codes = [~unknown[piece] if id is None else id for piece, id in zip(pieces, ids, strict=True)]
-        other_codes, other_sizes = self._others(rest, unknown)
-        parts = np.ones(len(words), np.int64), np.bincount(within, minlength=len(lines))[: len(lines)], other_sizes
-        places = np.concatenate([np.flatnonzero(group) for group in groups])
-        sizes = np.empty(len(stretches), np.int64)
-        sizes[places] = np.concatenate(parts)
-        order = np.argsort(np.repeat(places, sizes[places]), kind="stable")  # from groups to the stretches' own order
-        return np.concatenate((np.array(codes, np.int32), other_codes))[order], sizes
+        plain = np.array([stretch.isascii() for stretch in stretches], bool)
+        lines = [stretch for stretch in stretches if stretch.isascii()]
+        found = list(map(self._cut, self._normalise("\n".join(lines)).split("\n")))[: len(lines)]
+        ids = ((piece, self._vocabulary.get(piece)) for piece in chain.from_iterable(found))
+        own = [~unknown[piece] if id is None else id for piece, id in ids]
+        codes, sizes = self._others([stretch for stretch in stretches if not stretch.isascii()], unknown)
+        in_all = np.empty(len(stretches), np.int64)
+        in_all[plain], in_all[~plain] = list(map(len, found)), sizes
+        of_plain = np.repeat(plain, in_all)
+        result = np.empty(len(of_plain), np.int32)
+        result[of_plain], result[~of_plain] = own, codes
+        return result, in_all
 
 
 class Stretches:
@@ -131,9 +146,9 @@ class Stretches:
         than their stretches. Each stretch is cut once, whichever processes met it."""
         counts, times = Counter[str](), np.zeros(0, np.int64)
         for stretches, own, more in texts.worked(_stretches_of):
-            places = np.array(list(map(self._numbers.__getitem__, stretches.split())), np.int64)
+            places = self._places(stretches.split())
             times = np.concatenate((times, np.zeros(len(self._numbers) - len(times), np.int64)))
-            times[places] += own
+            np.add.at(times, places, own)
             counts.update(others(more))
             if len(self._numbers) > MOST:
                 counts.update(self._cut(times))
@@ -163,20 +178,20 @@ class Stretches:
         """The codes of the texts, ``most`` of each."""
         if len(self._numbers) > MOST:
             self._forget()
-        numbers, ends = array("i"), [0]
-        for text in texts:
-            if not across_blanks(text):
-                numbers.extend(map(self._numbers.__getitem__, text.split()))
-            ends.append(len(numbers))
+        split = Split.of(texts)
+        places = self._places(split.names)
         if new := self._numbers.names[len(self._sizes) :]:
             self._remember(*self.read(new, self._unknown))
-        codes, lengths, totals = self._gathered(np.frombuffer(numbers, np.int32), np.array(ends), most)
+        codes, lengths, totals = self._gathered(places[split.numbers], split.ends, most)
         stops = np.cumsum(lengths)
         for place in np.flatnonzero(totals == 0)[::-1].tolist():
             own, totals[place] = self.whole(texts[place], most, self._unknown)
             codes = np.insert(codes, stops[place], own)
             lengths[place] = len(own)
         return Coded(codes, lengths, totals, self._unknown.names)
+
+    def _places(self, names: list[str]) -> np.ndarray:
+        return np.array(list(map(self._numbers.__getitem__, names)), np.int64)
 
     def _gathered(self, chosen: np.ndarray, ends: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         sizes = self._sizes[chosen]
@@ -192,7 +207,6 @@ class Stretches:
 
 def _stretches_of(texts: Sequence[str]) -> tuple[str, np.ndarray, list[str]]:
     """The stretches of the texts, how often each is there, and the texts that are more."""
-    times: Counter[str] = Counter()
-    for text in texts:
-        times.update(() if across_blanks(text) else text.split())
-    return " ".join(times), np.fromiter(times.values(), np.int64), list(filter(across_blanks, texts))
+    split = Split.of(texts)
+    more = [split[place] for place in np.flatnonzero(np.diff(split.ends) == 0) if across_blanks(split[place])]
+    return " ".join(split.names), np.bincount(split.numbers, minlength=len(split.names)), more

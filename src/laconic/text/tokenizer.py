@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tokenizers
 from pydantic import Field
-from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders, models, trainers
 
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, ModelError
@@ -40,13 +40,15 @@ from laconic.text.normalization import (
     WORD_PATTERN,
     NormalizationConfig,
     build_normalizer,
+    cut_by,
     encodable,
     shares_characters,
     whole_marks,
     word_pattern,
+    words_of_ascii,
 )
 from laconic.text.sentences import bounds
-from laconic.text.stretches import Coded, LinesOfAscii, Numbers, Read, Stretches, coded, joined
+from laconic.text.stretches import Coded, Numbers, Read, ReadAscii, Stretches, coded, joined
 from laconic.types import TokenizedText
 
 __all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
@@ -69,7 +71,7 @@ class _OpenTokenizer(Tokenizer):
     def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
         backend = tokenizers.Tokenizer(model)
         backend.normalizer = build_normalizer(self.config, spaces_to_marks=self.spaces_to_marks)
-        backend.pre_tokenizer = pre_tokenizers.Split(Regex(self._rules()), "removed", invert=True)
+        backend.pre_tokenizer = cut_by(self._rules())
         return backend
 
     def _rules(self) -> str:
@@ -229,7 +231,7 @@ class WordTokenizer(_OpenTokenizer):
             return others
         library, plain = backend.normalizer.normalize_str, str.lower if self.config.lowercase else str
         normalise = plain if library(printable) == plain(printable) else library
-        return LinesOfAscii(normalise, backend.pre_tokenizer.pre_tokenize_str, vocabulary, others)
+        return ReadAscii(normalise, words_of_ascii(backend.pre_tokenizer), vocabulary, others)
 
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         return join_words(tokens)

@@ -31,7 +31,7 @@ import tokenizers
 from laconic import __version__
 from laconic.config.names import sources_of
 from laconic.config.schema import SPLITS, DataConfig, TextConfig
-from laconic.data.dataset import FACTS, EncodedDataset, Encoder
+from laconic.data.dataset import FACTS, EncodedDataset, Encoder, Pairs
 from laconic.data.pieces import read_in_pieces
 from laconic.data.readers import ReadOptions, SkipCounter, files_of
 from laconic.data.subset import supported_share
@@ -40,6 +40,7 @@ from laconic.files import digest_of, replacing_folder, sha256, write_json
 from laconic.jobs import Pieces, unasked_workers
 from laconic.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
 from laconic.text.casing import Casing, casing_of_pieces, sampling_step
+from laconic.text.stretches import Split
 from laconic.training.logging import ShowProgress
 from laconic.types import Record
 
@@ -79,7 +80,13 @@ class Corpus:
     @property
     def pairs(self) -> Pieces[Record]:
         """The pairs, as they were written."""
-        return Pieces(lambda: self._written.pieces, self._written.read).map(lambda rows: [Record(*row) for row in rows])
+
+        def read(piece: tuple[int, int, int]) -> Pairs:
+            sides, rows, stretches = self._written.read(piece)
+            records = [Record(document, summary, *row) for document, summary, row in zip(*sides, rows, strict=True)]
+            return Pairs(records, [Split(side, *own) for side, own in zip(sides, stretches, strict=True)])
+
+        return Pieces(lambda: self._written.pieces, read)
 
     @cached_property
     def _written(self) -> WrittenPairs:
@@ -116,20 +123,24 @@ class Corpus:
         least = self._least
         good = [pair for pair in records if not least or supported_share(pair, self._words) >= least]
         texts = "".join([f"{pair.document}\0{pair.summary}\1" for pair in good]).encode("utf-8", "surrogatepass")
-        rows = [(p.document, p.summary, p.id, p.references, p.sentences, p.origin) for p in good]
-        characters = sum([len(pair.document) for pair in good])
-        return len(records), (len(good), characters, marshal.dumps(rows)), texts
+        sides = Pairs.of(good).sides
+        rows = [(pair.id, pair.references, pair.sentences, pair.origin) for pair in good]
+        stretches = [(split.names, split.numbers, split.ends) for split in map(Split.of, sides)]
+        data = marshal.dumps((sides, rows, stretches))  # type: ignore[arg-type]
+        return len(records), (len(good), sum(map(len, sides[0])), data), texts
 
     def casing(self) -> Casing:
         """How the pairs write their words, with no more in memory than is counted of them."""
         step = sampling_step(self._written.characters)
 
         def texts(piece: tuple[int, int, int]) -> list[str]:
-            rows = self._written.read(piece)
-            return [row[0] for row in rows[-piece[2] % step :: step]] + [row[1] for row in rows]
+            documents, summaries = self._written.read(piece)[0]
+            return documents[-piece[2] % step :: step] + summaries
 
-        pieces = Pieces(lambda: self._written.pieces, texts)
-        return casing_of_pieces(pieces, self.pairs.map(lambda pairs: [pair.summary for pair in pairs]))
+        def pieces(read: Callable[[tuple[int, int, int]], list[str]]) -> Pieces[str]:
+            return Pieces(lambda: self._written.pieces, read)
+
+        return casing_of_pieces(pieces(texts), pieces(lambda piece: self._written.read(piece)[0][1]))
 
     @cached_property
     def content(self) -> str:
@@ -177,8 +188,8 @@ class WrittenPairs:
         self.pairs += pairs
         self.characters += characters
 
-    def read(self, piece: tuple[int, int, int]) -> list[tuple[Any, ...]]:
-        """The fields of each record of a piece."""
+    def read(self, piece: tuple[int, int, int]) -> Any:
+        """What was added as the bytes of `marshal`."""
         place, size, _ = piece
         if place in self._kept:
             data = self._kept[place]

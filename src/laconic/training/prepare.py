@@ -24,7 +24,7 @@ from torch import nn
 from laconic.config.names import MODELS, OBJECTIVES, TOKENIZERS, build, parse, without_effect
 from laconic.config.schema import RunConfig, Spec, TextConfig
 from laconic.data.collate import Collator
-from laconic.data.dataset import EncodedDataset
+from laconic.data.dataset import EncodedDataset, Pairs
 from laconic.data.embeddings import load_glove
 from laconic.data.readers import ReadOptions, read_with
 from laconic.errors import ConfigError
@@ -233,8 +233,9 @@ def vocabulary_texts(corpus: Corpus, text: TextConfig) -> Pieces[str]:
     separator, sides = text.sentence_separator, 1 if text.vocabulary_from == "documents" else 2
 
     def texts(pairs: Sequence[Record]) -> list[str]:
-        found = [side for pair in pairs for side in (pair.document, pair.summary)[:sides]]
-        if not separator:
+        first, *more = Pairs.of(pairs).sides[:sides]
+        found = sum(more, first)
+        if not separator or not any(separator in text for text in found):
             return found
         return [" ".join(between_gaps(t, sentence_gaps(t, separator))) if separator in t else t for t in found]
 

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from laconic.config.base import validate
 from laconic.config.names import trusting
 from laconic.errors import ConfigError, ModelError
+from laconic.jobs import Pieces
+from laconic.text.stretches import Split
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
 
 TEXTS = [
@@ -363,6 +365,7 @@ def test_characters_without_blanks() -> None:
 PIECES = [
     *"aB1.,'’-/#@½ﬁ中カ각é▁Σ\u0301\u0600\u200b\xad\x1c\xa0\t\n ",
     *("n't", "mr.", "u.s.", "<unk>", "10:30am", "c++", "http://x.y", "👩‍👧", "  "),
+    *("(it's", "C#", "#P1#", "@a_b", "-lrb-", "x@y.z", "3,000.5mm", "10-year", "--", "...", "%;", "\x7f"),
 ]
 
 
@@ -413,12 +416,13 @@ def test_what_training_has_cut_is_read_the_same(
     chosen = random.Random(5)
     texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(400)]
     trained = WordTokenizer(WordTokenizer.Config(min_frequency=3))
-    for some in (texts[:100], texts):
+    pieces = Pieces(lambda: range(0, 400, 40), lambda at: Split.of(texts[at : at + 30]) + texts[at + 30 : at + 40])
+    for some in (texts[:100], texts, pieces):
         trained.train(some)
         counted = Counter(piece for text in some for piece in trained._pieces(trained._cutter, text))
         assert trained.count_words(some) == counted
         trained.save(tmp_path)
-        found, expected = (one.encode_many(texts, 9) for one in (trained, Tokenizer.load(tmp_path)))
+        found, expected = trained.encode_many(Split.of(texts), 9), Tokenizer.load(tmp_path).encode_many(texts, 9)
         for one, other in zip((found.lengths, found.totals), (expected.lengths, expected.totals), strict=True):
             assert np.array_equal(one, other)
         words, others = ([c if c >= 0 else one.unknown[~c] for c in one.codes.tolist()] for one in (found, expected))
