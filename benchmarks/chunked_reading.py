@@ -129,9 +129,9 @@ def updated(model: Any, batch: TrainingBatch) -> Callable[[], Any]:
     return update
 
 
-def best_of(candidates: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+def best_of(candidates: dict[Any, Callable[[], Any]], rounds: int) -> dict[Any, float]:
     """The fastest of ``rounds`` runs of each, taken in turns."""
-    times: dict[str, list[float]] = {name: [] for name in candidates}
+    times: dict[Any, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, run in candidates.items():
             start = time.process_time()
@@ -158,18 +158,19 @@ def decoding(setting: Setting, batch: int, rounds: int, rows: EncodedRows) -> di
     print(f"\nDecoding, beam 5, {setting.steps} words, batch {batch}; processor's seconds a batch")
     found: dict[str, dict[int, float]] = {}
     for name, options in {"C2F BOW": BOW, "C2F CONV": CONV, "HIER BOW": HIER, "STANDARD": STANDARD}.items():
-        soft = name in ("HIER BOW", "STANDARD")
+        soft, model = name in ("HIER BOW", "STANDARD"), model_of(setting, options)
+        runs, counts = {}, {}
         for words in setting.lengths:
             if soft and words > (setting.longest_standard if batch == 1 else 4_000):
                 continue
-            run = searched(model_of(setting, options), documents(setting, words, batch), setting)
+            runs[words] = searched(model, documents(setting, words, batch), setting)
             rows.pairs.clear()
-            run()
-            read, chunks = len(rows.pairs), batch * -(-words // 40)
-            assert read == len(set(rows.pairs)), "a chunk was read twice"
-            slow = words >= 40_000 and soft
-            seconds = best_of({name: run}, 1 if slow else rounds)[name]
-            found.setdefault(name, {})[words] = seconds
+            runs[words]()
+            counts[words] = len(rows.pairs)
+            assert counts[words] == len(set(rows.pairs)), "a chunk was read twice"
+        found[name] = best_of(runs, 1 if soft else rounds)
+        for words, seconds in found[name].items():
+            read, chunks = counts[words], batch * -(-words // 40)
             print(f"  {name:9} {words:>8,} words: {seconds:9.3f} s, {read:>6,} of {chunks:>6,} chunks read", flush=True)
     return found
 
