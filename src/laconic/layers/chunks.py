@@ -282,6 +282,7 @@ class ChunkStates:
         self.encoder, self.embedding, self.grid, self.seeds = encoder, embedding, grid, seeds
         self.slots = torch.full(grid.chunks.shape, -1, dtype=torch.int64, device=grid.ids.device)
         self.states: Tensor | None = None
+        self.count = 0  # of the states' rows, those that were read
         self.lazy = chosen is None
         if chosen is not None:
             self._keep(*chosen)
@@ -314,7 +315,15 @@ class ChunkStates:
     def _keep(self, documents: Tensor, chunks: Tensor) -> None:
         """Read these chunks, each once."""
         states = self.encode(documents, chunks)
-        before = 0 if self.states is None else len(self.states)
+        before = 0 if self.states is None else self.count
+        self.count = before + len(chunks)
         self.slots[documents, chunks] = before + torch.arange(len(chunks), device=chunks.device)
-        # A new tensor, never written into: autograd may have kept the old one.
-        self.states = states if self.states is None else torch.cat([self.states, states])
+        if self.states is None:
+            self.states = states
+        elif torch.is_grad_enabled():  # a new tensor, never written into: autograd may have kept the old one
+            self.states = torch.cat([self.states[:before], states])
+        else:
+            if self.count > len(self.states):  # with room for more, or each step would copy all that was read before
+                room = states.new_empty(len(states) + self.count // 2, *states.shape[1:])
+                self.states = torch.cat([self.states, room])
+            self.states[before : self.count] = states

@@ -153,6 +153,22 @@ def test_a_longer_document_with_the_same_draws_costs_no_more(monkeypatch: pytest
     assert counts[0] == counts[1] == counts[2] or max(counts) <= 6  # at most one chunk a step, however many there are
 
 
+@pytest.mark.parametrize("gradients", [False, True])
+def test_chunks_read_one_by_one(gradients: bool) -> None:
+    """Their states are those of all at once, and in a search few reads copy what was read before."""
+    model, batch = make(encode="lazy").eval(), random_batch((180,), (1,), vocab_size=VOCAB)
+    chunks, document, places = torch.arange(60), torch.zeros(60, dtype=torch.int64), set()
+    with torch.set_grad_enabled(gradients):
+        together = model.encode(batch).extra["features"].states.read(document, chunks)
+        states = model.encode(batch).extra["features"].states
+        for chunk in chunks.flip(0):
+            states.read(document[:1], chunk.view(1))
+            places.add(states.states.data_ptr())
+        assert torch.allclose(states.read(document, chunks), together, rtol=0, atol=1e-12)
+    assert gradients or len(places) <= 12
+    assert states.count == 60
+
+
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("read", [1, 2])
 def test_search_with_and_without_the_cache(monkeypatch: pytest.MonkeyPatch, beam: int, read: int) -> None:
