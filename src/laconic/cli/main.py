@@ -18,6 +18,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from laconic import __version__
+from laconic.allocator import importing
 from laconic.cli.output import EXIT_INTERRUPTED, say
 from laconic.errors import ConfigError, DiskFullError, LaconicError, is_disk_full, missing_package, unknown_choice
 
@@ -179,12 +180,9 @@ def load_command(name: str) -> Any:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    gc.disable()  # what is imported stays: looking through it for what could go costs a fifth of a short command
-    try:
+    with importing():
         command = load_command(name)
-    finally:
-        gc.freeze()
-        gc.enable()
+    gc.freeze()
     from typer import Exit, TyperException
 
     from laconic.cli.options import told

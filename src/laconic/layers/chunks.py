@@ -303,7 +303,7 @@ class ChunkStates:
         place = self.slots.flatten()
         grid = self.states.new_zeros(len(place), *self.states.shape[1:])
         own = (place >= 0).nonzero().squeeze(1)
-        return grid.index_copy(0, own, self.states).view(*self.slots.shape, *self.states.shape[1:])
+        return grid.index_copy(0, own, self.states[: self.count]).view(*self.slots.shape, *self.states.shape[1:])
 
     def encode(self, documents: Tensor, chunks: Tensor) -> Tensor:
         """Read the chunks (P,) now, in one call: (P, W, H)."""
