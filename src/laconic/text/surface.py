@@ -74,15 +74,17 @@ class SourceText:
         self.spans: list[tuple[int, int]] = []
         self.by_key: dict[str, list[int]] = {}
         unknown_marks = getattr(tokenizer.config, "unknown_marks", ())
-        for group in tokenizer.word_groups(encoding.tokens):
-            start, end = encoding.offsets[group[0]][0], encoding.offsets[group[-1]][1]
+        tokens, offsets = encoding.tokens, encoding.offsets
+        for group in tokenizer.word_groups(tokens):
+            first, last = group[0], group[-1]
+            start, end = offsets[first][0], offsets[last][1]
             if end <= start or document[start:end] in unknown_marks:
                 continue
-            key = tokenizer.word_key(encoding.tokens[group[0] : group[-1] + 1], document[start:end])
+            key = tokenizer.word_key(tokens[first : last + 1], document[start:end])
             self.by_key.setdefault(key, []).append(len(self.keys))
             self.keys.append(key)
             self.spans.append((start, end))
-            self.tokens.append((group[0], group[-1]))
+            self.tokens.append((first, last))
 
     def form(self, word: int) -> str:
         """The word as the document writes it."""
@@ -91,8 +93,11 @@ class SourceText:
 
     def unmarked(self, word: int, text: str = "") -> str:
         """The word (in ``text`` as it is written) without the signs of `markup`: ``fn`` of ``_fn_``."""
-        places = range(*self.spans[word])
-        return "".join(one for at, one in zip(places, text or self.form(word), strict=False) if at not in self._marked)
+        start, end = self.spans[word]
+        written = (text or self.form(word))[: end - start]
+        if not self._marked:
+            return written
+        return "".join(one for at, one in enumerate(written, start) if at not in self._marked)
 
     @cached_property
     def _marked(self) -> frozenset[int]:
@@ -248,7 +253,8 @@ class SourceText:
     def by_word(self, weights: np.ndarray) -> np.ndarray:
         """Weights over source tokens (T, S) as shares over source words (T, words)."""
         summed = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=1)], axis=1)
-        found = np.stack([summed[:, last + 1] - summed[:, first] for first, last in self.tokens], axis=1)
+        first, last = np.array(self.tokens).T
+        found = summed.take(last + 1, axis=1) - summed.take(first, axis=1)
         totals = found.sum(1, keepdims=True)
         return np.divide(found, totals, out=np.zeros_like(found), where=totals > 0)
 
@@ -302,16 +308,23 @@ def _placed(draft: Draft, source: SourceText, tokenizer: Tokenizer) -> list[_Wor
     places: list[int | None] = [None] * len(keys)
     if source.keys:
         shares = source.by_word(draft.copying)
-        places = source.align(keys, np.array([shares[group].mean(0) for group in groups]))
+        places = source.align(keys, _means(shares, groups))
     words: list[_Word] = []
-    for group, key, place in zip(groups, keys, places, strict=True):
-        word = _Word(key, tokens=group, place=place, copied=bool(draft.share[group].mean() > 0.5))
+    for group, key, place, share in zip(groups, keys, places, _means(draft.share, groups).tolist(), strict=True):
+        word = _Word(key, tokens=group, place=place, copied=share > 0.5)
         word.unknown = all(draft.unknown[token] for token in group)
         word.follows = bool(words) and _follows(words[-1], word)
         word.rests = place is not None and source.ends_sentence(place)
         word.glued = word.follows and place is not None and source.gap(place) == ""
         words.append(word)
     return words
+
+
+def _means(values: np.ndarray, groups: Sequence[list[int]]) -> np.ndarray:
+    """Of (T, ...) the means over the tokens of each group, which are all tokens in order."""
+    if len(groups) == len(values):  # words are tokens
+        return values
+    return np.array([values[group].mean(0) for group in groups])
 
 
 def _follows(before: _Word, word: _Word) -> bool:
