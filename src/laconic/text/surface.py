@@ -74,30 +74,25 @@ class SourceText:
         self.spans: list[tuple[int, int]] = []
         self.by_key: dict[str, list[int]] = {}
         unknown_marks = getattr(tokenizer.config, "unknown_marks", ())
-        tokens, offsets = encoding.tokens, encoding.offsets
-        for group in tokenizer.word_groups(tokens):
-            first, last = group[0], group[-1]
-            start, end = offsets[first][0], offsets[last][1]
+        for group in tokenizer.word_groups(encoding.tokens):
+            start, end = encoding.offsets[group[0]][0], encoding.offsets[group[-1]][1]
             if end <= start or document[start:end] in unknown_marks:
                 continue
-            key = tokenizer.word_key(tokens[first : last + 1], document[start:end])
+            key = tokenizer.word_key(encoding.tokens[group[0] : group[-1] + 1], document[start:end])
             self.by_key.setdefault(key, []).append(len(self.keys))
             self.keys.append(key)
             self.spans.append((start, end))
-            self.tokens.append((first, last))
+            self.tokens.append((group[0], group[-1]))
 
     def form(self, word: int) -> str:
         """The word as the document writes it."""
-        start, end = self.spans[word]
-        return _INVISIBLE.sub("", self.document[start:end])
+        return _INVISIBLE.sub("", self.document[slice(*self.spans[word])])
 
     def unmarked(self, word: int, text: str = "") -> str:
         """The word (in ``text`` as it is written) without the signs of `markup`: ``fn`` of ``_fn_``."""
         start, end = self.spans[word]
-        written = (text or self.form(word))[: end - start]
-        if not self._marked:
-            return written
-        return "".join(one for at, one in enumerate(written, start) if at not in self._marked)
+        text = (text or self.form(word))[: end - start]
+        return "".join(one for at, one in enumerate(text, start) if at not in self._marked) if self._marked else text
 
     @cached_property
     def _marked(self) -> frozenset[int]:
@@ -301,17 +296,17 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
 def _placed(draft: Draft, source: SourceText, tokenizer: Tokenizer) -> list[_Word]:
     groups = tokenizer.word_groups(draft.tokens)
     raw, spans = tokenizer.detokenize(draft.tokens)
-    keys = []
-    for group in groups:
-        tokens = [draft.tokens[token] for token in group]
-        keys.append(tokenizer.word_key(tokens, raw[spans[group[0]][0] : spans[group[-1]][1]]))
+    ends = [(group[0], group[-1]) for group in groups]
+    keys = [tokenizer.word_key(draft.tokens[a : b + 1], raw[spans[a][0] : spans[b][1]]) for a, b in ends]
+    single = len(groups) == len(draft.tokens)  # words are tokens: there is no mean to take
     places: list[int | None] = [None] * len(keys)
     if source.keys:
         shares = source.by_word(draft.copying)
-        places = source.align(keys, _means(shares, groups))
+        places = source.align(keys, shares if single else np.array([shares[group].mean(0) for group in groups]))
     words: list[_Word] = []
-    for group, key, place, share in zip(groups, keys, places, _means(draft.share, groups).tolist(), strict=True):
-        word = _Word(key, tokens=group, place=place, copied=share > 0.5)
+    for group, key, place in zip(groups, keys, places, strict=True):
+        share = draft.share[group[0]] if single else draft.share[group].mean()
+        word = _Word(key, tokens=group, place=place, copied=bool(share > 0.5))
         word.unknown = all(draft.unknown[token] for token in group)
         word.follows = bool(words) and _follows(words[-1], word)
         word.rests = place is not None and source.ends_sentence(place)
@@ -320,17 +315,9 @@ def _placed(draft: Draft, source: SourceText, tokenizer: Tokenizer) -> list[_Wor
     return words
 
 
-def _means(values: np.ndarray, groups: Sequence[list[int]]) -> np.ndarray:
-    """Of (T, ...) the means over the tokens of each group, which are all tokens in order."""
-    if len(groups) == len(values):  # words are tokens
-        return values
-    return np.array([values[group].mean(0) for group in groups])
-
-
 def _follows(before: _Word, word: _Word) -> bool:
     """Do two words stand next to each other in the draft and in the source?"""
-    beside = before.tokens[-1] + 1 == word.tokens[0]
-    return beside and before.place is not None and word.place == before.place + 1
+    return before.tokens[-1] + 1 == word.tokens[0] and before.place is not None and word.place == before.place + 1
 
 
 def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) -> None:
