@@ -72,7 +72,7 @@ class ReadSource:
     document: str
     encoding: TokenizedText
     extended_ids: np.ndarray
-    joined: tuple[bool, ...]  # does the token go on with the word of the token before?
+    joined: tuple[bool, ...]  # does the token go on with the word of the token before? Empty where nobody asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,9 @@ def build_summary(
     """
     record = Record(document) if isinstance(document, str) else document
     shown_encoding, attention, positions = _seen(hypothesis, source_encoding)
-    source = _source(record.document, shown_encoding, tokenizer, oov_words, positions)
+    source_ids, _ = extended(shown_encoding, tokenizer.vocab_size, tokenizer.unk_id, oov_words)
+    joined = _joined(tokenizer.word_groups(shown_encoding.tokens), positions) if explain else ()
+    source = ReadSource(record.document, shown_encoding, source_ids, joined)
     specials = tokenizer.special_ids - {tokenizer.unk_id}
     shown = [t for t, id in enumerate(hypothesis.ids) if id not in specials]
     ids = [hypothesis.ids[t] for t in shown]
@@ -227,15 +229,13 @@ def _seen(hypothesis: Hypothesis, encoding: TokenizedText) -> tuple[TokenizedTex
     return part_of(encoding, positions), read_attention(hypothesis, positions), positions
 
 
-def _source(
-    document: str, encoding: TokenizedText, tokenizer: Tokenizer, oov_words: Sequence[str], positions: np.ndarray | None
-) -> ReadSource:
-    ids, _ = extended(encoding, tokenizer.vocab_size, tokenizer.unk_id, oov_words)
-    joined = [False] * len(ids)
-    for group in tokenizer.word_groups(encoding.tokens):
-        for position in group[1:]:
-            joined[position] = positions is None or positions[position] == positions[position - 1] + 1
-    return ReadSource(document, encoding, ids, tuple(joined))
+def _joined(groups: Sequence[list[int]], positions: np.ndarray | None) -> tuple[bool, ...]:
+    """Of each token, does it go on with the word of the token before? ``groups`` are the words."""
+    return tuple(
+        at > group[0] and (positions is None or bool(positions[at] == positions[at - 1] + 1))
+        for group in groups
+        for at in group
+    )
 
 
 def _replacements(
@@ -263,9 +263,11 @@ def _steps(
     details = hypothesis.details
     p_gen = np.asarray(details["p_gen"], dtype=np.float64).reshape(-1)[shown] if "p_gen" in details else None
     copied, share = np.zeros_like(attention), np.zeros(len(ids))
-    copy_probs = None if p_gen is None else (1.0 - p_gen)[:, None] * attention
+    copy_probs = None
     if "copy_probs" in details:
         copy_probs = np.asarray(details["copy_probs"], dtype=np.float64)[shown, :length]
+    elif p_gen is not None:
+        copy_probs = (1.0 - p_gen)[:, None] * attention
     if copy_probs is not None:
         holds = source.extended_ids[None, :] == np.asarray(ids)[:, None]  # (T, S)
         copied = np.where(holds, copy_probs, 0.0)

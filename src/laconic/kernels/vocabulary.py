@@ -26,6 +26,7 @@ from laconic.papers import pointer_generator
 Derivative = Callable[[Tensor, slice], Tensor]  # log P_vocab(gold) of some rows -> expected dL/d of it
 # Logits made at a time: 64 MiB in float32, four times as much where asking for an operation takes longer than memory
 _CHUNK_ON_CPU, _CHUNK_ELSEWHERE = 2**24, 2**26
+_CACHED = 2**15  # exponentials that are made and added up at a time
 _ASKED_ON = "cpu"  # where a question about numbers does not make the host wait
 
 
@@ -220,9 +221,10 @@ def final_distribution(
 
 
 def _normaliser(logits: Tensor) -> Tensor:
-    """``logsumexp`` over the last axis of (B, Q, V), document by document: the exponentials stay in the cache."""
-    peak = logits.amax(dim=-1, keepdim=True)
-    sums = torch.stack([torch.sub(*pair).exp_().sum(dim=-1) for pair in zip(logits, peak, strict=True)])
+    """``logsumexp`` over the last axis of (B, Q, V), few documents at a time: the exponentials stay in the cache."""
+    peak, size = logits.amax(dim=-1, keepdim=True), max(1, _CACHED // max(1, logits[0].numel()))
+    pairs = zip(logits.split(size), peak.split(size), strict=True)
+    sums = torch.cat([torch.sub(*pair).exp_().sum(dim=-1) for pair in pairs])
     return sums.log_().add_(peak.squeeze(-1))
 
 

@@ -33,7 +33,7 @@ def top_candidates(scores: Any, count: int, block: int | None = None) -> tuple[n
     best, size = _maxima(scores, block, count)
     top = np.partition(best, best.shape[1] - count, axis=1)[:, -count:]
     floor = np.maximum(top[:, :1], np.finfo(scores.dtype).min)  # minus infinity is nobody's candidate
-    row, column = (best >= floor).nonzero()
+    row, column = np.divmod(np.flatnonzero(best >= floor), best.shape[1])
     values, row, ids = _opened(scores, floor, row, column, best.shape[1], size)
     order = np.lexsort((ids, -values, row))
     first = row.searchsorted(np.arange(rows + 1))  # where each row's entries begin; at least ``count`` unless forbidden
@@ -69,9 +69,9 @@ def _opened(
         return scores[row, column], row, column
     width = scores.shape[1]
     ids = column[:, None] + blocks * np.arange(size + 1)  # the last is outside of the row, or the block's one more
-    values = scores[row[:, None], np.minimum(ids, width - 1)]
-    which, place = ((values >= floor[row]) & (ids < width)).nonzero()
-    return values[which, place], row[which], ids[which, place]
+    values = scores.take(width * row[:, None] + np.minimum(ids, width - 1))
+    chosen = np.flatnonzero((values >= floor[row]) & (ids < width))
+    return values.take(chosen), row.take(chosen // (size + 1)), ids.take(chosen)
 
 
 def stable_topk(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

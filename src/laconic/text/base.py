@@ -294,11 +294,12 @@ class Tokenizer(ABC):
 
     def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
         """Which tokens form one word: lists of positions, in order, each position once."""
-        groups: list[list[int]] = []
-        for index, token in enumerate(tokens):
-            if not groups or self._starts_word(tokens[index - 1], token):
-                groups.append([])
-            groups[-1].append(index)
+        groups = [[0]] if tokens else []
+        for index, starts in enumerate(map(self._starts_word, tokens, tokens[1:]), 1):
+            if starts:
+                groups.append([index])
+            else:
+                groups[-1].append(index)
         return groups
 
     @abstractmethod

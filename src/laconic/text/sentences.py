@@ -88,6 +88,7 @@ _EMPHASIS = re.compile(  # not of names like __init__
     r"(?<![^\s(\[{\"'])(_|__(?![a-z\d]+__))(?=[^\W_])([^_\n]{1,200})(?<=[^\W_])(\1)(?![^\s.,;:!?)\]}\"'])"
 )
 _STRUCK = re.compile(r"(?<![^\s(\[{\"'])~~(?=[^\s~])[^~\n]{1,200}(?<=\S)~~(?:\s|(?![^.,;:!?)\]}\"']))")
+_SIGNS = re.compile(r"[\\\[*_]|~~|''")  # one of which each of these has
 _NAMED = re.compile(  # "foo - print all bars" at the beginning, "LONDON, May 2 (Reuters) -", "[9:02] anna: could you"
     r"(?:\A\s*(?=[^\w\s]*\w)\S{1,60}(?:, \S{1,60}){0,5}|[A-Z][^\n.!?;()]{0,50}\s(?:\([A-Z][^\n()]{0,30}\)|/\w{3,20}/)"
     r"|[A-Z][A-Z .]{2,30}, [^\n.!?;()]{0,30}\d{4})"
@@ -166,6 +167,8 @@ def markup(text: str) -> list[Span]:
     """The signs in ``text`` that say how it shall look, in order: LaTeX's commands for fonts with their braces and what
     is left of a formula (``$\\textbf{R}$``), Markdown's stars, its links without their text, its pictures, and what it
     strikes through, links and stress of a wiki."""
+    if not _SIGNS.search(text):
+        return []
     found = [one.span() for sign in (_CITATION, _STRUCK) for one in sign.finditer(text)]
     for link in _LINK.finditer(text):
         of_wiki = link[3].startswith("][") and text[link.start() - 1 : link.start()] == "["  # [[http://x][docs]]

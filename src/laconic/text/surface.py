@@ -86,13 +86,13 @@ class SourceText:
 
     def form(self, word: int) -> str:
         """The word as the document writes it."""
-        start, end = self.spans[word]
-        return _INVISIBLE.sub("", self.document[start:end])
+        return _INVISIBLE.sub("", self.document[slice(*self.spans[word])])
 
     def unmarked(self, word: int, text: str = "") -> str:
         """The word (in ``text`` as it is written) without the signs of `markup`: ``fn`` of ``_fn_``."""
-        places = range(*self.spans[word])
-        return "".join(one for at, one in zip(places, text or self.form(word), strict=False) if at not in self._marked)
+        start, end = self.spans[word]
+        text = (text or self.form(word))[: end - start]
+        return "".join(one for at, one in enumerate(text, start) if at not in self._marked) if self._marked else text
 
     @cached_property
     def _marked(self) -> frozenset[int]:
@@ -248,7 +248,8 @@ class SourceText:
     def by_word(self, weights: np.ndarray) -> np.ndarray:
         """Weights over source tokens (T, S) as shares over source words (T, words)."""
         summed = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=1)], axis=1)
-        found = np.stack([summed[:, last + 1] - summed[:, first] for first, last in self.tokens], axis=1)
+        first, last = np.array(self.tokens).T
+        found = summed.take(last + 1, axis=1) - summed.take(first, axis=1)
         totals = found.sum(1, keepdims=True)
         return np.divide(found, totals, out=np.zeros_like(found), where=totals > 0)
 
@@ -295,17 +296,17 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
 def _placed(draft: Draft, source: SourceText, tokenizer: Tokenizer) -> list[_Word]:
     groups = tokenizer.word_groups(draft.tokens)
     raw, spans = tokenizer.detokenize(draft.tokens)
-    keys = []
-    for group in groups:
-        tokens = [draft.tokens[token] for token in group]
-        keys.append(tokenizer.word_key(tokens, raw[spans[group[0]][0] : spans[group[-1]][1]]))
+    ends = [(group[0], group[-1]) for group in groups]
+    keys = [tokenizer.word_key(draft.tokens[a : b + 1], raw[spans[a][0] : spans[b][1]]) for a, b in ends]
+    single = len(groups) == len(draft.tokens)  # words are tokens: there is no mean to take
     places: list[int | None] = [None] * len(keys)
     if source.keys:
         shares = source.by_word(draft.copying)
-        places = source.align(keys, np.array([shares[group].mean(0) for group in groups]))
+        places = source.align(keys, shares if single else np.array([shares[group].mean(0) for group in groups]))
     words: list[_Word] = []
     for group, key, place in zip(groups, keys, places, strict=True):
-        word = _Word(key, tokens=group, place=place, copied=bool(draft.share[group].mean() > 0.5))
+        share = draft.share[group[0]] if single else draft.share[group].mean()
+        word = _Word(key, tokens=group, place=place, copied=bool(share > 0.5))
         word.unknown = all(draft.unknown[token] for token in group)
         word.follows = bool(words) and _follows(words[-1], word)
         word.rests = place is not None and source.ends_sentence(place)
@@ -316,8 +317,7 @@ def _placed(draft: Draft, source: SourceText, tokenizer: Tokenizer) -> list[_Wor
 
 def _follows(before: _Word, word: _Word) -> bool:
     """Do two words stand next to each other in the draft and in the source?"""
-    beside = before.tokens[-1] + 1 == word.tokens[0]
-    return beside and before.place is not None and word.place == before.place + 1
+    return before.tokens[-1] + 1 == word.tokens[0] and before.place is not None and word.place == before.place + 1
 
 
 def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) -> None:

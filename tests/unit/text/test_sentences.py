@@ -219,6 +219,8 @@ def test_blanks_cost_no_time() -> None:
         ("[docs](http://x.y/a_(b))", "docs"),
         ("'''Foo''' of [[bars]], [[a b|c]], [[http://x.y][docs]] isn't a[[0]]b", "Foo of bars, c, docs isn't a0b"),
         ("[quote=anna_7]Rivers[/quote] of [i]", "Rivers of [i]"),
+        ("Foo is ~~an old~~ a new way", "Foo is a new way"),
+        ("Foo is a '''new''' way, isn't it", "Foo is a new way, isn't it"),
     ],
 )
 def test_signs_of_markup_are_found(text: str, plain: str) -> None:
