@@ -4,35 +4,20 @@ glibc gives a large array back to the system as soon as it is freed, and the sys
 which was a third of the time of a search over graphs. `keep_pages` tells it to keep them, `give_back` hands back what
 is free where a piece of work ends. Other libraries than glibc are left as they are. A training gains nothing by kept
 pages and grows to twice its memory, for its arrays are of too many sizes; so `give_back` ends the keeping, too.
-
-Python's garbage collector rests while modules are imported (`importing`), since what they make stays.
 """
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 _KEPT = {_MMAP_THRESHOLD: 1 << 28, _TRIM_THRESHOLD: 2**31 - 1}  # bytes; larger arrays come and go one by one
 _USUAL = {_MMAP_THRESHOLD: 1 << 25, _TRIM_THRESHOLD: 1 << 26}  # what glibc comes to by itself where arrays are large
 _keeping = False
 _SETTINGS = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")  # who sets one of these has chosen
-
-
-@contextmanager
-def importing() -> Iterator[None]:
-    """No looking for garbage inside, which takes a fifth of an import's time."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
 
 
 def keep_pages() -> None:

@@ -23,7 +23,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from laconic.allocator import importing
 from laconic.config.base import ConfigBase, validate
 from laconic.config.schema import OptimizerConfig, RunConfig, TrainingConfig
 from laconic.errors import ConfigError, missing_package, refuse_unknown, unknown_choice
@@ -139,8 +138,7 @@ def resolve(kind: str, table: Table, name: str) -> type[Any]:
     if name not in table and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # last: a module in the working directory hides no other
     try:
-        with importing():
-            found = getattr(importlib.import_module(module_name), class_name)
+        found = getattr(importlib.import_module(module_name), class_name)
     except Exception as error:  # a module from outside can raise anything
         missing = missing_package(error)
         absent = isinstance(error, ModuleNotFoundError)
