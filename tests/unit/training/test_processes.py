@@ -38,7 +38,9 @@ def train_with(count: int, run: RunConfig, out: Path, *, resume: bool = False) -
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     values = run.model_dump()
-    processes = [CONTEXT.Process(target=child, args=(values, str(out), resume, count, rank, port)) for rank in range(count)]
+    processes = [
+        CONTEXT.Process(target=child, args=(values, str(out), resume, count, rank, port)) for rank in range(count)
+    ]
     for process in processes:
         process.start()
     for process in processes:
