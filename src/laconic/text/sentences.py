@@ -77,6 +77,7 @@ _CITATION = re.compile(  # and references to parts of the text, and the names of
     r"|\[/?(?:quote|url|img)(?:=[^\]\s]*)?\]"  # of forums
 )
 _FORMULA = re.compile(r"\$([^$]{1,80})\$")
+_BLANK = re.compile(r"\\(?= )")  # what makes a blank of a formula one that is shown
 _LINK = re.compile(
     r"(?<![\w\]])(!?\[)((?:[^\[\]]|\[[^\[\]]*\])*)(\](?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)|\[[^\[\]\s]*\]))"
 )
@@ -187,8 +188,9 @@ def markup(text: str) -> list[Span]:
             found += [command, one.span()]
     for formula in _FORMULA.finditer(text):
         signs = [span for span in found if formula.start() < span[0] and span[1] < formula.end()]
-        if signs and not re.search(r"[\\^_={}<>]", without(text, signs, *formula.span(1))):
-            found += [(formula.start(), formula.start() + 1), (formula.end() - 1, formula.end())]
+        blanks = [one.span() for one in _BLANK.finditer(text, *formula.span(1))]
+        if signs and not re.search(r"[\\^_={}<>]", without(text, signs + blanks, *formula.span(1))):
+            found += [*blanks, (formula.start(), formula.start() + 1), (formula.end() - 1, formula.end())]
     return sorted(found)
 
 

@@ -204,6 +204,7 @@ def test_blanks_cost_no_time() -> None:
     ("text", "plain"),
     [
         (r"$\textbf{SKILD}$, a $\textbf{S}$cale-invariant model", "SKILD, a Scale-invariant model"),
+        (r"$\textbf{SKILD}\ (\textit{a model})$, and $a\ b$", r"SKILD (a model), and $a\ b$"),
         (r"\textit{\textbf{Insert-V}}, an \emph{end {to} end} one", "Insert-V, an end {to} end one"),
         (r"$\mathcal{B}^{3}$-Net, \{b\} and $5, $6", r"$\mathcal{B}^{3}$-Net, \{b\} and $5, $6"),
         (r"$x_{\text{a}}$", r"$x_{a}$"),
