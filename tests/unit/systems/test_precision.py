@@ -72,12 +72,20 @@ def test_a_precision_holds_where_words_and_rouge_do(trial: Lowered, holds: bool)
     assert trial.holds is holds
 
 
-def test_int8_is_not_taken_where_it_is_coarser_than_it_was_tried(folder: Path) -> None:
+def test_int8_is_not_taken_where_it_is_coarser_than_it_was_tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = {"bf16": GOOD, "int8": GOOD}
     assert Precisions(20, both).may_be(63) == ("fp32", "bf16")
     assert Precisions(20, both, 63).may_be(63) == Precisions(20, both, 63).may_be(127) == ("fp32", *both)
+    monkeypatch.setattr("laconic.systems.neural.can_multiply", lambda precision: True)
+    asked = []
+    monkeypatch.setattr("laconic.systems.neural.fastest", lambda may_be, seconds: asked.append(may_be) or "fp32")
     system = NeuralSystem.from_pretrained(folder, "cpu")
-    assert system.byte_steps == packed.byte_steps()
+    system.loaded.precisions = Precisions(20, both)
+    for steps in (63, 127):
+        monkeypatch.setattr("laconic.systems.neural.byte_steps", lambda steps=steps: steps)
+        Summarizer(system).summarize(TEXT, precision="auto")
+        system._taken.clear()
+    assert asked == [("fp32", "bf16"), ("fp32", "bf16", "int8")]
 
 
 def test_the_fastest_is_taken_after_it_has_packed() -> None:
