@@ -16,8 +16,8 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from itertools import chain, islice
@@ -91,6 +91,36 @@ def forked(work: Callable[[T], R], items: Iterable[T], workers: int, *, option: 
         return
     with closing(Processes(workers, option=option, inherit=work)) as pool:
         yield from in_order(pool, inherited, items)
+
+
+class StoppedError(Exception):
+    """Nobody wants the result any more."""
+
+
+# Of an item; the second argument raises `StoppedError` when it is called too late.
+Threaded = Callable[[T, Callable[[], None]], R]
+
+
+def threaded(
+    work: Threaded[T, R], items: Sequence[T], workers: int, begin: Callable[[], object] | None = None
+) -> Generator[R, None, None]:
+    """``work`` of each item, in order, by ``workers`` threads of this process, each of which calls ``begin`` first;
+    with one worker by this thread. An error, or an end before the last result, stops all of them."""
+    stopped = threading.Event()
+
+    def go_on() -> None:
+        if stopped.is_set():
+            raise StoppedError
+
+    if workers <= 1:
+        yield from (work(item, go_on) for item in items)
+        return
+    pool = ThreadPoolExecutor(workers, "laconic", begin)
+    try:
+        yield from pool.map(work, items, [go_on] * len(items))
+    finally:
+        stopped.set()
+        pool.shutdown(cancel_futures=True)
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

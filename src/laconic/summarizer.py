@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import islice
@@ -22,7 +23,7 @@ from laconic.config.shipped import default_model, place_of
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.explain.provenance import extractive_summary
 from laconic.files import put_back
-from laconic.jobs import batches
+from laconic.jobs import R, T, Threaded, batches
 from laconic.metrics.confidence import LEADS_ELSEWHERE, Calibration, answering_sentence, divided
 from laconic.metrics.words import is_ordinary, is_stop_word, ordinary_stems, stem, words
 from laconic.runtime.manifest import is_exported
@@ -44,6 +45,7 @@ BATCH = 16  # what a batch counts for there, where nobody says how many document
 
 _VERBS = frozenset(("is", "are", "was", "were", "has", "have", "had", "can", "will", "may", "must", "does", "do"))
 
+_Batch = list[tuple[int, Record]]  # each with its place in the window
 OnError = Literal["raise", "skip"]
 Document = str | Record
 
@@ -71,6 +73,9 @@ class System(Protocol):
     def options(self, overrides: Mapping[str, Any]) -> Any: ...
     def describe(self, options: Any) -> dict[str, Any]: ...
     def documents_at_once(self, longest: str) -> int: ...
+    @property
+    def batches_at_once(self) -> int: ...
+    def at_once(self, work: Threaded[T, R], batches: Sequence[T]) -> Generator[R, None, None]: ...
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]: ...
     def to(self, device: Any) -> None: ...
     def save_pretrained(self, folder: str | Path) -> None: ...
@@ -201,16 +206,18 @@ class Summarizer:
             if on_skip:
                 on_skip(record, error)
 
-        def decoded(records: list[Record]) -> Sequence[Summary | None]:
+        def decoded(batch: _Batch, go_on: Callable[[], None]) -> Sequence[Summary | LaconicError]:
+            records = [record for _, record in batch]
             try:
-                return self.system.summarize_batch(records, explain=explain, options=options)
+                return self.system.summarize_batch(records, explain=explain, options=options, on_step=go_on)
             except ConfigError:  # no document's fault
                 raise
             except LaconicError as error:
-                if len(records) == 1 or on_error == "raise":
-                    skipped(records[0], error)
-                    return [None]
-            return [one for record in records for one in decoded([record])]
+                if on_error == "raise":
+                    raise
+                if len(batch) == 1:
+                    return [error]
+            return [one for alone in batch for one in decoded([alone], go_on)]
 
         calibration = None if always_write else self.system.calibration
         at_once = self.system.documents_at_once if batch_size is None else lambda _: batch_size
@@ -218,7 +225,7 @@ class Summarizer:
         return (  # None, which `summarize` types, in place of what is skipped
             summary and or_decline(summary, calibration)  # type: ignore[misc]
             for window in windows
-            for summary in _by_length(window, at_once, decoded, progress)
+            for summary in _by_length(window, self.system, at_once, decoded, skipped, progress)
         )
 
     def score(
@@ -322,21 +329,29 @@ def _windows(
 
 def _by_length(
     window: Sequence[Record | None],
+    system: System,
     at_once: Callable[[str], int],
-    decoded: Callable[[list[Record]], Sequence[Summary | None]],
+    decoded: Threaded[_Batch, Sequence[Summary | LaconicError]],
+    skipped: Callable[[Record, LaconicError], None],
     progress: Progress | None,
 ) -> Iterator[Summary | None]:
-    """The summaries of a window in order, decoded in batches of documents of similar length."""
+    """The summaries of a window in order, decoded in batches of documents of similar length, at least as many as can
+    be worked on at once."""
     records = sorted(((i, one) for i, one in enumerate(window) if one), key=lambda pair: -len(pair[1].document))
     results: list[Summary | None] = [None] * len(window)
-    start = 0
+    most, groups, start = -(-len(records) // system.batches_at_once), list[_Batch](), 0
     while start < len(records):
-        batch = records[start : start + at_once(records[start][1].document)]
-        start += len(batch)
-        for (place, _), summary in zip(batch, decoded([record for _, record in batch]), strict=True):
-            results[place] = summary
-        if progress:
-            progress(len(batch))
+        groups.append(records[start : start + min(at_once(records[start][1].document), most)])
+        start += len(groups[-1])
+    with closing(system.at_once(decoded, groups)) as found:
+        for group, made in zip(groups, found, strict=True):
+            for (place, record), summary in zip(group, made, strict=True):
+                if isinstance(summary, LaconicError):
+                    skipped(record, summary)
+                else:
+                    results[place] = summary
+            if progress:
+                progress(len(group))
     if progress and len(window) > len(records):
         progress(len(window) - len(records))
     give_back()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from laconic.cli.output import say
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import default_model
 from laconic.errors import ConfigError, DataError
+from laconic.jobs import limit_threads
 
 TOKEN_VARIABLE = "LACONIC_TOKEN"
 
@@ -51,7 +51,7 @@ def command(
     ] = None,
     device: Device = "cpu",
     trust_code: TrustCode = False,
-    threads: Annotated[int | None, Option(min=1, help="Threads of a batch; default: 1 a core, graphs 1.")] = None,
+    threads: Annotated[int | None, Option(min=1, help="Threads of a batch; default: one a core.")] = None,
     *,
     limits: LimitOptions,
     allowed_host: Annotated[list[str] | None, Option(help="A name that the service answers to.")] = None,
@@ -63,7 +63,6 @@ def command(
     written to stdout for each request. SIGTERM and Ctrl-C finish what was accepted.
     """
     from laconic.config.base import validate
-    from laconic.runtime import sessions
     from laconic.server.app import create_app
     from laconic.server.catalogue import open_models
     from laconic.server.run import is_loopback, serve, trusted_names
@@ -77,12 +76,9 @@ def command(
     settings = settings.model_copy(update={"allowed_hosts": names})
     if token is None and not is_loopback(host):
         say("anybody who reaches this address may use it; --token-file asks for a token.")
-    sessions.THREADS = threads or sessions.THREADS
+    if threads is not None:
+        limit_threads(threads)  # before a model is opened, and libraries with it
     opened = open_models(models or [default_model(say)], device)
-    if threads is not None and "torch" in sys.modules:
-        import torch
-
-        torch.set_num_threads(threads)
     if not serve(create_app(opened, settings, token=token), host, port):
         raise Exit(1)
 

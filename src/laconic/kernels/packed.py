@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
+from threading import Lock
 from time import perf_counter
 from warnings import catch_warnings
 
@@ -66,6 +67,7 @@ class Packing:
         precision: of the products. The maps take and give float32.
     """
 
+    _making = Lock()
     _current: ContextVar[Packing | None] = ContextVar("packing", default=None)
 
     def __init__(self, precision: Precision = "fp32") -> None:
@@ -100,7 +102,10 @@ class Packing:
         version = weight._version + bias._version
         kept = self._kept.get(key)
         if kept is None or kept[0] != version:
-            kept = self._kept[key] = (version, weight, PACKED[self.precision](weight, bias, columns, relu=relu))
+            with self._making:  # of two threads that want it one makes it
+                kept = self._kept.get(key)
+                if kept is None or kept[0] != version:
+                    kept = self._kept[key] = (version, weight, PACKED[self.precision](weight, bias, columns, relu=relu))
         return kept[2]
 
 

@@ -1,7 +1,8 @@
 """Sessions of onnxruntime over the graphs of a model, with the weights handed over by name.
 
-One thread and no spinning unless asked: a small model's step is shorter than waking a second thread, and a process that
-waits for work shall not use a core. The weights of both graphs are the same arrays.
+Two threads at most and no spinning: a step of few rows is too short for more (several threads run a graph each for
+many: `laconic.systems.decoding`), and a process that waits for work shall not use a core. The weights of both graphs
+are the same arrays.
 
 Weights are read as NumPy arrays from ``model.safetensors`` without a tensor library. The file is a header in JSON,
 which says type, shape and place of each tensor, and then the numbers. Sixteen-bit floats become float32: bfloat16 is
@@ -19,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from laconic.allocator import give_back
+from laconic.allocator import give_back, share_pages
 from laconic.errors import ModelError
+from laconic.jobs import threads_each
 from laconic.runtime import onnx_file
 from laconic.runtime.eight_bits import NUMBERS, SCALES, restored
 
-THREADS = 1  # of a graph; `laconic serve --threads` sets another number
+_MOST_THREADS = 2  # of one run
 
 
 class Session:
@@ -55,6 +57,7 @@ def open_sessions(folder: Path, names: Sequence[str]) -> list[Session]:
     Raises:
         ModelError: a file is damaged, names numbers elsewhere, or onnxruntime cannot run the graph here.
     """
+    share_pages()
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # nothing is reported anywhere; read at the import
     import onnxruntime
 
@@ -105,7 +108,7 @@ def _unread(array: np.ndarray) -> None:
 
 def _options(onnxruntime: Any, pack: bool) -> Any:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1
+    options.intra_op_num_threads, options.inter_op_num_threads = min(threads_each(1), _MOST_THREADS), 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.log_severity_level = 4  # what goes wrong is raised
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -61,18 +62,22 @@ def search_memory(
     )
 
 
+_SWITCHING = RLock()
+
+
 @contextmanager
 def switched(model: Any, options: Mapping[str, Any]) -> Iterator[None]:
-    """The model with the switches ``options``, inside only."""
+    """The model with the switches ``options``, inside only; one thread after the other, for a model has them once."""
     if not options:
         yield
         return
-    before = dict(model.switches())
-    model.switch(options)
-    try:
-        yield
-    finally:
-        model.switch({name: before[name] for name in options})
+    with _SWITCHING:
+        before = dict(model.switches())
+        model.switch(options)
+        try:
+            yield
+        finally:
+            model.switch({name: before[name] for name in options})
 
 
 def _note_reading(

@@ -8,8 +8,9 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from laconic.errors import LaconicError
@@ -278,14 +279,30 @@ def rendered(order: Order, summaries: Iterable[Summary]) -> list[dict[str, Any]]
 
 
 def _work(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
-    """What the workers do with a batch. Where a model had better not answer, words of the document take the place."""
+    """What the workers do with a batch: in as many parts as can be worked on at once, alike in their lengths."""
+    system = jobs[0].payload[0].served.system
+    parts = min(len(jobs), system.batches_at_once)
+    summaries: list[Any] = [None] * len(jobs)
+    with closing(system.at_once(partial(_part, check), [jobs[part::parts] for part in range(parts)])) as found:
+        for part, made in enumerate(found):
+            summaries[part::parts] = made
+    return summaries
+
+
+def _part(check: Callable[[], None], jobs: Sequence[Job], go_on: Callable[[], None]) -> list[Summary]:
+    """Of some documents. Where a model had better not answer, words of the document take the place."""
     orders, records, listeners = zip(*(job.payload for job in jobs), strict=True)
     first, system = orders[0], orders[0].served.system
+
+    def step() -> None:
+        go_on()
+        check()
+
     written = system.summarize_batch(
         records,
         explain=first.explain,
         options=first.options,
-        on_step=check,
+        on_step=step,
         on_text=(lambda index, text: listeners[index](text)) if first.stream else None,
     )
     return [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from laconic.data.collate import Collator
 from laconic.data.dataset import Example, encode_documents
 from laconic.decoding import TorchModel
 from laconic.errors import ConfigError
+from laconic.jobs import R, T, Threaded
 from laconic.kernels.packed import Packing, byte_steps, can_multiply
 from laconic.metrics.lower_precision import LOWER, fastest
 from laconic.models.folder import LoadedModel, load_model_folder, uploaded
 from laconic.systems.decoding import DecodingSystem
 from laconic.types import Batch, Precision
 
+_CHOOSING = Lock()  # a step is timed alone
 _TIMED = 4  # documents that are read to time a step, with as many rows as all have
 
 
@@ -43,10 +46,26 @@ class NeuralSystem(DecodingSystem):
         """Open a folder or hub id, as `load_model_folder` and `as_device` do."""
         return cls(load_model_folder(folder_or_id, device=as_device(device)))
 
+    @property
+    def _threads(self) -> int:
+        return torch.get_num_threads() if self.device.type == "cpu" else 1
+
+    def at_once(self, work: Threaded[T, R], batches: Sequence[T]) -> Generator[R, None, None]:
+        threads = torch.get_num_threads()
+        try:
+            yield from super().at_once(work, batches)
+        finally:
+            torch.set_num_threads(threads)  # what one of them set, a thread that begins later takes, too
+
+    def _begin_thread(self, threads: int) -> None:
+        torch.get_num_threads()  # a thread that was never asked looks later, and takes what there are then
+        torch.set_num_threads(threads)
+
     def _decoder(self, options: SearchConfig, batch: Batch) -> Any:
         wanted = options.precision
         if wanted == "auto":
-            wanted = self._automatic(batch, options.beam_size)
+            with _CHOOSING:
+                wanted = self._automatic(batch, options.beam_size)
         if wanted == "fp32":
             return self.decoded_by
         if self.device.type != "cpu":
