@@ -1,4 +1,4 @@
-"""Many short documents in one `laconic summarize`, in one process and in two, beside an older checkout or on Ray.
+"""Many short documents in one `laconic summarize`, with one thread, two, or two processes; beside old code or on Ray.
 
     python benchmarks/bulk.py [--documents 2000] [--before SRC | --ray] [--rounds 2] [--short]
 
@@ -37,9 +37,9 @@ def make_documents(path: Path, count: int, seed: int) -> None:
             file.write(json.dumps(pair) + "\n")
 
 
-def run(source: Path, *arguments: str) -> tuple[float, float]:
-    """Seconds of ``laconic ARGUMENTS`` with one thread a process: by the clock, and of the processors."""
-    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+def run(source: Path, *arguments: str, threads: int = 1) -> tuple[float, float]:
+    """Seconds of ``laconic ARGUMENTS`` with so many threads a process: by the clock, and of the processors."""
+    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": str(threads)}
     started = time.perf_counter()
     command = [sys.executable, "-m", "laconic.cli.main", *arguments]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -67,16 +67,18 @@ def main() -> None:
         settings = [part for change in (f"data.train={pairs}", *TRAIN) for part in ("--set", change)]
         row = ("headline_writer", "--row", "pointer-generator-coverage", "--size", "small")
         run(next(iter(checkouts.values())), "train", *row, *settings, "--out", str(model))
-        for jobs in (1, 2):
+        for jobs, threads in ((1, 1), (1, 2), (2, 1)):
             best = dict.fromkeys(checkouts, (float("inf"), float("inf")))
             for turn in range(1 if options.short else options.rounds):
                 for name, source in checkouts.items():
-                    out = Path(folder, f"{name}-{jobs}-{turn}.jsonl")
+                    out = Path(folder, f"{name}-{jobs}-{threads}-{turn}.jsonl")
                     asked: tuple[str, ...] = ("--jobs", str(jobs), "--beam-size", "4", "--output", str(out))
                     asked += ("--ray",) if name == "ray" else ()
-                    best[name] = min(best[name], run(source, "summarize", str(model), str(given), *asked))
+                    taken = run(source, "summarize", str(model), str(given), *asked, threads=threads)
+                    best[name] = min(best[name], taken)
             for name, (clock, processors) in best.items():
-                print(f"{jobs} process{'es' * (jobs > 1)}, {name}: {clock:.1f} s, {processors:.1f} s of the processors")
+                of = f"{jobs} process{'es' * (jobs > 1)}, {threads} thread{'s' * (threads > 1)}"
+                print(f"{of}, {name}: {clock:.1f} s, {processors:.1f} s of the processors")
             if options.before:
                 print(f"  before / now: {best['before'][0] / best['now'][0]:.2f}x", flush=True)
 

@@ -29,7 +29,7 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 import beam_decoding
 import transformer_decoding
 from laconic.config.schema import SearchConfig
-from laconic.decoding import TorchModel
+from laconic.decoding import TorchModel, in_threads
 from laconic.kernels.packed import Packing, can_multiply
 from laconic.models.bart import BartSummarizer
 from laconic.search.decode import decode
@@ -44,9 +44,14 @@ def ours(model: Any, batch: Batch, beams: int, words: int, ids: dict[str, int]) 
     """Our search packed anew, and in each precision."""
     config = SearchConfig(beam_size=beams, min_length=words, min_length_share=None, max_length=words, forbid_unk=False)
 
-    def search(searched: TorchModel) -> None:
-        found = decode(searched, batch, config, **ids)
+    parts = min(torch.get_num_threads(), len(batch.source_ids))  # as `laconic.systems.decoding` has them
+
+    def part(searched: TorchModel, number: int, go_on: Callable[[], None]) -> None:
+        found = decode(searched, batch.changed(lambda tensor: tensor[number::parts]), config, **ids)
         assert all(len(best[0].ids) == words for best in found)
+
+    def search(searched: TorchModel) -> None:
+        list(in_threads(partial(part, searched), range(parts), parts))
 
     ways = {"ours, anew": partial(search, TorchModel(model))}
     return ways | {f"ours, {name}": partial(search, TorchModel(model, Packing(name))) for name in PRECISIONS}

@@ -14,8 +14,10 @@ ratio to the best of torch. ``step alone`` are the graphs without the search.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ import transformer_decoding
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.schema import SearchConfig
 from laconic.export.folder import export_apart
+from laconic.jobs import threaded
 from laconic.models.folder import save_model_folder
 from laconic.runtime.folder import open_export
 from laconic.search.decode import decode
@@ -58,13 +61,19 @@ def in_runtime(model: Any, kind: str, batch: Batch, beams: int, words: int, thre
     config = SearchConfig(beam_size=beams, min_length=words, min_length_share=None, max_length=words, forbid_unk=False)
     parts = (batch.source_ids, batch.source_extended_ids, batch.source_mask)
     arrays = Batch(*(part.numpy() for part in parts), batch.extended_vocab_size)
+    shares = min(threads, len(arrays.source_ids))  # as `laconic.systems.decoding` has them
     ways: Ways = {}
     for name, int8 in (("32 bits", False), ("8 bits", True)):
         export_apart(source, home / name, int8=int8)
-        graphs: Any = open_export(home / name, threads).model
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        graphs: Any = open_export(home / name).model
+
+        def share(graphs: Any, number: int, go_on: Callable[[], None]) -> None:
+            own = arrays.changed(lambda array: array[number::shares])
+            assert all(len(best[0].ids) == words for best in decode(graphs, own, config, **IDS))
 
         def search(graphs: Any = graphs) -> None:
-            assert all(len(best[0].ids) == words for best in decode(graphs, arrays, config, **IDS))
+            list(threaded(partial(share, graphs), range(shares), shares))
 
         def steps(graphs: Any = graphs) -> None:
             documents = np.arange(len(arrays.source_ids))

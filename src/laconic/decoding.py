@@ -18,7 +18,7 @@ On another device the scores of all words stay there (`DeviceScores`): what the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from laconic.config.schema import SearchConfig
+from laconic.jobs import R, T, Threaded, threaded
 from laconic.kernels.packed import Packing
 from laconic.search import decode as search
 from laconic.search.scorers import Scorer, SpecialIds
@@ -46,6 +47,30 @@ def search_memory(
 ) -> list[list[Hypothesis]]:
     """`laconic.search.decode.search_memory` of a torch model and what it left."""
     return search.search_memory(TorchModel(model), TorchMemory.of(memory), config, specials, scorers)
+
+
+def in_threads(work: Threaded[T, R], items: Sequence[T], workers: int) -> Generator[R, None, None]:
+    """`laconic.jobs.threaded` in which each thread has its share of torch's. Rows of several searches are multiplied
+    side by side faster than those of one by all threads together, between whose operations they wait for each other."""
+    whole = torch.get_num_threads()
+
+    def begin() -> None:
+        torch.get_num_threads()  # a thread that was never asked looks later, and takes what there are then
+        torch.set_num_threads(max(1, whole // workers))
+
+    with threads(whole):  # which those have that begin later, too, not what was set last
+        yield from threaded(work, items, workers, begin)
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """So many of torch's threads, inside only."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

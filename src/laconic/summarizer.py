@@ -73,9 +73,8 @@ class System(Protocol):
     def options(self, overrides: Mapping[str, Any]) -> Any: ...
     def describe(self, options: Any) -> dict[str, Any]: ...
     def documents_at_once(self, longest: str) -> int: ...
-    @property
-    def batches_at_once(self) -> int: ...
-    def at_once(self, work: Threaded[T, R], batches: Sequence[T]) -> Generator[R, None, None]: ...
+    def batches_at_once(self, documents: int, options: Any) -> int: ...
+    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]: ...
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]: ...
     def to(self, device: Any) -> None: ...
     def save_pretrained(self, folder: str | Path) -> None: ...
@@ -225,7 +224,7 @@ class Summarizer:
         return (  # None, which `summarize` types, in place of what is skipped
             summary and or_decline(summary, calibration)  # type: ignore[misc]
             for window in windows
-            for summary in _by_length(window, self.system, at_once, decoded, skipped, progress)
+            for summary in _by_length(window, self.system, options, at_once, decoded, skipped, progress)
         )
 
     def score(
@@ -330,6 +329,7 @@ def _windows(
 def _by_length(
     window: Sequence[Record | None],
     system: System,
+    options: Any,
     at_once: Callable[[str], int],
     decoded: Threaded[_Batch, Sequence[Summary | LaconicError]],
     skipped: Callable[[Record, LaconicError], None],
@@ -339,11 +339,13 @@ def _by_length(
     be worked on at once."""
     records = sorted(((i, one) for i, one in enumerate(window) if one), key=lambda pair: -len(pair[1].document))
     results: list[Summary | None] = [None] * len(window)
-    most, groups, start = -(-len(records) // system.batches_at_once), list[_Batch](), 0
+    workers = system.batches_at_once(len(records), options)
+    groups, start = list[_Batch](), 0
     while start < len(records):
+        most = -(-len(records) // workers)
         groups.append(records[start : start + min(at_once(records[start][1].document), most)])
         start += len(groups[-1])
-    with closing(system.at_once(decoded, groups)) as found:
+    with closing(system.in_threads(decoded, groups, workers)) as found:
         for group, made in zip(groups, found, strict=True):
             for (place, record), summary in zip(group, made, strict=True):
                 if isinstance(summary, LaconicError):

@@ -280,12 +280,13 @@ def rendered(order: Order, summaries: Iterable[Summary]) -> list[dict[str, Any]]
 
 def _work(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
     """What the workers do with a batch: in as many parts as can be worked on at once, alike in their lengths."""
-    system = jobs[0].payload[0].served.system
-    parts = min(len(jobs), system.batches_at_once)
-    summaries: list[Any] = [None] * len(jobs)
-    with closing(system.at_once(partial(_part, check), [jobs[part::parts] for part in range(parts)])) as found:
+    first: Order = jobs[0].payload[0]
+    system, summaries = first.served.system, list[Any](jobs)
+    count = system.batches_at_once(len(jobs), first.options)
+    parts = [jobs[part::count] for part in range(count)]
+    with closing(system.in_threads(partial(_part, check), parts, count)) as found:
         for part, made in enumerate(found):
-            summaries[part::parts] = made
+            summaries[part::count] = made
     return summaries
 
 

@@ -23,7 +23,7 @@ from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.padding import ArrayCollator
 from laconic.errors import ConfigError, DataError
 from laconic.explain.provenance import build_summary
-from laconic.jobs import R, T, Threaded, batches, threaded
+from laconic.jobs import R, T, Threaded, batches, threaded, threads_each
 from laconic.metrics.confidence import Calibration, DocumentWords, Facts, facts_of, unknown_words, word_ids
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
@@ -32,7 +32,7 @@ from laconic.text.base import Tokenizer
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
 _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
-_MOST_THREADS = 4  # a quarter of the search around a small model is Python, of which one runs at a time
+MOST_THREADS = 4  # a quarter of the search around a small model is Python, of which one runs at a time
 _ENDLESS = 10_000  # characters of a summary
 _TOLD_SINGLY = 32  # tokens of a summary that is watched
 WRITES = "A trained model: writes a line of its own, word by word."
@@ -82,14 +82,6 @@ class DecodingSystem:
         Raises:
             ConfigError: there is no such device.
         """
-
-    @property
-    @abstractmethod
-    def _threads(self) -> int:
-        """How many threads there are for this model."""
-
-    def _begin_thread(self, threads: int) -> None:
-        """What a thread does first that searches beside others and may take so many threads itself."""
 
     def _decoder(self, options: SearchConfig, batch: Any) -> Any:
         """What the search drives, in the precision that ``options`` ask for.
@@ -180,15 +172,13 @@ class DecodingSystem:
         values, usual = options.model_dump(mode="json"), SearchConfig().model_dump(mode="json")
         return {key: value for key, value in values.items() if key in always or value != usual[key]}
 
-    @property
-    def batches_at_once(self) -> int:
-        """How many batches `at_once` works on together."""
-        return min(self._threads, _MOST_THREADS)
+    def batches_at_once(self, documents: int, options: SearchConfig) -> int:
+        """How many parts of so many documents are best searched `in_threads`."""
+        return min(documents, threads_each(1), MOST_THREADS)
 
-    def at_once(self, work: Threaded[T, R], batches: Sequence[T]) -> Generator[R, None, None]:
-        """``work`` of each batch, in order, on several at once in threads of this process."""
-        workers = min(len(batches), self.batches_at_once)
-        return threaded(work, batches, workers, partial(self._begin_thread, self._threads // max(workers, 1)))
+    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
+        """``work`` of each batch, in order, by so many threads of this process."""
+        return threaded(work, batches, workers)
 
     def summarize_batch(
         self,
@@ -265,8 +255,11 @@ class DecodingSystem:
         model = self._decoder(config, batch)
         if on_step or on_text:
             model = Watched(model, on_step, on_text, [Writer(one, ids["eos_id"]) for one in documents])
-        hypotheses = decode(model, batch, config, **ids)
+        hypotheses = self._search(model, batch, config, **ids)
         return [one.in_order(own) for one, own in zip(documents, hypotheses, strict=True)]
+
+    def _search(self, model: Any, batch: Any, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
+        return decode(model, batch, config, **ids)
 
     def _without(self, document: DecodedDocument, config: SearchConfig, ids: tuple[int, ...]) -> list[Hypothesis]:
         """What the search finds for one document if these ids may not be written."""
@@ -283,10 +276,6 @@ class DecodingSystem:
         words = min(len(longest.encode(errors="replace")) // _BYTES_A_WORD + 1, self.text.max_source_tokens)
         return min(max(self.words_at_once // words, _FEWEST), _MOST)
 
-    def _sums(self, data: EncodedDataset, chosen: Sequence[int], go_on: Callable[[], None]) -> list[float]:
-        go_on()
-        return self._log_likelihoods(self._batch([data[index] for index in chosen]))
-
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
         """Teacher-forced log-probabilities, batched by length, in the given order."""
         data = EncodedDataset.build(records, self.tokenizer, self.text)
@@ -296,8 +285,8 @@ class DecodingSystem:
         lengths = data.source_lengths.tolist()
         order = sorted(range(len(data)), key=lambda index: -lengths[index])
         scores = [0.0] * len(data)
-        groups = list(batches(order, batch_size))
-        for chosen, sums in zip(groups, self.at_once(partial(self._sums, data), groups), strict=True):
+        for chosen in batches(order, batch_size):
+            sums = self._log_likelihoods(self._batch([data[index] for index in chosen]))
             for index, value in zip(chosen, sums, strict=True):
                 scores[index] = value
             if progress:

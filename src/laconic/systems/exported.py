@@ -11,7 +11,6 @@ import numpy as np
 from laconic.allocator import keep_pages
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
-from laconic.jobs import threads_each
 from laconic.metrics.lower_precision import LOWER
 from laconic.runtime.folder import OpenedExport, open_export
 from laconic.systems.decoding import DecodingSystem
@@ -70,10 +69,6 @@ class ExportedSystem(DecodingSystem):
             own = 0.0 if switches.get("decode_score") == "po" else output.log_probs[rows, gold]
             found.append((scores - own) / weight)
         return np.stack(found, axis=1)
-
-    @property
-    def _threads(self) -> int:
-        return threads_each(1)
 
     def _decoder(self, options: SearchConfig, batch: Any) -> Any:
         if options.precision in LOWER:

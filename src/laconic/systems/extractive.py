@@ -93,7 +93,6 @@ class ExtractiveSystem:
 
     calibration = None  # its words are the document's own
     unk_text = None
-    batches_at_once = 1
 
     def __init__(self, name: str, settings: Mapping[str, Any] | None = None) -> None:
         self.name = name
@@ -175,9 +174,12 @@ class ExtractiveSystem:
             spans = shorten(document, spans, len("".join(extractor.text(given).split())))
         return extractive_summary(document, spans, model_name=self.name, record_id=record.id, with_words=words)
 
-    def at_once(self, work: Threaded[T, R], batches: Sequence[T]) -> Generator[R, None, None]:
-        """``work`` of each batch by one thread: it is Python's, which several do no faster."""
-        return threaded(work, batches, 1)
+    def batches_at_once(self, documents: int, options: Extractor) -> int:
+        """The work is Python's, which several threads do no faster."""
+        return 1
+
+    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
+        return threaded(work, batches, workers)
 
     def documents_at_once(self, longest: str) -> int:
         """They are picked from one by one."""

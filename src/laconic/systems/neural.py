@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Generator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -15,16 +17,17 @@ import torch
 from laconic.config.schema import SearchConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import Example, encode_documents
-from laconic.decoding import TorchModel
+from laconic.decoding import TorchModel, in_threads, threads
 from laconic.errors import ConfigError
 from laconic.jobs import R, T, Threaded
 from laconic.kernels.packed import Packing, byte_steps, can_multiply
 from laconic.metrics.lower_precision import LOWER, fastest
 from laconic.models.folder import LoadedModel, load_model_folder, uploaded
-from laconic.systems.decoding import DecodingSystem
-from laconic.types import Batch, Precision
+from laconic.systems.decoding import MOST_THREADS, DecodingSystem
+from laconic.types import Batch, Hypothesis, Precision
 
 _CHOOSING = Lock()  # a step is timed alone
+_WORTH_THREADS = 500_000_000  # multiplications a step: on two cores, nets of 2 to 60 million parameters
 _TIMED = 4  # documents that are read to time a step, with as many rows as all have
 
 
@@ -38,6 +41,7 @@ class NeuralSystem(DecodingSystem):
         self.model = loaded.model.eval()
         self._packings: dict[Precision, Packing] = {"fp32": Packing("fp32")}
         self._taken: dict[int, Precision] = {}  # what auto has found for so many rows, in powers of two
+        self._parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self.attended_tokens = self.model.attended_tokens
         super().__init__(TorchModel(self.model, self._packings["fp32"]), loaded, loaded.start_id)
 
@@ -46,20 +50,23 @@ class NeuralSystem(DecodingSystem):
         """Open a folder or hub id, as `load_model_folder` and `as_device` do."""
         return cls(load_model_folder(folder_or_id, device=as_device(device)))
 
-    @property
-    def _threads(self) -> int:
-        return torch.get_num_threads() if self.device.type == "cpu" else 1
+    def batches_at_once(self, documents: int, options: SearchConfig) -> int:
+        if self.device.type != "cpu" or self._is_short(documents * options.beam_size):
+            return 1
+        return min(documents, torch.get_num_threads(), MOST_THREADS)
 
-    def at_once(self, work: Threaded[T, R], batches: Sequence[T]) -> Generator[R, None, None]:
-        threads = torch.get_num_threads()
-        try:
-            yield from super().at_once(work, batches)
-        finally:
-            torch.set_num_threads(threads)  # what one of them set, a thread that begins later takes, too
+    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
+        return in_threads(work, batches, workers)
 
-    def _begin_thread(self, threads: int) -> None:
-        torch.get_num_threads()  # a thread that was never asked looks later, and takes what there are then
-        torch.set_num_threads(threads)
+    def _is_short(self, rows: int) -> bool:
+        """Is a step of so many rows too short for several threads?"""
+        return rows * self._parameters < _WORTH_THREADS
+
+    def _search(self, model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
+        sleeping = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"  # to be woken takes long
+        short = sleeping and self.device.type == "cpu" and self._is_short(len(batch.source_ids) * config.beam_size)
+        with threads(1) if short else nullcontext():
+            return super()._search(model, batch, config, **ids)
 
     def _decoder(self, options: SearchConfig, batch: Batch) -> Any:
         wanted = options.precision
@@ -137,7 +144,7 @@ class NeuralSystem(DecodingSystem):
         output, _ = self.model.step(start, self.model.start(memory))
         copies = not {"p_gen", "copy_probs"}.isdisjoint(output.details)
         family = self.loaded.run.model["type"] if self.loaded.run else type(self.model).__name__.lower()
-        return family, copies, sum(parameter.numel() for parameter in self.model.parameters())
+        return family, copies, self._parameters
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the model folder, with the decoding defaults in force here."""
