@@ -17,7 +17,7 @@ import torch
 
 from commands import refused, run
 from json_lines import read_lines, write_lines
-from laconic import Summarizer
+from laconic import Summarizer, decoding
 from laconic.cli.main import main
 from laconic.config import shipped
 from laconic.config.schema import SearchConfig, TextConfig
@@ -31,6 +31,7 @@ from laconic.server.catalogue import Catalogue, open_models
 from laconic.server.settings import Settings
 from laconic.study import calibration
 from laconic.summarizer import with_graphs
+from laconic.systems import neural
 from laconic.systems.bulk import SummaryJob
 from laconic.systems.decoding import DecodingSystem
 from laconic.systems.exported import ExportedSystem
@@ -323,6 +324,33 @@ def test_documents_are_decoded_as_many_together_as_the_longest_allows(
     made = summarizer.summarize(["a quick fox runs over all", "a dog", "a cat", "one"])
     assert sizes == [1, 2, 1]
     assert [summary.document for summary in made] == ["a quick fox runs over all", "a dog", "a cat", "one"]
+
+
+def test_a_long_step_is_worth_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several documents are searched side by side, in the same words; a short step is one thread's where others would
+    have to be woken for each of its operations."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    system = NeuralSystem.from_pretrained(folder, "cpu")
+    summarizer = Summarizer(system)
+    before = summarizer.summarize(DOCUMENTS)
+    found = watch(monkeypatch, neural, "threads", lambda number: number)
+    with decoding.threads(2):
+        assert system.batches_at_once(64, system.search) == 1
+        summarizer.summarize(DOCUMENTS)
+        assert found == []
+        monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+        summarizer.summarize(DOCUMENTS)
+        assert found == [1]
+        rows = len(DOCUMENTS) * system.search.beam_size
+        monkeypatch.setattr(neural, "_WORTH_THREADS", rows * system.about()["parameters"] // 2)
+        assert system.batches_at_once(len(DOCUMENTS), system.search) == 2
+        assert system.batches_at_once(1, system.search) == 1
+        sizes = watch(monkeypatch, system, "summarize_batch", lambda records, **_: len(records))
+        assert [one.text for one in summarizer.summarize(DOCUMENTS)] == [one.text for one in before]
+        assert sorted(sizes) == [len(DOCUMENTS) // 2, -(-len(DOCUMENTS) // 2)]
+        assert torch.get_num_threads() == 2
+    with decoding.threads(16):
+        assert system.batches_at_once(100, system.search) == 4, "Python's part is of one at a time"
 
 
 def test_extractive_methods_have_the_same_interface() -> None:

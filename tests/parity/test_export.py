@@ -9,9 +9,12 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ import pytest
 import own_process
 from exports import CASES, save_case
 from laconic.cli.main import main
-from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.errors import ConfigError, DataError, LaconicError, ModelError
 from laconic.export.folder import export_apart
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.runtime import sessions
@@ -365,10 +368,55 @@ def test_a_place_below_a_file_cannot_be_written(
 
 def test_the_threads_of_the_service(fast: dict[str, Pair], monkeypatch: pytest.MonkeyPatch) -> None:
     given, options = [], sessions._options
-    monkeypatch.setattr(sessions, "_options", lambda *each: (given.append(sessions.THREADS), options(*each))[1])
-    monkeypatch.setattr(sessions, "THREADS", 1)
-    monkeypatch.setattr("torch.set_num_threads", lambda _: None)
+    monkeypatch.setattr(sessions, "_options", lambda *each: (given.append(found := options(*each)), found)[1])
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
     monkeypatch.setattr("laconic.server.run.serve", lambda *_: True)
-    for more in ([], ["--threads", "2"]):
+    for more in ([], ["--threads", "2"], ["--threads", "8"]):
         assert main(["serve", str(fast["writer-gru"][1]), *more]) == 0
-    assert given == [1, 1, 2, 2]
+    assert [each.intra_op_num_threads for each in given] == [1, 1, 2, 2, 2, 2]
+    assert os.environ["OMP_NUM_THREADS"] == "8"
+
+
+def test_threads_change_no_bit(fast: dict[str, Pair], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents decoded by several threads at once, each in batches of its own, and graphs that run in two."""
+    texts, names, found = [text + " " + more for text in TEXTS for more in TEXTS], set[str](), list[list[Summary]]()
+    for threads in ("1", "2", "16"):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        summarizer = Summarizer.from_pretrained(fast["writer-gru"][1])
+        batch = ExportedSystem.summarize_batch
+        watched = lambda *each, **more: (names.add(threading.current_thread().name), batch(*each, **more))[1]  # noqa: B023, E731
+        monkeypatch.setattr(ExportedSystem, "summarize_batch", watched)
+        found.append(summarizer.summarize(texts, explain=True, batch_size=4))
+        monkeypatch.setattr(ExportedSystem, "summarize_batch", batch)
+    assert {"laconic_0", "laconic_1"} < names
+    for one, *others in zip(*found, strict=True):
+        for other in others:
+            assert (other.text, other.score) == (one.text, one.score)
+            assert [word.probability for word in other.words] == [word.probability for word in one.words]
+
+
+@pytest.mark.parametrize("on_error", ["skip", "raise"])
+def test_several_threads_tell_of_documents_in_their_order(
+    fast: dict[str, Pair], monkeypatch: pytest.MonkeyPatch, on_error: str
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    batch = ExportedSystem.summarize_batch
+
+    def refusing(self: ExportedSystem, records: list[Record], **options: Any) -> list[Summary]:
+        if bad := [record for record in records if "dog" in record.document]:
+            time.sleep(0.01 * (5 - int(bad[0].id)))  # the first is told last
+            raise DataError(f"{bad[0].id} is bad")
+        return batch(self, records, **options)
+
+    monkeypatch.setattr(ExportedSystem, "summarize_batch", refusing)
+    summarizer, told = Summarizer.from_pretrained(fast["writer-gru"][1]), list[str]()
+    records = [Record(f"the {'dog' if number % 2 else 'cat'} sat", id=str(number)) for number in range(6)]
+    if on_error == "raise":
+        with pytest.raises(DataError, match=r"^1 is bad$"):
+            summarizer.summarize(records, batch_size=1)
+        return
+    skip: Any = {"on_error": "skip", "on_skip": lambda record, error: told.append(f"{record.id}: {error}")}
+    made = list(summarizer.stream(records, batch_size=2, **skip))
+    assert told == ["1: 1 is bad", "3: 3 is bad", "5: 5 is bad"]
+    assert [one and one.id for one in made] == ["0", None, "2", None, "4", None]

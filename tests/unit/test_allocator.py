@@ -49,11 +49,18 @@ def test_arrays_up_to_a_quarter_of_a_gigabyte_stay_until_they_are_given_back(lib
 def test_whoever_set_the_allocator_keeps_it(library: Library, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(os.environ, name, "1")
     allocator.keep_pages()
+    allocator.share_pages()
     assert not library.told
+
+
+def test_threads_have_the_memory_of_the_first(library: Library) -> None:
+    allocator.share_pages()
+    assert library.told == [("mallopt", (-8, 1))]  # M_ARENA_MAX
 
 
 def test_another_library_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocator, "_keeping", True)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     allocator.keep_pages()
+    allocator.share_pages()
     allocator.give_back()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +21,38 @@ from laconic.types import Batch, Memory, Shared, StepOutput
 
 IDS = {"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": 0}
 VOCAB, SOURCE, DOCUMENTS = 9, 5, 4
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """Four threads of torch, whatever the machine has."""
+    with decoding.threads(4):
+        yield
+
+
+@pytest.mark.usefixtures("threads")
+def test_threads_share_those_of_torch_and_leave_them_as_they_were() -> None:
+    meeting = threading.Barrier(2, timeout=30)
+
+    def work(_: int, go_on: Callable[[], None]) -> int:
+        meeting.wait()
+        another = threading.Thread(target=torch.set_num_threads, args=(3,))  # which says it of those to come
+        another.start()
+        another.join(30)
+        torch.ones(300, 300) @ torch.ones(300, 300)
+        return torch.get_num_threads()
+
+    assert list(decoding.in_threads(work, range(4), 2)) == [2, 2, 2, 2]
+    assert torch.get_num_threads() == 4
+    later = list[int]()
+    new = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    new.start()
+    new.join(30)
+    assert later == [4], "what a share was does not stay"
+    assert list(decoding.in_threads(lambda *_: torch.get_num_threads(), range(2), 1)) == [4, 4]
+    with pytest.raises(ZeroDivisionError):
+        list(decoding.in_threads(lambda *_: 1 // 0, range(2), 2))
+    assert torch.get_num_threads() == 4
 
 
 class Table:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from laconic.errors import DataError
-from laconic.jobs import Processes, as_finished, forked, in_order, threads_each, unasked_workers
+from laconic.jobs import Processes, StoppedError, as_finished, forked, in_order, threaded, threads_each, unasked_workers
 
 
 class Doubling:
@@ -64,6 +66,55 @@ def test_what_was_read_before_an_error_is_finished() -> None:
     assert [next(finished) for _ in range(3)] == [0, 2, 4]
     with pytest.raises(DataError, match="line 4"):
         next(finished)
+
+
+def test_threads_work_side_by_side_and_their_results_come_in_order() -> None:
+    begun, meeting = list[int](), threading.Barrier(3, timeout=30)
+
+    def work(number: int, go_on: Callable[[], None]) -> tuple[int, int]:
+        meeting.wait()  # which no three pass one after the other
+        go_on()
+        return number, threading.get_ident()
+
+    found = list(threaded(work, range(6), 3, lambda: begun.append(threading.get_ident())))
+    assert [number for number, _ in found] == [*range(6)]
+    assert len(set(begun)) == 3
+    assert {thread for _, thread in found} == set(begun)
+    here = threaded(lambda number, _: (number, threading.get_ident()), range(2), 1, lambda: begun.append(0))
+    assert list(here) == [(0, threading.get_ident()), (1, threading.get_ident())]
+    assert 0 not in begun
+    assert list(threaded(work, [], 0)) == []
+
+
+@pytest.mark.parametrize("way", ["error", "end"])
+def test_threads_stop_when_their_results_are_not_wanted(way: str) -> None:
+    at_work, seen = threading.Event(), list[str]()
+
+    def work(name: str, go_on: Callable[[], None]) -> str:
+        if name == "first":
+            assert at_work.wait(30)
+            if way == "error":
+                raise DataError("it is bad")
+            return name
+        at_work.set()
+        until = time.monotonic() + 20
+        try:
+            while time.monotonic() < until:
+                go_on()
+        except StoppedError:
+            seen.append(name)
+            raise
+        return name
+
+    found = threaded(work, ["first", "second", "third"], 2)
+    if way == "error":
+        with pytest.raises(DataError, match="it is bad"):
+            next(found)
+    else:
+        assert next(found) == "first"
+        found.close()
+    assert set(seen) <= {"second", "third"}
+    assert seen, "they are waited for"
 
 
 def test_threads_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
+from laconic.jobs import threaded
 from laconic.kernels import dispatch, packed
 from laconic.kernels.packed import Packing, can_multiply, linear_map
 from laconic.layers.vocabulary import VocabularyProjection
@@ -113,6 +116,26 @@ def test_few_rows_and_many_may_be_multiplied_by_others(monkeypatch: pytest.Monke
     product = packed.PackedByteLinear(weight, torch.zeros(20), 20)
     torch.testing.assert_close(product(inputs)[:63], product(inputs[:63]))
     assert asked == [("many", 64), ("few", 63)]
+
+
+def test_what_two_threads_want_is_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, bias, made = torch.randn(20, 40), torch.zeros(20), list[int]()
+    meeting, packing = threading.Barrier(2, timeout=30), Packing()
+
+    def pack(weight: Tensor, bias: Tensor, columns: int, *, relu: bool) -> packed.Map:
+        made.append(threading.get_ident())
+        time.sleep(0.1)  # in which the other one asks
+        return packed.PackedLinear(weight, bias, columns, relu=relu)
+
+    @torch.no_grad()
+    def work(_: int, go_on: Callable[[], None]) -> packed.Map:
+        meeting.wait()
+        return packing.packed(weight, bias, 20, relu=False)
+
+    monkeypatch.setitem(packed.PACKED, "fp32", pack)
+    one, other = threaded(work, range(2), 2)
+    assert one is other
+    assert len(made) == 1
 
 
 @torch.no_grad()

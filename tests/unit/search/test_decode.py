@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -149,6 +150,26 @@ def test_switches_hold_inside_only() -> None:
     assert model.values["score"] == "joint"
     with pytest.raises(ConfigError, match="no switch 'wieght'"), switched(model, {"wieght": 1}):
         pass
+
+
+def test_switches_are_of_one_thread_at_a_time() -> None:
+    Switchable.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+    model, inside, seen = Switchable(), threading.Event(), list[float]()
+
+    def other() -> None:
+        inside.wait(30)
+        with switched(model, {"weight": 2.0}):
+            seen.append(model.values["weight"])
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with switched(model, {"weight": 1.0}):
+        inside.set()
+        thread.join(0.2)
+        seen.append(model.values["weight"])
+    thread.join(30)
+    assert seen == [1.0, 2.0]
+    assert model.values["weight"] == 0.2
 
 
 def test_what_a_path_read_of_its_document() -> None:
