@@ -31,6 +31,7 @@ from laconic.text.reading import as_prose
 from laconic.types import Record
 from samples import PLAIN
 from tiny_models import DOCUMENTS, save_tiny_model
+from watching import watch
 
 
 def post(client: TestClient, path: str = "/v1/summarize", **body: Any) -> Any:
@@ -54,6 +55,19 @@ def test_the_answer_is_what_the_summarizer_says(client: TestClient, summarizer: 
     assert "words" not in alone["summaries"][0]
     assert set(alone["timing"]) == {"queue_ms", "total_ms"}
     SummarizeResponse.model_validate(answer)
+
+
+def test_a_batch_is_worked_on_by_several_threads(
+    client: TestClient, summarizer: Summarizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = [one["summary"] for one in post(client, documents=DOCUMENTS)["summaries"]]
+    monkeypatch.setattr(NeuralSystem, "batches_at_once", lambda self, documents, options: min(documents, 2))
+    sizes = watch(monkeypatch, NeuralSystem, "summarize_batch", lambda self, records, **_: len(records))
+    documents = [{"id": str(number), "document": text} for number, text in enumerate(DOCUMENTS)]
+    found = post(client, documents=documents)["summaries"]
+    assert [(one["id"], one["summary"]) for one in found] == [(str(number), text) for number, text in enumerate(usual)]
+    assert sum(sizes) == len(DOCUMENTS)
+    assert len(sizes) > 1
 
 
 def test_ids_come_back_with_their_summaries(client: TestClient) -> None:
