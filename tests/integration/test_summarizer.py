@@ -342,7 +342,7 @@ def test_a_long_step_is_worth_threads(folder: Path, monkeypatch: pytest.MonkeyPa
         summarizer.summarize(DOCUMENTS)
         assert found == [1]
         rows = len(DOCUMENTS) * system.search.beam_size
-        monkeypatch.setattr(neural, "_WORTH_THREADS", rows * system.about()["parameters"] // 2)
+        monkeypatch.setattr(neural, "_WORTH_SHARING", rows * system.about()["parameters"] // 2)
         assert system.batches_at_once(len(DOCUMENTS), system.search) == 2
         assert system.batches_at_once(1, system.search) == 1
         sizes = watch(monkeypatch, system, "summarize_batch", lambda records, **_: len(records))

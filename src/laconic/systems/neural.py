@@ -27,7 +27,9 @@ from laconic.systems.decoding import MOST_THREADS, DecodingSystem
 from laconic.types import Batch, Hypothesis, Precision
 
 _CHOOSING = Lock()  # a step is timed alone
-_WORTH_THREADS = 500_000_000  # multiplications a step: on two cores, nets of 2 to 60 million parameters
+# Multiplications a step from which it is worth more than one thread, measured on two cores with nets of 2 to 139 million
+# parameters: several searches side by side, and one by threads that sleep between its operations.
+_WORTH_SHARING, _WORTH_WAKING = 5e8, 1e9
 _TIMED = 4  # documents that are read to time a step, with as many rows as all have
 
 
@@ -51,21 +53,17 @@ class NeuralSystem(DecodingSystem):
         return cls(load_model_folder(folder_or_id, device=as_device(device)))
 
     def batches_at_once(self, documents: int, options: SearchConfig) -> int:
-        if self.device.type != "cpu" or self._is_short(documents * options.beam_size):
+        if self.device.type != "cpu" or documents * options.beam_size * self._parameters < _WORTH_SHARING:
             return 1
         return min(documents, torch.get_num_threads(), MOST_THREADS)
 
     def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
         return in_threads(work, batches, workers)
 
-    def _is_short(self, rows: int) -> bool:
-        """Is a step of so many rows too short for several threads?"""
-        return rows * self._parameters < _WORTH_THREADS
-
     def _search(self, model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
-        sleeping = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"  # to be woken takes long
-        short = sleeping and self.device.type == "cpu" and self._is_short(len(batch.source_ids) * config.beam_size)
-        with threads(1) if short else nullcontext():
+        short = len(batch.source_ids) * config.beam_size * self._parameters < _WORTH_WAKING
+        sleeping = self.device.type == "cpu" and os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
+        with threads(1) if short and sleeping else nullcontext():
             return super()._search(model, batch, config, **ids)
 
     def _decoder(self, options: SearchConfig, batch: Batch) -> Any:
