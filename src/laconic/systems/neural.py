@@ -27,8 +27,8 @@ from laconic.systems.decoding import MOST_THREADS, DecodingSystem
 from laconic.types import Batch, Hypothesis, Precision
 
 _CHOOSING = Lock()  # a step is timed alone
-# Multiplications a step from which it is worth more than one thread, measured on two cores with nets of 2 to 139 million
-# parameters: several searches side by side, and one by threads that sleep between its operations.
+# Multiplications a step from which it is worth more than one thread (two cores, nets of 2 to 139 million parameters):
+# several searches side by side, and one by threads that sleep between its operations.
 _WORTH_SHARING, _WORTH_WAKING = 5e8, 1e9
 _TIMED = 4  # documents that are read to time a step, with as many rows as all have
 
