@@ -396,6 +396,25 @@ def test_threads_change_no_bit(fast: dict[str, Pair], monkeypatch: pytest.Monkey
             assert [word.probability for word in other.words] == [word.probability for word in one.words]
 
 
+@pytest.mark.parametrize("name", FAST)
+def test_torch_models_are_searched_side_by_side(
+    fast: dict[str, Pair], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """By threads that take turns as often as they can; nothing of a model may belong to one search."""
+    summarizer = Summarizer(NeuralSystem.from_pretrained(fast[name][0], "cpu"))
+    texts, usual, often = [f"{text} {more}" for text in TEXTS for more in TEXTS[:3]], sys.getswitchinterval(), 1e-6
+    found = []
+    for threads in (1, 4):
+        monkeypatch.setattr(NeuralSystem, "batches_at_once", lambda *_, threads=threads: threads)
+        sys.setswitchinterval(often)
+        try:
+            found.append(summarizer.summarize(texts, explain=True, batch_size=4))
+        finally:
+            sys.setswitchinterval(usual)
+    for one, other in zip(*found, strict=True):
+        assert_equal(one, other)
+
+
 @pytest.mark.parametrize("on_error", ["skip", "raise"])
 def test_several_threads_tell_of_documents_in_their_order(
     fast: dict[str, Pair], monkeypatch: pytest.MonkeyPatch, on_error: str
