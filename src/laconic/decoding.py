@@ -58,7 +58,7 @@ def in_threads(work: Threaded[T, R], items: Sequence[T], workers: int) -> Genera
         torch.get_num_threads()  # a thread that was never asked looks later, and takes what there are then
         torch.set_num_threads(max(1, whole // workers))
 
-    with threads(whole):  # which those have that begin later, too, not what was set last
+    with threads(whole) if workers > 1 else nullcontext():  # threads that begin later have what was set last
         yield from threaded(work, items, workers, begin)
 
 
