@@ -1,8 +1,8 @@
 """Sessions of onnxruntime over the graphs of a model, with the weights handed over by name.
 
-Two threads at most and no spinning: a step of few rows is too short for more (several threads run a graph each for
-many: `laconic.systems.decoding`), and a process that waits for work shall not use a core. The weights of both graphs
-are the same arrays.
+Two threads at most (a step of few rows is short; for many rows several threads run a graph each, as
+`laconic.systems.decoding` has it) and no spinning: a process that waits for work shall not use a core. The weights of
+both graphs are the same arrays.
 
 Weights are read as NumPy arrays from ``model.safetensors`` without a tensor library. The file is a header in JSON,
 which says type, shape and place of each tensor, and then the numbers. Sixteen-bit floats become float32: bfloat16 is
