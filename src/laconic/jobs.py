@@ -247,15 +247,19 @@ def _begin(threads: int, inherit: Callable[[Any], Any] | None = None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says what an interruption means
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     limit_threads(threads)
+    end_with_the_parent()
+
+
+def end_with_the_parent() -> None:
+    """A parent that is killed cannot end the processes that it started: they look at it themselves."""
+
+    def end_with(sentinel: int) -> None:
+        connection.wait([sentinel])
+        os._exit(1)
+
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _end_with(sentinel: int) -> None:
-    """A parent that is killed cannot end its workers."""
-    connection.wait([sentinel])
-    os._exit(1)
+        threading.Thread(target=end_with, args=(parent.sentinel,), daemon=True).start()
 
 
 # ------------------------------------------------------------------------------------------------ Ray

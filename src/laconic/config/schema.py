@@ -162,7 +162,10 @@ class TrainingConfig(ConfigBase):
 
     ``batching``: ``bucket`` sorts by length within random pools of 100 batches; ``sorted`` sorts all documents once, so
     the batches stay and only their order is random. ``batch_tokens`` cuts the sorted documents where the padded batch,
-    its longer side, would hold more tokens; ``batch_size`` then counts for validation only."""
+    its longer side, would hold more tokens; ``batch_size`` then counts for validation only.
+
+    ``processes``: of this machine, between which each batch is divided; they begin as copies of the first (Linux, no
+    GPU). Those of a launcher (`torchrun`) have a batch of this size each."""
 
     # What may change without making the continuation another run: where it ends, and how its batches are fetched.
     CHANGEABLE: ClassVar = ("max_updates", "max_epochs", "max_minutes", "workers")
@@ -171,6 +174,7 @@ class TrainingConfig(ConfigBase):
     batching: Literal["bucket", "sorted"] = "bucket"
     batch_tokens: int | None = Field(None, ge=1)
     accumulation: int = Field(1, ge=1, le=1_000_000)
+    processes: int = Field(1, ge=1, le=256)
     max_updates: int | None = Field(None, ge=1)
     max_epochs: int | None = Field(None, ge=1)
     max_minutes: float | None = Field(None, gt=0)

@@ -90,13 +90,14 @@ class BatchStream:
 
     def _new_sampler(self, dataset: Any) -> Sampler:
         config, rank, world_size = self._config, self._rank, self._world_size
-        lengths, size = dataset.source_lengths, config.batch_size * world_size
+        each = world_size // config.processes  # 1 where the batch is divided
+        lengths, size = dataset.source_lengths, config.batch_size * each
         if config.batch_tokens is None and config.batching == "bucket":
             return BucketSampler(lengths, size, config.seed, rank=rank, world_size=world_size)
         if config.batch_tokens is None:
             cut = cut_by_number(size)
         else:
-            cut = cut_by_tokens(lengths, dataset.target_lengths, config.batch_tokens, world_size)
+            cut = cut_by_tokens(lengths, dataset.target_lengths, config.batch_tokens, each)
         return SortedSampler(lengths, cut, config.seed, rank=rank, world_size=world_size)
 
 

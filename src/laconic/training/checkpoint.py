@@ -150,7 +150,7 @@ def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
     if stored.get("processes") != identity["processes"]:
         raise CheckpointError(
             f"The run was made by {stored.get('processes')} process(es) and is resumed by {identity['processes']}; "
-            "an exact continuation needs the same number (see accelerate launch --num_processes)."
+            "an exact continuation needs the same number (training.processes, or accelerate launch --num_processes)."
         )
     if identity["processes"] > 1 and not stored.get("dealt"):  # each process then had batches of its own
         raise CheckpointError(

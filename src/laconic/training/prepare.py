@@ -148,7 +148,8 @@ def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]
     count = sum(p.numel() for p in model.parameters())
     validated = {"validation": parts.validation_set} if parts.validation_set else {}
     validation = f", validate on {len(parts.validation_set):,}" if parts.validation_set else ", no validation data"
-    processes = f", {accelerator.num_processes} processes" if accelerator.num_processes > 1 else ""
+    each = ", divided between" if training.processes > 1 else ","
+    processes = f"{each} {accelerator.num_processes} processes" if accelerator.num_processes > 1 else ""
     size = f"{training.batch_tokens:,} tokens" if training.batch_tokens else str(training.batch_size)
     batch = f"batches of {size}" + (f" x {training.accumulation}" if training.accumulation > 1 else "")
     ends = {name: getattr(training, name) for name in ("max_updates", "max_epochs", "max_minutes")}

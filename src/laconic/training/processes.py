@@ -1,5 +1,5 @@
-"""The processes of a run: how they find each other, what they add up, what the first one does for all, how they part;
-and the signals that ask one of them to stop.
+"""The processes of a run: how they begin and find each other, what they add up, what the first one does for all, how
+they part; and the signals that ask one of them to stop.
 
 Gradients are summed, not averaged, in one all-reduce of one flat buffer. The loss is divided by counts that are
 already global, so there is nothing left to divide and no factor to forget; parameters that a phase froze or a
@@ -8,21 +8,143 @@ switch left unused need no special mode; and every process steps with the same b
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import tempfile
 import threading
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
+from accelerate.state import AcceleratorState
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import DistributedType, broadcast_object_list
 from torch import Tensor, nn
 
-from laconic.errors import ConfigError, LaconicError
+from laconic.config.schema import RunConfig
+from laconic.errors import ConfigError, LaconicError, TrainingError
+from laconic.jobs import copies, end_with_the_parent, threads_each
+
+R = TypeVar("R")
+
+MOST_UNASKED, LEAST_PAIRS = 4, 8  # processes, and pairs an update for each; more processes have not been measured
+
+
+def launched() -> int:
+    """How many processes a launcher (torchrun, accelerate) started for this run."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def with_processes(run: RunConfig) -> RunConfig:
+    """The run on several processes of this machine, where nobody said how many: one a core, if each has enough to do."""
+    training = run.training
+    if "processes" in training.model_fields_set or launched() > 1 or not copies() or torch.accelerator.is_available():
+        return run
+    pairs = training.batch_size if training.batch_tokens is None else LEAST_PAIRS * MOST_UNASKED
+    number = max(1, min(threads_each(1), pairs // LEAST_PAIRS, MOST_UNASKED))
+    return run.model_copy(update={"training": training.model_copy(update={"processes": number})})
+
+
+def divided(work: Callable[[], R], processes: int) -> R:
+    """``work`` by this process, the first of ``processes`` that do the same: the others are copies of it, whose results
+    are dropped, and end with it. Each has one of torch's threads, and they have found each other.
+
+    Raises:
+        ConfigError: processes are not copied on this system, a launcher has started some, or there is a GPU.
+        TrainingError: a copy died or failed.
+    """
+    if processes == 1:
+        return work()
+    number = f"training.processes is {processes}"
+    if launched() > 1:
+        raise ConfigError(f"{number}, and a launcher started {launched()} processes: leave one of the two out.")
+    if not copies() or torch.accelerator.is_available():
+        instead = "with a GPU" if copies() else "on this system"
+        raise ConfigError(f"{number}, which is not possible {instead}: set it to 1, or use accelerate launch.")
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        meeting, problems = f"file://{folder}/meeting", context.SimpleQueue()
+        others = [
+            context.Process(target=_copy, args=(work, rank, processes, meeting, problems))
+            for rank in range(1, processes)
+        ]
+        for other in others:
+            other.start()
+        try:
+            with _joined(0, processes, meeting):
+                try:
+                    return work()
+                except RuntimeError as error:  # so torch says that a process is gone
+                    _refuse_to_go_on_alone(others, problems, error)
+                    raise
+        finally:
+            for other in others:
+                other.join(5)
+                other.kill()
+                other.join()
+
+
+def _refuse_to_go_on_alone(others: Sequence[BaseProcess], problems: Any, error: RuntimeError) -> None:
+    """Raise what was wrong with another process, if one has ended: those that have not wait for this one."""
+    for other in others:
+        other.join(1)
+    codes = [other.exitcode or 0 for other in others]
+    if min(codes) < 0:
+        raise TrainingError(
+            "A process of this training died (out of memory?). `laconic resume` goes on from its newest checkpoint; if "
+            "memory is short, train again with training.processes=1."
+        ) from error
+    if max(codes) > 0:
+        raise problems.get() from error
+
+
+def _copy(work: Callable[[], object], rank: int, processes: int, meeting: str, problems: Any) -> None:
+    end_with_the_parent()
+    try:
+        with _joined(rank, processes, meeting):
+            work()
+    except BaseException as error:
+        if not isinstance(error, KeyboardInterrupt):  # which the first process has, too
+            told = TrainingError(str(error)) if isinstance(error, LaconicError) else None
+            problems.put(told or RuntimeError(f"In process {rank} of this training:\n{traceback.format_exc()}"))
+        os._exit(1)
+
+
+@contextmanager
+def _joined(rank: int, processes: int, meeting: str) -> Iterator[None]:
+    """One of several processes of this machine, as a launcher would have started it, and afterwards none."""
+    before, threads = dict(os.environ), torch.get_num_threads()
+    torch.set_num_threads(1)
+    here = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
+    os.environ.update({name: str(value) for name, value in here.items()}, GLOO_SOCKET_IFNAME="lo")
+    try:
+        torch.distributed.init_process_group(  # the first may read a large corpus before they speak again
+            "gloo", init_method=meeting, rank=rank, world_size=processes, timeout=timedelta(days=7)
+        )
+        AcceleratorState._reset_state(reset_partial_state=True)
+        os.environ["OMP_NUM_THREADS"] = "1"  # else accelerate sets torch's threads, and warns
+        PartialState(cpu=True)
+        _put_back("OMP_NUM_THREADS", before)
+        yield
+    finally:
+        close_processes()
+        AcceleratorState._reset_state(reset_partial_state=True)
+        for name in ("GLOO_SOCKET_IFNAME", "MASTER_PORT", *here):
+            _put_back(name, before)
+        torch.set_num_threads(threads)
+
+
+def _put_back(name: str, before: dict[str, str]) -> None:
+    os.environ.pop(name, None)
+    os.environ.update({name: before[name]} if name in before else {})
 
 
 def join_processes(trackers: Sequence[str], out: Path) -> Accelerator:
@@ -38,7 +160,7 @@ def join_processes(trackers: Sequence[str], out: Path) -> Accelerator:
     if absent:
         raise ConfigError(f"training.trackers: {absent[0]} is not installed; install it, or leave it out.")
     accelerator = Accelerator(mixed_precision="no", cpu=cpu, log_with=list(trackers) or None, project_dir=str(out))
-    expected = int(os.environ.get("WORLD_SIZE", "1"))
+    expected = launched()
     if accelerator.num_processes != expected:
         raise ConfigError(
             f"The launcher started {expected} processes, but they did not find each other "

@@ -37,7 +37,7 @@ from laconic.training.corpus import Corpus
 from laconic.training.logging import LOG, TIMING, Callbacks, ShowProgress, ignore, read_log
 from laconic.training.loop import MODEL_FOLDER, Trainer, TrainResult
 from laconic.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
-from laconic.training.processes import join_processes, on_the_first
+from laconic.training.processes import divided, join_processes, launched, on_the_first
 
 RECIPE = "recipe.yaml"
 PARTS = ".held_out.json"  # in the sub-folder data: the digest of each part that was held out for a run
@@ -72,7 +72,7 @@ def train(
         ConfigError: the settings do not fit together, ``out`` holds a run and neither option was given, or what is in
             ``out`` is of no run.
         DataError: the data is not usable.
-        TrainingError: loss or gradients are not finite.
+        TrainingError: loss or gradients are not finite, or a process of the run died.
         CheckpointError: no checkpoint can be read, or it is of another run.
         DiskFullError: there is no room for a checkpoint.
         FolderInUseError: another process works in ``out``.
@@ -81,21 +81,25 @@ def train(
     out, run = Path(out), with_absolute_paths(run)
     check_run(run)
     stage = stage_of(run) if run.pretraining.enabled else None
-    accelerator = join_processes(run.training.trackers, out)
-    said = on_message if accelerator.is_main_process else ignore
-    given: dict[str, Any] = {"show": progress, "on_log": on_log, "on_message": said}
+    given: dict[str, Any] = {"show": progress, "on_log": on_log, "on_message": on_message}
     callbacks = Callbacks(**{name: value for name, value in given.items() if value is not None})
-    with ExitStack() as held:
-        folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
-        on_the_first(accelerator, lambda: held.enter_context(folder))
-        held.enter_context(files.naming_a_full_disk(out))
-        held.enter_context(trusting(outside_names(run.model_dump())))
-        start = run.training.initial_weights
-        if files.checkpoint_folders(out):
-            start = None  # whatever it started from is in the checkpoints
-        elif stage is not None:
-            start = _pretrain(run, stage, out, accelerator, callbacks, accept_changes)
-        return _train_stage(run, out, start, accelerator, callbacks)
+
+    def both_stages() -> TrainResult:
+        accelerator = join_processes(run.training.trackers, out)
+        told = callbacks if accelerator.is_main_process else Callbacks(ignore, ignore, ignore)
+        with ExitStack() as held:
+            folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
+            on_the_first(accelerator, lambda: held.enter_context(folder))
+            held.enter_context(files.naming_a_full_disk(out))
+            held.enter_context(trusting(outside_names(run.model_dump())))
+            start = run.training.initial_weights
+            if files.checkpoint_folders(out):
+                start = None  # whatever it started from is in the checkpoints
+            elif stage is not None:
+                start = _pretrain(run, stage, out, accelerator, told, accept_changes)
+            return _train_stage(run, out, start, accelerator, told)
+
+    return divided(both_stages, run.training.processes)
 
 
 def _train_stage(
@@ -139,6 +143,7 @@ def stage_of(run: RunConfig) -> RunConfig:
     places = splits_in(stage.data) or {"train": stage.data}  # no folder of splits: no validation
     if "train" not in places:
         raise DataError(f"pretraining.data: {stage.data} has no training file (only {', '.join(places)}).")
+    values["training"]["processes"] = run.training.processes
     values["data"] |= {"train": places["train"], "validation": places.get("validation"), "test": None}
     found = validate(RunConfig, values, where="")
     for key in KEPT_TEXT:
@@ -302,7 +307,7 @@ def hold_out(
         ConfigError: there are several processes, or a part would replace a file that no run wrote.
         DataError: the pairs cannot be read.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if launched() > 1:
         raise ConfigError(
             "Several processes need pairs that are held out already: give a folder with train and validation files "
             "(`laconic data subset PAIRS validation.jsonl --last 500 --rest train.jsonl`), or all_pairs (--all-pairs)."
