@@ -5,7 +5,7 @@
 glibc gives the large arrays of a step back to the system and asks for them again in the next, and the system clears
 every page of them. tcmalloc (Debian and Ubuntu: libtcmalloc-minimal4) keeps them. Recipe ``oneline``, size ``box``, on
 made-up pairs of 40 to 260 words, one thread. Printed for each turn: seconds an update by the clock, after the first
-twenty; seconds of the processor for the whole training, of which for the system; and the most resident memory.
+twenty; seconds of the processor for the whole training, of which for the system; and the most memory.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
+
+import psutil
 
 LACONIC = "laconic.cli.main"
 WARM = 20  # updates that are not counted; the log has every twentieth
@@ -42,18 +46,26 @@ def train(
     data: Path,
     out: Path,
     updates: int,
-    preload: str = "",
+    *,
+    recipe: Sequence[str] = ("oneline", "--size", "box", "--from", "scratch"),
+    settings: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
     command: Sequence[str] = (sys.executable, "-m", LACONIC),
     warm: int = WARM,
 ) -> dict[str, float]:
     """One training in processes of its own; what it took, the first `warm` updates not counted."""
-    settings = {"max_updates": updates, "log_every": WARM, "precision": "fp32", "validation.every_updates": updates}
-    command = [*command, "train", "oneline", "--size", "box", "--from", "scratch"]
-    command += ["--data", str(data), "--out", str(out), "--set", "data.min_supported=0"]
-    command += [part for key, value in settings.items() for part in ("--set", f"training.{key}={value}")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"LD_PRELOAD": preload} if preload else {})
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
+    given = {"training.max_updates": updates, "training.log_every": WARM, "training.precision": "fp32"}
+    given |= {"training.validation.every_updates": updates, "data.min_supported": 0, **(settings or {})}
+    command = [*command, "train", *recipe, "--data", str(data), "--out", str(out)]
+    command += [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
+    process = subprocess.Popen(
+        command, env=os.environ | (environment or {}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    ended, most = 0, 0.0
+    while not ended:
+        time.sleep(0.2)
+        most = max(most, memory(process.pid))
+        ended, status, used = os.wait4(process.pid, os.WNOHANG)
     if status:
         raise SystemExit(f"{' '.join(command)} failed.")
     log = [json.loads(line) for line in (out / "timing.jsonl").read_text().splitlines()]
@@ -62,8 +74,16 @@ def train(
         "seconds an update": (seconds[updates] - seconds[warm]) / (updates - warm),
         "CPU seconds": used.ru_utime + used.ru_stime,
         "of the system": used.ru_stime,
-        "MB": used.ru_maxrss / 1024,
+        "MB": most,
     }
+
+
+def memory(number: int) -> float:
+    """MB that a process and those it started have, each page they share counted once."""
+    with suppress(psutil.Error):
+        first = psutil.Process(number)
+        return sum(each.memory_full_info().pss for each in (first, *first.children(recursive=True))) / 2**20
+    return 0.0
 
 
 def main() -> None:
@@ -76,11 +96,14 @@ def main() -> None:
     if options.preload is None:
         raise SystemExit("There is no libtcmalloc_minimal.so.4 below /usr/lib; name an allocator with --preload.")
     taken: dict[str, list[dict[str, float]]] = {"": [], options.preload: []}
+    settings = {"training.batch_size": 64, "training.processes": 1}
     with tempfile.TemporaryDirectory() as folder:
         make_corpus(Path(folder), 64 * options.updates)
         for turn in range(options.rounds):
             for preload, turns in taken.items():
-                turns.append(train(Path(folder), Path(folder, f"{turn}-{bool(preload)}"), options.updates, preload))
+                alone = {"OMP_NUM_THREADS": "1"} | ({"LD_PRELOAD": preload} if preload else {})
+                out = Path(folder, f"{turn}-{bool(preload)}")
+                turns.append(train(Path(folder), out, options.updates, settings=settings, environment=alone))
                 figures = ", ".join(f"{value:.2f} {name}" for name, value in turns[-1].items())
                 print(f"{Path(preload).name or 'glibc':<28} {figures}", flush=True)
     plain, other = (statistics.median(turn["seconds an update"] for turn in turns) for turns in taken.values())

@@ -1,51 +1,79 @@
-"""How well a training divides over processes: one against two (gloo), one thread and one core each.
+"""What several processes of one training are worth, beside one with one thread, with threads that sleep and that spin.
 
-    python benchmarks/processes.py [--processes 2] [--passes 1] [--rounds 2]
+    python benchmarks/processes.py [--recipes headline_writer coconet] [--size study] [--busy 0] [--rounds 2]
 
-The same recipe (``oneline``, size ``box``, float32) on the same made-up pairs, once in one process and once under
-``torchrun``, in turns. A process takes `batch_size` pairs an update, so N processes take N times as many; efficiency is
-pairs a second of N processes over N times those of one. What an update takes goes with the lengths of its batch, so
-whole passes over the data are counted, in which both read the same. Needs that many idle cores.
+The same updates of a recipe on the same made-up pairs: `divided`, as `laconic train` does it by itself, each batch is
+divided between `--processes` copies of the training; `launched`, under ``torchrun``, each process has batches of its
+own, so an update is of that many batches. `--busy` processes do something else meanwhile. In turns; the least of the
+rounds, by the clock and of the processors, and the most memory of all processes, of which shared pages count once.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from allocator import WARM, make_corpus, train
 
 
-def started(processes: int) -> list[str]:
-    """The command in front of `laconic`'s arguments, and its cores."""
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:processes]))
-    pinned = ["taskset", "-c", cores, sys.executable, "-m"]
-    several = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
-    return pinned + (several if processes > 1 else []) + ["laconic.cli.main"]
+def ways(processes: int) -> dict[str, dict[str, Any]]:
+    """Arguments of `train` by the name of the way."""
+    one = {"training.processes": 1}
+    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m", "laconic.cli.main"]
+    alone = {"OMP_NUM_THREADS": "1"}
+    return {
+        "one thread": {"settings": one, "environment": alone},
+        "threads that sleep": {"settings": one},
+        "threads that spin": {"settings": one, "environment": {"OMP_WAIT_POLICY": "active"}},
+        "divided": {"settings": {"training.processes": processes}},
+        "launched": {"settings": one, "environment": alone, "command": [sys.executable, *run]},
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipes", nargs="+", default=["headline_writer"])
+    parser.add_argument("--size", default="study")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--passes", type=int, default=1, help="over the data, after the first, which is not counted")
+    parser.add_argument("--updates", type=int, default=3 * WARM, help=f"a multiple of {WARM}, at least {2 * WARM}")
+    parser.add_argument("--busy", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--ways", nargs="+", default=list(ways(1)))
     options = parser.parse_args()
-    taken: dict[int, list[float]] = {1: [], options.processes: []}
-    with tempfile.TemporaryDirectory() as folder:
-        make_corpus(Path(folder), 64 * WARM * options.processes)
-        for turn in range(options.rounds):
-            for processes, turns in taken.items():
-                out = Path(folder, f"{turn}-{processes}")
-                warm = WARM * options.processes // processes  # the updates of a pass
-                took = train(Path(folder), out, (1 + options.passes) * warm, command=started(processes), warm=warm)
-                turns.append(took["seconds an update"])
-                print(f"{processes} process{'es' * (processes > 1)}: {turns[-1]:.2f} seconds an update", flush=True)
-    one, several = map(statistics.median, taken.values())
-    print(f"\nEfficiency of {options.processes} processes: {one / several:.2f}")
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.busy)]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            make_corpus(Path(folder), 1_200)
+            for recipe in options.recipes:
+                measure(recipe, options, Path(folder))
+    finally:
+        for process in busy:
+            process.kill()
+
+
+def measure(recipe: str, options: argparse.Namespace, folder: Path) -> None:
+    chosen = {name: how for name, how in ways(options.processes).items() if name in options.ways}
+    best: dict[str, dict[str, float]] = {}
+    for turn in range(options.rounds):
+        for name, how in chosen.items():
+            out = folder / f"{recipe}-{turn}-{name.replace(' ', '-')}"
+            start = ["--from", "scratch"] if recipe == "oneline" else []
+            took = train(folder, out, options.updates, recipe=[recipe, "--size", options.size, *start], **how)
+            before = best.get(name, took)
+            best[name] = {figure: (max if figure == "MB" else min)(took[figure], before[figure]) for figure in took}
+    first = next(iter(best.values()))["seconds an update"]
+    print(f"{recipe}, size {options.size}, {os.cpu_count()} cores, {options.busy} busy processes beside")
+    for name, figures in best.items():
+        seconds, cpu, memory = figures["seconds an update"], figures["CPU seconds"], figures["MB"]
+        times = seconds / (options.processes if name == "launched" else 1) / first
+        print(
+            f"  {name:20}{seconds:7.3f} s an update ({times:.2f} a batch){cpu:8.1f} CPU s{memory:8.0f} MB", flush=True
+        )
 
 
 if __name__ == "__main__":

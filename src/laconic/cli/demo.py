@@ -131,9 +131,10 @@ def _runs(corpus: Path, size: str, minutes: float, max_train: int | None, boxed:
 
 def _train(name: str, run: RunConfig, folder: Path) -> None:
     """Train, or go on with the run if it is of the same settings; calibrate."""
+    from laconic.training.processes import with_processes
     from laconic.training.run import train
 
-    recipe = folder / "recipe.yaml"
+    recipe, run = folder / "recipe.yaml", with_processes(run)
     same = recipe.is_file() and read_run(recipe) == with_absolute_paths(run)
     minutes = run.training.max_minutes
     note(f"{'Going on with' if same else 'Training'} {name}, for at most {minutes:g} minutes")

@@ -44,7 +44,7 @@ def launched() -> int:
 
 
 def with_processes(run: RunConfig) -> RunConfig:
-    """The run on several processes of this machine, where nobody said how many: one a core, if each has enough to do."""
+    """The run on several processes of this machine, where nobody said how many: one a core that has enough to do."""
     training = run.training
     if "processes" in training.model_fields_set or launched() > 1 or not copies() or torch.accelerator.is_available():
         return run

@@ -7,7 +7,6 @@ both folders. The training proper starts from the stage's exported model.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
