@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -53,9 +54,9 @@ def with_processes(run: RunConfig) -> RunConfig:
     return run.model_copy(update={"training": training.model_copy(update={"processes": number})})
 
 
-def divided(work: Callable[[], R], processes: int) -> R:
+def divided(work: Callable[[], R], processes: int, out: Path) -> R:
     """``work`` by this process, the first of ``processes`` that do the same: the others are copies of it, whose results
-    are dropped, and end with it. Each has one of torch's threads, and they have found each other.
+    are dropped, and end with it. Each has one of torch's threads, and they have found each other. ``out``: the run's.
 
     Raises:
         ConfigError: processes are not copied on this system, a launcher has started some, or there is a GPU.
@@ -83,7 +84,7 @@ def divided(work: Callable[[], R], processes: int) -> R:
                 try:
                     return work()
                 except RuntimeError as error:  # so torch says that a process is gone
-                    _refuse_to_go_on_alone(others, problems, error)
+                    _refuse_to_go_on_alone(others, problems, error, out)
                     raise
         finally:
             for other in others:
@@ -92,15 +93,15 @@ def divided(work: Callable[[], R], processes: int) -> R:
                 other.join()
 
 
-def _refuse_to_go_on_alone(others: Sequence[BaseProcess], problems: Any, error: RuntimeError) -> None:
+def _refuse_to_go_on_alone(others: Sequence[BaseProcess], problems: Any, error: RuntimeError, out: Path) -> None:
     """Raise what was wrong with another process, if one has ended: those that have not wait for this one."""
     for other in others:
         other.join(1)
     codes = [other.exitcode or 0 for other in others]
     if min(codes) < 0:
         raise TrainingError(
-            "A process of this training died (out of memory?). `laconic resume` goes on from its newest checkpoint; if "
-            "memory is short, train again with training.processes=1."
+            f"A process of this training died (out of memory?). Go on with: laconic resume {quote(str(out))}; or, if "
+            "memory is short, train anew with training.processes=1."
         ) from error
     if max(codes) > 0:
         raise problems.get() from error

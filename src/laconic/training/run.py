@@ -98,7 +98,7 @@ def train(
                 start = _pretrain(run, stage, out, accelerator, told, accept_changes)
             return _train_stage(run, out, start, accelerator, told)
 
-    return divided(both_stages, run.training.processes)
+    return divided(both_stages, run.training.processes, out)
 
 
 def _train_stage(

@@ -75,7 +75,7 @@ def test_a_copy_that_is_killed_ends_the_training_and_resume_goes_on(make_run: An
         if entry["update"] == 3:
             multiprocessing.active_children()[0].kill()
 
-    with pytest.raises(TrainingError, match=r"A process of this training died .*`laconic resume`"):
+    with pytest.raises(TrainingError, match=r"A process of this training died .*: laconic resume .*killed;"):
         train(run, tmp_path / "killed", on_log=kill, on_message=quiet)
     train(run, tmp_path / "killed", resume=True, on_message=quiet)
     train(run, tmp_path / "whole", on_message=quiet)
@@ -166,7 +166,7 @@ def test_processes_that_cannot_be_are_refused(
     with monkeypatch.context() as within:
         within.setattr(torch.accelerator, "is_available", lambda: gpu)
         with pytest.raises(ConfigError, match=says):
-            divided(lambda: None, 2)
+            divided(lambda: None, 2, Path())
     monkeypatch.delenv("WORLD_SIZE")
 
 
