@@ -55,6 +55,23 @@ def test_a_divided_batch_makes_the_update_of_a_whole_one(make_run: Any, tmp_path
     torch.testing.assert_close(several, one, rtol=1e-4, atol=1e-6)
 
 
+def test_each_process_has_a_number_and_one_thread(tmp_path: Path) -> None:
+    found = multiprocessing.get_context("fork").SimpleQueue()
+
+    def work() -> str:
+        state = PartialState()
+        found.put((state.process_index, state.num_processes, torch.get_num_threads()))
+        return "the first process's"
+
+    torch.set_num_threads(2)
+    try:
+        assert divided(work, 3, tmp_path) == "the first process's"
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert sorted(found.get() for _ in range(3)) == [(rank, 3, 1) for rank in range(3)]
+
+
 def test_a_stopped_run_continues_exactly(make_run: Any, tmp_path: Path) -> None:
     """The signal reaches the first process alone; all of them stop behind the same update."""
     changes = {"model.dropout": 0.3, "training.processes": 2, "training.log_every": 1}
@@ -128,7 +145,8 @@ def test_the_pre_training_stage_has_the_same_processes(make_run: Any, tmp_path: 
     stage = {"enabled": True, "data": str(pairs), "set": {"training": {"max_updates": 2, "processes": 1}}}
     train(make_run(pretraining=stage, **{"training.processes": 2}), tmp_path, on_message=quiet)
     for folder in (tmp_path, tmp_path / "pretraining"):
-        assert read_checkpoint(checkpoint_folders(folder)[0]).values["identity"]["processes"] == 2
+        identity = read_checkpoint(checkpoint_folders(folder)[0]).values["identity"]
+        assert (identity["processes"], identity["recipe"]["training"]["processes"]) == (2, 2)
 
 
 def test_batches_are_divided_or_each_process_has_its_own(make_run: Any, make_trainer: Any) -> None:
