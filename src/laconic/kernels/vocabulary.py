@@ -26,7 +26,6 @@ from laconic.papers import pointer_generator
 Derivative = Callable[[Tensor, slice], Tensor]  # log P_vocab(gold) of some rows -> expected dL/d of it
 # Logits made at a time: 64 MiB in float32, four times as much where asking for an operation takes longer than memory
 _CHUNK_ON_CPU, _CHUNK_ELSEWHERE = 2**24, 2**26
-_CACHED = 2**15  # exponentials that are made and added up at a time
 _ASKED_ON = "cpu"  # where a question about numbers does not make the host wait
 
 
@@ -206,26 +205,20 @@ def final_distribution(
         )
     batch, queries, columns = vocabulary_logits.shape
     log_gen, log_copy = logsigmoid(gate).unsqueeze(-1), logsigmoid(-gate).unsqueeze(-1)
-    shift = _normaliser(vocabulary_logits).unsqueeze(-1) - log_gen
+    # On a CPU a row is read before it is written, so that it can make room for its own log-probabilities.
+    place = vocabulary_logits if vocabulary_logits.device.type == "cpu" else None
+    log_vocabulary = torch.log_softmax(vocabulary_logits, dim=-1, out=place)
     if columns == extended_vocab_size:  # no words outside V, or room for them is there already
-        log_probs = vocabulary_logits.sub_(shift)
+        log_probs = log_vocabulary.add_(log_gen)
     else:
         log_probs = vocabulary_logits.new_empty(batch, queries, extended_vocab_size)
-        torch.sub(vocabulary_logits, shift, out=log_probs.narrow(-1, 0, columns))  # a slice too short would grow
+        torch.add(log_vocabulary, log_gen, out=log_probs.narrow(-1, 0, columns))  # a slice too short would grow
         log_probs[..., columns:] = float("-inf")
     # The copy probabilities of a repeated word meet at its first position and are read from there by all
     # its positions, so that the scatter below writes equal values where it writes twice.
     summed = torch.zeros_like(copy_probs).scatter_add_(-1, first, copy_probs).gather(-1, first)
     both = torch.logaddexp(log_probs.gather(-1, source_ids), log_copy + summed.to(log_probs.dtype).log())
     return log_probs.scatter_(-1, source_ids, both)
-
-
-def _normaliser(logits: Tensor) -> Tensor:
-    """``logsumexp`` over the last axis of (B, Q, V), few documents at a time: the exponentials stay in the cache."""
-    peak, size = logits.amax(dim=-1, keepdim=True), max(1, _CACHED // max(1, logits[0].numel()))
-    pairs = zip(logits.split(size), peak.split(size), strict=True)
-    sums = torch.cat([torch.sub(*pair).exp_().sum(dim=-1) for pair in pairs])
-    return sums.log_().add_(peak.squeeze(-1))
 
 
 def first_positions(ids: Tensor, size: int) -> Tensor:
