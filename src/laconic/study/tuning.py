@@ -17,9 +17,11 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from pydantic import BaseModel
@@ -38,7 +40,7 @@ from laconic.runtime.manifest import MANIFEST
 from laconic.summarizer import BATCH
 from laconic.systems.extractive import Progress
 from laconic.systems.neural import NeuralSystem
-from laconic.types import Batch, Memory, Record
+from laconic.types import Batch, Memory, Record, Summary
 
 METRICS = ("rouge1", "rouge2", "rougeL", "mean")
 KINDS = ("1", "2", "L")
@@ -249,10 +251,10 @@ class TuningResult:
 
 
 class OnceEncoded:
-    """A model that encodes a batch once, however often it is decoded.
+    """A model that encodes one batch once, however often it is decoded.
 
-    What the encoder leaves is kept for the batch being worked on, once for each value of the switches that may change
-    it (``encoder_switches`` of the model).
+    What the encoder leaves is kept, once for each value of the switches that may change it (``encoder_switches`` of the
+    model).
     """
 
     def __init__(self, model: Any) -> None:
@@ -264,17 +266,13 @@ class OnceEncoded:
         return getattr(self._model, name)
 
     def encode(self, batch: Batch) -> Memory:
-        """The memory of the batch: new after `forget`, or with another switch of the encoder."""
+        """The memory of the batch: new with another switch of the encoder."""
         switches = {name: value for name, value in self._model.switches().items() if self.touches(name)}
         key = json.dumps(switches, sort_keys=True, default=str)
         if key not in self._memories:
             self._memories[key] = self._model.encode(batch)
             self.encodings += 1
         return self._memories[key]
-
-    def forget(self) -> None:
-        """Another batch comes."""
-        self._memories.clear()
 
     def touches(self, switch: str) -> bool:
         """May this switch change what the encoder leaves?"""
@@ -346,7 +344,7 @@ def tune(
     log: TrialLog,
     progress: Progress,
 ) -> TuningResult:
-    """Decode all records with every trial, batch by batch, and score the trials.
+    """Decode all records with every trial, one batch a thread, and score the trials.
 
     ``progress`` is told the number of records of a trial that are newly done, also of those that ``log`` had.
 
@@ -355,18 +353,29 @@ def tune(
     """
     assert metric in METRICS, metric
     refuse_unscorable(records, "tune on")
-    model = OnceEncoded(system.decoded_by)
-    own = copy.copy(system)
-    own.decoded_by = model
-    batches = batches_of(records, options.batch_size or BATCH)
-    for number, indices in enumerate(batches):
-        model.forget()
+    size, noting = options.batch_size or BATCH, Lock()
+    batches = batches_of(records, size)
+
+    def decoded(batch: tuple[int, list[int]], go_on: Callable[[], None]) -> int:
+        number, indices = batch
+        own, model = copy.copy(system), OnceEncoded(system.decoded_by)
+        own.decoded_by = model
         for trial in trials:
+            go_on()
+            started, made = time.perf_counter(), list[Summary]()
             if (trial.key, number) not in log.done:
-                started = time.perf_counter()
                 made = own.summarize_batch([records[index] for index in indices], explain=False, options=trial.scored)
-                log.note(trial, number, [summary.text for summary in made], time.perf_counter() - started)
-            progress(len(indices))
+            with noting:
+                if made:
+                    log.note(trial, number, [summary.text for summary in made], time.perf_counter() - started)
+                progress(len(indices))
+        return model.encodings
+
+    # What one trial switches in the model it switches for all threads.
+    switching = any(trial.search.model for trial in trials)
+    workers = 1 if switching else system.batches_at_once(2 * min(size, len(records)), trials[0].search)
+    with closing(system.in_threads(decoded, list(enumerate(batches)), workers)) as encoded:
+        encodings = sum(encoded)
     tried, signature, counting = [], "", ""
     for trial in trials:
         texts: dict[int, str] = {}
@@ -382,8 +391,8 @@ def tune(
         scores |= {name: float(found.measures[name]) for name in ("words", "repetition")}
         tried.append(replace(trial, scores=scores, seconds=seconds))
         signature, counting = found.signature, found.counting
-    notes = (*_notes(model, trials), *filter(None, [counting]))
-    return TuningResult(metric, tried, signature, model.encodings, notes)
+    notes = (*_notes(OnceEncoded(system.decoded_by), trials), *filter(None, [counting]))
+    return TuningResult(metric, tried, signature, encodings, notes)
 
 
 def batches_of(records: Sequence[Record], size: int) -> list[list[int]]:

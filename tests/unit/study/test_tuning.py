@@ -200,6 +200,26 @@ def test_an_interrupted_search_goes_on(system: NeuralSystem, tmp_path: Path, mon
         assert not log.lines
 
 
+def test_batches_are_decoded_side_by_side(
+    system: NeuralSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(system, SETTINGS).as_dict()
+    monkeypatch.setattr(NeuralSystem, "batches_at_once", lambda self, documents, options: 2)
+    workers = watch(monkeypatch, NeuralSystem, "in_threads", lambda self, work, batches, workers: workers)
+    with TrialLog(tmp_path, "abc") as log:
+        done: list[int] = []
+        how = {"metric": "rouge1", "options": OPTIONS, "progress": done.append}
+        result = tune(system, RECORDS, trials_of(system, SETTINGS), log=log, **how).as_dict()
+    assert workers == [2]
+    assert sum(done) == len(RECORDS) * len(SETTINGS)
+    for kept in (expected, result):
+        for trial in (*kept["trials"], kept["best"], kept["present"]):
+            trial.pop("seconds")
+    assert result == expected
+    run(system, [{}, {"model.coverage": False}])
+    assert workers == [2, 1], "a switch holds for all threads"
+
+
 def test_another_value_of_a_switch_encodes_again_where_it_may_matter(system: NeuralSystem) -> None:
     settings = [{}, {"model.coverage": False}, {"model.coverage": True}]
     known = run(system, settings)
