@@ -131,7 +131,7 @@ def _runs(corpus: Path, size: str, minutes: float, max_train: int | None, boxed:
 
 def _train(name: str, run: RunConfig, folder: Path) -> None:
     """Train, or go on with the run if it is of the same settings; calibrate."""
-    from laconic.training.processes import with_processes
+    from laconic.training.outlook import with_processes
     from laconic.training.run import train
 
     recipe, run = folder / "recipe.yaml", with_processes(run)

@@ -83,7 +83,7 @@ def command(
         found = own_data.automatic(run, changes)
         fitting = merge(merge(given, found), changes, revive=True)
         run = resolve_run(load_recipe(recipe), row, None, merge(fitting, {"training": found["training"]}))
-    from laconic.training.processes import with_processes
+    from laconic.training.outlook import with_processes
 
     run = with_processes(run)
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, size or run.size) if part)

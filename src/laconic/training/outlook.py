@@ -1,18 +1,22 @@
-"""What a run will read of its data, before it starts: how much is cut, and limits that fit the data."""
+"""What a run will read of its data, before it starts: how much is cut, limits that fit the data, and how many processes
+fit the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from laconic.config.names import check_run
+from laconic.config.names import MODELS, build, check_run, outside_names, trusting
 from laconic.config.schema import RunConfig
 from laconic.data.dataset import EncodedDataset
 from laconic.data.subset import counter_of_run
+from laconic.jobs import copies, threads_each
+from laconic.training.processes import launched
 from laconic.types import Record
 
 PERCENTILE = 95
@@ -21,6 +25,10 @@ SAMPLE = 5000  # documents whose tokens are counted for the limits
 MUCH = 0.1  # a share of texts that is worth a word when it is cut
 _SHARE_OF_MEMORY = 0.5
 _STATES = 40  # numbers of a model's width kept for backward, a token
+# Processes that are started unasked (more have not been measured), pairs an update for each, and bytes of each: its own,
+# and for each parameter those of weight, gradient, the optimizer's two and what is summed over the processes
+MOST_UNASKED, LEAST_PAIRS = 4, 8
+_PROCESS, _PARAMETER = 300 * 2**20, 5 * 4
 
 
 def reading_table(sets: dict[str, EncodedDataset], left_out: dict[str, int]) -> list[str]:
@@ -94,6 +102,28 @@ def fitting_limits(run: RunConfig, records: Sequence[Record], asked: Set[str]) -
     )
 
 
+def with_processes(run: RunConfig) -> RunConfig:
+    """The run on several processes of this machine, where nobody said how many: one a core that has enough to do, as
+    far as memory reaches."""
+    training = run.training
+    if "processes" in training.model_fields_set or launched() > 1 or not copies() or torch.accelerator.is_available():
+        return run
+    pairs = training.batch_size if training.batch_tokens is None else LEAST_PAIRS * MOST_UNASKED
+    number = min(threads_each(1), pairs // LEAST_PAIRS, MOST_UNASKED)
+    if number > 1:
+        number = min(number, int(_SHARE_OF_MEMORY * _free_memory() / (_PROCESS + _PARAMETER * _parameters(run))))
+    return run.model_copy(update={"training": training.model_copy(update={"processes": max(1, number)})})
+
+
+def _parameters(run: RunConfig) -> int:
+    """How many the model has, which gets no memory for it; 0 of one that cannot be made so, for whatever reason."""
+    ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+    with suppress(Exception), trusting(outside_names(run.model_dump())), torch.device("meta"):
+        model = build("model", MODELS, dict(run.model), vocab_size=_vocabulary(run), **ids)
+        return sum(parameter.numel() for parameter in model.parameters())
+    return 0
+
+
 def _tens(value: float) -> int:
     return max(10, -(-int(np.ceil(value)) // 10) * 10)
 
@@ -111,9 +141,14 @@ def _free_memory() -> int:
 
 def _bytes(run: RunConfig, model: Any, batch: int, source: int, target: int) -> float:
     """A rough bound of what one batch keeps: logits with their gradients, states and energies."""
-    vocabulary = run.text.tokenizer.get("max_vocabulary") or run.text.tokenizer.get("vocab_size") or 50_000
     width = getattr(model, "hidden_size", 512)
     layers = getattr(model, "encoder_layers", 1) + getattr(model, "decoder_layers", 1)
     states = _STATES * width * (source + target) * layers / 2
     energies = 8 * layers * (source * target + (source**2 if layers > 2 else 0))
-    return 4.0 * batch * (3 * target * int(vocabulary) + states + energies)
+    return 4.0 * batch * (3 * target * _vocabulary(run) + states + energies)
+
+
+def _vocabulary(run: RunConfig) -> int:
+    """How many words it may have."""
+    tokenizer = run.text.tokenizer
+    return int(tokenizer.get("max_vocabulary") or tokenizer.get("vocab_size") or 50_000)

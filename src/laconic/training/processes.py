@@ -30,28 +30,15 @@ from accelerate.tracking import get_available_trackers
 from accelerate.utils import DistributedType, broadcast_object_list
 from torch import Tensor, nn
 
-from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, LaconicError, TrainingError
-from laconic.jobs import copies, end_with_the_parent, threads_each
+from laconic.jobs import copies, end_with_the_parent
 
 R = TypeVar("R")
-
-MOST_UNASKED, LEAST_PAIRS = 4, 8  # processes, and pairs an update for each; more processes have not been measured
 
 
 def launched() -> int:
     """How many processes a launcher (torchrun, accelerate) started for this run."""
     return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def with_processes(run: RunConfig) -> RunConfig:
-    """The run on several processes of this machine, where nobody said how many: one a core that has enough to do."""
-    training = run.training
-    if "processes" in training.model_fields_set or launched() > 1 or not copies() or torch.accelerator.is_available():
-        return run
-    pairs = training.batch_size if training.batch_tokens is None else LEAST_PAIRS * MOST_UNASKED
-    number = max(1, min(threads_each(1), pairs // LEAST_PAIRS, MOST_UNASKED))
-    return run.model_copy(update={"training": training.model_copy(update={"processes": number})})
 
 
 def divided(work: Callable[[], R], processes: int, out: Path) -> R:

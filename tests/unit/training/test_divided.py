@@ -12,13 +12,15 @@ import torch
 from accelerate.state import PartialState
 from runs import bits, continues_exactly, quiet
 
+from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.schema import RunConfig
 from laconic.errors import CheckpointError, ConfigError, DataError, TrainingError
-from laconic.training import loop, processes
+from laconic.training import loop, outlook, processes
 from laconic.training.batches import BatchStream
 from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
 from laconic.training.logging import read_log
-from laconic.training.processes import divided, with_processes
+from laconic.training.outlook import with_processes
+from laconic.training.processes import divided
 from laconic.training.run import train
 
 SGD = {"type": "sgd", "learning_rate": 0.5}  # it shows a wrong factor that Adam would hide
@@ -211,3 +213,14 @@ def test_unasked_processes(
         assert with_processes(run).training.processes == expected
         within.setenv("WORLD_SIZE", "2")
         assert with_processes(run) is run
+
+
+@pytest.mark.parametrize(("gigabytes", "expected"), [(99, 4), (40, 2), (16, 1), (0.1, 1)])
+def test_unasked_processes_fit_into_memory(monkeypatch: pytest.MonkeyPatch, gigabytes: float, expected: int) -> None:
+    """BART of 406 million parameters: 8 GB a process, and half of what is free."""
+    run = resolve_run(load_recipe("coconet"), None, "paper", {"training": {"batch_tokens": None, "batch_size": 64}})
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    monkeypatch.setattr(outlook, "_free_memory", lambda: int(gigabytes * 2**30))
+    with monkeypatch.context() as within:
+        within.setattr(torch.accelerator, "is_available", lambda: False)
+        assert with_processes(run).training.processes == expected
