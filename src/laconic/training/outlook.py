@@ -25,8 +25,8 @@ SAMPLE = 5000  # documents whose tokens are counted for the limits
 MUCH = 0.1  # a share of texts that is worth a word when it is cut
 _SHARE_OF_MEMORY = 0.5
 _STATES = 40  # numbers of a model's width kept for backward, a token
-# Processes that are started unasked (more have not been measured), pairs an update for each, and bytes of each: its own,
-# and for each parameter those of weight, gradient, the optimizer's two and what is summed over the processes
+# Processes that are started unasked (more have not been measured), pairs an update for each, and bytes of each: its
+# own, and for each parameter those of weight, gradient, the optimizer's two and what is summed over the processes
 MOST_UNASKED, LEAST_PAIRS = 4, 8
 _PROCESS, _PARAMETER = 300 * 2**20, 5 * 4
 
