@@ -85,13 +85,13 @@ def _refuse_to_go_on_alone(others: Sequence[BaseProcess], problems: Any, error: 
     for other in others:
         other.join(1)
     codes = [other.exitcode or 0 for other in others]
-    if min(codes) < 0:
+    if min(codes) >= 0 and not problems.empty():
+        raise problems.get() from error
+    if any(codes):
         raise TrainingError(
             f"A process of this training died (out of memory?). Go on with: laconic resume {quote(str(out))}; or, if "
             "memory is short, train anew with training.processes=1."
         ) from error
-    if max(codes) > 0:
-        raise problems.get() from error
 
 
 def _copy(work: Callable[[], object], rank: int, processes: int, meeting: str, problems: Any) -> None:
@@ -115,7 +115,7 @@ def _joined(rank: int, processes: int, meeting: str) -> Iterator[None]:
     os.environ.update({name: str(value) for name, value in here.items()}, GLOO_SOCKET_IFNAME="lo")
     try:
         torch.distributed.init_process_group(  # the first may read a large corpus before they speak again
-            "gloo", init_method=meeting, rank=rank, world_size=processes, timeout=timedelta(days=7)
+            "gloo", init_method=meeting, rank=rank, world_size=processes, timeout=timedelta(days=1)
         )
         AcceleratorState._reset_state(reset_partial_state=True)
         os.environ["OMP_NUM_THREADS"] = "1"  # else accelerate sets torch's threads, and warns

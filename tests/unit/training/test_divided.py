@@ -106,10 +106,11 @@ def test_a_copy_that_is_killed_ends_the_training_and_resume_goes_on(make_run: An
     [
         (DataError("line 7 is bad."), TrainingError, r"^line 7 is bad\.$"),
         (ZeroDivisionError("of ours"), RuntimeError, "(?s)In process 1 of this training:.*ZeroDivisionError: of ours"),
+        (KeyboardInterrupt(), TrainingError, "A process of this training died"),
     ],
 )
 def test_what_a_copy_fails_of_is_told(
-    make_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: Any, says: str
+    make_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, kind: Any, says: str
 ) -> None:
     update = loop.Trainer._update
 
