@@ -61,10 +61,12 @@ def train(
     process = subprocess.Popen(
         command, env=os.environ | (environment or {}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    ended, most = 0, 0.0
+    ended, waited, most = 0, 0, 0.0
     while not ended:
-        time.sleep(0.2)
-        most = max(most, memory(process.pid))
+        time.sleep(0.1)
+        waited += 1
+        if waited % 30 == 0:  # to look is work for a core
+            most = max(most, memory(process.pid))
         ended, status, used = os.wait4(process.pid, os.WNOHANG)
     if status:
         raise SystemExit(f"{' '.join(command)} failed.")
