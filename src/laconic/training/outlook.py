@@ -27,7 +27,7 @@ _SHARE_OF_MEMORY = 0.5
 _STATES = 40  # numbers of a model's width kept for backward, a token
 # Processes that are started unasked (more have not been measured), pairs an update for each, and bytes of each: its
 # own, and for each parameter those of weight, gradient, the optimizer's two and what is summed over the processes
-MOST_UNASKED, LEAST_PAIRS = 4, 8
+MOST_UNASKED, LEAST_PAIRS = 4, 4
 _PROCESS, _PARAMETER = 300 * 2**20, 5 * 4
 
 

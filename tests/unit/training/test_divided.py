@@ -196,8 +196,9 @@ def test_processes_that_cannot_be_are_refused(
     [
         (1, {}, 1),
         (2, {"batch_size": 64}, 2),
-        (2, {"batch_size": 15}, 1),
-        (3, {"batch_size": 24}, 3),
+        (2, {"batch_size": 7}, 1),
+        (2, {"batch_size": 8}, 2),
+        (3, {"batch_size": 12}, 3),
         (64, {"batch_size": 256}, 4),
         (4, {"batch_size": 1, "batch_tokens": 1000, "batching": "sorted"}, 4),
         (2, {"batch_size": 64, "processes": 1}, 1),
