@@ -4,14 +4,13 @@ fit the machine."""
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from laconic.config.names import MODELS, build, check_run, outside_names, trusting
+from laconic.config.names import check_run
 from laconic.config.schema import RunConfig
 from laconic.data.dataset import EncodedDataset
 from laconic.data.subset import counter_of_run
@@ -29,6 +28,7 @@ _STATES = 40  # numbers of a model's width kept for backward, a token
 # own, and for each parameter those of weight, gradient, the optimizer's two and what is summed over the processes
 MOST_UNASKED, LEAST_PAIRS = 4, 4
 _PROCESS, _PARAMETER = 300 * 2**20, 5 * 4
+_SIDES = ("encoder", "decoder")
 
 
 def reading_table(sets: dict[str, EncodedDataset], left_out: dict[str, int]) -> list[str]:
@@ -111,17 +111,17 @@ def with_processes(run: RunConfig) -> RunConfig:
     pairs = training.batch_size if training.batch_tokens is None else LEAST_PAIRS * MOST_UNASKED
     number = min(threads_each(1), pairs // LEAST_PAIRS, MOST_UNASKED)
     if number > 1:
-        number = min(number, int(_SHARE_OF_MEMORY * _free_memory() / (_PROCESS + _PARAMETER * _parameters(run))))
+        each = _PROCESS + _PARAMETER * _parameters(run, check_run(run))
+        number = min(number, int(_SHARE_OF_MEMORY * _free_memory() / each))
     return run.model_copy(update={"training": training.model_copy(update={"processes": max(1, number)})})
 
 
-def _parameters(run: RunConfig) -> int:
-    """How many the model has, which gets no memory for it; 0 of one that cannot be made so, for whatever reason."""
-    ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-    with suppress(Exception), trusting(outside_names(run.model_dump())), torch.device("meta"):
-        model = build("model", MODELS, dict(run.model), vocab_size=_vocabulary(run), **ids)
-        return sum(parameter.numel() for parameter in model.parameters())
-    return 0
+def _parameters(run: RunConfig, model: Any) -> float:
+    """Roughly, rather too many: two tables of words, and layers of a Transformer."""
+    architecture: dict[str, Any] = getattr(model, "architecture", None) or {}
+    width: int = architecture.get("d_model") or getattr(model, "hidden_size", 512)
+    sides: list[int] = [architecture.get(f"{side}_layers") or getattr(model, f"{side}_layers", 1) for side in _SIDES]
+    return 2.0 * _vocabulary(run) * width + 16.0 * sum(sides) * width**2
 
 
 def _tens(value: float) -> int:
