@@ -28,7 +28,6 @@ _STATES = 40  # numbers of a model's width kept for backward, a token
 # own, and for each parameter those of weight, gradient, the optimizer's two and what is summed over the processes
 MOST_UNASKED, LEAST_PAIRS = 4, 4
 _PROCESS, _PARAMETER = 300 * 2**20, 5 * 4
-_SIDES = ("encoder", "decoder")
 
 
 def reading_table(sets: dict[str, EncodedDataset], left_out: dict[str, int]) -> list[str]:
@@ -118,9 +117,9 @@ def with_processes(run: RunConfig) -> RunConfig:
 
 def _parameters(run: RunConfig, model: Any) -> float:
     """Roughly, rather too many: two tables of words, and layers of a Transformer."""
-    architecture: dict[str, Any] = getattr(model, "architecture", None) or {}
-    width: int = architecture.get("d_model") or getattr(model, "hidden_size", 512)
-    sides: list[int] = [architecture.get(f"{side}_layers") or getattr(model, f"{side}_layers", 1) for side in _SIDES]
+    names = {"d_model": "hidden_size", "encoder_layers": "encoder_layers", "decoder_layers": "decoder_layers"}
+    usual = getattr(model, "architecture", None) or {}
+    width, *sides = (int(usual.get(theirs) or getattr(model, ours, 1)) for theirs, ours in names.items())
     return 2.0 * _vocabulary(run) * width + 16.0 * sum(sides) * width**2
 
 
