@@ -117,9 +117,9 @@ def with_processes(run: RunConfig) -> RunConfig:
 
 def _parameters(run: RunConfig, model: Any) -> float:
     """Roughly, rather too many: two tables of words, and layers of a Transformer."""
-    names = {"d_model": "hidden_size", "encoder_layers": "encoder_layers", "decoder_layers": "decoder_layers"}
     usual: dict[str, Any] = getattr(model, "architecture", None) or {}
-    width, *sides = (int(usual.get(theirs) or getattr(model, ours, 1)) for theirs, ours in names.items())
+    width: int = usual.get("d_model", 0) or getattr(model, "hidden_size", 512)
+    sides = (usual.get(name, 0) or getattr(model, name, 1) for name in ("encoder_layers", "decoder_layers"))
     return 2.0 * _vocabulary(run) * width + 16.0 * sum(sides) * width**2
 
 
