@@ -119,7 +119,7 @@ def _joined(rank: int, processes: int, meeting: str) -> Iterator[None]:
         )
         AcceleratorState._reset_state(reset_partial_state=True)
         os.environ["OMP_NUM_THREADS"] = "1"  # else accelerate sets torch's threads, and warns
-        PartialState(cpu=True)
+        PartialState(cpu=True).wait_for_everyone()  # one that leaves early is missed by those that still look for it
         _put_back("OMP_NUM_THREADS", before)
         yield
     finally:
