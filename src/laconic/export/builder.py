@@ -7,7 +7,7 @@ small integer tensors, computed once from the shapes of the inputs. What an oper
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ class Builder:
         self._names: dict[int, str] = {}
         self._sources: dict[Size, tuple[str, int]] = {}  # an input and the axis that has this size
         self._made: dict[Any, str] = {}  # constants and sizes that are there already
+        self._pairs: dict[Any, tuple[str, str]] = {}
         self._count = 0
 
     # ----------------------------------------------------------------------------- inputs and outputs
@@ -99,7 +100,7 @@ class Builder:
     def _whole(self, name: str) -> str:
         """A weight as float32. One of eight bits is made so by nodes, which `laconic.runtime.sessions` runs once."""
         shape = self.weights.shape(name)
-        if self.weights.int8 or name not in self.weights.in_eight_bits:
+        if name not in self.weights.in_eight_bits:
             return self._stored(Port(name, "float32", shape))
         if ("whole", name) not in self._made:
             parts, nodes, self.graph.nodes = ports(name, shape), self.graph.nodes, []
@@ -203,6 +204,13 @@ class Builder:
         return self._made[key]
 
     # -------------------------------------------------------------------------------------------- nodes
+
+    def once(self, make: Callable[..., tuple[str, str]], *given: Input) -> tuple[str, str]:
+        """The two tensors that ``make`` adds of ``given``, where they are first asked for."""
+        key = (make, *map(self.name, given))
+        if key not in self._pairs:
+            self._pairs[key] = make(self, *key[1:])
+        return self._pairs[key]
 
     def node(self, operator: str, *inputs: Input, domain: str = "", **attributes: Any) -> str:
         """Add a node with one output; its name."""

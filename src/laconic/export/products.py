@@ -11,10 +11,10 @@ from laconic.errors import ModelError
 from laconic.export.builder import Builder, Input
 from laconic.export.lowering import Names, argument, lowers
 from laconic.export.tracing import Operation, Ref, Size
-from laconic.runtime.eight_bits import BLOCK
-from laconic.runtime.onnx_file import MICROSOFT
+from laconic.runtime.onnx_file import MICROSOFT, TYPES
 
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "paper_gru": (1, 0, 2)}  # ONNX's order of torch's blocks
+LEAST_SCALE = 1e-12  # of a row of zeros
 MASKED = -1e30  # the score of what may not be looked at
 
 
@@ -33,12 +33,45 @@ def _product(b: Builder, rows: Input, weight: Ref, bias: Ref | None) -> str:
     """``rows W^T + bias``: (n, I), (O, I), (O,) -> (n, O)."""
     given = b.name(rows)
     added = [] if bias is None or b.is_zero(bias) else [b.name(bias)]
-    parts = b.eight_bits(weight) if b.weights.int8 else []
-    if not parts:
+    if not (b.weights.int8 and b.eight_bits(weight)):
         return b.node("Gemm", given, weight, *added, transB=1)
-    count, width = (size.offset for size in b.shape_of(weight))
-    sizes = {"N": count, "K": width, "bits": 8, "block_size": BLOCK, "accuracy_level": 4}
-    return b.node("MatMulNBits", given, *parts, *(["", "", *added] if added else []), domain=MICROSOFT, **sizes)
+    (of_rows, row_scales), (of_weight, weight_scales) = b.once(_rows_in_steps, given), b.once(_weight_in_steps, weight)
+    sizes = (b.scalar(1, "float32"), weight_scales, b.once(_range)[1])
+    found = b.node("MatMulIntegerToFloat", of_rows, of_weight, *sizes, domain=MICROSOFT)
+    found = b.node("Mul", found, row_scales)
+    return b.node("Add", found, *added) if added else found
+
+
+def _weight_in_steps(b: Builder, weight: str) -> tuple[str, str]:
+    """W (O, I) as signed bytes (I, O), and a scale for each output (O,). onnxruntime does this once."""
+    largest = b.node("ReduceMax", b.node("Abs", weight), [1], keepdims=0)
+    scales = b.node("Max", b.node("Mul", largest, b.scalar(1 / 127, "float32")), b.scalar(LEAST_SCALE, "float32"))
+    zeros = b.node("Cast", b.node("Mul", scales, b.scalar(0, "float32")), to=TYPES["int8"])
+    return b.node("Transpose", b.node("QuantizeLinear", weight, scales, zeros, axis=0), perm=[1, 0]), scales
+
+
+def _rows_in_steps(b: Builder, rows: str) -> tuple[str, str]:
+    """Rows (n, I) as bytes around the middle, and their scales (n, 1)."""
+    share, middle = b.once(_range)
+    scales = b.node("Mul", b.node("ReduceMax", b.node("Abs", rows), [-1], keepdims=1), share)
+    scales = b.node("Max", scales, b.scalar(LEAST_SCALE, "float32"))
+    each = b.node("Squeeze", scales, [1])
+    return b.node("QuantizeLinear", rows, each, b.node("Expand", middle, b.node("Shape", each)), axis=0), scales
+
+
+def _range(b: Builder) -> tuple[str, str]:
+    """What a row's largest magnitude is multiplied by to be its scale, and the byte that stands for zero: a row has 127
+    steps to each side where the CPU's products of bytes are right, 63 where they overflow sixteen bits (x86 without
+    VNNI). onnxruntime finds it out once."""
+    whole = b.node("MatMulInteger", np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8))
+    fits = b.node(
+        "Equal", b.node("ReduceMin", b.cast(whole, "int32", "int64"), keepdims=0), b.scalar(64 * 255 * 127, "int64")
+    )
+    share, middle = (
+        (b.scalar(1 / 127, "float32"), b.scalar(1 / 63, "float32")),
+        (b.scalar(128, "uint8"), b.scalar(64, "uint8")),
+    )
+    return b.node("Where", fits, *share), b.node("Where", fits, *middle)
 
 
 @lowers("addmm")
