@@ -15,6 +15,7 @@ from laconic.runtime.onnx_file import MICROSOFT, TYPES
 
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "paper_gru": (1, 0, 2)}  # ONNX's order of torch's blocks
 LEAST_SCALE = 1e-12  # of a row of zeros
+_PIECES = 4  # of a document
 MASKED = -1e30  # the score of what may not be looked at
 
 
@@ -63,15 +64,11 @@ def _range(b: Builder) -> tuple[str, str]:
     """What a row's largest magnitude is multiplied by to be its scale, and the byte that stands for zero: a row has 127
     steps to each side where the CPU's products of bytes are right, 63 where they overflow sixteen bits (x86 without
     VNNI). onnxruntime finds it out once."""
-    whole = b.node("MatMulInteger", np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8))
-    fits = b.node(
-        "Equal", b.node("ReduceMin", b.cast(whole, "int32", "int64"), keepdims=0), b.scalar(64 * 255 * 127, "int64")
-    )
-    share, middle = (
-        (b.scalar(1 / 127, "float32"), b.scalar(1 / 63, "float32")),
-        (b.scalar(128, "uint8"), b.scalar(64, "uint8")),
-    )
-    return b.node("Where", fits, *share), b.node("Where", fits, *middle)
+    largest = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
+    product = b.node("MatMulInteger", *map(b.constant, largest))
+    right = b.node("Equal", b.node("ReduceMin", product, keepdims=0), b.scalar(64 * 255 * 127, "int32"))
+    share = b.node("Where", right, b.scalar(1 / 127, "float32"), b.scalar(1 / 63, "float32"))
+    return share, b.node("Where", right, b.scalar(128, "uint8"), b.scalar(64, "uint8"))
 
 
 @lowers("addmm")
@@ -115,6 +112,30 @@ def _attention(b: Builder, op: Operation) -> Names:
     if mask is not None:
         scores = b.node("Add", scores, mask)
     return b.node("MatMul", b.node("Softmax", scores, axis=-1), values)
+
+
+@lowers("laconic.energies.default")
+def _energies(b: Builder, op: Operation) -> Names:
+    """``v . tanh(k + q + c w)`` with ``q + c w = [1 c] [q; w]`` as a product, in pieces of the document that stay
+    in the cache: (B, S, A), (B, Q, A), (A,), (B, Q, S), (A,) -> (B, Q, S)."""
+    keys, queries, vector, coverage, by = op.args
+    shape = b.shape_of(op.results[0])
+    every, added, factors = b.node("Unsqueeze", keys, [1]), b.node("Unsqueeze", queries, [2]), ""
+    if coverage is not None:
+        ones = b.filled(1, "float32", (*shape, Size(offset=1)))
+        factors = b.node("Concat", ones, b.node("Unsqueeze", coverage, [3]), axis=3)
+        added = b.node("Concat", added, b.node("Expand", by, b.node("Shape", added)), axis=2)
+    row, step = b.node("Unsqueeze", vector, [0]), b.size(shape[2])
+    step = b.node("Div", b.node("Add", step, [_PIECES - 1]), [_PIECES])
+    found = []
+    for piece in range(_PIECES):
+        bounds = (b.node("Mul", step, [piece]), b.node("Mul", step, [piece + 1]), [2])
+        terms = b.node("MatMul", b.node("Slice", factors, *bounds), added) if factors else added
+        squashed = b.node("Tanh", b.node("Add", terms, b.node("Slice", every, *bounds)))
+        flat = b.node("Reshape", squashed, [-1, b.shape_of(keys)[2].offset])
+        energies = b.node("Gemm", row, flat, transB=1)  # a row by many rows, see `_matmul`
+        found.append(b.node("Reshape", energies, b.node("Shape", squashed, end=3), allowzero=1))
+    return b.node("Concat", *found, axis=2)
 
 
 @lowers("layer_norm")

@@ -10,7 +10,7 @@ backward pass: it is computed again there, which costs less than writing and rea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -39,16 +39,22 @@ def attention_scores(
     return _AdditiveScores.apply(keys, queries, score_vector, coverage, coverage_vector)
 
 
-def distracted_scores(
-    keys: Tensor,
-    queries: Tensor,
-    score_vector: Tensor,
-    history: Tensor | None = None,
-    history_vector: Tensor | None = None,
-) -> Tensor:
-    """`laconic.papers.distraction.attention_scores` by those of the pointer-generator: the history stands where
-    coverage does, with the other sign."""
-    return attention_scores(keys, queries, score_vector, history, None if history_vector is None else -history_vector)
+Scores = Callable[..., Tensor]
+
+
+def distracted(scores: Scores) -> Scores:
+    """`laconic.papers.distraction.attention_scores` by ``scores``, those of the pointer-generator: the history stands
+    where coverage does, with the other sign."""
+
+    def own(
+        keys: Tensor, queries: Tensor, vector: Tensor, past: Tensor | None = None, by: Tensor | None = None
+    ) -> Tensor:
+        return scores(keys, queries, vector, past, None if by is None else -by)
+
+    return own
+
+
+distracted_scores = distracted(attention_scores)
 
 
 class _AdditiveScores(torch.autograd.Function):

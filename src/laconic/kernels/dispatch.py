@@ -67,5 +67,7 @@ recurrence: Callable[..., tuple[Tensor, tuple[Tensor, ...]]] | None = None  # ov
 if IN_GRAPHS:
     from laconic.kernels import graph
 
+    attention_scores = graph.attention_scores
+    distracted_scores = attention.distracted(graph.attention_scores)
     final_distribution, first_positions = graph.final_distribution, graph.first_positions
     recurrence = graph.recurrence

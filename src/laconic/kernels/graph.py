@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from laconic.papers import pointer_generator
+
 
 def first_positions(ids: Tensor, size: int) -> Tensor:
     """Where each id occurs first in its row: (B, S) -> (B, S)."""
@@ -39,8 +41,31 @@ def final_distribution(
     return log_probs.scatter(-1, source_ids, both)
 
 
-_SCHEMA = "(Tensor inputs, Tensor mask, Tensor[] weights, str cell) -> (Tensor, Tensor, Tensor)"
-torch.library.define("laconic::recurrence", _SCHEMA)  # `custom_op` would import torch's compiler, two seconds
+_SCHEMAS = {  # of operations that are one of a graph; `custom_op` would import torch's compiler, two seconds
+    "energies": "(Tensor keys, Tensor queries, Tensor v, Tensor? coverage, Tensor? w) -> Tensor",
+    "recurrence": "(Tensor inputs, Tensor mask, Tensor[] weights, str cell) -> (Tensor, Tensor, Tensor)",
+}
+for _name, _schema in _SCHEMAS.items():
+    torch.library.define(f"laconic::{_name}", _schema)
+
+
+@torch.library.impl("laconic::energies", "CompositeExplicitAutograd")
+def _energies(keys: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None, w: Tensor | None) -> Tensor:
+    return pointer_generator.attention_scores(keys, queries, v, coverage, w)
+
+
+def attention_scores(
+    keys: Tensor,
+    queries: Tensor,
+    score_vector: Tensor,
+    coverage: Tensor | None = None,
+    coverage_vector: Tensor | None = None,
+) -> Tensor:
+    """`laconic.papers.pointer_generator.attention_scores`."""
+    if coverage is None or coverage_vector is None:
+        coverage = coverage_vector = None
+    energies: Tensor = torch.ops.laconic.energies(keys, queries, score_vector, coverage, coverage_vector)
+    return energies
 
 
 @torch.library.impl("laconic::recurrence", "CompositeExplicitAutograd")
