@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from laconic.runtime.onnx_file import TYPES, Graph, Node, Port
 
 ROWS = ("B", "K")  # a decoder's rows: so many documents times so many beams
 SMALL = 4096  # numbers; a larger constant that is one value is made from it when the graph runs
+_VIEWS = ("aten.view.", "aten._unsafe_view.", "aten.reshape.", "aten.flatten.")
 Input = str | Ref | list[int]  # of a node
 
 
@@ -48,9 +50,23 @@ class Builder:
                 self._sources.setdefault(size, (name, axis))
 
     def give(self, ref: Ref, name: str) -> None:
-        """Tensor ``ref`` is the output ``name``."""
+        """Tensor ``ref`` is the output ``name``; one of rows as it was before its (B, K) became one axis, where that is
+        the last thing done: onnxruntime would copy it."""
+        ref = self._before_flattening.get(ref, ref)
         self.graph.outputs.append(Port(name, self.type_of(ref), tuple(map(size_name, self.shape_of(ref)))))
         self.graph.nodes.append(Node("Identity", (self.name(ref),), (name,)))
+
+    @cached_property
+    def _before_flattening(self) -> dict[Ref, Ref]:
+        """Of tensors (B K, ...) those (B, K, ...) that they are views of."""
+        found = {}
+        for operation in self.trace.operations:
+            if operation.name.startswith(_VIEWS):
+                before, after = operation.args[0], operation.results[0]
+                both = self.shape_of(before), self.shape_of(after)
+                if both[0] == (Size(("B",)), Size(("K",)), *both[1][1:]) and both[1][0] == Size(ROWS):
+                    found[after] = before
+        return found
 
     def finish(self) -> Graph:
         """The graph without what no output needs, in the order in which it was written."""
