@@ -159,6 +159,11 @@ for without, given in (("", SCORED), (", nothing before", SCORED[:3])):
         f"attention.{name}{without}": (getattr(attention, name), paper.attention_scores, given)
         for name, paper in (("attention_scores", pointer_generator), ("distracted_scores", distraction))
     }
+    for name, kernel, paper in (
+        ("graph.attention_scores", graph.attention_scores, pointer_generator),
+        ("attention.distracted", attention.distracted(graph.attention_scores), distraction),
+    ):
+        PAIRS[name + without] = (torch.no_grad()(kernel), torch.no_grad()(paper.attention_scores), given)
 for file, kernel in (("graph", graph), ("vocabulary", vocabulary)):
     PAIRS[f"{file}.final_distribution"] = (
         with_first(kernel.final_distribution),

@@ -15,6 +15,7 @@ from laconic.runtime.onnx_file import MICROSOFT, TYPES
 
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "paper_gru": (1, 0, 2)}  # ONNX's order of torch's blocks
 LEAST_SCALE = 1e-12  # of a row of zeros
+_LARGEST = 64 * 255 * 127  # what `_range` multiplies comes to
 _PIECES = 4  # of a document
 MASKED = -1e30  # the score of what may not be looked at
 
@@ -65,8 +66,8 @@ def _range(b: Builder) -> tuple[str, str]:
     steps to each side where the CPU's products of bytes are right, 63 where they overflow sixteen bits (x86 without
     VNNI). onnxruntime finds it out once."""
     largest = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
-    product = b.node("MatMulInteger", *map(b.constant, largest))
-    right = b.node("Equal", b.node("ReduceMin", product, keepdims=0), b.scalar(64 * 255 * 127, "int32"))
+    product = b.node("ReduceMin", b.node("MatMulInteger", *map(b.constant, largest)), keepdims=0)
+    right = b.node("Equal", product, b.scalar(_LARGEST, "int32"))
     share = b.node("Where", right, b.scalar(1 / 127, "float32"), b.scalar(1 / 63, "float32"))
     return share, b.node("Where", right, b.scalar(128, "uint8"), b.scalar(64, "uint8"))
 

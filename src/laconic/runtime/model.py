@@ -58,7 +58,7 @@ class GraphModel:
         self._encoder, self._step, self.layout, self._switches = encoder, step, about.layout, about.switches
         self.vocab_size = about.vocab_size
         self.max_source_tokens, self.max_target_tokens = about.max_source_tokens, about.max_target_tokens
-        self._unflattened = [name for name, shape in step.outputs.items() if shape[:2] == ["B", "K"]]
+        self._unflattened = {name for name, shape in step.outputs.items() if list(shape[:2]) == ["B", "K"]}
         self._outputs = [*self.layout.outputs, *(f"next.{name}" for name in self.layout.next)]
 
     def encode(self, batch: Batch) -> Memory:
@@ -97,7 +97,8 @@ class GraphModel:
         given = {"last_ids": last_ids, "outside": self._outside(state["size"])}
         given |= {f"state.{name}": value for name, value in held.items()}
         found = self._step.run(given, self._outputs)
-        found |= {name: found[name].reshape(len(last_ids), *found[name].shape[2:]) for name in self._unflattened}
+        for name in self._unflattened & found.keys():
+            found[name] = found[name].reshape(len(last_ids), *found[name].shape[2:])
         rows = state["rows"] | {name: found[f"next.{name}"] for name in layout.next}
         log_probs = found["log_probs"]
         output = StepOutput(

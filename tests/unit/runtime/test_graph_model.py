@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -18,7 +18,9 @@ LAYOUT = {"rows": ("h", "seen"), "shared": ("keys",), "next": ("h",), "outputs":
 
 
 class Asked:
-    """A session that remembers what it was given, and adds one to the state."""
+    """A session that remembers what it was given, and adds one to the state. A step's scores are documents by beams."""
+
+    outputs: ClassVar[dict[str, list[str | int]]] = {"log_probs": ["B", "K", V], "next.h": ["N", 2]}
 
     def __init__(self) -> None:
         self.given: list[dict[str, np.ndarray]] = []
@@ -30,7 +32,8 @@ class Asked:
             return {"state.h": rows, "taught.h": rows + 5, "state.seen": rows + 1, "state.keys": rows + 2}
         count = len(values["last_ids"])
         found = {"log_probs": np.tile(np.arange(V, dtype=np.float32), (count, 1)), "details.p_gen": np.ones(count)}
-        return found | {"next.h": values["state.h"] + 1, "scores": found["log_probs"] * 2}
+        found |= {"next.h": values["state.h"] + 1, "scores": found["log_probs"] * 2}
+        return found | {"log_probs": found["log_probs"].reshape(2, -1, V)}
 
 
 def model(**options: Any) -> tuple[GraphModel, Asked, Asked]:
@@ -57,6 +60,7 @@ def test_a_state_goes_through_steps() -> None:
     assert {len(each["state.seen"]) for each in step.given} == {4}
     assert {len(each["state.keys"]) for each in step.given} == {2}
     assert output.scores is output.log_probs
+    assert output.log_probs.shape == (4, V)
     assert list(output.details) == ["p_gen"]
     taught = graphs.start(graphs.encode(batch()), "taught")
     assert (taught["rows"]["h"][0, 0], taught["rows"]["seen"][0, 0]) == (5, 1)  # where there is none, the other
