@@ -308,7 +308,7 @@ def fetched(folder: Path) -> Path:
 
 
 def export(run: Path, into: Path, mix: Path, say: Callable[[str], object]) -> None:
-    """The run's best model, its matrices in eight bits, which are float32 again when it is opened. Where the run is of
+    """The run's best model, its matrices in eight bits, which torch reads as float32. Where the run is of
     a version that did not learn how words are written, that is made good."""
     loaded: LoadedModel = load_model_folder(run)
     if loaded.tokenizer.lowercases and loaded.tokenizer.casing == Casing():
@@ -323,7 +323,7 @@ def add_graphs(folder: Path) -> None:
     """What runs the model without torch, beside its weights: last, as it holds digests of the folder's files."""
     with tempfile.TemporaryDirectory() as place:
         exported = Path(place) / folder.name
-        export_apart(folder, exported)
+        export_apart(folder, exported, int8=True)
         for name in (ENCODER, STEP, MANIFEST):
             shutil.copyfile(exported / name, folder / name)
 

@@ -115,8 +115,9 @@ def _made(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> tuple[Gra
         rest = sorted(used.difference(kept))
         save_tensors(kept | {name: made[name] if name in made else tensors[name].clone() for name in rest}, path)
         config = read_json(folder / "config.json")
-        config["laconic"]["sha256"] = digests(folder)
-        write_json(folder / "config.json", config)
+        if config["laconic"]["sha256"] != (sums := digests(folder)):  # the weights may have been of eight bits before
+            config["laconic"]["sha256"] = sums
+            write_json(folder / "config.json", config)
     return encoder, step, layout
 
 

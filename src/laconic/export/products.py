@@ -14,7 +14,7 @@ from laconic.export.tracing import Operation, Ref, Size
 from laconic.runtime.onnx_file import MICROSOFT, TYPES
 
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "paper_gru": (1, 0, 2)}  # ONNX's order of torch's blocks
-LEAST_SCALE = 1e-12  # of a row of zeros
+_LEAST_SCALE = 1e-12  # of a row of zeros
 _LARGEST = 64 * 255 * 127  # what `_range` multiplies comes to
 _PIECES = 4  # of a document
 MASKED = -1e30  # the score of what may not be looked at
@@ -47,7 +47,7 @@ def _product(b: Builder, rows: Input, weight: Ref, bias: Ref | None) -> str:
 def _weight_in_steps(b: Builder, weight: str) -> tuple[str, str]:
     """W (O, I) as signed bytes (I, O), and a scale for each output (O,). onnxruntime does this once."""
     largest = b.node("ReduceMax", b.node("Abs", weight), [1], keepdims=0)
-    scales = b.node("Max", b.node("Mul", largest, b.scalar(1 / 127, "float32")), b.scalar(LEAST_SCALE, "float32"))
+    scales = b.node("Max", b.node("Mul", largest, b.once(_range)[0]), b.scalar(_LEAST_SCALE, "float32"))
     zeros = b.node("Cast", b.node("Mul", scales, b.scalar(0, "float32")), to=TYPES["int8"])
     return b.node("Transpose", b.node("QuantizeLinear", weight, scales, zeros, axis=0), perm=[1, 0]), scales
 
@@ -56,20 +56,21 @@ def _rows_in_steps(b: Builder, rows: str) -> tuple[str, str]:
     """Rows (n, I) as bytes around the middle, and their scales (n, 1)."""
     share, middle = b.once(_range)
     scales = b.node("Mul", b.node("ReduceMax", b.node("Abs", rows), [-1], keepdims=1), share)
-    scales = b.node("Max", scales, b.scalar(LEAST_SCALE, "float32"))
+    scales = b.node("Max", scales, b.scalar(_LEAST_SCALE, "float32"))
     each = b.node("Squeeze", scales, [1])
     return b.node("QuantizeLinear", rows, each, b.node("Expand", middle, b.node("Shape", each)), axis=0), scales
 
 
 def _range(b: Builder) -> tuple[str, str]:
-    """What a row's largest magnitude is multiplied by to be its scale, and the byte that stands for zero: a row has 127
-    steps to each side where the CPU's products of bytes are right, 63 where they overflow sixteen bits (x86 without
-    VNNI). onnxruntime finds it out once."""
+    """What a row's largest magnitude is multiplied by to be its scale, and the byte that stands for zero.
+
+    A number has 127 steps to each side of zero where the CPU's products of bytes are right. x86 without VNNI adds two
+    of them in sixteen bits, which overflow at 255 x 127 x 2 and not at 180 x 90 x 2. onnxruntime finds it out once."""
     largest = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
     product = b.node("ReduceMin", b.node("MatMulInteger", *map(b.constant, largest)), keepdims=0)
     right = b.node("Equal", product, b.scalar(_LARGEST, "int32"))
-    share = b.node("Where", right, b.scalar(1 / 127, "float32"), b.scalar(1 / 63, "float32"))
-    return share, b.node("Where", right, b.scalar(128, "uint8"), b.scalar(64, "uint8"))
+    share = b.node("Where", right, b.scalar(1 / 127, "float32"), b.scalar(1 / 90, "float32"))
+    return share, b.node("Where", right, b.scalar(128, "uint8"), b.scalar(90, "uint8"))
 
 
 @lowers("addmm")

@@ -2,11 +2,7 @@
 
 A row of a matrix (an output channel) is cut into blocks of `BLOCK` numbers; each has a scale, its largest magnitude
 over 127. A folder whose matrices are stored so is computed with in 32 bits, here as with torch (`restored`), unless its
-graphs were made for eight (``laconic export --int8``). There what is multiplied is made eight bits wide while the graph
-runs, row by row and block by block: nothing is calibrated, and a summary does not depend on what else is in its batch.
-(`DynamicQuantizeMatMul` has one scale for all rows together. It is the faster one where there are many, as in an
-encoder; a step of search has few.) There recurrent layers of the encoder stay as they are; norms, biases and small
-matrices do everywhere.
+graphs were made for eight (``laconic export --int8``, `laconic.export.products`).
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ import numpy as np
 
 from laconic.runtime.onnx_file import Port
 
-BLOCK = 64  # of 32, 64, 128 and 256 the fastest with four rows; its scales are a sixteenth of the numbers' size
+BLOCK = 64  # numbers that share a scale; their scales are a sixteenth of the numbers' size
 SMALLEST = 4096  # numbers; a smaller matrix takes less time than the operator itself
 MIDDLE = 128  # stands for zero
 NUMBERS, SCALES = ".int8", ".scales"  # what the two parts of a matrix are stored under, after its own name

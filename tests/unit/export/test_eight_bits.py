@@ -22,7 +22,7 @@ from laconic.runtime.sessions import Session, open_sessions
 
 pytest.importorskip("onnxruntime")
 OUTPUTS, WIDTH = 48, 144  # not whole blocks
-FINE, COARSE = 127, 63
+FINE, COARSE = 127, 90
 
 
 def product(folder: Path, layer: nn.Linear) -> Session:
@@ -54,13 +54,13 @@ def rounded(matrix: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 def expected(rows: np.ndarray, layer: nn.Linear, steps: int) -> np.ndarray:
     weight = restored(*quantized(layer.weight.detach().numpy()))[:, :WIDTH]
-    (x, of_rows), (w, of_weight) = rounded(rows, steps), rounded(weight, FINE)
+    (x, of_rows), (w, of_weight) = rounded(rows, steps), rounded(weight, steps)
     return (x.astype(np.float64) @ w.T) * of_weight.T * of_rows + layer.bias.detach().numpy()
 
 
 @pytest.mark.parametrize("coarse", [False, True], ids=["as this CPU can", "where bytes overflow"])
 def test_rows_and_weights_are_rounded(coarse: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To 127 steps, or to 63 of a row where this CPU cannot; the largest numbers of both do not overflow; each row is
+    """To 127 steps, or to 90 where this CPU cannot; the largest numbers of both do not overflow; each row is
     what it is alone."""
     if coarse:
         monkeypatch.setattr(products, "_LARGEST", 0)
