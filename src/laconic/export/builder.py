@@ -221,12 +221,11 @@ class Builder:
 
     # -------------------------------------------------------------------------------------------- nodes
 
-    def once(self, make: Callable[..., tuple[str, str]], *given: Input) -> tuple[str, str]:
+    def once(self, make: Callable[..., tuple[str, str]], *given: str | Ref) -> tuple[str, str]:
         """The two tensors that ``make`` adds of ``given``, where they are first asked for."""
-        key = (make, *map(self.name, given))
-        if key not in self._pairs:
-            self._pairs[key] = make(self, *key[1:])
-        return self._pairs[key]
+        if (make, given) not in self._pairs:
+            self._pairs[make, given] = make(self, *given)
+        return self._pairs[make, given]
 
     def node(self, operator: str, *inputs: Input, domain: str = "", **attributes: Any) -> str:
         """Add a node with one output; its name."""

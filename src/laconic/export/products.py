@@ -11,7 +11,8 @@ from laconic.errors import ModelError
 from laconic.export.builder import Builder, Input
 from laconic.export.lowering import Names, argument, lowers
 from laconic.export.tracing import Operation, Ref, Size
-from laconic.runtime.onnx_file import MICROSOFT, TYPES
+from laconic.runtime.eight_bits import BLOCK, MIDDLE
+from laconic.runtime.onnx_file import MICROSOFT
 
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "paper_gru": (1, 0, 2)}  # ONNX's order of torch's blocks
 _LEAST_SCALE = 1e-12  # of a row of zeros
@@ -44,12 +45,19 @@ def _product(b: Builder, rows: Input, weight: Ref, bias: Ref | None) -> str:
     return b.node("Add", found, *added) if added else found
 
 
-def _weight_in_steps(b: Builder, weight: str) -> tuple[str, str]:
-    """W (O, I) as signed bytes (I, O), and a scale for each output (O,). onnxruntime does this once."""
-    largest = b.node("ReduceMax", b.node("Abs", weight), [1], keepdims=0)
-    scales = b.node("Max", b.node("Mul", largest, b.once(_range)[0]), b.scalar(_LEAST_SCALE, "float32"))
-    zeros = b.node("Cast", b.node("Mul", scales, b.scalar(0, "float32")), to=TYPES["int8"])
-    return b.node("Transpose", b.node("QuantizeLinear", weight, scales, zeros, axis=0), perm=[1, 0]), scales
+def _weight_in_steps(b: Builder, weight: Ref) -> tuple[str, str]:
+    """W (O, I) as signed bytes (I, O), and a scale for each output (O,), of the blocks that are stored: a block's
+    largest magnitude is 127 of its scales. onnxruntime does this once."""
+    (count, width), (numbers, scales) = (size.offset for size in b.shape_of(weight)), b.eight_bits(weight)
+    largest = b.node("Mul", b.node("ReduceMax", scales, [1], keepdims=1), b.scalar(127, "float32"))
+    own = b.node("Max", b.node("Mul", largest, b.once(_range)[0]), b.scalar(_LEAST_SCALE, "float32"))
+    blocks = b.node("Reshape", b.node("Div", scales, own), [-1])
+    middle = b.filled(MIDDLE, "uint8", [Size(offset=count * -(-width // BLOCK))])
+    steps = b.node("DequantizeLinear", b.node("Reshape", numbers, [-1, BLOCK]), blocks, middle, axis=0)
+    rounded = b.node("QuantizeLinear", steps, b.scalar(1, "float32"), b.scalar(0, "int8"))
+    rows = b.node("Reshape", rounded, [count, -1])
+    rows = b.node("Slice", rows, [0], [width], [1]) if width % BLOCK else rows
+    return b.node("Transpose", rows, perm=[1, 0]), b.node("Squeeze", own, [1])
 
 
 def _rows_in_steps(b: Builder, rows: str) -> tuple[str, str]:

@@ -55,7 +55,7 @@ def divided(work: Callable[[], R], processes: int, out: Path) -> R:
     if launched() > 1:
         raise ConfigError(f"{number}, and a launcher started {launched()} processes: leave one of the two out.")
     if not copies() or torch.accelerator.is_available():
-        instead = "with a GPU" if copies() else "on this system"
+        instead = "with a GPU (CUDA_VISIBLE_DEVICES= hides it)" if copies() else "on this system"
         raise ConfigError(f"{number}, which is not possible {instead}: set it to 1, or use accelerate launch.")
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
