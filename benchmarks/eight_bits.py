@@ -4,7 +4,7 @@ Each way summarizes all texts together and some one after another; milliseconds 
 processor, and of that the encoder and the steps of search. Texts are a file's records (``--data``), or the longest
 paragraphs of docs/. At the end: how many lines are equal.
 
-    OMP_NUM_THREADS=1 python benchmarks/eight_bits.py [MODEL] [--data FILE] [--texts 64] [--repeats 3]
+    OMP_NUM_THREADS=1 python benchmarks/eight_bits.py [--model MODEL] [--data FILE] [--texts 64] [--repeats 3]
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def opened(folder: Path) -> Summarizer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", nargs="?", default="oneline")
+    parser.add_argument("--model", default="oneline")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--texts", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=3)
