@@ -1,11 +1,12 @@
 """Many short documents in one `laconic summarize`, with one thread, two, or two processes; beside old code or on Ray.
 
-    python benchmarks/bulk.py [--documents 2000] [--before SRC | --ray] [--rounds 2] [--short]
+    python benchmarks/bulk.py [--documents 2000] [--before SRC | --ray] [--exported] [--rounds 2] [--short]
 
 The model is a pointer-generator with coverage of size ``small`` after one update, so that nearly every summary is as
 long as the search allows: beam 4, documents of 30 to 60 words of a Zipf vocabulary. ``--before`` is the folder ``src``
 of an older checkout, which makes the model (later ones open what earlier ones wrote) and takes turns with this one;
-with ``--ray`` workers of Ray take turns with processes, the start of a cluster on this machine included.
+with ``--ray`` workers of Ray take turns with processes, the start of a cluster on this machine included; with
+``--exported`` the same model's graphs of 32 and of eight bits do.
 Printed: seconds by the clock and of the processors, from the shell to the last line of the file, and their ratio.
 """
 
@@ -54,6 +55,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=2000)
     parser.add_argument("--before", type=Path, help="the folder src of an older checkout")
     parser.add_argument("--ray", action="store_true", help="beside as many workers of Ray")
+    parser.add_argument("--exported", action="store_true", help="beside the model's graphs, of 32 bits and of eight")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--short", action="store_true", help="100 documents, once")
     options = parser.parse_args()
@@ -67,6 +69,10 @@ def main() -> None:
         settings = [part for change in (f"data.train={pairs}", *TRAIN) for part in ("--set", change)]
         row = ("headline_writer", "--row", "pointer-generator-coverage", "--size", "small")
         run(next(iter(checkouts.values())), "train", *row, *settings, "--out", str(model))
+        models = dict.fromkeys(checkouts, model)
+        for name, how in {"32 bits": (), "8 bits": ("--int8",)}.items() if options.exported else ():
+            checkouts[name], models[name] = SOURCE, Path(folder, name)
+            run(SOURCE, "export", str(model), "--out", str(models[name]), *how)
         for jobs, threads in ((1, 1), (1, 2), (2, 1)):
             best = dict.fromkeys(checkouts, (float("inf"), float("inf")))
             for turn in range(1 if options.short else options.rounds):
@@ -74,7 +80,7 @@ def main() -> None:
                     out = Path(folder, f"{name}-{jobs}-{threads}-{turn}.jsonl")
                     asked: tuple[str, ...] = ("--jobs", str(jobs), "--beam-size", "4", "--output", str(out))
                     asked += ("--ray",) if name == "ray" else ()
-                    taken = run(source, "summarize", str(model), str(given), *asked, threads=threads)
+                    taken = run(source, "summarize", str(models[name]), str(given), *asked, threads=threads)
                     best[name] = min(best[name], taken)
             for name, (clock, processors) in best.items():
                 of = f"{jobs} process{'es' * (jobs > 1)}, {threads} thread{'s' * (threads > 1)}"
