@@ -44,6 +44,7 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.Cap
     assert "train on 48 pairs, validate on 8" in said.err
     assert "4 updates" in said.err
     assert f"Model: {out / 'model'}" in said.out
+    assert f"faster as graphs: laconic export {out / 'model'} --out DIR --int8" in said.out
     assert "lead-1" in said.out
     assert "taking the first sentence" in said.out
     assert not (out / "data").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
@@ -164,4 +165,8 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
     }
     trained = f"Trained {result.updates:,} updates in {result.elapsed_seconds / 60:.1f} minutes"
     validated = f"Validation{best}: {scores}\n" if scores else ""
-    return f"{trained}; {reasons[result.stopped]}.\n{validated}Model: {result.model_folder}"
+    words = f"{trained}; {reasons[result.stopped]}.\n{validated}Model: {result.model_folder}"
+    if run.model["type"] == "coarse_to_fine":  # which no graph can say
+        return words
+    command = f"laconic export {quote(result.model_folder)} --out DIR --int8"
+    return f"{words}\nOn a CPU it starts and runs faster as graphs: {command}"
