@@ -17,6 +17,7 @@ import numpy as np
 from laconic.errors import ModelError
 from laconic.export.builder import Builder
 from laconic.export.tracing import Operation, Ref
+from laconic.runtime.onnx_file import MICROSOFT
 
 Names = str | Sequence[str]  # of one result, or of several
 Lowering = Callable[[Builder, Operation], Names]
@@ -131,12 +132,10 @@ _enter(lambda operator, b, op: b.node(operator, given(b, op)), _UNARY, ("", "_")
 def _gelu(b: Builder, op: Operation) -> Names:
     x = op.args[0]
     if argument(op, 1, "approximate", "none") == "none":
-        spread = b.node("Erf", b.node("Mul", x, b.scalar(0.5**0.5, "float32")))
-    else:
-        cubed = b.node("Mul", b.node("Mul", b.node("Mul", x, x), x), b.scalar(0.044715, "float32"))
-        spread = b.node("Tanh", b.node("Mul", b.node("Add", x, cubed), b.scalar(0.7978845608028654, "float32")))
-    half = b.node("Mul", x, b.scalar(0.5, "float32"))
-    return b.node("Mul", half, b.node("Add", spread, b.scalar(1.0, "float32")))
+        return b.node("Gelu", x, domain=MICROSOFT)
+    cubed = b.node("Mul", b.node("Mul", b.node("Mul", x, x), x), b.scalar(0.044715, "float32"))
+    spread = b.node("Tanh", b.node("Mul", b.node("Add", x, cubed), b.scalar(0.7978845608028654, "float32")))
+    return b.node("Mul", b.node("Mul", x, b.scalar(0.5, "float32")), b.node("Add", spread, b.scalar(1.0, "float32")))
 
 
 # ------------------------------------------------------------------------------------- two by two
