@@ -171,6 +171,9 @@ def test_eight_bits_are_near(eight_bits: tuple[Path, Path, str]) -> None:
     assert "embedding.weight.int8" in header  # of the vocabulary's product and of the look-up
     assert '"embedding.weight"' not in header
     assert f"of {len(DOCUMENTS)} summaries" in said
+    assert graphs.summarize(TEXTS[0], precision="int8").text == graphs.summarize(TEXTS[0], precision="auto").text
+    with pytest.raises(ConfigError, match=r"bf16: an export computes as it was made \(int8\); use auto"):
+        graphs.summarize(TEXTS[0], precision="bf16")
     assert f"Over {len(DOCUMENTS)} with summaries, torch -> graphs: ROUGE-1 " in said
 
 

@@ -71,9 +71,10 @@ class ExportedSystem(DecodingSystem):
         return np.stack(found, axis=1)
 
     def _decoder(self, options: SearchConfig, batch: Any) -> Any:
-        if options.precision in LOWER:
+        made = "int8" if self.opened.about.quantized else "fp32"
+        if options.precision in LOWER and options.precision != made:
             raise ConfigError(
-                f"search.precision {options.precision}: an export computes as it was made; use fp32 or auto."
+                f"search.precision {options.precision}: an export computes as it was made ({made}); use auto."
             )
         keep_pages()
         return self.decoded_by
