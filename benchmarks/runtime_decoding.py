@@ -28,7 +28,6 @@ import torch
 import beam_decoding
 import decoding_precision
 import transformer_decoding
-from laconic.allocator import keep_pages
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.schema import SearchConfig
 from laconic.export.folder import export_apart
@@ -70,7 +69,6 @@ def in_runtime(model: Any, kind: str, batch: Batch, beams: int, words: int, thre
         graphs: Any = open_export(home / name).model
 
         def share(graphs: Any, number: int, go_on: Callable[[], None]) -> None:
-            keep_pages()  # as `laconic.systems.exported` does
             own = arrays.changed(lambda array: array[number::shares])
             assert all(len(best[0].ids) == words for best in decode(graphs, own, config, **IDS))
 

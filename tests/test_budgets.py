@@ -34,7 +34,7 @@ SOURCE = Path(laconic.__file__).parent
 
 # What a reader of the papers reads; the kernels are the same equations again.
 CORE = ("papers", "layers", "models", "search", "objectives", "training/loop.py", "training/step.py")
-MAX_CORE_LINES, MAX_LINES, MAX_FILES, MAX_KEYS = 10_186, 48_691, 255, 400
+MAX_CORE_LINES, MAX_LINES, MAX_FILES, MAX_KEYS = 10_186, 48_683, 255, 400
 
 
 def lines_of(parts: Iterable[str], root: Path = SOURCE) -> int:

@@ -160,7 +160,7 @@ for without, given in (("", SCORED), (", nothing before", SCORED[:3])):
         for name, paper in (("attention_scores", pointer_generator), ("distracted_scores", distraction))
     }
     for name, kernel, paper in (
-        ("graph.attention_scores", graph.attention_scores, pointer_generator),
+        ("of graphs", graph.attention_scores, pointer_generator),
         ("attention.distracted", attention.distracted(graph.attention_scores), distraction),
     ):
         PAIRS[name + without] = (torch.no_grad()(kernel), torch.no_grad()(paper.attention_scores), given)

@@ -128,10 +128,11 @@ def _attention(b: Builder, op: Operation) -> Names:
 def _energies(b: Builder, op: Operation) -> Names:
     """``v . tanh(k + q + c w)`` with ``q + c w = [1 c] [q; w]`` as a product, in pieces of the document that stay
     in the cache: (B, S, A), (B, Q, A), (A,), (B, Q, S), (A,) -> (B, Q, S)."""
-    keys, queries, vector, coverage, by = op.args
+    keys, queries, vector = op.args[:3]
+    coverage, by = argument(op, 3, "coverage"), argument(op, 4, "w")
     shape = b.shape_of(op.results[0])
     every, added, factors = b.node("Unsqueeze", keys, [1]), b.node("Unsqueeze", queries, [2]), ""
-    if coverage is not None:
+    if coverage is not None and by is not None:
         ones = b.filled(1, "float32", (*shape, Size(offset=1)))
         factors = b.node("Concat", ones, b.node("Unsqueeze", coverage, [3]), axis=3)
         added = b.node("Concat", added, b.node("Expand", by, b.node("Shape", added)), axis=2)

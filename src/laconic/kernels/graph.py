@@ -42,7 +42,7 @@ def final_distribution(
 
 
 _SCHEMAS = {  # of operations that are one of a graph; `custom_op` would import torch's compiler, two seconds
-    "energies": "(Tensor keys, Tensor queries, Tensor v, Tensor? coverage, Tensor? w) -> Tensor",
+    "energies": "(Tensor keys, Tensor queries, Tensor v, Tensor? coverage=None, Tensor? w=None) -> Tensor",
     "recurrence": "(Tensor inputs, Tensor mask, Tensor[] weights, str cell) -> (Tensor, Tensor, Tensor)",
 }
 for _name, _schema in _SCHEMAS.items():
@@ -50,22 +50,13 @@ for _name, _schema in _SCHEMAS.items():
 
 
 @torch.library.impl("laconic::energies", "CompositeExplicitAutograd")
-def _energies(keys: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None, w: Tensor | None) -> Tensor:
+def _energies(
+    keys: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None = None, w: Tensor | None = None
+) -> Tensor:
     return pointer_generator.attention_scores(keys, queries, v, coverage, w)
 
 
-def attention_scores(
-    keys: Tensor,
-    queries: Tensor,
-    score_vector: Tensor,
-    coverage: Tensor | None = None,
-    coverage_vector: Tensor | None = None,
-) -> Tensor:
-    """`laconic.papers.pointer_generator.attention_scores`."""
-    if coverage is None or coverage_vector is None:
-        coverage = coverage_vector = None
-    energies: Tensor = torch.ops.laconic.energies(keys, queries, score_vector, coverage, coverage_vector)
-    return energies
+attention_scores = torch.ops.laconic.energies  # `laconic.papers.pointer_generator.attention_scores`
 
 
 @torch.library.impl("laconic::recurrence", "CompositeExplicitAutograd")
