@@ -16,7 +16,7 @@ from laconic.text.html import UNSEEN, between_tags, is_prose
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(?=[\w\"'-]+[ \t]*[:=]|#)(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
 _UNDERLINED = re.compile(r"(?<=[^\W\d_]\.)[ \t]*\n(?=-{3,}[ \t]*$)", re.MULTILINE)  # a sentence, no heading
-_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*$", re.MULTILINE)
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S.*)$", re.MULTILINE)  # closing signs are cut off later: in linear time
 _ASKS = re.compile(r"(?i)\bFAQs?\b|\basked\b|\bQ ?& ?A\b|\bquestions\b|\?$")
 _BREAK = re.compile(r"</?(?:p|div|li|br|t[dhr])\b", re.IGNORECASE)
 _SIGNS = re.compile(r"\A\[(?:![A-Z]+|[ xX])\]\s+|\[\^[^\[\]\s]+\]")  # > [!NOTE], - [ ] a task, a footnote[^1]
@@ -31,9 +31,9 @@ def markdown_text(document: str) -> str:
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
     parser.core.ruler.at("inline", _in_pieces)
     text = _FRONT_MATTER.sub("", document.replace("\r\n", "\n"))
-    headings = _HEADING.findall(text)
+    headings = [heading.rstrip(" \t#") for heading in _HEADING.findall(text)]
     if len(headings) > 2 and _ASKS.search(headings[0]) and all(one.endswith("?") for one in headings[1:]):
-        text = _HEADING.sub(r"\n\1\n", text)  # its headings are what it says
+        text = _HEADING.sub(lambda match: "\n" + match[1].rstrip(" \t#") + "\n", text)  # its headings are what it says
     tokens = parser.parse(_UNDERLINED.sub("\n\n", text))
     said = "\n\n".join(_blocks(tokens)) or "\n\n".join(_blocks(tokens, within=("heading_",)))
     return said or UNSEEN.sub("", document)

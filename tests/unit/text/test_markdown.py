@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,12 @@ def test_a_long_paragraph_is_cut_at_the_ends_of_lines() -> None:
     badges = "[![Build Status](https://example.org/a.svg)](https://example.org)\n" * 200
     assert markdown_text(badges + "Seen.\n") == "Seen."
     assert markdown_text("See [the map of the town](https://example.org/a) now. " * 200).count("the town now. ") > 195
+
+
+def test_a_line_of_heading_signs_is_read_in_linear_time() -> None:
+    def seconds(count: int) -> float:
+        started = time.process_time()
+        markdown_text("# " + "#" * count + "x")
+        return time.process_time() - started
+
+    assert seconds(200_000) < 15 * max(seconds(20_000), 0.02)
