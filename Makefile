@@ -27,10 +27,10 @@ $(BIN)/python:
 	@found=; for python in $(PYTHON) python3.14 python3.13 python3.12 python3.11; do \
 	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$python; break; fi; \
 	done; \
-	if [ -z "$$found" ]; then echo "Laconic needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; fi; \
+	if [ -z "$$found" ]; then echo "Catchline needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; fi; \
 	$$found -m venv $(VENV)
 
-# What using Laconic needs; whoever has what tests need has that too.
+# What using Catchline needs; whoever has what tests need has that too.
 $(USE): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -c constraints.txt $(TORCH)
 	$(BIN)/python -m pip install -c constraints.txt -e ".[train,serve]"
@@ -41,10 +41,10 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -c constraints.txt -e ".[dev,track]"
 	@touch $(STAMP) $(USE)
 
-install: $(USE)  ## make .venv and install Laconic and what it needs
+install: $(USE)  ## make .venv and install Catchline and what it needs
 
 demo: $(USE)  ## summarize, fine-tune on docstrings, score, write demo/report.html; TEXT="..." is your text
-	@if [ -n "$$TEXT" ]; then $(BIN)/laconic demo --minutes $(MINUTES) -- "$$TEXT"; else $(BIN)/laconic demo --minutes $(MINUTES); fi
+	@if [ -n "$$TEXT" ]; then $(BIN)/catchline demo --minutes $(MINUTES) -- "$$TEXT"; else $(BIN)/catchline demo --minutes $(MINUTES); fi
 
 model: $(USE)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline-making.md)
 	$(BIN)/python scripts/make_model.py $(WORK) $(if $(ARXIV),--arxiv "$(ARXIV)") $(if $(DEBIAN),--debian "$(DEBIAN)") \
@@ -55,9 +55,9 @@ docs: | $(BIN)/python  ## the documentation site, in build/site
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[train,serve,docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-wheel: | $(BIN)/python  ## dist/laconic-*.whl
+wheel: | $(BIN)/python  ## dist/catchline-*.whl
 	$(BIN)/python -m pip wheel -q --no-deps --wheel-dir dist .
-	@ls dist/laconic-*.whl
+	@ls dist/catchline-*.whl
 
 browser: $(STAMP)  ## a browser for the tests of the page, where there is none
 	@scripts/install_browser.sh $(BIN)/python || echo "No browser could be installed: the tests of the page are skipped." >&2
@@ -76,7 +76,7 @@ test-cpus: browser  ## the fast tests with each set of instructions that this CP
 	case $$best in AVX512) tests avx512 DEFAULT AVX512;; esac
 
 test-plain: browser  ## the fast tests with the papers' equations as they stand, without kernels
-	LACONIC_KERNELS=off OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	CATCHLINE_KERNELS=off OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 # torch stays the one of constraints.txt, as its older builds come from another index.
 test-floor: $(STAMP)  ## the parity tests with the oldest versions that pyproject.toml allows, in .venv-floor

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import psutil
 
-LACONIC = "laconic.cli.main"
+CATCHLINE = "catchline.cli.main"
 WARM = 20  # updates that are not counted; the log has every twentieth
 
 
@@ -50,7 +50,7 @@ def train(
     recipe: Sequence[str] = ("oneline", "--size", "box", "--from", "scratch"),
     settings: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
-    command: Sequence[str] = (sys.executable, "-m", LACONIC),
+    command: Sequence[str] = (sys.executable, "-m", CATCHLINE),
     warm: int = WARM,
 ) -> dict[str, float]:
     """One training in processes of its own; what it took, the first `warm` updates not counted."""

@@ -24,11 +24,11 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.schema import RunConfig
-from laconic.data.sampler import BucketSampler, Sampler
-from laconic.training import batches, loop
-from laconic.training.run import train
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.schema import RunConfig
+from catchline.data.sampler import BucketSampler, Sampler
+from catchline.training import batches, loop
+from catchline.training.run import train
 
 WARM = 10  # updates that are not counted
 

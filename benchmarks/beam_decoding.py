@@ -25,15 +25,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, build
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.layers.copying import pointer
-from laconic.layers.vocabulary import VocabularyProjection
-from laconic.papers.pointer_generator import final_distribution
-from laconic.search.state import select
-from laconic.types import Batch
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, build
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.layers.copying import pointer
+from catchline.layers.vocabulary import VocabularyProjection
+from catchline.papers.pointer_generator import final_distribution
+from catchline.search.state import select
+from catchline.types import Batch
 
 SOURCE, VOCAB, OWN_WORDS, BEAMS, BATCH = 400, 50_000, 20, 4, 16
 IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}

@@ -1,4 +1,4 @@
-"""Many short documents in one `laconic summarize`, with one thread, two, or two processes; beside old code or on Ray.
+"""Many short documents in one `catchline summarize`, with one thread, two, or two processes; beside old code or on Ray.
 
     python benchmarks/bulk.py [--documents 2000] [--before SRC | --ray] [--exported] [--rounds 2] [--short]
 
@@ -39,10 +39,10 @@ def make_documents(path: Path, count: int, seed: int) -> None:
 
 
 def run(source: Path, *arguments: str, threads: int = 1) -> tuple[float, float]:
-    """Seconds of ``laconic ARGUMENTS`` with so many threads a process: by the clock, and of the processors."""
+    """Seconds of ``catchline ARGUMENTS`` with so many threads a process: by the clock, and of the processors."""
     environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": str(threads)}
     started = time.perf_counter()
-    command = [sys.executable, "-m", "laconic.cli.main", *arguments]
+    command = [sys.executable, "-m", "catchline.cli.main", *arguments]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     if status:

@@ -27,11 +27,11 @@ from typing import Any
 
 import torch
 
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.layers.chunks import ChunkStates
-from laconic.types import Batch, TrainingBatch, UpdateContext
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.layers.chunks import ChunkStates
+from catchline.types import Batch, TrainingBatch, UpdateContext
 
 HARD: dict[str, Any] = {"attention": {"type": "coarse_to_fine"}}
 BOW: dict[str, Any] = {**HARD, "coarse": {"type": "bag_of_words"}, "freeze_words": True}

@@ -1,4 +1,5 @@
-"""``laconic summarize`` on a quiet machine and beside other work, with OpenMP's threads waiting passively or spinning.
+"""``catchline summarize`` on a quiet machine and beside other work, with OpenMP's threads waiting passively or
+spinning.
 
 A pointer-generator with random weights summarizes made-up documents in a process of its own, with torch's default
 threads, once with ``OMP_WAIT_POLICY=passive`` (what the command sets unless it is set) and once with ``active``; first
@@ -21,13 +22,13 @@ from pathlib import Path
 
 import torch
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, build
-from laconic.models.folder import save_model_folder
-from laconic.text.tokenizer import WordTokenizer
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, build
+from catchline.models.folder import save_model_folder
+from catchline.text.tokenizer import WordTokenizer
 
 WORDS = [f"word{number}" for number in range(3000)]
-LACONIC = "import sys; from laconic.cli.main import main; sys.exit(main())"
+CATCHLINE = "import sys; from catchline.cli.main import main; sys.exit(main())"
 BUSY = [sys.executable, "-c", "while True: pass"]
 
 
@@ -48,7 +49,7 @@ def make(folder: Path, documents: int) -> tuple[Path, Path]:
 def seconds(model: Path, data: Path, policy: str) -> float:
     out = data.with_suffix(".out")
     out.unlink(missing_ok=True)
-    command = [sys.executable, "-c", LACONIC, "summarize", str(model), str(data), "--output", str(out)]
+    command = [sys.executable, "-c", CATCHLINE, "summarize", str(model), str(data), "--output", str(out)]
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"} | {"OMP_WAIT_POLICY": policy}
     began = time.perf_counter()
     subprocess.run(command, env=environment, check=True, capture_output=True)

@@ -26,11 +26,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from laconic.config.names import MODELS, build
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.layers.vocabulary import VocabularyProjection
-from laconic.types import Batch, TrainingBatch
+from catchline.config.names import MODELS, build
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.layers.vocabulary import VocabularyProjection
+from catchline.types import Batch, TrainingBatch
 from paired import best_of, peak_mib, training_step
 
 IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}

@@ -45,7 +45,7 @@ def make_corpus(path: Path, pairs: int) -> None:
 
 def run(source: Path, arguments: list[str], processes: int, cache: Path) -> tuple[float, float, str]:
     """Wall and CPU seconds of ``python ARGUMENTS``, and what it printed."""
-    environment = {"PYTHONPATH": str(source), "OMP_NUM_THREADS": str(processes), "LACONIC_CACHE": str(cache)}
+    environment = {"PYTHONPATH": str(source), "OMP_NUM_THREADS": str(processes), "CATCHLINE_CACHE": str(cache)}
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         [sys.executable, *arguments], env=os.environ | environment, capture_output=True, text=True, check=False
@@ -64,7 +64,7 @@ def made_of(run_folder: Path) -> str:
 
 ROUGE = """
 import json, sys, time
-from laconic import rouge
+from catchline import rouge
 pairs = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 leads = [pair["document"].split(".")[0] for pair in pairs]
 start = time.perf_counter()
@@ -91,16 +91,16 @@ def main() -> None:
         seconds, size = time.perf_counter() - start, corpus.stat().st_size / 1e6
         print(f"{count:,} pairs, {size:.1f} MB; JSON lines read in {seconds:.1f} s")
         sources = {"before": given.before, "now": SOURCE} if given.before else {"now": SOURCE}
-        laconic = ["-m", "laconic.cli.main"]
-        train = [*laconic, "train", "headline_writer", "--set", f"data.train={corpus}", "--force"]
+        catchline = ["-m", "catchline.cli.main"]
+        train = [*catchline, "train", "headline_writer", "--set", f"data.train={corpus}", "--force"]
         train += [part for change in MODEL for part in ("--set", change)]
         spread = ["--processes", str(given.processes)]
         rows = {
             "train, first start": [*train, "--out", str(folder / "run")],
             "train, second start": [*train, "--out", str(folder / "again")],
-            "data check": [*laconic, "data", "check", str(corpus), "--json"],
-            "data stats": [*laconic, "data", "stats", str(corpus), "--json"],
-            "evaluate lead-1": [*laconic, "evaluate", "lead-1", "--data", str(corpus), "--json"],
+            "data check": [*catchline, "data", "check", str(corpus), "--json"],
+            "data stats": [*catchline, "data", "stats", str(corpus), "--json"],
+            "evaluate lead-1": [*catchline, "evaluate", "lead-1", "--data", str(corpus), "--json"],
             "rouge": ["-c", ROUGE, str(corpus), str(given.processes)],
         }
         for name, arguments in rows.items():

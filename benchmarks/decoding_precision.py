@@ -28,12 +28,12 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 
 import beam_decoding
 import transformer_decoding
-from laconic.config.schema import SearchConfig
-from laconic.decoding import TorchModel, in_threads
-from laconic.kernels.packed import Packing, can_multiply
-from laconic.models.bart import BartSummarizer
-from laconic.search.decode import decode
-from laconic.types import Batch, Precision
+from catchline.config.schema import SearchConfig
+from catchline.decoding import TorchModel, in_threads
+from catchline.kernels.packed import Packing, can_multiply
+from catchline.models.bart import BartSummarizer
+from catchline.search.decode import decode
+from catchline.types import Batch, Precision
 from paired import best_of
 
 PRECISIONS: tuple[Precision, ...] = tuple(filter(can_multiply, ("fp32", "bf16", "int8")))  # those of this CPU
@@ -44,7 +44,7 @@ def ours(model: Any, batch: Batch, beams: int, words: int, ids: dict[str, int]) 
     """Our search packed anew, and in each precision."""
     config = SearchConfig(beam_size=beams, min_length=words, min_length_share=None, max_length=words, forbid_unk=False)
 
-    parts = min(torch.get_num_threads(), len(batch.source_ids))  # as `laconic.systems.decoding` has them
+    parts = min(torch.get_num_threads(), len(batch.source_ids))  # as `catchline.systems.decoding` has them
 
     def part(searched: TorchModel, number: int, go_on: Callable[[], None]) -> None:
         found = decode(searched, batch.changed(lambda tensor: tensor[number::parts]), config, **ids)

@@ -3,7 +3,7 @@
     python benchmarks/distraction_training.py [--hidden 600] [--steps 2] [--threads 1] [--short] [--json FILE]
 
 Recipe ``distraction``, row ``m1-m2``, size ``paper``: source 800, target 50, batch 64, attention 100, vocabulary
-25,000, float32. A step is forward, backward, clipping and Adadelta, as ``laconic train`` makes it. The plain way
+25,000, float32. A step is forward, backward, clipping and Adadelta, as ``catchline train`` makes it. The plain way
 (``peers/usual_distraction.py``) is the same function with the same weights, where autograd keeps a (batch, source,
 attention) tensor for every step and the logits of all words. See ``benchmarks/README.md``.
 """
@@ -25,17 +25,17 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import RunConfig
-from laconic.models.distraction import Distraction
-from laconic.training.optim import build_optimizer
-from laconic.training.step import UpdateStep
-from laconic.types import PLAIN_PASS, TrainingBatch
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import RunConfig
+from catchline.models.distraction import Distraction
+from catchline.training.optim import build_optimizer
+from catchline.training.step import UpdateStep
+from catchline.types import PLAIN_PASS, TrainingBatch
 from peers.usual_distraction import UsualDistraction
 
 WANTED = 1.5  # measured over arithmetic, at most
-OURS, PLAIN = "laconic", "plain way"
+OURS, PLAIN = "catchline", "plain way"
 Step = Callable[[], Any]
 
 
@@ -101,7 +101,7 @@ def model_of(run: RunConfig, sizes: Sizes) -> Distraction:
 
 
 def our_step(run: RunConfig, sizes: Sizes, batch: TrainingBatch) -> Step:
-    """One update as `laconic train` makes it."""
+    """One update as `catchline train` makes it."""
     model = model_of(run, sizes)
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     update = UpdateStep(run.training, model, objectives, Accelerator(cpu=True))

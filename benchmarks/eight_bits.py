@@ -19,10 +19,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from laconic import Summarizer
-from laconic.data.readers import read_records
-from laconic.export.folder import export_apart
-from laconic.runtime.sessions import Session
+from catchline import Summarizer
+from catchline.data.readers import read_records
+from catchline.export.folder import export_apart
+from catchline.runtime.sessions import Session
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 ALONE = 16  # texts that are summarized one after another

@@ -15,8 +15,8 @@ import statistics
 import time
 import warnings
 
-from laconic.config.names import EXTRACTIVE, build
-from laconic.extractive import words
+from catchline.config.names import EXTRACTIVE, build
+from catchline.extractive import words
 
 METHODS = ("luhn", "edmundson", "lsa", "lexrank", "textrank", "sumbasic", "kl")
 

@@ -33,13 +33,13 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BartConfig, BartForConditionalGeneration
 
-from laconic.config.loading import load_recipe, recipe_names, resolve_run
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import RunConfig, SearchConfig
-from laconic.decoding import decode
-from laconic.training.optim import build_optimizer
-from laconic.training.step import UpdateStep
-from laconic.types import TrainingBatch
+from catchline.config.loading import load_recipe, recipe_names, resolve_run
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import RunConfig, SearchConfig
+from catchline.decoding import decode
+from catchline.training.optim import build_optimizer
+from catchline.training.step import UpdateStep
+from catchline.types import TrainingBatch
 from train_step import peer_step
 from transformer_decoding import BASE, IDS, SMALL, decode_ours, decode_peer, make_ours, make_peer
 from transformer_training import PeerLoss, made_batch, marian_loss, resolved
@@ -177,14 +177,14 @@ def waits(device: str, short: bool) -> None:
             continue
         finally:
             torch.cuda.set_sync_debug_mode("default")
-        where = [f"{each.filename.rpartition('laconic/')[2]}:{each.lineno}" for each in caught]
+        where = [f"{each.filename.rpartition('catchline/')[2]}:{each.lineno}" for each in caught]
         print(f"  {name}: {len(where)} ({', '.join(where)})")
 
 
 def failed(name: str, error: Exception) -> None:
     """Say what failed and where."""
     place = traceback.extract_tb(error.__traceback__)[-1]
-    print(f"  {name} FAILS at {place.filename.rpartition('laconic/')[2]}:{place.lineno}: {error!r}", flush=True)
+    print(f"  {name} FAILS at {place.filename.rpartition('catchline/')[2]}:{place.lineno}: {error!r}", flush=True)
 
 
 # --------------------------------------------------------------------------------------------------- training

@@ -32,8 +32,8 @@ SMALL = ("model.hidden_size=16", "model.embedding_size=16", "training.batch_size
 SEEDS = 50_000  # sentences that are repeated
 WAITING = """
 import sys, time
-from laconic.cli.main import main
-from laconic.training.batches import BatchStream
+from catchline.cli.main import main
+from catchline.training.batches import BatchStream
 
 taken, take = [], BatchStream.take
 
@@ -98,10 +98,10 @@ def memory(process: int) -> tuple[int, int]:
 
 
 def run(arguments: list[str], log: Path, cache: Path) -> dict[str, float]:
-    """Start ``laconic ARGUMENTS``, watch it, and tell what it took up to its first update."""
-    environment = os.environ | {"PYTHONPATH": str(SOURCE), "LACONIC_CACHE": str(cache)}
+    """Start ``catchline ARGUMENTS``, watch it, and tell what it took up to its first update."""
+    environment = os.environ | {"PYTHONPATH": str(SOURCE), "CATCHLINE_CACHE": str(cache)}
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command = [sys.executable, "-m", "laconic.cli.main", *arguments]
+    command = [sys.executable, "-m", "catchline.cli.main", *arguments]
     found = dict.fromkeys(("first update", "memory", "private"), 0.0)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, start_new_session=True)
@@ -164,7 +164,7 @@ def main() -> None:
             weights[name] = hashlib.sha256((folder / name / "model/model.safetensors").read_bytes()).hexdigest()
         study = ["--size", "study", "--set", f"training.max_updates={3 if given.short else 45}", "--out"]
         command = [sys.executable, "-c", WAITING, *train[: -len(SMALL) * 2], *study, str(folder / "study")]
-        environment = os.environ | {"PYTHONPATH": str(SOURCE), "LACONIC_CACHE": str(cache)}
+        environment = os.environ | {"PYTHONPATH": str(SOURCE), "CATCHLINE_CACHE": str(cache)}
         said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
         print(f"waiting for batches, size study: {said.splitlines()[-1]} of the time")
         kept = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file())

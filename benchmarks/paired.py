@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from laconic.config.names import OBJECTIVES, build
-from laconic.types import TrainingBatch, UpdateContext
+from catchline.config.names import OBJECTIVES, build
+from catchline.types import TrainingBatch, UpdateContext
 
 
 def training_step(

@@ -2,7 +2,7 @@
 
     python benchmarks/processes.py [--recipes headline_writer coconet] [--size study] [--busy 0] [--rounds 2]
 
-The same updates of a recipe on the same made-up pairs: `divided`, as `laconic train` does it by itself, each batch is
+The same updates of a recipe on the same made-up pairs: `divided`, as `catchline train` does it by itself, each batch is
 divided between `--processes` copies of the training; `launched`, under ``torchrun``, each process has batches of its
 own, so an update is of that many batches. `--busy` processes do something else meanwhile. In turns; the least of the
 rounds, by the clock and of the processors, and the most memory of all processes, of which shared pages count once.
@@ -24,7 +24,15 @@ from allocator import WARM, make_corpus, train
 def ways(processes: int) -> dict[str, dict[str, Any]]:
     """Arguments of `train` by the name of the way."""
     one = {"training.processes": 1}
-    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m", "laconic.cli.main"]
+    run = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(processes),
+        "-m",
+        "catchline.cli.main",
+    ]
     alone = {"OMP_NUM_THREADS": "1"}
     return {
         "one thread": {"settings": one, "environment": alone},

@@ -22,13 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
-from laconic.config.schema import SearchConfig
-from laconic.data.readers import find_splits, read_records
-from laconic.explain.provenance import build_summary
-from laconic.text.casing import learn_casing
-from laconic.text.tokenizer import WordTokenizer
-from laconic.text.unknown import extended
-from laconic.types import Hypothesis, Record, Summary, TokenizedText
+from catchline.config.schema import SearchConfig
+from catchline.data.readers import find_splits, read_records
+from catchline.explain.provenance import build_summary
+from catchline.text.casing import learn_casing
+from catchline.text.tokenizer import WordTokenizer
+from catchline.text.unknown import extended
+from catchline.types import Hypothesis, Record, Summary, TokenizedText
 
 
 def learnt(pairs: list[Record], vocabulary: int) -> WordTokenizer:

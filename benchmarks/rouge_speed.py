@@ -3,7 +3,7 @@
     python benchmarks/rouge_speed.py [--pairs 2000] [--processes 2]
 
 Summaries of 20 to 60 words are drawn from a Zipf vocabulary with English inflections; both score ROUGE-1, -2 and -L
-with stemming. ``cold`` is a whole call of `laconic.rouge`, which has every word still to stem; ``warm`` an engine
+with stemming. ``cold`` is a whole call of `catchline.rouge`, which has every word still to stem; ``warm`` an engine
 that has seen the words. rouge-score remembers nothing.
 """
 
@@ -15,9 +15,9 @@ import statistics
 import time
 from collections.abc import Callable
 
-from laconic.metrics import rouge_text
-from laconic.metrics.rouge import rouge
-from laconic.metrics.rouge_engine import RougeEngine, make_options, parse_kind
+from catchline.metrics import rouge_text
+from catchline.metrics.rouge import rouge
+from catchline.metrics.rouge_engine import RougeEngine, make_options, parse_kind
 
 KINDS = ("1", "2", "L")
 

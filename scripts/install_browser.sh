@@ -5,7 +5,7 @@
 set -euo pipefail
 python=${1:-python3}
 
-for name in "${LACONIC_CHROMIUM:-}" chromium chromium-browser google-chrome; do
+for name in "${CATCHLINE_CHROMIUM:-}" chromium chromium-browser google-chrome; do
   if [ -n "$name" ] && command -v "$name" >/dev/null 2>&1; then
     echo "There is a browser: $(command -v "$name")"
     exit 0

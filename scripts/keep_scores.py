@@ -1,7 +1,7 @@
 """Keep what a comparison has scored, without weights and without texts.
 
-OUT gets the scores of every document, the logs of the trainings and the table; `laconic compare --earlier OUT` and
-`laconic reproduce --earlier OUT` take the rows from there instead of training them again. Several calls with the same
+OUT gets the scores of every document, the logs of the trainings and the table; `catchline compare --earlier OUT` and
+`catchline reproduce --earlier OUT` take the rows from there instead of training them again. Several calls with the same
 OUT put the rows of several comparisons together.
 """
 
@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from laconic.study.reproduce import ANSWERS
+from catchline.study.reproduce import ANSWERS
 
 
 def main(folder: Path, out: Path) -> None:

@@ -28,33 +28,33 @@ from statistics import fmean
 import readmes
 import warm_start
 
-from laconic.cli.calibrate import ACCEPT
-from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
-from laconic.config.schema import RunConfig
-from laconic.config.shipped import DEFAULT, ROOT
-from laconic.data.lines import text_lines
-from laconic.data.readers import find_splits, read_records
-from laconic.errors import ConfigError, LaconicError
-from laconic.evaluation.run import EvaluationResult, evaluate
-from laconic.evaluation.systems import Contender
-from laconic.export.folder import export_apart
-from laconic.metrics.card import Facts, write_card
-from laconic.metrics.confidence import SENTENCE
-from laconic.metrics.words import words
-from laconic.models.folder import LoadedModel, load_model_folder
-from laconic.runtime.folder import ENCODER, STEP
-from laconic.runtime.manifest import MANIFEST
-from laconic.study.calibration import LEAST_RECORDS, MOST_TRIED, Ratings, calibrate, try_precisions
-from laconic.study.corpora.debian import build_debian
-from laconic.study.tables import for_card
-from laconic.summarizer import Summarizer
-from laconic.text.base import Tokenizer
-from laconic.text.casing import Casing, learn_casing
-from laconic.training.corpus import Corpus
-from laconic.training.logging import ignore
-from laconic.training.prepare import TOKENIZER_FOLDER, provide_tokenizer
-from laconic.training.run import train
-from laconic.types import Record
+from catchline.cli.calibrate import ACCEPT
+from catchline.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
+from catchline.config.schema import RunConfig
+from catchline.config.shipped import DEFAULT, ROOT
+from catchline.data.lines import text_lines
+from catchline.data.readers import find_splits, read_records
+from catchline.errors import CatchlineError, ConfigError
+from catchline.evaluation.run import EvaluationResult, evaluate
+from catchline.evaluation.systems import Contender
+from catchline.export.folder import export_apart
+from catchline.metrics.card import Facts, write_card
+from catchline.metrics.confidence import SENTENCE
+from catchline.metrics.words import words
+from catchline.models.folder import LoadedModel, load_model_folder
+from catchline.runtime.folder import ENCODER, STEP
+from catchline.runtime.manifest import MANIFEST
+from catchline.study.calibration import LEAST_RECORDS, MOST_TRIED, Ratings, calibrate, try_precisions
+from catchline.study.corpora.debian import build_debian
+from catchline.study.tables import for_card
+from catchline.summarizer import Summarizer
+from catchline.text.base import Tokenizer
+from catchline.text.casing import Casing, learn_casing
+from catchline.training.corpus import Corpus
+from catchline.training.logging import ignore
+from catchline.training.prepare import TOKENIZER_FOLDER, provide_tokenizer
+from catchline.training.run import train
+from catchline.types import Record
 
 HERE = Path(__file__).parent
 MOST_BYTES = 16_000_000  # of the folder in the wheel, packed as there
@@ -194,8 +194,8 @@ def provide(name: str, options: Options, others: Mapping[str, Path], say: Callab
         readmes.fetch(HERE / "readme_packages.txt.gz", made / readmes.METADATA)
         readmes.build(made, made / readmes.METADATA, apart)
     else:
-        laconic = Path(sys.executable).parent / "laconic"
-        subprocess.run([HERE / "docstrings.sh", made, laconic], check=True)
+        catchline = Path(sys.executable).parent / "catchline"
+        subprocess.run([HERE / "docstrings.sh", made, catchline], check=True)
     return made
 
 
@@ -417,7 +417,7 @@ def output_section(folder: Path, records: Sequence[Record]) -> str:
 LIMITS = """\
 It writes one line about English texts of the kinds above, and knows little of others: stories, conversations and mails
 are not among them. It reads the beginning of a text only. It may name what the text does not, or say something that is
-not so; a number or a name in the line should be looked up in the text. `laconic explain` shows for each word whether
+not so; a number or a name in the line should be looked up in the text. `catchline explain` shows for each word whether
 it was copied and from where.\
 """
 
@@ -449,7 +449,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--sentence-ratings needs the --ratings of lines that it goes with")
     try:
         make(Options(places=places, **given))
-    except LaconicError as error:
+    except CatchlineError as error:
         print(f"make_model: {error}", file=sys.stderr)
         return error.exit_code
     return 0

@@ -4,7 +4,7 @@ et al. 2022): often better than each, and as fast as one.
     python scripts/mean.py OUT MODEL MODEL ...
 
 A model is a run or model folder. What a calibration says of the first one does not hold for the mean, so it has none;
-``laconic calibrate OUT --data DIR`` makes one.
+``catchline calibrate OUT --data DIR`` makes one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from laconic.errors import ConfigError, LaconicError
-from laconic.evaluation.systems import model_folder
-from laconic.models.folder import LoadedModel, load_model_folder, save_model_folder
+from catchline.errors import CatchlineError, ConfigError
+from catchline.evaluation.systems import model_folder
+from catchline.models.folder import LoadedModel, load_model_folder, save_model_folder
 
 
 def mean(models: Sequence[LoadedModel]) -> LoadedModel:
@@ -47,7 +47,7 @@ def main() -> None:
         parser.error(f"{options.out} is there already; the mean needs a new folder")
     try:
         found = mean([load_model_folder(model_folder(name)) for name in options.models])
-    except LaconicError as error:
+    except CatchlineError as error:
         parser.error(str(error))
     save_model_folder(options.out, model=found.model, tokenizer=found.tokenizer, run=found.run)
 

@@ -1,6 +1,6 @@
 """Does a model that reads in chunks look at the right document?
 
-HAYSTACKS is a file that `laconic data haystack` made: `place` in each record is where the document stands that was
+HAYSTACKS is a file that `catchline data haystack` made: `place` in each record is where the document stands that was
 asked for. Documents are read whole, whatever the model's limit is. Printed, as means over records: ROUGE F1 x 100, the
 share of the words that were read, the share of the coarse attention that is on chunks of it and what that would
 be if attention were flat, how often the chunk with the largest weight is one of them, how often one of them was read at
@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from laconic import Summarizer
-from laconic.metrics.rouge import rouge
-from laconic.types import Summary
+from catchline import Summarizer
+from catchline.metrics.rouge import rouge
+from catchline.types import Summary
 
 MOST = 1_000_000  # tokens
 
@@ -67,6 +67,6 @@ def main(model: str, haystacks: Path, count: int | None) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="a run or model folder")
-    parser.add_argument("haystacks", type=Path, help="what `laconic data haystack` made")
+    parser.add_argument("haystacks", type=Path, help="what `catchline data haystack` made")
     parser.add_argument("count", type=int, nargs="?", help="of records; all if not given")
     main(**vars(parser.parse_args()))

@@ -15,9 +15,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from laconic.cli.main import COMMANDS, EXIT_CODES, VARIABLES, load_command
-from laconic.config import names
-from laconic.config.schema import RunConfig
+from catchline.cli.main import COMMANDS, EXIT_CODES, VARIABLES, load_command
+from catchline.config import names
+from catchline.config.schema import RunConfig
 
 ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
@@ -41,15 +41,15 @@ PAPERS = {  # file of equations -> its title, and the page that tells the rest
     "coconet": ("Correlational copying (Li et al. 2021)", "coconet.md"),
 }
 API = {
-    "Summarize": ("laconic.summarizer.Summarizer",),
+    "Summarize": ("catchline.summarizer.Summarizer",),
     "Train and evaluate": (
-        *("laconic.training.api.train", "laconic.training.loop.TrainResult", "laconic.evaluation.api.evaluate"),
-        *("laconic.evaluation.run.EvaluationResult", "laconic.evaluation.run.RougeScore"),
+        *("catchline.training.api.train", "catchline.training.loop.TrainResult", "catchline.evaluation.api.evaluate"),
+        *("catchline.evaluation.run.EvaluationResult", "catchline.evaluation.run.RougeScore"),
     ),
-    "Read and score": ("laconic.data.readers.read_records", "laconic.metrics.rouge.rouge"),
-    "Records": tuple(f"laconic.types.{name}" for name in ("Record", "Summary", "SummaryWord", "SourceSpan", "Chunk")),
-    "Pages": ("laconic.explain.html.render",),
-    "Errors": ("laconic.errors",),
+    "Read and score": ("catchline.data.readers.read_records", "catchline.metrics.rouge.rouge"),
+    "Records": tuple(f"catchline.types.{name}" for name in ("Record", "Summary", "SummaryWord", "SourceSpan", "Chunk")),
+    "Pages": ("catchline.explain.html.render",),
+    "Errors": ("catchline.errors",),
 }
 
 
@@ -74,7 +74,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
 def made_pages() -> dict[str, str]:
     """Place in the site -> Markdown."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    card = (ROOT / "src/laconic/oneline/README.md").read_text(encoding="utf-8")
+    card = (ROOT / "src/catchline/oneline/README.md").read_text(encoding="utf-8")
     pages = {
         "index.md": re.sub(r"\]\(docs/", "](", readme),
         "model_card.md": re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL),
@@ -85,7 +85,7 @@ def made_pages() -> dict[str, str]:
     for name, (title, page) in PAPERS.items():
         pages[f"papers/{name}.md"] = (
             f"# {title}: the equations\n\nEach function is one equation, under its number in the paper, as it runs. "
-            f"[How it is trained and used](../{page}).\n\n::: laconic.papers.{name}\n"
+            f"[How it is trained and used](../{page}).\n\n::: catchline.papers.{name}\n"
         )
     return pages
 
@@ -121,7 +121,7 @@ def inside_only(markdown: str) -> str:
 def api_page() -> str:
     """What a program uses, by mkdocstrings."""
     parts = [
-        "# Python\n\n`import laconic` has the first of these under short names; [how to use them](../python.md).\n"
+        "# Python\n\n`import catchline` has the first of these under short names; [how to use them](../python.md).\n"
     ]
     for title, places in API.items():
         parts += [f"## {title}\n", *(f"::: {place}\n    options:\n      heading_level: 3\n" for place in places)]
@@ -129,9 +129,12 @@ def api_page() -> str:
 
 
 def commands_page() -> str:
-    """Every command and its options, from the parsers; exit codes and environment variables from ``laconic --help``."""
-    parts = ["# Commands\n\nOptions that every command knows: `--help`; `laconic --quiet COMMAND` shows no progress.\n"]
-    parts += [_command(f"laconic {name}", load_command(name)) for name in COMMANDS]
+    """Every command and its options, from the parsers; exit codes and environment variables from ``catchline
+    --help``."""
+    parts = [
+        "# Commands\n\nOptions that every command knows: `--help`; `catchline --quiet COMMAND` shows no progress.\n"
+    ]
+    parts += [_command(f"catchline {name}", load_command(name)) for name in COMMANDS]
     for title, table in {"Exit codes": EXIT_CODES, "Environment variables": VARIABLES}.items():
         rows = [f"| `{key}` | {said} |" for key, said in table.items()]
         parts += [f"## {title}\n", "| | |", "| --- | --- |", *rows, ""]
@@ -162,7 +165,7 @@ def keys_page() -> str:
     """Every key that a recipe and ``--set`` know: default, range, and the class it is declared in."""
     parts = [
         "# Keys of recipes\n",
-        "`laconic recipes show NAME` prints a recipe with all of them, `--set section.key=value` changes one. Source "
+        "`catchline recipes show NAME` prints a recipe with all of them, `--set section.key=value` changes one. Source "
         "is the class that declares the key; its documentation stands above the table.\n",
     ]
     parts += list(_group(RunConfig, ""))
@@ -185,7 +188,7 @@ def _group(cls: type[BaseModel], prefix: str, heading: str = "", documented: Any
             continue
         default = "required" if field.is_required() else f"`{_shown(field.get_default(call_default_factory=True))}`"
         owner = next(one for one in cls.__mro__ if key in getattr(one, "__annotations__", {}))
-        source = f"`{owner.__module__.removeprefix('laconic.')}.{owner.__qualname__}`"
+        source = f"`{owner.__module__.removeprefix('catchline.')}.{owner.__qualname__}`"
         lines.append(f"| `{prefix}{key}` | {_cell(_range(field))} | {_cell(default)} | {source} |")
     if len(lines) > 2:
         yield "\n".join([*lines, ""])

@@ -22,12 +22,12 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer as Pieces
 
-from laconic.config.schema import RunConfig, TextConfig
-from laconic.errors import ConfigError, LaconicError
-from laconic.models.folder import load_model_folder, save_model_folder
-from laconic.models.seq2seq import Seq2Seq
-from laconic.text.base import Tokenizer
-from laconic.training.prepare import build_model
+from catchline.config.schema import RunConfig, TextConfig
+from catchline.errors import CatchlineError, ConfigError
+from catchline.models.folder import load_model_folder, save_model_folder
+from catchline.models.seq2seq import Seq2Seq
+from catchline.text.base import Tokenizer
+from catchline.training.prepare import build_model
 
 FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if loaded.run is None:
             raise ConfigError(f"{options.model} has no recipe.yaml, which says how it was trained.")
         warm_start(loaded.run, loaded.text, loaded.tokenizer, options.bert, options.out, print)
-    except LaconicError as error:
+    except CatchlineError as error:
         print(f"warm_start: {error}", file=sys.stderr)
         return error.exit_code
     return 0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.models.folder import LoadedModel, load_model_folder
-from laconic.training.run import train
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.models.folder import LoadedModel, load_model_folder
+from catchline.training.run import train
 
 THINGS = ["file", "list", "socket", "table", "index", "graph", "matrix", "token", "cache", "stream"]
 VERBS = ["read", "sort", "close", "print", "merge", "split", "count", "copy"]

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from laconic.cli.main import main
+from catchline.cli.main import main
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, settings
 
 from own_process import exports_forked  # noqa: F401  (for the tests that ask for it)
 
-settings.register_profile("laconic", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("laconic")
+settings.register_profile("catchline", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("catchline")
 
 # What runs keep for later ones belongs to this process and those it starts.
-_cache = tempfile.TemporaryDirectory(prefix="laconic-cache-")
-os.environ["LACONIC_CACHE"] = _cache.name
+_cache = tempfile.TemporaryDirectory(prefix="catchline-cache-")
+os.environ["CATCHLINE_CACHE"] = _cache.name
 
 # What a cut of the power leaves is not tested in this process: waiting for the disk would take a tenth of the time.
 os.fsync = lambda _: None

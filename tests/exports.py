@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from laconic.config.names import MODELS, build
-from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
-from laconic.models.folder import save_model_folder
-from laconic.text.tokenizer import WordTokenizer
+from catchline.config.names import MODELS, build
+from catchline.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from catchline.models.folder import save_model_folder
+from catchline.text.tokenizer import WordTokenizer
 from samples import BART, EOS, IDS, TRANSFORMER
 from tiny_models import DOCUMENTS
 

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from laconic.config.loading import load_recipe, merge, resolve_run
+from catchline.config.loading import load_recipe, merge, resolve_run
 from word_pairs import write_word_pairs
 
 UPDATES = 30
 PAIRS = {"train": 90, "validation": 12}
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["laconic.training.run", "laconic.models.seq2seq"])
+CONTEXT.set_forkserver_preload(["catchline.training.run", "catchline.models.seq2seq"])
 
 # recipe, row, size and the key of the model's dropout
 FAMILIES = {
@@ -88,10 +88,10 @@ def _headline_writer(places: dict[str, str], training: dict[str, Any]) -> dict[s
 def child(values: dict[str, Any], out: str, slowly: float, resume: bool, rank: int, world: int, port: int) -> None:
     import torch
 
-    from laconic.config.schema import RunConfig
-    from laconic.training import loop
-    from laconic.training.processes import close_processes
-    from laconic.training.run import train
+    from catchline.config.schema import RunConfig
+    from catchline.training import loop
+    from catchline.training.processes import close_processes
+    from catchline.training.run import train
 
     torch.set_num_threads(1)
     update = loop.Trainer._update

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-needs_ray = pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed (pip install 'laconic[ray]')")
+needs_ray = pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed (pip install 'catchline[ray]')")
 
 
 def in_own_process(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -27,7 +27,7 @@ def in_own_process(function: Callable[..., Any], *arguments: Any, **named: Any) 
 
 # ------------------------------------------------------------- processes that export, with torch imported once
 
-EXPORT = "laconic.export.folder"
+EXPORT = "catchline.export.folder"
 # Of each line, the program's arguments, the exit code and what it wrote to standard error.
 FORKS = f"""
 import json, os, runpy, sys, tempfile
@@ -54,13 +54,13 @@ for line in sys.stdin:
 
 @pytest.fixture
 def exports_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `laconic.export.folder.export_apart` starts is forked from a process that has imported all of it: the same
+    """What `catchline.export.folder.export_apart` starts is forked from a process that has imported all of it: the same
     program in a process of its own, without the seconds that the import takes."""
     monkeypatch.setattr(f"{EXPORT}.subprocess", SimpleNamespace(run=_run_forked))
 
 
 def _run_forked(command: list[str], *, env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
-    assert (command[:3], env["LACONIC_KERNELS"]) == ([sys.executable, "-m", EXPORT], "graph")
+    assert (command[:3], env["CATCHLINE_KERNELS"]) == ([sys.executable, "-m", EXPORT], "graph")
     process = _exporter()
     print(json.dumps(command[3:]), file=process.stdin, flush=True)
     code, said = json.loads(process.stdout.readline())
@@ -70,6 +70,6 @@ def _run_forked(command: list[str], *, env: dict[str, str], **_: Any) -> subproc
 @cache
 def _exporter() -> Any:
     """It ends with its standard input, which is when this process ends."""
-    environment = os.environ | {"LACONIC_KERNELS": "graph"}
+    environment = os.environ | {"CATCHLINE_KERNELS": "graph"}
     command, pipe = [sys.executable, "-c", FORKS], subprocess.PIPE
     return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)

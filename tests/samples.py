@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from laconic.config.names import MODELS, build
-from laconic.models.seq2seq import Seq2Seq
-from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch, UpdateContext
+from catchline.config.names import MODELS, build
+from catchline.models.seq2seq import Seq2Seq
+from catchline.types import PLAIN_PASS, ModelOutput, TrainingBatch, UpdateContext
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}

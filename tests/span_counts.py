@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from laconic.study.spans.scoring import Shape
+from catchline.study.spans.scoring import Shape
 
 Counts = tuple[int, int, int]
 

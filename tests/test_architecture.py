@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config import names
+from catchline.config import names
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
@@ -27,7 +27,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 80, 8
 
 # From the bottom up; a package imports packages of lower layers, and within its layer only those named below.
 LAYERS: list[set[str]] = [
-    {"", "allocator", "errors", "files", "jobs", "types", "papers"},  # "" is laconic/__init__.py
+    {"", "allocator", "errors", "files", "jobs", "types", "papers"},  # "" is catchline/__init__.py
     {"config", "text", "kernels"},
     {"layers", "data", "metrics", "search"},
     {"decoding"},
@@ -51,17 +51,17 @@ NEVER = {("models", "search"), ("search", "models"), ("layers", "data"), ("serve
 TORCH_FREE = {"", "allocator", "errors", "files", "jobs", "types", "config", "text", "metrics", "search", "extractive"}
 TORCH_FREE |= {"explain", "runtime", "server"}
 TORCH_FREE_FILES = {
-    *(f"laconic.data.{name}" for name in ("readers", "columns", "checks", "dataset", "padding")),
-    *(f"laconic.cli.{name}" for name in ("main", "output", "recipes")),
-    *(f"laconic.systems.{name}" for name in ("bulk", "decoding", "exported", "extractive")),
-    "laconic.study.corpora.docstrings",
-    "laconic.study.spans.selection",
-    "laconic.summarizer",
-    "laconic.evaluation.systems",
-    "laconic.evaluation.run",
+    *(f"catchline.data.{name}" for name in ("readers", "columns", "checks", "dataset", "padding")),
+    *(f"catchline.cli.{name}" for name in ("main", "output", "recipes")),
+    *(f"catchline.systems.{name}" for name in ("bulk", "decoding", "exported", "extractive")),
+    "catchline.study.corpora.docstrings",
+    "catchline.study.spans.selection",
+    "catchline.summarizer",
+    "catchline.evaluation.systems",
+    "catchline.evaluation.run",
 }
 TENSOR_LIBRARIES = {"torch", "transformers", "accelerate"}
-LAZY_TABLES = {"laconic", "laconic.config.names"}
+LAZY_TABLES = {"catchline", "catchline.config.names"}
 # Not among the dependencies of the core; imported where used, with a sentence that says what to install.
 OPTIONAL = {"datasets", "huggingface_hub", "pyarrow", "tensorboard", "fastapi", "uvicorn", "ray", "selectolax"}
 OPTIONAL |= {"nltk", "scipy", "sacrebleu", "onnxruntime"}
@@ -127,7 +127,7 @@ def imports_of(source: str, known: frozenset[str] = frozenset()) -> list[Import]
 
 
 def package_of(module: str) -> str:
-    """``laconic.text.sentences`` -> ``text``; the package itself is ``""``."""
+    """``catchline.text.sentences`` -> ``text``; the package itself is ``""``."""
     return [*module.split("."), ""][1]
 
 
@@ -148,7 +148,7 @@ def wrong_directions(tree: Tree) -> list[str]:
             found.append(f"{module}: the package '{here}' is in no layer")
             continue
         for item in imports_of(source, frozenset(tree)):
-            if item.target.split(".")[0] != "laconic":
+            if item.target.split(".")[0] != "catchline":
                 continue
             there = package_of(item.target)
             other = layer_of(there)
@@ -276,7 +276,7 @@ def names_used_twice(tree: Tree) -> list[str]:
 
 
 # Packages whose ``__init__`` offers one name of their own, besides the docstring.
-WITH_A_NAME = {"laconic", "laconic.extractive"}
+WITH_A_NAME = {"catchline", "catchline.extractive"}
 
 
 def fat_packages(tree: Tree, packages: set[str]) -> list[str]:
@@ -322,7 +322,7 @@ def unseen_documents(texts: Tree, pages: set[str]) -> list[str]:
 @pytest.fixture(scope="module")
 def tree() -> Tree:
     found = read_tree()
-    assert "laconic.types" in found
+    assert "catchline.types" in found
     assert len(found) > 8
     return found
 
@@ -339,7 +339,7 @@ def test_packages_are_empty(tree: Tree) -> None:
 
 
 def test_every_folder_with_modules_is_a_package() -> None:
-    folders = {path.parent for path in (SOURCE / "laconic").rglob("*.py")}
+    folders = {path.parent for path in (SOURCE / "catchline").rglob("*.py")}
     missing = [str(folder.relative_to(SOURCE)) for folder in folders if not (folder / "__init__.py").is_file()]
     assert not missing
 
@@ -389,47 +389,50 @@ def cited_in(texts: Tree) -> list[str]:
 
 
 def fat_text(tree: Tree) -> list[str]:
-    return fat_packages(tree, {"laconic.text"})
+    return fat_packages(tree, {"catchline.text"})
 
 
 BAD: dict[str, tuple[Callable[[Tree], list[str]], Tree]] = {
-    "upwards": (wrong_directions, {"laconic.text.a": "from laconic.models.base import X"}),
-    "upwards, late": (wrong_directions, {"laconic.layers.a": "def f():\n    import laconic.training.loop"}),
-    "search and models": (wrong_directions, {"laconic.models.a": "from laconic.search import beam"}),
-    "models and search": (wrong_directions, {"laconic.search.a": "import laconic.models.base"}),
-    "neighbours of a layer": (wrong_directions, {"laconic.metrics.a": "import laconic.data.readers"}),
-    "an unknown package": (wrong_directions, {"laconic.stuff.a": ""}),
-    "a paper and ours": (papers_alone, {"laconic.papers.a": "import torch\nfrom laconic.errors import X"}),
-    "a paper and another": (papers_alone, {"laconic.papers.a": "from laconic.papers import b", "laconic.papers.b": ""}),
-    "kernels and layers": (wrong_directions, {"laconic.kernels.a": "from laconic.layers.noise import x"}),
-    "papers and kernels": (wrong_directions, {"laconic.papers.a": "from laconic.kernels import b"}),
-    "a paper and numpy": (papers_alone, {"laconic.papers.a": "import numpy as np"}),
+    "upwards": (wrong_directions, {"catchline.text.a": "from catchline.models.base import X"}),
+    "upwards, late": (wrong_directions, {"catchline.layers.a": "def f():\n    import catchline.training.loop"}),
+    "search and models": (wrong_directions, {"catchline.models.a": "from catchline.search import beam"}),
+    "models and search": (wrong_directions, {"catchline.search.a": "import catchline.models.base"}),
+    "neighbours of a layer": (wrong_directions, {"catchline.metrics.a": "import catchline.data.readers"}),
+    "an unknown package": (wrong_directions, {"catchline.stuff.a": ""}),
+    "a paper and ours": (papers_alone, {"catchline.papers.a": "import torch\nfrom catchline.errors import X"}),
+    "a paper and another": (
+        papers_alone,
+        {"catchline.papers.a": "from catchline.papers import b", "catchline.papers.b": ""},
+    ),
+    "kernels and layers": (wrong_directions, {"catchline.kernels.a": "from catchline.layers.noise import x"}),
+    "papers and kernels": (wrong_directions, {"catchline.papers.a": "from catchline.kernels import b"}),
+    "a paper and numpy": (papers_alone, {"catchline.papers.a": "import numpy as np"}),
     "a circle": (
         cycles,
         {
-            "laconic.text.a": "from laconic.text import b",
-            "laconic.text.b": "def f():\n    from laconic.text.c import x",
-            "laconic.text.c": "import laconic.text.a",
+            "catchline.text.a": "from catchline.text import b",
+            "catchline.text.b": "def f():\n    from catchline.text.c import x",
+            "catchline.text.c": "import catchline.text.a",
         },
     ),
-    "a star": (star_imports, {"laconic.text.a": "from os.path import *"}),
-    "a late import": (imports_inside_functions, {"laconic.text.a": "def f():\n    import json"}),
+    "a star": (star_imports, {"catchline.text.a": "from os.path import *"}),
+    "a late import": (imports_inside_functions, {"catchline.text.a": "def f():\n    import json"}),
     "a late import in a method": (
         imports_inside_functions,
-        {"laconic.text.a": "class A:\n    def f(self):\n        from json import loads"},
+        {"catchline.text.a": "class A:\n    def f(self):\n        from json import loads"},
     ),
-    "torch in text": (tensor_imports, {"laconic.text.a": "import torch.nn"}),
-    "torch in text, late": (tensor_imports, {"laconic.text.a": "def f():\n    from torch import nn"}),
+    "torch in text": (tensor_imports, {"catchline.text.a": "import torch.nn"}),
+    "torch in text, late": (tensor_imports, {"catchline.text.a": "def f():\n    from torch import nn"}),
     "torch behind another module": (
         tensor_imports,
-        {"laconic.explain.a": "from laconic.data.b import x", "laconic.data.b": "import torch"},
+        {"catchline.explain.a": "from catchline.data.b import x", "catchline.data.b": "import torch"},
     ),
-    "a long file": (over_budget, {"laconic.text.a": "x = 1\n" * 501}),
-    "a long function": (over_budget, {"laconic.text.a": "def f():\n" + "    x = 1\n" * 80}),
-    "nine parameters": (over_budget, {"laconic.text.a": "def f(a, b, c, d, e, *, f, g, h, i): ..."}),
-    "a drawer": (drawers, {"laconic.text.utils": ""}),
-    "a name with two meanings": (names_used_twice, {"laconic.a": "class Job: ...", "laconic.b": "class Job: ..."}),
-    "more than a docstring": (fat_text, {"laconic.text": '"""Text."""\nfrom laconic.text import a'}),
+    "a long file": (over_budget, {"catchline.text.a": "x = 1\n" * 501}),
+    "a long function": (over_budget, {"catchline.text.a": "def f():\n" + "    x = 1\n" * 80}),
+    "nine parameters": (over_budget, {"catchline.text.a": "def f(a, b, c, d, e, *, f, g, h, i): ..."}),
+    "a drawer": (drawers, {"catchline.text.utils": ""}),
+    "a name with two meanings": (names_used_twice, {"catchline.a": "class Job: ...", "catchline.b": "class Job: ..."}),
+    "more than a docstring": (fat_text, {"catchline.text": '"""Text."""\nfrom catchline.text import a'}),
     "a citation by letter": (cited_in, {"a.py": "# why (spec c.4)"}),
     "a document's name": (cited_in, {"a.py": '"""As the specification says."""'}),
     "a plan": (cited_in, {"a.md": "See DESIGN, section 2."}),
@@ -447,24 +450,31 @@ def test_each_rule_can_fail(case: str) -> None:
 GOOD: list[tuple[Callable[[Tree], list[str]], Tree]] = [
     (
         wrong_directions,
-        {"laconic.models.a": "import torch\nfrom laconic.layers.b import c\nfrom laconic.types import X"},
+        {"catchline.models.a": "import torch\nfrom catchline.layers.b import c\nfrom catchline.types import X"},
     ),
     (
         wrong_directions,
-        {"laconic.text.a": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from laconic.models import b"},
+        {"catchline.text.a": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from catchline.models import b"},
     ),
-    (imports_inside_functions, {"laconic.cli.a": "def f():\n    import torch", "laconic.text.b": "import json"}),
-    (imports_inside_functions, {"laconic.data.a": "def f():\n    import datasets"}),
-    (tensor_imports, {"laconic.types": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"}),
-    (over_budget, {"laconic.text.a": "def f(self, a, b, c, d, e, f, g, h): ..."}),
-    (papers_alone, {"laconic.papers.a": "import math\nfrom torch.nn.functional import linear"}),
+    (imports_inside_functions, {"catchline.cli.a": "def f():\n    import torch", "catchline.text.b": "import json"}),
+    (imports_inside_functions, {"catchline.data.a": "def f():\n    import datasets"}),
+    (tensor_imports, {"catchline.types": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"}),
+    (over_budget, {"catchline.text.a": "def f(self, a, b, c, d, e, f, g, h): ..."}),
+    (papers_alone, {"catchline.papers.a": "import math\nfrom torch.nn.functional import linear"}),
     (
         names_used_twice,
-        {"laconic.a": "class A:\n    class Config: ...", "laconic.b": "class B:\n    class Config: ..."},
+        {"catchline.a": "class A:\n    class Config: ...", "catchline.b": "class B:\n    class Config: ..."},
     ),
-    (fat_text, {"laconic.text": '"""Text."""'}),
+    (fat_text, {"catchline.text": '"""Text."""'}),
     (cited_in, {"a.py": "spec = {}  # a spec as docs/here.md has it; designed for ../shared/data"}),
-    (cycles, {"laconic.a": "import laconic.b\nimport laconic.c", "laconic.b": "import laconic.c", "laconic.c": ""}),
+    (
+        cycles,
+        {
+            "catchline.a": "import catchline.b\nimport catchline.c",
+            "catchline.b": "import catchline.c",
+            "catchline.c": "",
+        },
+    ),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Benchmarks and scripts run seldom; that what they import of laconic is there is seen at once."""
+"""Benchmarks and scripts run seldom; that what they import of catchline is there is seen at once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ PROGRAMS = sorted(path for folder in ("benchmarks", "scripts") for path in (ROOT
 
 
 def lacking(source: str) -> list[str]:
-    """The names that ``source`` imports of laconic and that are not there."""
+    """The names that ``source`` imports of catchline and that are not there."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if alias.name.startswith("laconic") and not there(alias.name)]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "laconic":
+            found += [
+                alias.name for alias in node.names if alias.name.startswith("catchline") and not there(alias.name)
+            ]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "catchline":
             found += [f"{node.module}.{alias.name}" for alias in node.names if not there(node.module, alias.name)]
     return found
 
@@ -50,5 +52,5 @@ def test_all_benchmarks_run_unless_they_are_run_by_hand() -> None:
 
 
 def test_a_name_that_went_is_found() -> None:
-    source = "from laconic.layers.copying import pointer, mixture\nimport laconic.papers\nimport laconic.gone\n"
-    assert sorted(lacking(source)) == ["laconic.gone", "laconic.layers.copying.mixture"]
+    source = "from catchline.layers.copying import pointer, mixture\nimport catchline.papers\nimport catchline.gone\n"
+    assert sorted(lacking(source)) == ["catchline.gone", "catchline.layers.copying.mixture"]

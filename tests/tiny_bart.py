@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
-from laconic.models.bart import BartSummarizer
-from laconic.models.stored import FAMILY
-from laconic.types import Batch, TrainingBatch
+from catchline.models.bart import BartSummarizer
+from catchline.models.stored import FAMILY
+from catchline.types import Batch, TrainingBatch
 
 BOS, PAD, EOS, UNK, VOCABULARY = 0, 1, 2, 3, 31
 SHARPER = 3.0  # on the queries of the layer that copies

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
-from laconic.models.folder import save_model_folder
-from laconic.models.seq2seq import Seq2Seq
-from laconic.text.tokenizer import WordTokenizer
+from catchline.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from catchline.models.folder import save_model_folder
+from catchline.models.seq2seq import Seq2Seq
+from catchline.text.tokenizer import WordTokenizer
 
 DOCUMENTS = [
     "the quick fox jumps over the lazy dog . it was late .",

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from laconic.types import Shared
+from catchline.types import Shared
 
 
 def tensors_in(node: Any, *, shared: bool | None = None, inside: bool = False) -> list[Tensor]:

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from laconic.types import Batch
+from catchline.types import Batch
 
 _PAD, _UNK = 1, 0  # OpenNMT-py's: ours are the other way round
 _IMPORTED_ONLY = ("pyonmttok", "spacy", "ahocorasick", "fasttext", "configargparse", "ctranslate2")

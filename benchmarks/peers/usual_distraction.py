@@ -2,7 +2,7 @@
 
 Every step makes its energies' (B, S, A) tanh and leaves it to autograd, along with the products of the words; the
 logits of all steps are one tensor, and cross-entropy keeps its own. The plainest statement of the function that
-`laconic.models.distraction` computes with a two-level decoder, M1 and M2, and torch's GRU.
+`catchline.models.distraction` computes with a two-level decoder, M1 and M2, and torch's GRU.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
-from laconic.layers.attention.distraction import DistractionAttention
-from laconic.layers.recurrent import GruCell, Recurrence
-from laconic.models.distraction import Distraction, TwoLevelDecoder
-from laconic.types import Batch
+from catchline.layers.attention.distraction import DistractionAttention
+from catchline.layers.recurrent import GruCell, Recurrence
+from catchline.models.distraction import Distraction, TwoLevelDecoder
+from catchline.types import Batch
 
 
 class UsualDistraction(nn.Module):

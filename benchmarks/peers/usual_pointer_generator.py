@@ -3,7 +3,7 @@
 At every decoding step: attention over all source positions, softmax over the vocabulary, equation (5) as a
 tensor (B, X) with the attention scatter-added, the gold word gathered from it, log. Plain autograd keeps what
 it needs of all that for the backward pass. This is how the public implementations of See et al. 2017 do it, and
-it is the plainest statement of the function that `laconic.models.seq2seq` computes, in size `cnndm`.
+it is the plainest statement of the function that `catchline.models.seq2seq` computes, in size `cnndm`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from laconic.layers.attention.additive import AdditiveAttention
-from laconic.layers.copying.pointer import PointerHead
-from laconic.models.seq2seq import Seq2Seq
-from laconic.types import Batch
+from catchline.layers.attention.additive import AdditiveAttention
+from catchline.layers.copying.pointer import PointerHead
+from catchline.models.seq2seq import Seq2Seq
+from catchline.types import Batch
 
 
 class UsualPointerGenerator(nn.Module):

@@ -46,7 +46,7 @@ def word(page: Any, text: str) -> Any:
 def lit(page: Any, kind: str) -> list[str]:
     """The texts that are marked in the document."""
     return page.evaluate(
-        "(kind) => [...(CSS.highlights.get('laconic-' + kind) ?? [])].map(String).filter(Boolean)", kind
+        "(kind) => [...(CSS.highlights.get('catchline-' + kind) ?? [])].map(String).filter(Boolean)", kind
     )
 
 

@@ -11,13 +11,15 @@ import pytest
 from stand_in import Server, serving
 
 ADVICE = "the page's tests need a browser; scripts/install_browser.sh installs one"
-NAMES = (os.environ.get("LACONIC_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
+NAMES = (os.environ.get("CATCHLINE_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, else the one that Playwright downloaded."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests need: pip install 'laconic[dev]'")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="the page's tests need: pip install 'catchline[dev]'"
+    )
     found = next((path for name in NAMES if name and (path := shutil.which(name))), None)
     with playwright.sync_playwright() as driver:
         try:

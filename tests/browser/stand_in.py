@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from laconic.server.page import HEADERS, assets
-from laconic.text.markdown import markdown_text
-from laconic.text.reading import as_prose
+from catchline.server.page import HEADERS, assets
+from catchline.text.markdown import markdown_text
+from catchline.text.reading import as_prose
 
 NUMBER = {"type": "integer", "minimum": 1, "maximum": 16}
 DECODING = {

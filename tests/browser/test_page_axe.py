@@ -9,10 +9,10 @@ import pytest
 from actions import TEXT, summarize, visit, word
 from stand_in import Server, record
 
-from laconic.explain.html import Curves, Prose, Samples, Table, render_report
-from laconic.explain.record import from_dict
+from catchline.explain.html import Curves, Prose, Samples, Table, render_report
+from catchline.explain.record import from_dict
 
-axe = pytest.importorskip("axe_playwright_python.base", reason="the page's tests need: pip install 'laconic[dev]'")
+axe = pytest.importorskip("axe_playwright_python.base", reason="the page's tests need: pip install 'catchline[dev]'")
 
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
@@ -58,7 +58,7 @@ def test_axe_finds_nothing_serious_in_a_report(page: Any, tmp_path: Path) -> Non
         Table("Scores", ["system", "R1"], [["a", "1.2"], ["b", "3.4"]]),
         Curves("Loss", {"a": [(0, 3.0), (1, 2.0)]}, x_label="update"),
         Samples("Samples", summaries, ["The meeting moves.", None]),
-        Prose("How", ["So."], code="laconic compare " + "x" * 200),
+        Prose("How", ["So."], code="catchline compare " + "x" * 200),
     ]
     (tmp_path / "report.html").write_text(render_report("A report", sections), encoding="utf-8")
     page.goto((tmp_path / "report.html").as_uri())

@@ -1,4 +1,4 @@
-"""The page with the real service: `laconic serve` in a process of its own, a tiny model and an extractive method."""
+"""The page with the real service: `catchline serve` in a process of its own, a tiny model and an extractive method."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from actions import TEXT, lit, summarize, wait, word
 from serving import running
 from tiny_models import save_tiny_model
 
-pytest.importorskip("fastapi", reason="the service needs: pip install 'laconic[serve]'")
-pytest.importorskip("uvicorn", reason="the service needs: pip install 'laconic[serve]'")
+pytest.importorskip("fastapi", reason="the service needs: pip install 'catchline[serve]'")
+pytest.importorskip("uvicorn", reason="the service needs: pip install 'catchline[serve]'")
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_the_page_can_be_used_within_a_second(page: Any, server: Server) -> None
         visit(page, server)
         page.reload()
         page.wait_for_selector("body[data-ready]")
-        return page.evaluate("performance.getEntriesByName('laconic-ready')[0].startTime")
+        return page.evaluate("performance.getEntriesByName('catchline-ready')[0].startTime")
 
     within(OPEN_MS, opened)
 
@@ -114,7 +114,7 @@ def test_a_place_far_down_is_brought_into_sight(page: Any, server: Server) -> No
     assert page.locator(".document").evaluate("(panel) => panel.scrollTop") > 1000
     where = page.evaluate(
         """() => {
-          const [range] = CSS.highlights.get('laconic-level5');
+          const [range] = CSS.highlights.get('catchline-level5');
           const panel = document.querySelector('.document').getBoundingClientRect();
           const box = range.getBoundingClientRect();
           return [box.top - panel.top, panel.bottom - box.bottom];

@@ -10,7 +10,7 @@ import pytest
 from actions import FAINT, FAINT_MARKS, TEXT, lit, overflow, place_of, summarize, summarized, visit, wait, word
 from stand_in import Server
 
-from laconic.explain.record import from_dict
+from catchline.explain.record import from_dict
 
 
 def test_a_word_lights_up_where_it_came_from(page: Any, server: Server) -> None:
@@ -187,7 +187,7 @@ def test_the_record_can_be_downloaded(page: Any, server: Server, tmp_path: Path)
     summarized(page, server)
     with page.expect_download() as waiting:
         page.get_by_text("JSON", exact=True).click()
-    assert waiting.value.suggested_filename == "laconic-pointer.jsonl"
+    assert waiting.value.suggested_filename == "catchline-pointer.jsonl"
     waiting.value.save_as(tmp_path / "record.jsonl")
     lines = (tmp_path / "record.jsonl").read_text(encoding="utf-8").splitlines()
     summary = from_dict(json.loads(lines[0]))

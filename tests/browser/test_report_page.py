@@ -9,9 +9,9 @@ import pytest
 from actions import FAINT, TEXT, lit, overflow, place_of, word
 from stand_in import record
 
-from laconic.explain.html import Curves, Prose, Samples, Table, render, render_report
-from laconic.explain.record import from_dict
-from laconic.types import Summary
+from catchline.explain.html import Curves, Prose, Samples, Table, render, render_report
+from catchline.explain.record import from_dict
+from catchline.types import Summary
 
 
 def made(model: str = "pointer", document: str = TEXT) -> Summary:
@@ -62,7 +62,7 @@ def test_a_report_of_everything_reads_well(page: Any, tmp_path: Path, scheme: st
         Table("Scores", ["system", "R1", "a rather long heading"], [["a", "1.2", "30.1 ±0.4**"], ["b", "3.4", ""]]),
         Curves("Loss", {"a": [(0, 3.0), (1, 2.0)], "b": [(0, 2.5), (1, 2.2)]}, x_label="update"),
         Samples("Samples", [made(), made("first"), made("whole", TEXT * 40)]),
-        Prose("How", ["So."], code="laconic compare " + "x" * 200),
+        Prose("How", ["So."], code="catchline compare " + "x" * 200),
     ]
     page.emulate_media(color_scheme=scheme)
     for width in (1280, 360):

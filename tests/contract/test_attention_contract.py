@@ -10,11 +10,11 @@ import yaml
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from laconic.config.base import validate
-from laconic.config.names import ATTENTIONS, build, parse
-from laconic.layers.attention.base import Attention
-from laconic.search.state import select, select_documents
-from laconic.types import AttentionOutput, Memory
+from catchline.config.base import validate
+from catchline.config.names import ATTENTIONS, build, parse
+from catchline.layers.attention.base import Attention
+from catchline.search.state import select, select_documents
+from catchline.types import AttentionOutput, Memory
 from samples import rand, randomise
 from trees import Unmodified, tensors_in, tensors_on
 

@@ -11,13 +11,13 @@ import yaml
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from laconic.config.base import validate
-from laconic.config.names import COPY_HEADS, build, parse
-from laconic.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput
-from laconic.layers.transformer import CapturedAttention
-from laconic.layers.vocabulary import VocabularyProjection
-from laconic.papers.pointer_generator import attention_weights
-from laconic.types import AttentionOutput
+from catchline.config.base import validate
+from catchline.config.names import COPY_HEADS, build, parse
+from catchline.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput
+from catchline.layers.transformer import CapturedAttention
+from catchline.layers.vocabulary import VocabularyProjection
+from catchline.papers.pointer_generator import attention_weights
+from catchline.types import AttentionOutput
 from samples import UNK, rand, randomise
 from trees import Unmodified, tensors_on
 

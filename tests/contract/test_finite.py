@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
-from laconic.config.names import (
+from catchline.config.names import (
     ATTENTIONS,
     CHUNK_ATTENTIONS,
     COARSE_ENCODERS,
@@ -24,14 +24,14 @@ from laconic.config.names import (
     build,
     parse,
 )
-from laconic.layers.attention.chunked import log_of
-from laconic.layers.copying.captured import guided_weights
-from laconic.layers.opponent import DecoderShape
-from laconic.layers.transformer import log_weights
-from laconic.objectives.base import Objective
-from laconic.papers.coarse_to_fine import entropy, sparsemax
-from laconic.papers.contrastive import opponent_weights
-from laconic.types import Memory, UpdateContext
+from catchline.layers.attention.chunked import log_of
+from catchline.layers.copying.captured import guided_weights
+from catchline.layers.opponent import DecoderShape
+from catchline.layers.transformer import log_weights
+from catchline.objectives.base import Objective
+from catchline.papers.coarse_to_fine import entropy, sparsemax
+from catchline.papers.contrastive import opponent_weights
+from catchline.types import Memory, UpdateContext
 from samples import IDS, TRANSFORMER, UNK, VOCAB, random_batch
 
 B, S, D = 2, 4, 3

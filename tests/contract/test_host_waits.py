@@ -16,14 +16,14 @@ import torch
 from accelerate import Accelerator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import laconic
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.kernels import vocabulary
-from laconic.training.step import UpdateStep
+import catchline
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.kernels import vocabulary
+from catchline.training.step import UpdateStep
 from samples import IDS, VOCAB, random_batch
 
-SOURCE = Path(laconic.__file__).parent
+SOURCE = Path(catchline.__file__).parent
 WAITING = {"_local_scalar_dense", "equal", "nonzero", "masked_select", "repeat_interleave", "_unique2"}
 BY_MASK = {"index", "index_put", "index_put_", "_index_put_impl_"}
 

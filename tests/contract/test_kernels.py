@@ -14,11 +14,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic import kernels
-from laconic.errors import ConfigError
-from laconic.kernels import attention, correlation, deferral, dispatch, graph, gru_sequence, packed, vocabulary, windows
-from laconic.layers.recurrent import PaperRecurrence, Recurrence
-from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
+from catchline import kernels
+from catchline.errors import ConfigError
+from catchline.kernels import (
+    attention,
+    correlation,
+    deferral,
+    dispatch,
+    graph,
+    gru_sequence,
+    packed,
+    vocabulary,
+    windows,
+)
+from catchline.layers.recurrent import PaperRecurrence, Recurrence
+from catchline.papers import coarse_to_fine, coconet, distraction, pointer_generator
 from samples import rand
 
 B, Q, S, D, A, H, V, X = 3, 2, 7, 4, 5, 2, 9, 11
@@ -207,8 +217,8 @@ def test_the_table_holds_every_kernel() -> None:
         f"{module.name}.{name}"
         for module in pkgutil.iter_modules(kernels.__path__)
         if module.name != CHOOSES
-        for name, value in inspect.getmembers(import_module(f"laconic.kernels.{module.name}"), inspect.isfunction)
-        if value.__module__ == f"laconic.kernels.{module.name}" and not name.startswith("_")
+        for name, value in inspect.getmembers(import_module(f"catchline.kernels.{module.name}"), inspect.isfunction)
+        if value.__module__ == f"catchline.kernels.{module.name}" and not name.startswith("_")
     }
     assert public == {name.partition(",")[0] for name in PAIRS if "." in name} | ELSEWHERE | PARTS
     assert packed.can_pack(rand(2, 2)) is False
@@ -224,8 +234,8 @@ def test_fewer_words_than_logits_are_refused() -> None:
 
 
 def dispatched(switch: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """`laconic.kernels.dispatch` as a process with this switch has it, beside this process's own."""
-    monkeypatch.setenv("LACONIC_KERNELS", switch)
+    """`catchline.kernels.dispatch` as a process with this switch has it, beside this process's own."""
+    monkeypatch.setenv("CATCHLINE_KERNELS", switch)
     spec = spec_from_file_location("dispatched", dispatch.__file__)
     assert spec is not None
     assert spec.loader is not None
@@ -241,14 +251,14 @@ def test_one_switch_chooses(switch: str, monkeypatch: pytest.MonkeyPatch) -> Non
     kernels = [
         value
         for value in chosen
-        if getattr(value, "__module__", "").startswith("laconic.kernels.")
+        if getattr(value, "__module__", "").startswith("catchline.kernels.")
         and value.__name__ not in ("plain_map", "first_positions")
     ]
     assert bool(kernels) == (switch == "on")
-    module = "laconic.papers.pointer_generator" if switch == "off" else "laconic.kernels.attention"
+    module = "catchline.papers.pointer_generator" if switch == "off" else "catchline.kernels.attention"
     assert found.attention_scores.__module__ == module
 
 
 def test_a_switch_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="Unknown value of LACONIC_KERNELS 'OFF'"):
+    with pytest.raises(ConfigError, match="Unknown value of CATCHLINE_KERNELS 'OFF'"):
         dispatched("OFF", monkeypatch)

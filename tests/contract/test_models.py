@@ -12,15 +12,15 @@ import torch
 import yaml
 from torch import Tensor
 
-from laconic.config import names
-from laconic.config.base import validate
-from laconic.config.loading import load_recipe, recipe_names, resolve_run
-from laconic.config.names import MODELS, OBJECTIVES, build, parse
-from laconic.errors import ConfigError
-from laconic.models.base import SummarizationModel
-from laconic.models.stored import FAMILY
-from laconic.search.state import select, select_documents
-from laconic.types import Batch, ModelOutput, StepOutput, UpdateContext
+from catchline.config import names
+from catchline.config.base import validate
+from catchline.config.loading import load_recipe, recipe_names, resolve_run
+from catchline.config.names import MODELS, OBJECTIVES, build, parse
+from catchline.errors import ConfigError
+from catchline.models.base import SummarizationModel
+from catchline.models.stored import FAMILY
+from catchline.search.state import select, select_documents
+from catchline.types import Batch, ModelOutput, StepOutput, UpdateContext
 from samples import BART, IDS, SEE, TRANSFORMER, UNK, VOCAB, gradients, one_example, random_batch, randomise
 from trees import Unmodified, tensors_in, tensors_on
 

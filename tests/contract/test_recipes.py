@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config.loading import dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
-from laconic.config.names import EXTRACTIVE, MODELS, check_run, parse
-from laconic.config.schema import Recipe
-from laconic.config.shipped import SHIPPED
-from laconic.errors import ConfigError
-from laconic.systems.extractive import method_spec
+from catchline.config.loading import dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
+from catchline.config.names import EXTRACTIVE, MODELS, check_run, parse
+from catchline.config.schema import Recipe
+from catchline.config.shipped import SHIPPED
+from catchline.errors import ConfigError
+from catchline.systems.extractive import method_spec
 
 EVERY = {name: load_recipe(name) for name in recipe_names()}
 RECIPES = {name: recipe for name, recipe in EVERY.items() if not recipe.extractive}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laconic.config.names import SCORERS, build
-from laconic.search.scorers import HypothesesView, Scorer, SpecialIds
-from laconic.types import Memory, StepOutput
+from catchline.config.names import SCORERS, build
+from catchline.search.scorers import HypothesesView, Scorer, SpecialIds
+from catchline.types import Memory, StepOutput
 
 SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0)
 OPTIONS = {  # what makes each scorer do something

@@ -24,10 +24,10 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from laconic.cli.main import main
-from laconic.config import names
-from laconic.errors import LaconicError
-from laconic.types import Summary
+from catchline.cli.main import main
+from catchline.config import names
+from catchline.errors import CatchlineError
+from catchline.types import Summary
 
 SECONDS = 20
 # of `hypothesis.settings`: drawn values say enough as they are, unshrunk
@@ -115,7 +115,7 @@ def in_time(seconds: int = SECONDS) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def assert_a_sentence(error: LaconicError, lines: int = 100) -> None:
+def assert_a_sentence(error: CatchlineError, lines: int = 100) -> None:
     """What a user can read: not empty, not pages."""
     said = str(error)
     assert 10 < len(said) < LONGEST_SENTENCE, said[:500]
@@ -198,7 +198,7 @@ def open_damaged(
             with in_time():
                 try:
                     summary = explain(copy)
-                except LaconicError as error:
+                except CatchlineError as error:
                     assert_a_sentence(error, lines)
                     return
             assert isinstance(summary.text, str)

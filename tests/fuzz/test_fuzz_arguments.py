@@ -14,7 +14,7 @@ from hostile import UNSHRUNK, in_time, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.cli.main import COMMANDS, load_command, main
+from catchline.cli.main import COMMANDS, load_command, main
 
 CODES = {0, 1, 2, 3, 4, 5, 6, 7, 130}
 FILES = {
@@ -71,9 +71,9 @@ def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    import laconic.study.corpora.docstrings
-    import laconic.training.run
-    from laconic.errors import DataError, TrainingError
+    import catchline.study.corpora.docstrings
+    import catchline.training.run
+    from catchline.errors import DataError, TrainingError
 
     def stopped(*arguments: Any, **options: Any) -> None:
         raise TrainingError("Nothing is trained here.")
@@ -81,8 +81,8 @@ def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def nothing(*arguments: Any, **options: Any) -> None:
         raise DataError("The installed packages are not read here, which takes minutes.")
 
-    monkeypatch.setattr(laconic.training.run, "train", stopped)
-    monkeypatch.setattr(laconic.study.corpora.docstrings, "collect_pairs", nothing)
+    monkeypatch.setattr(catchline.training.run, "train", stopped)
+    monkeypatch.setattr(catchline.study.corpora.docstrings, "collect_pairs", nothing)
     uvicorn = pytest.importorskip("uvicorn")
     monkeypatch.setattr(uvicorn.Server, "run", lambda *arguments, **options: None)
     return tmp_path

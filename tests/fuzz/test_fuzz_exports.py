@@ -15,13 +15,13 @@ import pytest
 from hostile import open_damaged
 from hypothesis import strategies as st
 
+from catchline import Summarizer
+from catchline.export.folder import export_apart
+from catchline.runtime.folder import digest_of
+from catchline.runtime.manifest import MANIFEST
+from catchline.systems.exported import ExportedSystem
+from catchline.types import Summary
 from exports import save_case
-from laconic import Summarizer
-from laconic.export.folder import export_apart
-from laconic.runtime.folder import digest_of
-from laconic.runtime.manifest import MANIFEST
-from laconic.systems.exported import ExportedSystem
-from laconic.types import Summary
 from tiny_models import DOCUMENTS
 
 pytestmark = pytest.mark.slow

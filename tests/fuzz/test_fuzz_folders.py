@@ -22,15 +22,15 @@ from hostile import EVIL, MANY, NONSENSE, Findings, copy_of, damage_one, open_da
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic import Summarizer
-from laconic.cli.main import main
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, build
-from laconic.errors import LaconicError
-from laconic.models.bart import BartSummarizer
-from laconic.models.folder import save_model_folder
-from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Summary
+from catchline import Summarizer
+from catchline.cli.main import main
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, build
+from catchline.errors import CatchlineError
+from catchline.models.bart import BartSummarizer
+from catchline.models.folder import save_model_folder
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Summary
 from tiny_bart import architecture
 from word_pairs import write_word_pairs
 
@@ -82,7 +82,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
     place = tmp_path_factory.mktemp("elsewhere")
     (place / "evil_module.py").write_text(
         'from pathlib import Path\nPath(__file__).with_name("imported").touch()\n'
-        "from laconic.models.seq2seq import Seq2Seq as Model\n"
+        "from catchline.models.seq2seq import Seq2Seq as Model\n"
     )
     sys.path.insert(0, str(place))
     yield (place / "imported").exists
@@ -153,7 +153,7 @@ def test_run_folders(trained: Path, imported: Callable[[], bool]) -> None:
             (folder / "text.txt").write_text("word1 word2 word3")
             code, _, err = said_by(["--quiet", *command])
             codes.append(code)
-            assert code == 0 or "laconic:" in err, (what, err)
+            assert code == 0 or "catchline:" in err, (what, err)
 
     check()
     assert not imported()
@@ -167,5 +167,5 @@ def test_the_damage_reaches_what_code_would_be_named_by(sound: dict[str, Path]) 
         values = yaml.safe_load((folder / "recipe.yaml").read_text())
         values["model"]["type"] = EVIL
         (folder / "recipe.yaml").write_text(yaml.safe_dump(values))
-        with pytest.raises(LaconicError, match="--trust-code"):
+        with pytest.raises(CatchlineError, match="--trust-code"):
             Summarizer.from_pretrained(folder)

@@ -13,9 +13,9 @@ from hostile import UNSHRUNK, assert_a_sentence, assert_sound, import_everything
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.config.loading import RECIPES, dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
-from laconic.config.names import check_run
-from laconic.errors import LaconicError
+from catchline.config.loading import RECIPES, dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
+from catchline.config.names import check_run
+from catchline.errors import CatchlineError
 
 TREES = {name: yaml.safe_load((RECIPES / f"{name}.yaml").read_text(encoding="utf-8")) for name in recipe_names()}
 DUMPER = yaml.SafeDumper  # that in C cannot write half a surrogate pair
@@ -98,7 +98,7 @@ def test_a_thousand_recipes(tmp_path_factory: pytest.TempPathFactory) -> None:
             try:
                 read(path, choice)
                 outcomes["read"] += 1
-            except LaconicError as error:
+            except CatchlineError as error:
                 assert_a_sentence(error)
                 outcomes["refused"] += 1
 
@@ -108,7 +108,7 @@ def test_a_thousand_recipes(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def read(path: Path, choice: int) -> None:
-    """As `laconic recipes check` and `laconic train` read it; then as a run folder stores it."""
+    """As `catchline recipes check` and `catchline train` read it; then as a run folder stores it."""
     recipe = load_recipe(path)
     row, size = (sorted(names)[choice % len(names)] for names in (recipe.rows, recipe.sizes))
     if recipe.extractive:

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
-from laconic.config.names import check_run
-from laconic.config.schema import RunConfig
-from laconic.errors import LaconicError
-from laconic.training.run import train
+from catchline.config.loading import load_recipe, merge, parse_overrides, resolve_run
+from catchline.config.names import check_run
+from catchline.config.schema import RunConfig
+from catchline.errors import CatchlineError
+from catchline.training.run import train
 from word_pairs import write_word_pairs
 
 SIZES = {"headline_writer": "tiny", "distraction": "tiny", "coarse_to_fine": "tiny", "contrastive": "tiny"}
@@ -77,7 +77,7 @@ def test_a_thousand_settings(
                 check_run(run)
                 assert_sound(run.model_dump())
                 assert_it_acts(run, plain[name], key, value)
-        except LaconicError as error:
+        except CatchlineError as error:
             assert_a_sentence(error)
             outcomes["refused"] += 1
             return
@@ -91,7 +91,7 @@ def test_a_thousand_settings(
             with in_time():
                 train(run, out, on_message=lambda message: None)
             outcomes["trained"] += 1
-        except LaconicError as error:
+        except CatchlineError as error:
             assert_a_sentence(error)
             outcomes["refused in training"] += 1
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from catchline.errors import EXTRAS, missing_package
 from json_lines import write_lines
-from laconic.errors import EXTRAS, missing_package
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 WITHOUT = """
@@ -20,7 +20,7 @@ import contextlib, io, json, sys
 
 PACKAGES, COMMANDS = json.loads(sys.argv[1])
 sys.modules.update(dict.fromkeys(PACKAGES))  # as if none was there
-from laconic.cli.main import main
+from catchline.cli.main import main
 found = []
 for command in COMMANDS:
     out, err = io.StringIO(), io.StringIO()
@@ -78,7 +78,7 @@ def test_what_works_without_any_extra_and_which_one_is_named_where_not(place: Pa
             assert out.strip(), command
         else:
             assert code == 2, (command, err)
-            assert f"which is not installed: pip install 'laconic[{LACKING[command]}]'." in err, command
+            assert f"which is not installed: pip install 'catchline[{LACKING[command]}]'." in err, command
             assert "Traceback" not in err
 
 
@@ -88,7 +88,7 @@ def test_every_extra_that_is_named_exists() -> None:
 
 
 def test_another_missing_module_is_no_extra() -> None:
-    assert missing_package(ModuleNotFoundError("No module named 'laconic.nothing'", name="laconic.nothing")) is None
+    assert missing_package(ModuleNotFoundError("No module named 'catchline.nothing'", name="catchline.nothing")) is None
     assert missing_package(ValueError("torch")) is None
 
 
@@ -96,7 +96,7 @@ def test_no_library_of_ours_keeps_or_reports_anything(place: Path, tmp_path: Pat
     """onnxruntime would: a number for the user and events, in a database from which they are sent to Microsoft."""
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     subprocess.run(
-        [sys.executable, "-m", "laconic", "summarize", str(place / "text")],
+        [sys.executable, "-m", "catchline", "summarize", str(place / "text")],
         env={**environment, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")},
         capture_output=True,
         check=True,

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
+from catchline import jobs
+from catchline.cli.main import main
+from catchline.systems.bulk import Request, Window, windows_of
+from catchline.systems.extractive import ExtractiveSystem
+from catchline.types import Record
 from commands import refused
-from laconic import jobs
-from laconic.cli.main import main
-from laconic.systems.bulk import Request, Window, windows_of
-from laconic.systems.extractive import ExtractiveSystem
-from laconic.types import Record
 from own_process import in_own_process, needs_ray
 from tiny_models import save_tiny_model
 
@@ -93,7 +93,7 @@ def test_all_lines_are_on_the_disk_before_the_file_gets_its_name(
 ) -> None:
     out, flushed = tmp_path / "out.jsonl", []
     monkeypatch.setattr(
-        "laconic.cli.summarize.flush", lambda path: flushed.append((path.name, path.read_bytes(), out.exists()))
+        "catchline.cli.summarize.flush", lambda path: flushed.append((path.name, path.read_bytes(), out.exists()))
     )
     written = summarized(out, "lead", str(corpus))
     assert flushed == [("out.jsonl.partial", written, False)]
@@ -233,7 +233,7 @@ def test_devices_and_pipes_keep_their_place(kind: str, tmp_path: Path) -> None:
 
 
 def started(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "laconic.cli.main", "--quiet", "summarize", *arguments, "--output", str(out)]
+    command = [sys.executable, "-m", "catchline.cli.main", "--quiet", "summarize", *arguments, "--output", str(out)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
 
@@ -398,7 +398,15 @@ def test_ray_that_is_not_installed(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     refused(
-        capsys, 2, "pip install 'laconic[ray]'", "summarize", "lead", corpus, "--ray", "--output", tmp_path / "o.jsonl"
+        capsys,
+        2,
+        "pip install 'catchline[ray]'",
+        "summarize",
+        "lead",
+        corpus,
+        "--ray",
+        "--output",
+        tmp_path / "o.jsonl",
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -424,7 +432,7 @@ def test_windows() -> None:
 def test_a_last_line_without_its_end_is_counted(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("LACONIC_QUIET", raising=False)
+    monkeypatch.delenv("CATCHLINE_QUIET", raising=False)
     path = write_corpus(tmp_path / "corpus.jsonl", 3)
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
     assert main(["summarize", model, str(path), "--output", str(tmp_path / "out.jsonl")]) == 0

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from catchline.files import only_here, only_writer
 from commands import refused, run
 from json_lines import write_lines
-from laconic.files import only_here, only_writer
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_the_second_one_is_told(command: str, pairs: Path, tmp_path: Path, capsy
         (both / f"{split}.jsonl").write_bytes(pairs.read_bytes())
     arguments = command.format(pairs=pairs, out=out, both=both).split()
     with only_here(out):
-        refused(capsys, 1, f"laconic: {out} is in use by process ", *arguments)
+        refused(capsys, 1, f"catchline: {out} is in use by process ", *arguments)
         assert [path.name for path in out.iterdir()] == [".lock"]
     assert not out.exists()
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from catchline.cli import main as cli
+from catchline.config import names
+from catchline.errors import CheckpointError, ConfigError, DataError, DiskFullError, ModelError, TrainingError
 from commands import refused, run
-from laconic.cli import main as cli
-from laconic.config import names
-from laconic.errors import CheckpointError, ConfigError, DataError, DiskFullError, ModelError, TrainingError
 
 HEAVY = {"torch", "transformers", "accelerate", "scipy", "numpy", "typer", "rich", "pydantic"}
 
@@ -30,7 +30,7 @@ def python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 def test_help_imports_nothing_heavy_and_no_command_torch_for_its_own() -> None:
     done = python(
-        "import sys, laconic\nfrom laconic.cli.main import main\n"
+        "import sys, catchline\nfrom catchline.cli.main import main\n"
         "for arguments in (['--help'], ['--version'], [], ['help'], ['nonsense']):\n"
         "    main(arguments)\n"
         "heavy = {name.split('.')[0] for name in sys.modules}\n"
@@ -51,8 +51,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(len(line) <= 100 for line in shown.splitlines())
     assert f"\n  {cli.EXIT_BROKEN_PIPE}  " in shown
     assert "  5           a missing or damaged checkpoint" in shown
-    assert "LACONIC_TRACEBACK" in shown
-    assert run(capsys, "--version") == f"laconic {cli.__version__}\n"
+    assert "CATCHLINE_TRACEBACK" in shown
+    assert run(capsys, "--version") == f"catchline {cli.__version__}\n"
 
 
 @pytest.mark.parametrize("given", [None, "active"])
@@ -62,7 +62,9 @@ def test_what_torch_is_told_unless_told_otherwise(given: str | None) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in wanted}
     if given:
         environment["OMP_WAIT_POLICY"] = wanted["OMP_WAIT_POLICY"] = given
-    program = f"import os; from laconic.cli.main import main; main(['--version']); print(*map(os.getenv, {[*wanted]}))"
+    program = (
+        f"import os; from catchline.cli.main import main; main(['--version']); print(*map(os.getenv, {[*wanted]}))"
+    )
     found = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
     assert found.split()[-2:] == list(wanted.values())
 
@@ -75,9 +77,12 @@ def test_every_command_describes_itself(name: str, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["sumarize", "x.txt"], "laconic: Unknown command 'sumarize'. Did you mean 'summarize'?"),
+        (["sumarize", "x.txt"], "catchline: Unknown command 'sumarize'. Did you mean 'summarize'?"),
         (["recipes", "show", "--rwo", "x"], "--row"),
-        (["summarize", "x", "f.jsonl", "--quiet"], "--quiet stands before the command: laconic --quiet summarize ..."),
+        (
+            ["summarize", "x", "f.jsonl", "--quiet"],
+            "--quiet stands before the command: catchline --quiet summarize ...",
+        ),
     ],
 )
 def test_a_wrong_word_leads_to_the_right_one(
@@ -92,7 +97,7 @@ def test_a_wrong_word_leads_to_the_right_one(
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], int]:
     """Run a command that raises what it is told to."""
-    module = importlib.import_module("laconic.cli.recipes")
+    module = importlib.import_module("catchline.cli.recipes")
     monkeypatch.setattr(names, "outside_run", set())
 
     def run(error: BaseException) -> int:
@@ -136,12 +141,12 @@ def test_an_error_is_one_sentence(
 ) -> None:
     assert failing(error) == code
     captured = capsys.readouterr()
-    assert captured.err.startswith(f"laconic: {said}")
+    assert captured.err.startswith(f"catchline: {said}")
     assert captured.err.count("\n") == 1
     assert not captured.out
 
 
-@pytest.mark.parametrize("own", [None, "laconic.search.scorers:NgramBlocking"])
+@pytest.mark.parametrize("own", [None, "catchline.search.scorers:NgramBlocking"])
 def test_a_bug_keeps_its_traceback_and_is_ours_unless_classes_of_ones_own_ran(
     own: str | None, failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,14 +155,14 @@ def test_a_bug_keeps_its_traceback_and_is_ours_unless_classes_of_ones_own_ran(
     assert failing(AssertionError("rows differ")) == 1
     message = capsys.readouterr().err
     assert "Traceback" in message
-    assert (f"a bug in {own}, which this command ran, or in Laconic" if own else "bug in Laconic") in message
+    assert (f"a bug in {own}, which this command ran, or in Catchline" if own else "bug in Catchline") in message
     assert ("report" in message) == (own is None)
 
 
 def test_a_traceback_can_be_asked_for(
     failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LACONIC_TRACEBACK", "1")
+    monkeypatch.setenv("CATCHLINE_TRACEBACK", "1")
     failing(DataError("x.jsonl:3: empty document."))
     assert "Traceback" in capsys.readouterr().err
 
@@ -165,10 +170,10 @@ def test_a_traceback_can_be_asked_for(
 def test_a_real_control_c_ends_without_a_traceback(tmp_path: Path) -> None:
     flag = tmp_path / "started"
     code = (
-        "import sys, time, pathlib, laconic.cli.recipes as r\n"
+        "import sys, time, pathlib, catchline.cli.recipes as r\n"
         f"def command():\n    pathlib.Path({str(flag)!r}).touch()\n    time.sleep(60)\n"
         "r.command = command\n"
-        "from laconic.cli.main import main\nsys.exit(main(['recipes']))"
+        "from catchline.cli.main import main\nsys.exit(main(['recipes']))"
     )
     # Started in the background of a shell, the tests ignore Ctrl-C, and so would what they start.
     process = subprocess.Popen(
@@ -183,17 +188,17 @@ def test_a_real_control_c_ends_without_a_traceback(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert error == "laconic: Interrupted.\n"
+    assert error == "catchline: Interrupted.\n"
 
 
 @pytest.mark.parametrize("body", ["print('line', n)", "show_summaries([Summary(f'line {n}')])"])
 def test_a_closed_pipe_is_quiet(body: str) -> None:
     code = (
-        "import sys, laconic.cli.recipes as r\n"
-        "from laconic.cli.output import show_summaries\nfrom laconic.types import Summary\n"
+        "import sys, catchline.cli.recipes as r\n"
+        "from catchline.cli.output import show_summaries\nfrom catchline.types import Summary\n"
         f"def command():\n    for n in range(100000): {body}\n"
         "r.command = command\n"
-        "from laconic.cli.main import main\nsys.exit(main(['recipes']))"
+        "from catchline.cli.main import main\nsys.exit(main(['recipes']))"
     )
     reader, writer = os.pipe()
     process = subprocess.Popen([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True)
@@ -216,7 +221,7 @@ def test_a_stream_that_is_closed(
     monkeypatch.setattr(sys, closed, None)
     assert cli.main(arguments) == code
     shown = capsys.readouterr()
-    assert "bug in Laconic" not in shown.err
+    assert "bug in Catchline" not in shown.err
     assert not shown.out
 
 

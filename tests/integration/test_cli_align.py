@@ -1,4 +1,4 @@
-"""``laconic align``: tables, sheets, pictures and pages from the command line, and what it says about mistakes."""
+"""``catchline align``: tables, sheets, pictures and pages from the command line, and what it says about mistakes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from catchline.cli.main import main
+from catchline.config.names import MODELS, build
+from catchline.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from catchline.models.folder import save_model_folder
+from catchline.text.tokenizer import BpeTokenizer
 from commands import refused, run
 from json_lines import write_lines
-from laconic.cli.main import main
-from laconic.config.names import MODELS, build
-from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
-from laconic.models.folder import save_model_folder
-from laconic.text.tokenizer import BpeTokenizer
 
 ROWS = [
     {"id": "foxes", "document": "The quick brown foxes jumped over lazy dogs.", "summary": "Foxes jumped over dogs"},

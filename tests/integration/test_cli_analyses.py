@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from catchline.data.places import data_changes
 from commands import refused, run
-from laconic.data.places import data_changes
 
 
 @pytest.fixture

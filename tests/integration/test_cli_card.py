@@ -1,4 +1,4 @@
-"""``laconic card`` and what ``laconic push`` makes of it: said once, kept, and the same numbers as the tables."""
+"""``catchline card`` and what ``catchline push`` makes of it: said once, kept, and the same numbers as the tables."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import huggingface_hub
 import pytest
 
+from catchline.cli.card import card_follows
+from catchline.cli.main import main
+from catchline.metrics.card import Facts, model_card, write_card
+from catchline.metrics.confidence import Calibration
+from catchline.summarizer import Summarizer
 from commands import run
 from json_lines import write_lines
-from laconic.cli.card import card_follows
-from laconic.cli.main import main
-from laconic.metrics.card import Facts, model_card, write_card
-from laconic.metrics.confidence import Calibration
-from laconic.summarizer import Summarizer
 from tiny_models import DOCUMENTS, save_tiny_model
 
 
@@ -35,7 +35,7 @@ def pairs(tmp_path: Path) -> Path:
 def test_a_card_has_what_the_hub_reads(model: Path, pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (model.parent / "notes.md").write_text("\ufeffIt was made of *five* texts.", encoding="utf-8")
     assert main(["card", str(model), "--data", str(pairs), "--license", "cc-by-4.0"]) == 0
-    assert f"It does not say its language yet: laconic card {model} --language CODE" in capsys.readouterr().err
+    assert f"It does not say its language yet: catchline card {model} --language CODE" in capsys.readouterr().err
     said = ["--language", "en", "--dataset", "foxes", "--notes", str(model.parent / "notes.md")]
     assert main(["card", str(model), *said]) == 0
     capsys.readouterr()
@@ -48,7 +48,7 @@ def test_a_card_has_what_the_hub_reads(model: Path, pairs: Path, capsys: pytest.
     (r1, *_) = found.eval_results
     assert (r1.dataset_name, r1.metric_type, r1.metric_name) == ("pairs.jsonl", "rouge", "ROUGE-1 F1 x 100")
     assert r1.metric_args["signature"].startswith("rouge:rouge155|n:5|")
-    # the figure of the metadata is that of the card's table, and that of `laconic evaluate`
+    # the figure of the metadata is that of the card's table, and that of `catchline evaluate`
     table = next(line for line in text.splitlines() if line.startswith("| the model |"))
     assert float(re.findall(r"\| ([\d.]+) ±", table)[0]) == r1.metric_value
     scores = json.loads(run(capsys, "evaluate", "lead-1", model, "--data", pairs, "--json"))["systems"][-1]
@@ -116,7 +116,7 @@ def test_a_damaged_file_of_facts_is_one_sentence(model: Path, capsys: pytest.Cap
 
 
 FILES: dict[str, Any] = {
-    "config.json": {"name": "my-model", "model": {"type": "coconet"}, "laconic": {"version": "9.9"},
+    "config.json": {"name": "my-model", "model": {"type": "coconet"}, "catchline": {"version": "9.9"},
                     "text": {"max_source_tokens": 400}},
     "generation_config.json": {"max_length": 30, "beam_size": 4},
     "export.json": {"parameters": 1234567},
@@ -141,7 +141,7 @@ SAID = """
 
 What it is.
 
-A `coconet` summarizer with 1,234,567 parameters, made with laconic 9.9.
+A `coconet` summarizer with 1,234,567 parameters, made with catchline 9.9.
 It reads up to 400 tokens of a document and writes up to 30 (beam 4).
 
 ## Training
@@ -183,7 +183,7 @@ Validation while it was trained, at update 12345: ROUGE-1 12.50, val_loss 2.346 
 SAID_OF_LITTLE = """
 # coconet
 
-A `coconet` summarizer with 26 parameters, made with laconic .
+A `coconet` summarizer with 26 parameters, made with catchline .
 It reads up to 400 tokens of a document and writes up to 30 (beam 4).
 
 ## Data and licence
@@ -192,7 +192,7 @@ No licence is stated.
 
 ## Scores
 
-None yet: `laconic card PATH_OR_HUB_ID --data FILE` scores it beside the first sentence.
+None yet: `catchline card PATH_OR_HUB_ID --data FILE` scores it beside the first sentence.
 
 ## Limits
 
@@ -215,7 +215,7 @@ def test_a_card_says_what_the_files_of_the_folder_say(tmp_path: Path) -> None:
     card = model_card(folder)
     assert without_examples(card).startswith(SAID)
     found = huggingface_hub.ModelCard(card).data
-    assert (found.base_model, found.tags) == ("oneline", ["coconet", "laconic", "my-run", "summarization"])
+    assert (found.base_model, found.tags) == ("oneline", ["coconet", "catchline", "my-run", "summarization"])
     results = [(one.dataset_split, one.metric_name, one.metric_value) for one in found.eval_results]
     assert results == [("test", "ROUGE-1 F1 x 100", 30.5), ("test", "ROUGE-L F1 x 100", 20.0)]
     assert huggingface_hub.ModelCard(model_card(folder, opened_as="oneline")).data.base_model is None
@@ -236,7 +236,7 @@ def test_a_card_of_a_folder_that_says_little(tmp_path: Path) -> None:
     shapes = {"a": [2, 3, 4], "b": [2], "a.scales": [7], "__metadata__": [5]}
     header = json.dumps({name: {"shape": shape} for name, shape in shapes.items()}).encode()
     (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"weights")
-    config = {"model": {"type": "coconet"}, "laconic": {}, "text": {"max_source_tokens": 400}}
+    config = {"model": {"type": "coconet"}, "catchline": {}, "text": {"max_source_tokens": 400}}
     folder_of(tmp_path, {"config.json": config, "generation_config.json": FILES["generation_config.json"]})
     write_card(tmp_path, Facts())
     assert not (tmp_path / "card.json").exists()
@@ -266,7 +266,7 @@ def test_a_card_follows_what_changes_in_its_folder(model: Path, capsys: pytest.C
     with card_follows(model):
         (model / "calibration.json").unlink()
     assert (model / "README.md").read_text() == text
-    assert f"was changed by hand and stays as it is; `laconic card {model}` prints" in capsys.readouterr().err
+    assert f"was changed by hand and stays as it is; `catchline card {model}` prints" in capsys.readouterr().err
     (model / "README.md").write_text("# Somebody else's")
     with card_follows(model):
         pass

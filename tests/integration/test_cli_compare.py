@@ -1,4 +1,4 @@
-"""``laconic compare`` from end to end: extractive rows, trained rows, resuming, failures, wrong arguments."""
+"""``catchline compare`` from end to end: extractive rows, trained rows, resuming, failures, wrong arguments."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
+from catchline.cli.main import main
+from catchline.config.loading import load_recipe
+from catchline.errors import TrainingError
+from catchline.evaluation.systems import Contender
+from catchline.study.comparison import paper_bleu
+from catchline.training import loop
+from catchline.training import run as training_run
 from commands import refused, run
 from json_lines import write_lines
-from laconic.cli.main import main
-from laconic.config.loading import load_recipe
-from laconic.errors import TrainingError
-from laconic.evaluation.systems import Contender
-from laconic.study.comparison import paper_bleu
-from laconic.training import loop
-from laconic.training import run as training_run
 from watching import watch
 
 WORDS = [f"{name}{end}" for name in ("storm", "river", "plan", "vote", "city") for end in ("", "ed", "ing")]
@@ -106,7 +106,7 @@ def test_a_table_with_other_rows_is_not_replaced_silently(
     (out / "runs").mkdir()
     assert main([*arguments, "lead-1,oracle"]) == 0
     replaced = f"The table of 3 rows in {out} (lead-1, lexrank, kl) is replaced by this one"
-    assert capsys.readouterr().err == f"laconic: {replaced}; the runs in {out / 'runs'} stay.\n"
+    assert capsys.readouterr().err == f"catchline: {replaced}; the runs in {out / 'runs'} stay.\n"
 
 
 def test_rows_are_trained_and_resumed(
@@ -183,7 +183,7 @@ def test_rows_are_trained_and_resumed(
 def test_what_is_the_same_of_every_seed_is_said_once(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = ["headline_writer", "--size", "tiny", "--rows", "lstm", "--seeds", "2", "--set", "training.max_updates=2"]
     assert main(["compare", *rows, "--data", str(data), "--out", str(data / "out")]) == 0
-    scored, *said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("laconic: ")]
+    scored, *said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("catchline: ")]
     assert "data.document_column and data.summary_column choose others" in scored
     assert len(said) == len(set(said))
 
@@ -226,7 +226,7 @@ def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys
 
 def test_one_file_is_not_trained_and_scored_on(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["compare", "headline_writer", "--size", "tiny", "--data", data / "train.jsonl", "--out", data / "out"]
-    refused(capsys, 2, f"laconic data subset {data / 'train.jsonl'} DIR/validation.jsonl --sample 500", *command)
+    refused(capsys, 2, f"catchline data subset {data / 'train.jsonl'} DIR/validation.jsonl --sample 500", *command)
     run(capsys, *command, "--rows", "lead-1")  # which trains nothing
     assert read(data / "out")["records"] == 24
 

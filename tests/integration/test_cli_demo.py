@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from boxed import make_stand_in, write_pairs
+from catchline.cli import demo
+from catchline.cli.main import main
+from catchline.config import shipped
+from catchline.config.loading import load_run, read_run
+from catchline.evaluation.systems import is_method
+from catchline.metrics.confidence import Calibration
+from catchline.study.corpora.docstrings import CorpusPair, split_by_package
+from catchline.types import Record
 from commands import refused
-from laconic.cli import demo
-from laconic.cli.main import main
-from laconic.config import shipped
-from laconic.config.loading import load_run, read_run
-from laconic.evaluation.systems import is_method
-from laconic.metrics.confidence import Calibration
-from laconic.study.corpora.docstrings import CorpusPair, split_by_package
-from laconic.types import Record
 
 
 @pytest.fixture

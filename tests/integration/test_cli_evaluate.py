@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from catchline.cli.main import main
+from catchline.cli.output import aligned
+from catchline.evaluation.systems import Contender
+from catchline.study.tables import Row, measure_column
+from catchline.types import Summary
 from commands import refused, run
 from json_lines import write_lines
-from laconic.cli.main import main
-from laconic.cli.output import aligned
-from laconic.evaluation.systems import Contender
-from laconic.study.tables import Row, measure_column
-from laconic.types import Summary
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_method_from_outside_stands_in_the_tables(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "picks_of_hers.py").write_text("from laconic.extractive.baselines import Lead as Ends\n")
+    (tmp_path / "picks_of_hers.py").write_text("from catchline.extractive.baselines import Lead as Ends\n")
     monkeypatch.chdir(tmp_path)
     for command in (["evaluate"], ["compare", "--out", "comparison"]):
         table = run(capsys, *command, "lead-1", "picks_of_hers:Ends-1", "--data", str(data), "--json")

@@ -12,10 +12,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from catchline.cli.main import main
+from catchline.config.loading import dump_run, load_recipe, resolve_run
 from commands import refused, run
 from json_lines import write_lines
-from laconic.cli.main import main
-from laconic.config.loading import dump_run, load_recipe, resolve_run
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def first(tmp_path: Path) -> Path:
 def drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., list[dict[str, Any]]]:
-    """The rows that ``laconic plot`` tells of its curves; no picture is made."""
+    """The rows that ``catchline plot`` tells of its curves; no picture is made."""
     monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)
     told = ["--out", tmp_path / "c.png", "--json"]
     return lambda *given: json.loads(run(capsys, "plot", *given, *told), parse_constant=pytest.fail)
@@ -100,7 +100,7 @@ def test_plot_refuses_what_is_not_there(first: Path, tmp_path: Path, capsys: pyt
     ):
         refused(capsys, code, said, "plot", "--out", tmp_path / "c.png", *arguments)
     assert main(["plot", str(begun), str(first), "--out", str(tmp_path / "c.png")]) == 0  # the others are drawn
-    assert capsys.readouterr().err == f"laconic: Left out, because nothing is logged there: {begun}.\n"
+    assert capsys.readouterr().err == f"catchline: Left out, because nothing is logged there: {begun}.\n"
 
 
 def test_runs_of_the_same_name_are_told_apart(

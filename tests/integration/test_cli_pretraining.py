@@ -1,4 +1,4 @@
-"""``laconic train`` and ``laconic compare`` with rows that have a pre-training stage and rows that have none."""
+"""``catchline train`` and ``catchline compare`` with rows that have a pre-training stage and rows that have none."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from catchline.cli.compare import _titled
+from catchline.cli.main import main
+from catchline.cli.output import Progress
+from catchline.training import loop
 from commands import refused
-from laconic.cli.compare import _titled
-from laconic.cli.main import main
-from laconic.cli.output import Progress
-from laconic.training import loop
 from word_pairs import write_word_pairs
 
 RECIPE = """

@@ -1,4 +1,4 @@
-"""``laconic data select-spans`` from the shell: killed and gone on with, in JSON, and what it says when it cannot."""
+"""``catchline data select-spans`` from the shell: killed and gone on with, in JSON, and what it says when it cannot."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from catchline.cli.main import main
 from commands import refused, run
-from laconic.cli.main import main
 
 SMALL = ["--tokenizer", "words", "--input-length", "8", "--output-length", "4", "--chunk", "40"]
 
@@ -42,7 +42,7 @@ def test_a_killed_job_goes_on_to_the_same_bytes(corpus: Path, tmp_path: Path, wo
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     arguments = ["--input", str(corpus), "--k", "300", "--validation", "10", "--records-per-file", "100"]
     assert selected(*arguments, "--out", str(whole)) == 0
-    command = [sys.executable, "-m", "laconic.cli.main", "--quiet", "data", "select-spans", *arguments, *SMALL]
+    command = [sys.executable, "-m", "catchline.cli.main", "--quiet", "data", "select-spans", *arguments, *SMALL]
     command += ["--out", str(killed), "--workers", str(workers)]
     scans = killed / ".selection" / "scan"
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -80,7 +80,7 @@ def test_fewer_spans_than_asked_for_is_a_warning(
 ) -> None:
     assert selected(str(corpus / "part-00.jsonl"), "--k", "1000000", "--out", str(tmp_path / "out")) == 0
     error = capsys.readouterr().err
-    assert error.startswith("laconic: warning: There are only ")
+    assert error.startswith("catchline: warning: There are only ")
     assert error.endswith("1,000,000 were asked for.\n")
 
 
@@ -135,5 +135,5 @@ def test_ray_that_is_not_installed(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     arguments = ["data", "select-spans", *SMALL, corpus, "--k", "5", "--out", tmp_path / "out", "--ray"]
-    refused(capsys, 2, "pip install 'laconic[ray]'", *arguments)
+    refused(capsys, 2, "pip install 'catchline[ray]'", *arguments)
     assert not (tmp_path / "out").exists()

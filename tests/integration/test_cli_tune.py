@@ -1,4 +1,4 @@
-"""``laconic tune`` from the command line: what it prints, records, applies and goes on with; and its mistakes."""
+"""``catchline tune`` from the command line: what it prints, records, applies and goes on with; and its mistakes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from catchline.cli.main import main
+from catchline.config import shipped
+from catchline.config.loading import parse_overrides
+from catchline.metrics.confidence import Calibration
+from catchline.models.folder import load_model_folder
+from catchline.study import tuning
+from catchline.systems.neural import NeuralSystem
 from commands import refused, run
 from json_lines import write_lines
-from laconic.cli.main import main
-from laconic.config import shipped
-from laconic.config.loading import parse_overrides
-from laconic.metrics.confidence import Calibration
-from laconic.models.folder import load_model_folder
-from laconic.study import tuning
-from laconic.systems.neural import NeuralSystem
 from tiny_models import save_tiny_model
 from watching import watch
 
@@ -232,7 +232,7 @@ def test_what_set_fixes_is_part_of_the_best_settings(
 def test_a_calibration_is_of_the_settings_before(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--set", "beam_size=1", "--grid", "max_length=5,6", "--apply"]
     assert tune(place, *asked) == 0
-    assert "laconic calibrate" not in capsys.readouterr().out
+    assert "catchline calibrate" not in capsys.readouterr().out
     Calibration.blank().save(place / "run" / "model")
     assert tune(place, *asked) == 0
-    assert "run `laconic calibrate` on it again." in capsys.readouterr().out
+    assert "run `catchline calibrate` on it again." in capsys.readouterr().out

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.types import Batch, TrainingBatch, UpdateContext
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.types import Batch, TrainingBatch, UpdateContext
 
 VOCABULARY, CHUNKS, WORDS, MARK = 20, 8, 5, 4
 

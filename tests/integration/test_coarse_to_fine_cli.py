@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import torch
 
+from catchline.cli.main import main
+from catchline.config.names import MODELS, TOKENIZERS, build
+from catchline.config.schema import SearchConfig, TextConfig
+from catchline.errors import DataError
+from catchline.models.coarse_to_fine import CoarseToFine
+from catchline.models.folder import LoadedModel, load_model_folder
+from catchline.summarizer import Summarizer
+from catchline.types import Record
 from commands import refused, run
 from json_lines import read_lines, write_lines
-from laconic.cli.main import main
-from laconic.config.names import MODELS, TOKENIZERS, build
-from laconic.config.schema import SearchConfig, TextConfig
-from laconic.errors import DataError
-from laconic.models.coarse_to_fine import CoarseToFine
-from laconic.models.folder import LoadedModel, load_model_folder
-from laconic.summarizer import Summarizer
-from laconic.types import Record
 
 WORDS = [a + b for a in ("sto", "ri", "ma", "bel", "tan", "ko") for b in ("rm", "ver", "yor", "dge", "k")]
 
@@ -236,7 +236,7 @@ def book_model(folder: Path) -> Path:
 
 MEASURED = """
 import resource, sys
-from laconic.cli.main import main
+from catchline.cli.main import main
 code = main(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 sys.exit(code)
@@ -244,7 +244,7 @@ sys.exit(code)
 
 
 def summarized(model: Path, text: str) -> tuple[dict[str, Any], float]:
-    """The record of `laconic summarize --json --explain`, and the MiB that its process took at most."""
+    """The record of `catchline summarize --json --explain`, and the MiB that its process took at most."""
     command = [sys.executable, "-c", MEASURED, "--quiet", "summarize", str(model), text, "--json", "--explain"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout), int(done.stderr.split()[-1]) / (1024 if sys.platform != "darwin" else 1024**2)

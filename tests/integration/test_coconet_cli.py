@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from catchline.cli.main import main
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.training.run import stage_of
 from commands import run
-from laconic.cli.main import main
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.training.run import stage_of
 
 NAMES, THINGS, VERBS = ("Anna", "Bob", "Carla", "Dan"), ("keys", "car", "phone", "lunch"), ("lost", "sold", "needs")
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-import laconic
+import catchline
+from catchline.cli.main import main
 from commands import run
 from json_lines import read_lines, write_lines
-from laconic.cli.main import main
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 TESTS = Path(__file__).parents[1]
-SOURCE = Path(laconic.__file__).parent
-FILE = re.compile(r"^`src/(laconic/[\w/]+\.py)`:\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SOURCE = Path(catchline.__file__).parent
+FILE = re.compile(r"^`src/(catchline/[\w/]+\.py)`:\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINE = re.compile(r"^In `(\w+)`:\n\n```python\n(    \"(\w+)\": .*\n)```$", re.MULTILINE)
 PAIRS = [
     {"document": f"{name} lost the {thing} on the way home .", "summary": f"{name} lost the {thing} ."}
@@ -41,7 +41,7 @@ TRANSFORMER = shlex.split(
 DRIVER = """
 import json, sys
 import pytest
-from laconic.cli.main import main
+from catchline.cli.main import main
 for arguments in json.loads(sys.argv[1]):
     if main(["--quiet", *arguments]):
         sys.exit("failed: " + " ".join(arguments))
@@ -54,7 +54,7 @@ sys.exit(int(pytest.main(["-p", "no:cacheprovider", "-k", names, *files])))
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The examples put into a copy; trained, summarized and put to the contract tests there."""
     folder = tmp_path_factory.mktemp("contributed")
-    page, copy = PAGE.read_text(encoding="utf-8"), folder / "laconic"
+    page, copy = PAGE.read_text(encoding="utf-8"), folder / "catchline"
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SOURCE, copy, ignore=ignored, copy_function=lambda place, to: os.symlink(place, to))
     for name, code in FILE.findall(page):
@@ -116,7 +116,7 @@ def test_code_named_in_the_command_is_trusted_for_the_score_at_its_end(
     for split in ("train", "validation"):
         write_lines(tmp_path / f"{split}.jsonl", PAIRS)
     places = ["--data", str(tmp_path), "--out", str(tmp_path / "run")]
-    own = ["--set", "model.attention.type=laconic.layers.attention.additive:AdditiveAttention"]
+    own = ["--set", "model.attention.type=catchline.layers.attention.additive:AdditiveAttention"]
     said = run(capsys, *TRAIN.split(), *own, "--set", "objectives=[{type: nll}]", *places)
     assert "could not be scored" not in said
     assert "lead-1" in said

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.config.names import MODELS, OBJECTIVES, TOKENIZERS, build
-from laconic.config.schema import SearchConfig, TextConfig
-from laconic.data.collate import Collator
-from laconic.data.dataset import EncodedDataset
-from laconic.decoding import decode
-from laconic.models.seq2seq import Seq2Seq
-from laconic.text.base import Tokenizer
-from laconic.types import PLAIN_PASS, Record, TrainingBatch
+from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build
+from catchline.config.schema import SearchConfig, TextConfig
+from catchline.data.collate import Collator
+from catchline.data.dataset import EncodedDataset
+from catchline.decoding import decode
+from catchline.models.seq2seq import Seq2Seq
+from catchline.text.base import Tokenizer
+from catchline.types import PLAIN_PASS, Record, TrainingBatch
 
 KNOWN = [f"word{chr(97 + i)}{chr(97 + j)}" for i in range(12) for j in range(12)]
 LETTERS = "bcdfghjklmnpqrstvwxz"

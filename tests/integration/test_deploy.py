@@ -21,11 +21,11 @@ import httpx
 import pytest
 import yaml
 
-from laconic.cli.main import load_command
-from laconic.server.settings import Settings
+from catchline.cli.main import load_command
+from catchline.server.settings import Settings
 from serving import running
 
-SERVED = ("lead-1", "--allowed-host", "laconic")  # on every address, as in the image, any name is answered to
+SERVED = ("lead-1", "--allowed-host", "catchline")  # on every address, as in the image, any name is answered to
 DEPLOY = Path(__file__).parents[2] / "deploy"
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin")
@@ -61,7 +61,7 @@ def test_the_image_runs_as_nobody_and_has_no_compiler(stages: list[list[tuple[st
     assert len(stages) == 2
     assert "slim" in last[0][1]
     assert "HEALTHCHECK" in words
-    assert [rest for word, rest in last if word == "COPY"] == ["--from=build /opt/laconic /opt/laconic"]
+    assert [rest for word, rest in last if word == "COPY"] == ["--from=build /opt/catchline /opt/catchline"]
     user = next(rest for word, rest in last if word == "USER")
     assert int(user.split(":")[0]) > 0
     assert words.index("USER") < words.index("ENTRYPOINT")
@@ -78,19 +78,19 @@ def test_what_the_image_copies_exists(stages: list[list[tuple[str, str]]]) -> No
 
 
 def served_by() -> dict[str, list[str]]:
-    """The arguments of ``laconic serve`` in the image and in the unit."""
+    """The arguments of ``catchline serve`` in the image and in the unit."""
     docker = dict(instructions((DEPLOY / "Dockerfile").read_text(encoding="utf-8")))
     image = [*yaml.safe_load(docker["ENTRYPOINT"]), *yaml.safe_load(docker["CMD"])]
     unit = ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read(DEPLOY / "laconic.service")
+    unit.read(DEPLOY / "catchline.service")
     return {"image": image, "unit": shlex.split(unit["Service"]["ExecStart"])}
 
 
 @pytest.mark.parametrize("where", ["image", "unit"])
 def test_the_command_is_understood(where: str) -> None:
     program, command, *arguments = served_by()[where]
-    assert Path(program).name == "laconic"
+    assert Path(program).name == "catchline"
     context = load_command(command).make_context(command, arguments)
     assert context.params["models"] == ["oneline"]
     assert context.params["port"] == 8000
@@ -98,14 +98,14 @@ def test_the_command_is_understood(where: str) -> None:
 
 def test_replicas_are_read_only_and_end_in_time() -> None:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    assert services["laconic"]["deploy"]["replicas"] == 2
+    assert services["catchline"]["deploy"]["replicas"] == 2
     for service in services.values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
     drain = Settings().drain_timeout
-    assert int(services["laconic"]["stop_grace_period"].removesuffix("s")) > drain
-    unit = (DEPLOY / "laconic.service").read_text(encoding="utf-8")
+    assert int(services["catchline"]["stop_grace_period"].removesuffix("s")) > drain
+    unit = (DEPLOY / "catchline.service").read_text(encoding="utf-8")
     assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.M)[1]) > drain  # type: ignore[index]
     proxy = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
     assert int(re.search(r"proxy_read_timeout (\d+)s", proxy)[1]) > Settings().request_timeout  # type: ignore[index]
@@ -119,7 +119,9 @@ def test_a_replica_may_end_while_requests_come(tmp_path: Path) -> None:
         port = free_port()
         replicas = "".join(f"server 127.0.0.1:{each.port} max_fails=2 fail_timeout=5s;" for each in (one, two))
         text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
-        text = re.sub(r"server laconic:8000 [^;]*;", replicas, text).replace("listen 8080", f"listen 127.0.0.1:{port}")
+        text = re.sub(r"server catchline:8000 [^;]*;", replicas, text).replace(
+            "listen 8080", f"listen 127.0.0.1:{port}"
+        )
         text = text.replace("/tmp/", f"{tmp_path}/")
         (tmp_path / "nginx.conf").write_text("daemon off;\n" + text, encoding="utf-8")
         proxy = subprocess.Popen([NGINX, "-c", str(tmp_path / "nginx.conf"), "-p", str(tmp_path)])
@@ -144,8 +146,8 @@ CONFINED = """mount --make-rprivate / && mount -o remount,bind,ro / && exec setp
 
 @pytest.fixture
 def opt() -> Iterator[Path]:
-    """A folder that stands for ``/opt/laconic``, open to every user as that is."""
-    folder = Path(tempfile.mkdtemp(prefix="laconic-image-"))
+    """A folder that stands for ``/opt/catchline``, open to every user as that is."""
+    folder = Path(tempfile.mkdtemp(prefix="catchline-image-"))
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
@@ -156,10 +158,10 @@ def test_the_steps_of_the_image_make_a_service(stages: list[list[tuple[str, str]
     """Each step of the build in a bare environment, then the service as the image starts it: another user, nothing
     that could be written, no capabilities (as root; otherwise as who runs the tests), and the image's health check."""
     python = "/usr/bin/python3" if bare_python("/usr/bin/python3") else sys.executable
-    build, tools, home = opt / "build", opt / "tools", opt / "laconic"
+    build, tools, home = opt / "build", opt / "tools", opt / "catchline"
     tools.mkdir()
     (tools / "python").symlink_to(python)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LACONIC"))}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CATCHLINE"))}
     environment["PATH"] = f"{tools}:{environment['PATH']}"
     for word, rest in stages[0]:
         if word == "WORKDIR":
@@ -176,7 +178,7 @@ def test_the_steps_of_the_image_make_a_service(stages: list[list[tuple[str, str]
                 else:
                     shutil.copy(source, place)
         elif word == "RUN":
-            script = rest.replace("/opt/laconic", str(home))
+            script = rest.replace("/opt/catchline", str(home))
             done = subprocess.run(
                 ["sh", "-ec", script], cwd=build, env=environment, capture_output=True, text=True, check=False
             )
@@ -193,7 +195,7 @@ def serve_as_the_image(image: dict[str, str], home: Path) -> None:
     port = str(free_port())
     command = [part.replace("8000", port) for part in json.loads(image["ENTRYPOINT"]) + json.loads(image["CMD"])]
     check = json.loads(image["HEALTHCHECK"].partition("CMD ")[2].replace("8000", port))
-    given = dict(pair.split("=", 1) for pair in shlex.split(image["ENV"].replace("/opt/laconic", str(home))))
+    given = dict(pair.split("=", 1) for pair in shlex.split(image["ENV"].replace("/opt/catchline", str(home))))
     given["PATH"] = given["PATH"].replace("$PATH", "/usr/bin:/bin")
     user, group = image["USER"].split(":")
     confined = ["unshare", "--mount", "sh", "-ec", CONFINED.format(user=user, group=group), "sh"]

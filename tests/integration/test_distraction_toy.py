@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import OptimizerConfig
-from laconic.training.optim import build_optimizer
-from laconic.types import Batch, TrainingBatch
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import OptimizerConfig
+from catchline.training.optim import build_optimizer
+from catchline.types import Batch, TrainingBatch
 
 SYMBOLS, BATCH, EOS = 8, 32, 3
 VOCAB = 4 + 2 * SYMBOLS  # plain and marked

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
+from catchline.cli.completion import words
+from catchline.cli.main import COMMANDS, FIRST_SCREEN, load_command, main
+from catchline.errors import EXTRAS
 from commands import refused, run
-from laconic.cli.completion import words
-from laconic.cli.main import COMMANDS, FIRST_SCREEN, load_command, main
-from laconic.errors import EXTRAS
 from tiny_models import save_tiny_model
 
 
 def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "laconic summarize article.txt" in run(capsys)
-    lines = [line for line in FIRST_SCREEN.splitlines() if line.startswith("  laconic")]
+    assert "catchline summarize article.txt" in run(capsys)
+    lines = [line for line in FIRST_SCREEN.splitlines() if line.startswith("  catchline")]
     for line in lines:
         name, *arguments = shlex.split(line.split("   ")[0].strip())[1:]
         command = load_command(name)
         if not hasattr(command, "commands"):
-            with command.make_context(f"laconic {name}", arguments):
+            with command.make_context(f"catchline {name}", arguments):
                 pass
 
 
@@ -32,18 +32,18 @@ def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("laconic summ", {"summarize"}),
-        ("laconic train headl", {"headline_writer"}),
-        ("laconic train --all", {"--all-pairs"}),
-        ("laconic data che", {"check"}),
-        ("laconic data check --rec", {"--recipe"}),
-        ("laconic data prepare gigaword --keep", {"--keep-all"}),
+        ("catchline summ", {"summarize"}),
+        ("catchline train headl", {"headline_writer"}),
+        ("catchline train --all", {"--all-pairs"}),
+        ("catchline data che", {"check"}),
+        ("catchline data check --rec", {"--recipe"}),
+        ("catchline data prepare gigaword --keep", {"--keep-all"}),
     ],
 )
 def test_the_tab_key(line: str, expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "bash"]) == 0
     typed = line.split()
-    press = f"COMP_WORDS=({shlex.join(typed)}); COMP_CWORD={len(typed) - 1}; _laconic"
+    press = f"COMP_WORDS=({shlex.join(typed)}); COMP_CWORD={len(typed) - 1}; _catchline"
     script = capsys.readouterr().out + press + "; printf '%s\\n' \"${COMPREPLY[@]}\"\n"
     found = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert set(found.stdout.split()) == expected
@@ -65,15 +65,15 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert found["allocator"].startswith("the system's")
     monkeypatch.setenv("LD_PRELOAD", "/lib/libtcmalloc_minimal.so.4")
     assert json.loads(run(capsys, "doctor", "--json"))["allocator"] == "/lib/libtcmalloc_minimal.so.4"
-    monkeypatch.setattr("laconic.cli.doctor.find_spec", lambda name: None)
+    monkeypatch.setattr("catchline.cli.doctor.find_spec", lambda name: None)
     shown = run(capsys, "doctor")
-    assert "Missing for web pages: selectolax; pip install 'laconic[html]'" in shown
+    assert "Missing for web pages: selectolax; pip install 'catchline[html]'" in shown
 
 
 def test_push_needs_a_token(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("laconic.models.folder.get_token", lambda: None)
+    monkeypatch.setattr("catchline.models.folder.get_token", lambda: None)
     model = str(save_tiny_model(tmp_path / "model"))
     refused(capsys, 4, "there is no token for the Hugging Face hub", "push", model, "owner/name")
     assert main(["push", model, "name"]) == 2

@@ -15,13 +15,13 @@ from tokenizers.models import WordPiece
 from transformers import BertConfig, BertModel
 
 from boxed import make_stand_in, write_pairs
+from catchline.metrics.confidence import SENTENCE
+from catchline.models.folder import load_model_folder
+from catchline.runtime.eight_bits import NUMBERS
+from catchline.summarizer import Summarizer
+from catchline.types import Record
 from commands import program
 from json_lines import read_lines, write_lines
-from laconic.metrics.confidence import SENTENCE
-from laconic.models.folder import load_model_folder
-from laconic.runtime.eight_bits import NUMBERS
-from laconic.summarizer import Summarizer
-from laconic.types import Record
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_the_model_is_made_and_made_again_for_nothing(
     assert "| debian (validation), 34 records | ROUGE-1" in card
     assert "## 50 outputs" in card
     assert "MiniLM" not in card  # another encoder was named
-    assert "laconic summarize oneline article.txt" in card
+    assert "catchline summarize oneline article.txt" in card
     described = json.loads((folder / "data.json").read_text())
     assert described["docstring_packages"] == ["kites"]
     assert described["pairs"] == {"arxiv": 54, "debian": 24, "docstrings": 24, "readmes": 24}

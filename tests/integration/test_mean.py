@@ -9,10 +9,10 @@ from types import ModuleType
 import pytest
 import torch
 
+from catchline.errors import ConfigError
+from catchline.models.folder import load_model_folder, save_model_folder
+from catchline.text.tokenizer import WordTokenizer
 from commands import program
-from laconic.errors import ConfigError
-from laconic.models.folder import load_model_folder, save_model_folder
-from laconic.text.tokenizer import WordTokenizer
 from samples import tiny_seq2seq
 
 

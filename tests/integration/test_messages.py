@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from laconic.cli.main import COMMANDS, load_command
-from laconic.cli.options import options_of
+from catchline.cli.main import COMMANDS, load_command
+from catchline.cli.options import options_of
 
-SOURCE = Path(__file__).parent.parent.parent / "src" / "laconic"
+SOURCE = Path(__file__).parent.parent.parent / "src" / "catchline"
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9_-]+")
 # what a file below the commands says, and who says it: reading data
 READING = {"train", "evaluate", "tune", "compare", "calibrate", "judge make", "align", "data subset"}
@@ -46,11 +46,11 @@ SEVERAL = {
     f"cli/{name}.py" for name in ("card", "compare", "data", "data_write", "judge", "options", "recipes", "train")
 }
 SEVERAL |= {"study/reproduce.py"}
-# of all of laconic, and those that align prints to be given to train
+# of all of catchline, and those that align prints to be given to train
 OWN = {"cli/align.py": {"--set"}, "cli/options.py": {"--quiet", "--version"}}
 OWN |= {"cli/main.py": {"--quiet", "--version", "--help"}}
-# of another program, or said with the words before it: `laconic train --skip-bad`
-ELSEWHERE = re.compile(r"(?:accelerate launch|pip install)[^`\n]*|`?laconic ([a-z]+(?: [a-z-]+)?)([^`\n;]*)`?")
+# of another program, or said with the words before it: `catchline train --skip-bad`
+ELSEWHERE = re.compile(r"(?:accelerate launch|pip install)[^`\n]*|`?catchline ([a-z]+(?: [a-z-]+)?)([^`\n;]*)`?")
 
 
 def commands(name: str, command: object) -> Iterator[tuple[str, set[str]]]:
@@ -94,7 +94,7 @@ def wrong_options(file: str, text: str) -> list[str]:
     for command, rest in re.findall(ELSEWHERE, text):
         name = command if command in OPTIONS else command.split()[0] if command else ""
         if name in OPTIONS:
-            found += [f"laconic {name} {option}" for option in OPTION.findall(rest) if option not in OPTIONS[name]]
+            found += [f"catchline {name} {option}" for option in OPTION.findall(rest) if option not in OPTIONS[name]]
     places = shown_by(file)
     for option in OPTION.findall(ELSEWHERE.sub("", text)):
         if option in OWN.get(file, ()):
@@ -118,7 +118,7 @@ def test_options_in_messages_exist() -> None:
 
 def test_the_check_finds_what_is_wrong() -> None:
     assert wrong_options("cli/train.py", "use --skip-badly")
-    assert wrong_options("cli/train.py", "see `laconic plot RUN --skip-bad`")
+    assert wrong_options("cli/train.py", "see `catchline plot RUN --skip-bad`")
     assert wrong_options("data/lines.py", "use --max-records")
     assert not wrong_options("data/lines.py", "use --skip-bad")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-import laconic
+import catchline
+from catchline.cli.main import main
+from catchline.errors import DataError
 from commands import run
-from laconic.cli.main import main
-from laconic.errors import DataError
 
 TRAIN = "train headline_writer --size tiny --out out --data"
 PAGE = "<html><body><nav>Home</nav><article><p>The river rose in the night.</p></article></body></html>"
@@ -93,11 +93,11 @@ MISTAKES = [
     (f"{TRAIN} good.jsonl --set training.optimizer=adamw", 2, "is a section with keys of its own, such as"),
     (f"{TRAIN} good.jsonl --epochs 3", 2, "Did you mean --set training.max_epochs=VALUE?"),
     ("train headlin_writer --data good.jsonl", 2, "Did you mean 'headline_writer'?"),
-    ("train good.jsonl", 2, "is data, not a recipe: `laconic train headline_writer --data good.jsonl`"),
+    ("train good.jsonl", 2, "is data, not a recipe: `catchline train headline_writer --data good.jsonl`"),
     ("train no_recipe.yaml --data good.jsonl", 2, "begins with a line such as `extends: headline_writer`"),
     ("train headline_writer", 2, "Which pairs? Give --data"),
     ("train headline_writer --size tiny --data good.jsonl --out good.jsonl", 2, "is a file; name a folder."),
-    ("resume good", 5, "Start one with `laconic train`"),
+    ("resume good", 5, "Start one with `catchline train`"),
     ("summarize lead mising.txt", 3, "There is no file mising.txt."),
     ("summarize lead - -", 2, "only once"),
     ("summarize lead text.txt good.jsonl", 2, "either text files or files of records"),
@@ -105,13 +105,17 @@ MISTAKES = [
     ("summarize lead paper.pdf", 3, "paper.pdf is a PDF: save its text, for example with pdftotext"),
     ("summarize lead binary.txt", 3, "is not text: it holds NUL bytes"),
     ("summarize lead script.html", 3, "is a web page without text"),
-    ("summarize lead https://example.org/", 2, "save it first: curl -s https://example.org/ | laconic summarize lead"),
-    ("summarize https://example.org/", 2, "save it first: curl -s https://example.org/ | laconic summarize"),
+    (
+        "summarize lead https://example.org/",
+        2,
+        "save it first: curl -s https://example.org/ | catchline summarize lead",
+    ),
+    ("summarize https://example.org/", 2, "save it first: curl -s https://example.org/ | catchline summarize"),
     ("summarize lead good.jsonl --out x.jsonl", 2, "Did you mean --output?"),
-    ("train --data good.jsonl", 2, "stands first, for example: laconic train oneline --data FILE."),
-    ("export runs exported", 2, "The folder to write stands behind it: laconic export MODEL --out DIR."),
+    ("train --data good.jsonl", 2, "stands first, for example: catchline train oneline --data FILE."),
+    ("export runs exported", 2, "The folder to write stands behind it: catchline export MODEL --out DIR."),
     ("summarize rusn text.txt", 4, "Did you mean 'runs'?"),
-    ("summarize 'The text itself.'", 2, "echo 'Your text.' | laconic summarize"),
+    ("summarize 'The text itself.'", 2, "echo 'Your text.' | catchline summarize"),
     ("summarize good.jsonl runs", 2, "the model stands before what it shall summarize"),
     ("summarize lead good.jsonl --output runs", 2, "is a folder; --output names a file"),
     ("summarize lead --sentences -1 good.jsonl", 2, "greater than or equal to 1"),
@@ -134,10 +138,10 @@ MISTAKES = [
     # arguments in another place, options of other programs
     ("summarise text.txt", 2, "Did you mean 'summarize'?"),
     ("train headline_writer good.jsonl", 2, "Data is named with --data: --data good.jsonl"),
-    ("train --recipe headline_writer --data good.jsonl", 2, "The recipe stands first: laconic train headline_writer"),
+    ("train --recipe headline_writer --data good.jsonl", 2, "The recipe stands first: catchline train headline_writer"),
     (f"{TRAIN} good.jsonl --set training.max_epochs 3", 2, "stands behind its key without a blank: --set key=value"),
     (f"{TRAIN} good.jsonl --device cuda", 2, "takes the accelerator that is there; CUDA_VISIBLE_DEVICES chooses"),
-    ("summarize text.txt --model oneline", 2, "The model stands first: laconic summarize MODEL"),
+    ("summarize text.txt --model oneline", 2, "The model stands first: catchline summarize MODEL"),
     ("summarize text.txt lexrank", 2, "the model stands before what it shall summarize"),
     ("summarize oneline text.txt --device tpu", 2, "There is no device 'tpu' here; use cpu, or auto"),
     ("data split good.jsonl", 2, "No such command 'split'. Known: check, columns"),
@@ -149,7 +153,7 @@ MISTAKES = [
     (f"{TRAIN} tests", 2, "tests has no training file (only test); name it train.jsonl"),
     ("train tab.yaml --data good.jsonl", 2, "is not valid YAML at line 3: found character '\\t'"),
     ("train twice.yaml --data good.jsonl", 2, "line 4: the key 'training' stands there twice"),
-    ("train list.yaml --data good.jsonl", 2, "does not hold a mapping of keys; see `laconic recipes show"),
+    ("train list.yaml --data good.jsonl", 2, "does not hold a mapping of keys; see `catchline recipes show"),
     ("evaluate lead-1 --data text.txt", 3, "files of pairs end in .jsonl, .csv or .tsv"),
     ("evaluate good.jsonl --data good.jsonl", 4, "good.jsonl is a file; a model is a folder"),
     ("rouge one.txt text.txt one.txt --profile rouge", 2, "Did you mean 'rouge155'?"),
@@ -160,8 +164,8 @@ MISTAKES = [
     ("summarize lead text.txt --output ./text.txt", 2, "is what this command reads"),
     ("explain lead text.txt --html ./text.txt", 2, "is what this command reads; --html names another file."),
     ("explain lead text.txt --heatmap text.txt", 2, "Unknown picture format '.txt'"),
-    ("summarize lead good.jsonl --output other.jsonl", 3, "line 1 is not a result of laconic"),
-    ("summarize lead good.jsonl --output one.txt", 3, "is not a result of laconic"),
+    ("summarize lead good.jsonl --output other.jsonl", 3, "line 1 is not a result of catchline"),
+    ("summarize lead good.jsonl --output one.txt", 3, "is not a result of catchline"),
     ("summarize lead - --format csv", 2, "Standard input is a text or JSON lines, not csv"),
     ("tune lead-1 --data good.jsonl --grid beam_size=1", 2, "has no search to tune"),
     ("serve =oneline", 2, "gives the model no name"),
@@ -170,7 +174,7 @@ MISTAKES = [
     ("data subset good.jsonl x.jsonl.gz --last 1", 2, "written as JSON lines; name it x.jsonl."),
     ("data subset good.jsonl x.jsonl --last 1 --sample 2", 3, "2 documents were asked for, but there are 1"),
     ("tune oneline --data good.jsonl --grid beam_size=1 --apply", 2, "is part of the package and stays as it is"),
-    ("calibrate oneline --data good.jsonl", 2, "`laconic export oneline --out DIR` makes a copy"),
+    ("calibrate oneline --data good.jsonl", 2, "`catchline export oneline --out DIR` makes a copy"),
     ("evaluate a/b a/b. --data good.jsonl --output out", 2, "of a/b and a/b. would be one file"),
     ("compare headline_writer --size tiny --data good.jsonl --out out", 2, "would be trained on and scored on"),
     ("summarize oneline text.txt --set search.beam_size=2 --set beam_sise=3", 2, "Did you mean 'beam_size'?"),
@@ -212,8 +216,8 @@ def test_one_sentence_that_leads_on(
     assert not shown.out
     told = shown.err.splitlines()
     assert len(told) == 1, told
-    assert told[0].startswith("laconic: ")
-    assert told[0][-1] in ".?`" or "| laconic summarize" in told[0]
+    assert told[0].startswith("catchline: ")
+    assert told[0][-1] in ".?`" or "| catchline summarize" in told[0]
     after = {path: path.stat().st_size for path in place.rglob("*") if path.is_file()}
     assert not (place / "scores").exists(), "nothing was decoded before the mistake was told"
     assert {path: after.get(path) for path in before} == before  # nothing of the user's is moved or changed
@@ -225,7 +229,7 @@ def test_a_message_names_options_of_its_command_only(
 ) -> None:
     assert main(["--quiet", "data", "check", name]) == 3
     shown = capsys.readouterr()
-    assert "--skip-bad" not in (shown.out + shown.err).replace("`laconic train --skip-bad`", "")
+    assert "--skip-bad" not in (shown.out + shown.err).replace("`catchline train --skip-bad`", "")
     assert main(["--quiet", "summarize", "lead", name, "--skip-bad"]) == (0 if name == "no_line.csv" else 3)
 
 
@@ -233,11 +237,11 @@ def test_a_message_names_options_of_its_command_only(
     ("name", "how"), [("no_line.csv", "(..., skip_bad=True) leaves"), ("array.jsonl", "(..., format='json') reads it")]
 )
 def test_from_python_the_message_names_the_keyword(name: str, how: str, place: Path) -> None:
-    with pytest.raises(DataError, match=re.escape(f"laconic.read_records{how}")):
-        laconic.evaluate(["lead-1"], name)
+    with pytest.raises(DataError, match=re.escape(f"catchline.read_records{how}")):
+        catchline.evaluate(["lead-1"], name)
     with pytest.raises(DataError, match=r'settings=\{"data'):
-        laconic.train("headline_writer", name, place / "run", size="tiny")
-    assert list(laconic.read_records(place / name, **({"skip_bad": True} if "line" in name else {"format": "json"})))
+        catchline.train("headline_writer", name, place / "run", size="tiny")
+    assert list(catchline.read_records(place / name, **({"skip_bad": True} if "line" in name else {"format": "json"})))
 
 
 def test_the_note_on_columns_is_spelled_for_who_reads_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,7 +252,7 @@ def test_the_note_on_columns_is_spelled_for_who_reads_it(place: Path, capsys: py
         assert main(line) == 0
         assert own in "".join(capsys.readouterr())
     said: list[str] = []
-    next(laconic.read_records(pairs, on_choice=said.append))
+    next(catchline.read_records(pairs, on_choice=said.append))
     assert "(detected; document_column and summary_column choose others)" in said[0]
 
 

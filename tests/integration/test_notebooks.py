@@ -67,8 +67,8 @@ def test_the_cells_of_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nbclient = pytest.importorskip("nbclient", reason="the notebooks' tests need: pip install 'laconic[dev]'")
-    pytest.importorskip("ipykernel", reason="the notebooks' tests need: pip install 'laconic[dev]'")
+    nbclient = pytest.importorskip("nbclient", reason="the notebooks' tests need: pip install 'catchline[dev]'")
+    pytest.importorskip("ipykernel", reason="the notebooks' tests need: pip install 'catchline[dev]'")
     nbformat = pytest.importorskip("nbformat")
     code = str(FOLDER.parent / "src")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [code, os.environ.get("PYTHONPATH")])))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from catchline import Summarizer
+from catchline.cli.main import main
 from json_lines import read_lines
-from laconic import Summarizer
-from laconic.cli.main import main
 
 OLD = Path(__file__).parents[1] / "old_folders"
 FAMILIES = ["pointer_generator", "coarse_to_fine", "coconet"]

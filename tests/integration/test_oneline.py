@@ -13,16 +13,16 @@ import safetensors.torch
 import torch
 
 from boxed import make_stand_in, write_pairs
+from catchline import Summarizer
+from catchline.cli.main import main
+from catchline.config import shipped
+from catchline.config.loading import load_run, with_absolute_paths
+from catchline.config.schema import RunConfig, TrainingConfig
+from catchline.errors import ModelError
+from catchline.metrics.card import model_card
+from catchline.models.folder import load_model_folder
+from catchline.server.catalogue import open_models
 from commands import refused, run
-from laconic import Summarizer
-from laconic.cli.main import main
-from laconic.config import shipped
-from laconic.config.loading import load_run, with_absolute_paths
-from laconic.config.schema import RunConfig, TrainingConfig
-from laconic.errors import ModelError
-from laconic.metrics.card import model_card
-from laconic.models.folder import load_model_folder
-from laconic.server.catalogue import open_models
 
 TEXT = "This will merge the stream and return nothing. The stream is kept. Errors are raised."
 

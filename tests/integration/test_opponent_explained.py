@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from catchline.explain.record import to_dict
+from catchline.search import decode as decoding
+from catchline.systems import decoding as systems
+from catchline.systems.neural import NeuralSystem
+from catchline.types import Hypothesis, Record
 from exports import save_case
-from laconic.explain.record import to_dict
-from laconic.search import decode as decoding
-from laconic.systems import decoding as systems
-from laconic.systems.neural import NeuralSystem
-from laconic.types import Hypothesis, Record
 from tiny_models import DOCUMENTS
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from catchline import Summarizer
 from commands import run
 from json_lines import write_lines
-from laconic import Summarizer
 
 DOCS = Path(__file__).parents[2] / "docs"
 

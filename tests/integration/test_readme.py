@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from laconic.cli.main import COMMANDS, load_command
-from laconic.config.loading import load_recipe, recipe_names
+from catchline.cli.main import COMMANDS, load_command
+from catchline.config.loading import load_recipe, recipe_names
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -29,14 +29,17 @@ def blocks(language: str) -> list[tuple[str, str]]:
 
 
 def command_lines() -> list[tuple[str, str]]:
-    """(page, ``laconic`` line) of every block without a language, and of every `code span` that is a whole command."""
+    """(page, ``catchline`` line) of every block without a language, and of every `code span` that is a whole
+    command."""
     found = []
     for page, text in blocks(""):
         lines = (line.strip() for line in text.splitlines())
-        found += [(page, line[line.index("laconic") :]) for line in lines if re.search(r"(^|[ /])laconic [a-z]", line)]
+        found += [
+            (page, line[line.index("catchline") :]) for line in lines if re.search(r"(^|[ /])catchline [a-z]", line)
+        ]
     for page in PAGES:
         without_blocks = FENCE.sub("", page.read_text(encoding="utf-8"))
-        found += [(page.name, span) for span in re.findall(r"`(laconic [a-z]+ [^`]+)`", without_blocks)]
+        found += [(page.name, span) for span in re.findall(r"`(catchline [a-z]+ [^`]+)`", without_blocks)]
     return found
 
 
@@ -56,10 +59,10 @@ def test_every_command_line_parses(page: str, line: str) -> None:
     """The line is parsed as typer would, without running anything."""
     name, *arguments = shlex.split(line)[1:]
     command = load_command(name)
-    context = command.make_context(f"laconic {name}", arguments, resilient_parsing=False)
+    context = command.make_context(f"catchline {name}", arguments, resilient_parsing=False)
     with context:
         if hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
-            assert arguments[0] in command.commands, f"laconic {name} has no {arguments[0]}"
+            assert arguments[0] in command.commands, f"catchline {name} has no {arguments[0]}"
             sub = command.commands[arguments[0]]
             with sub.make_context(arguments[0], arguments[1:], parent=context):
                 pass
@@ -67,9 +70,9 @@ def test_every_command_line_parses(page: str, line: str) -> None:
 
 def test_a_wrong_line_does_not_parse() -> None:
     with pytest.raises(typer.TyperException):
-        test_every_command_line_parses("", "laconic train headline_writer --rwo x")
+        test_every_command_line_parses("", "catchline train headline_writer --rwo x")
     with pytest.raises(AssertionError):
-        test_every_command_line_parses("", "laconic recipes shwo x")
+        test_every_command_line_parses("", "catchline recipes shwo x")
 
 
 def test_rows_and_sizes_that_are_named_exist() -> None:

@@ -1,4 +1,4 @@
-"""``laconic train`` and ``laconic resume`` from the command line."""
+"""``catchline train`` and ``catchline resume`` from the command line."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from catchline.cli.inputs import records_of
+from catchline.cli.main import main
+from catchline.cli.output import say
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.data.holdout import ENOUGH_FOR_TEST
+from catchline.errors import ConfigError
+from catchline.study import calibration
+from catchline.training.logging import read_log
+from catchline.training.run import hold_out
 from commands import refused, run
-from laconic.cli.inputs import records_of
-from laconic.cli.main import main
-from laconic.cli.output import say
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.data.holdout import ENOUGH_FOR_TEST
-from laconic.errors import ConfigError
-from laconic.study import calibration
-from laconic.training.logging import read_log
-from laconic.training.run import hold_out
 from word_pairs import write_word_pairs
 
 END = "training.max_updates"
@@ -44,7 +44,7 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.Cap
     assert "train on 48 pairs, validate on 8" in said.err
     assert "4 updates" in said.err
     assert f"Model: {out / 'model'}" in said.out
-    assert f"faster as graphs: laconic export {out / 'model'} --out DIR --int8" in said.out
+    assert f"faster as graphs: catchline export {out / 'model'} --out DIR --int8" in said.out
     assert "lead-1" in said.out
     assert "taking the first sentence" in said.out
     assert not (out / "data").exists()
@@ -157,7 +157,7 @@ def test_the_held_out_pairs_calibrate_the_model(
     assert main(arguments(data, few)) == 0
     said = capsys.readouterr().out
     assert "12 held-out pairs are fewer than the 100" in said
-    assert f"run `laconic calibrate '{few / 'model'}' --data FILE`" in said
+    assert f"run `catchline calibrate '{few / 'model'}' --data FILE`" in said
     assert not (few / "model" / "calibration.json").exists()
 
     monkeypatch.setattr(calibration, "LEAST_RECORDS", 12)
@@ -171,7 +171,7 @@ def test_the_held_out_pairs_calibrate_the_model(
     assert main(arguments(data, enough, "--force")) == 0
     said = capsys.readouterr().out
     assert "No summary of these records is acceptable" in said
-    assert f"run `laconic calibrate {enough / 'model'} --data FILE` on more held-out pairs." in said
+    assert f"run `catchline calibrate {enough / 'model'} --data FILE` on more held-out pairs." in said
     assert "taking the first sentence" in said
     assert not (enough / "model" / "calibration.json").exists()
 

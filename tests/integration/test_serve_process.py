@@ -18,8 +18,8 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
+from catchline import Summarizer
 from commands import refused
-from laconic import Summarizer
 from serving import Server, running
 from tiny_models import DOCUMENTS, save_tiny_model
 
@@ -43,7 +43,7 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     """One server for the tests that do not stop it; times are short."""
     limits = ["max_body_bytes=100000", "body_timeout=1.5", "send_timeout=1.5", "request_timeout=120", "max_queue=64"]
     options = [part for limit in limits for part in ("--set", limit)]
-    with running(tmp_path_factory.mktemp("server"), f"tiny={model}", *options, LACONIC_TOKEN=TOKEN) as server:
+    with running(tmp_path_factory.mktemp("server"), f"tiny={model}", *options, CATCHLINE_TOKEN=TOKEN) as server:
         yield server
         assert server.stop() == 0
         assert "Traceback" not in server.errors()
@@ -115,21 +115,21 @@ def test_under_load_every_answer_is_right_and_memory_stays(server: Server, clien
     def counted(documents: float) -> None:
         """A batch is counted when its answers are on their way already."""
         patience = time.monotonic() + 20
-        while metric(client, "laconic_batch_documents_sum") < documents and time.monotonic() < patience:
+        while metric(client, "catchline_batch_documents_sum") < documents and time.monotonic() < patience:
             time.sleep(0.05)
-        assert metric(client, "laconic_batch_documents_sum") == documents
+        assert metric(client, "catchline_batch_documents_sum") == documents
 
-    earlier = metric(client, "laconic_batch_documents_sum")  # of other tests
+    earlier = metric(client, "catchline_batch_documents_sum")  # of other tests
     burst(range(60))
     before = server.memory()
     counted(earlier + 60)
-    batches = metric(client, "laconic_batch_documents_count")
+    batches = metric(client, "catchline_batch_documents_count")
     burst(range(60, 210))
     grown = server.memory() - before
     assert grown < 30e6, f"{grown / 1e6:.0f} MB more after 150 requests"
     counted(earlier + 210)
-    assert metric(client, "laconic_batch_documents_count") - batches < 120, "concurrent requests share batches"
-    assert metric(client, 'laconic_documents_total{model="tiny",outcome="done"}') >= 210
+    assert metric(client, "catchline_batch_documents_count") - batches < 120, "concurrent requests share batches"
+    assert metric(client, 'catchline_documents_total{model="tiny",outcome="done"}') >= 210
 
 
 def test_a_full_queue_says_when_to_come_back(model: Path, tmp_path: Path) -> None:
@@ -199,14 +199,14 @@ def test_nonsense_on_the_wire(server: Server, client: httpx.Client) -> None:
 
 
 def test_a_client_that_leaves_ends_its_work(server: Server, client: httpx.Client) -> None:
-    abandoned = 'laconic_documents_total{model="tiny",outcome="abandoned"}'
+    abandoned = 'catchline_documents_total{model="tiny",outcome="abandoned"}'
     before = metric(client, abandoned)
     body = json.dumps({"document": DOCUMENTS[0], "options": LONG}).encode()
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(raw_request(body))
-        until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 1)
+        until(lambda: metric(client, 'catchline_running_documents{worker="neural"}') == 1)
     until(lambda: metric(client, abandoned) == before + 1)
-    until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 0)
+    until(lambda: metric(client, 'catchline_running_documents{worker="neural"}') == 0)
     assert '"status": 499' in server.log()
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(raw_request(b'{"document"', length=400))  # leaves in the middle of its body
@@ -223,7 +223,7 @@ def test_a_client_that_does_not_read_holds_nobody_up(server: Server, client: htt
         time.sleep(0.2)
         for _ in range(5):
             assert client.post("/v1/summarize", json={"document": DOCUMENTS[0]}).status_code == 200
-        until(lambda: metric(client, 'laconic_running_documents{worker="extractive"}') == 0)
+        until(lambda: metric(client, 'catchline_running_documents{worker="extractive"}') == 0)
         time.sleep(2.5)  # the server's patience is at its end
         connection.settimeout(5)
         received = 0
@@ -247,13 +247,13 @@ def test_a_stream_arrives_while_it_is_made_and_ends_with_its_client(server: Serv
     whole = time.monotonic() - began
     assert pieces > 50
     assert first < whole / 2
-    before = metric(client, "laconic_documents_total")
+    before = metric(client, "catchline_documents_total")
     with client.stream("POST", "/v1/summarize", json=body) as response:
         for line in response.iter_lines():
             if line == "event: text":
                 break
-    until(lambda: metric(client, "laconic_documents_total") == before + 1)
-    until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 0)
+    until(lambda: metric(client, "catchline_documents_total") == before + 1)
+    until(lambda: metric(client, 'catchline_running_documents{worker="neural"}') == 0)
 
 
 def test_the_hubs_own_client_can_use_it(server: Server, model: Path) -> None:
@@ -355,7 +355,7 @@ def test_an_answer_that_takes_too_long_is_given_up(model: Path, tmp_path: Path) 
         body = {"document": DOCUMENTS[0], "options": LONG}
         late = client.post("/v1/summarize", json=body)
         assert (late.status_code, late.json()["code"]) == (504, "timeout")
-        until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 0)
+        until(lambda: metric(client, 'catchline_running_documents{worker="neural"}') == 0)
         streamed = client.post("/v1/summarize/stream", json={**body, "options": {**LONG, "beam_size": 1}})
         assert streamed.text.rstrip().splitlines()[-2] == "event: error"
         assert '"timeout"' in streamed.text
@@ -407,7 +407,7 @@ def test_while_it_drains_it_is_not_ready_and_a_late_end_is_an_error(model: Path,
         with server.client() as client, ThreadPoolExecutor(1) as pool:
             body = {"document": DOCUMENTS[0], "options": written(5000, beam_size=16)}
             work = pool.submit(client.post, "/v1/summarize", json=body)
-            until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 1)
+            until(lambda: metric(client, 'catchline_running_documents{worker="neural"}') == 1)
             server.process.terminate()
             began = time.monotonic()
             until(lambda: client.get("/ready").status_code == 503, 1)

@@ -11,10 +11,10 @@ from types import ModuleType
 
 import pytest
 
+from catchline.cli.main import COMMANDS, EXIT_CODES, VARIABLES, load_command
+from catchline.config import names
+from catchline.config.schema import OptimizerConfig, RunConfig
 from commands import program
-from laconic.cli.main import COMMANDS, EXIT_CODES, VARIABLES, load_command
-from laconic.config import names
-from laconic.config.schema import OptimizerConfig, RunConfig
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -62,7 +62,7 @@ def test_the_page_of_commands_has_every_option(site: ModuleType) -> None:
     page = site.commands_page()
     for name in COMMANDS:
         command = load_command(name)
-        assert f"## `laconic {name}`" in page
+        assert f"## `catchline {name}`" in page
         for one in getattr(command, "commands", {"": command}).values():
             for parameter in one.params:
                 assert parameter.opts[0] in page or not parameter.opts[0].startswith("-")
@@ -82,7 +82,7 @@ def test_every_page_is_in_the_contents(site: ModuleType) -> None:
 
 @pytest.mark.slow
 def test_the_site_builds_strictly_and_asks_nobody_for_anything(tmp_path: Path) -> None:
-    pytest.importorskip("mkdocstrings", reason="the site needs: pip install 'laconic[docs]'")
+    pytest.importorskip("mkdocstrings", reason="the site needs: pip install 'catchline[docs]'")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     paths = {"PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **paths}, capture_output=True, text=True)

@@ -1,4 +1,5 @@
-"""`Summarizer`, ``laconic summarize`` and ``laconic explain`` on a tiny pointer-generator and on extractive methods."""
+"""`Summarizer`, ``catchline summarize`` and ``catchline explain`` on a tiny pointer-generator and on extractive
+methods."""
 
 from __future__ import annotations
 
@@ -15,31 +16,31 @@ import numpy as np
 import pytest
 import torch
 
+from catchline import Summarizer, decoding
+from catchline.cli.main import main
+from catchline.config import shipped
+from catchline.config.schema import SearchConfig, TextConfig
+from catchline.errors import ConfigError, DataError, ModelError
+from catchline.evaluation.systems import Contender
+from catchline.metrics.confidence import CHOOSING, FEATURES, SENTENCE, Calibration
+from catchline.metrics.consensus import expected_utilities
+from catchline.models.bart import BartSummarizer
+from catchline.models.folder import LoadedModel
+from catchline.server.catalogue import Catalogue, open_models
+from catchline.server.settings import Settings
+from catchline.study import calibration
+from catchline.summarizer import with_graphs
+from catchline.systems import neural
+from catchline.systems.bulk import SummaryJob
+from catchline.systems.decoding import DecodingSystem
+from catchline.systems.exported import ExportedSystem
+from catchline.systems.extractive import locate, shorten
+from catchline.systems.neural import NeuralSystem
+from catchline.text.sentences import sentence_strings
+from catchline.text.tokenizer import BpeTokenizer
+from catchline.types import Record
 from commands import refused, run
 from json_lines import read_lines, write_lines
-from laconic import Summarizer, decoding
-from laconic.cli.main import main
-from laconic.config import shipped
-from laconic.config.schema import SearchConfig, TextConfig
-from laconic.errors import ConfigError, DataError, ModelError
-from laconic.evaluation.systems import Contender
-from laconic.metrics.confidence import CHOOSING, FEATURES, SENTENCE, Calibration
-from laconic.metrics.consensus import expected_utilities
-from laconic.models.bart import BartSummarizer
-from laconic.models.folder import LoadedModel
-from laconic.server.catalogue import Catalogue, open_models
-from laconic.server.settings import Settings
-from laconic.study import calibration
-from laconic.summarizer import with_graphs
-from laconic.systems import neural
-from laconic.systems.bulk import SummaryJob
-from laconic.systems.decoding import DecodingSystem
-from laconic.systems.exported import ExportedSystem
-from laconic.systems.extractive import locate, shorten
-from laconic.systems.neural import NeuralSystem
-from laconic.text.sentences import sentence_strings
-from laconic.text.tokenizer import BpeTokenizer
-from laconic.types import Record
 from tiny_bart import architecture
 from tiny_models import DOCUMENTS, save_tiny_model
 from watching import watch
@@ -186,7 +187,7 @@ def test_of_the_beams_summaries_the_one_that_the_others_agree_with_is_chosen(sum
 def test_a_calibrated_model_chooses_by_what_it_has_learnt_of_hypotheses(summarizer: Summarizer, folder: Path) -> None:
     """Weights that count tokens alone put the longest hypothesis first."""
     plain = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6)
-    said = "has not learnt to rerank: run `laconic calibrate MODEL --data PAIRS --set"
+    said = "has not learnt to rerank: run `catchline calibrate MODEL --data PAIRS --set"
     with pytest.raises(ConfigError, match=said):
         summarizer.summarize(DOCUMENTS, beam_size=6, choose="rerank")
     with pytest.raises(ConfigError, match=said):
@@ -538,7 +539,7 @@ def test_stored_explanations_are_shown_without_the_model(
     assert "unsupported" in read_lines(out)[0]["support"]
     assert main(["explain", "stored", str(out), "--html", str(page)]) == 0
     assert page.read_text(encoding="utf-8").count("<article") == 5
-    for most, said in ((5, ""), (4, "laconic: the first 4 records; --max-records shows more.\n")):
+    for most, said in ((5, ""), (4, "catchline: the first 4 records; --max-records shows more.\n")):
         capsys.readouterr()
         assert main(["explain", "stored", str(out), "--json", "--max-records", str(most)]) == 0
         shown = capsys.readouterr()
@@ -556,7 +557,10 @@ def test_stored_explanations_are_shown_without_the_model(
     bare = [
         {name: value for name, value in word.items() if name not in ("attention", "maps")} for word in line["words"]
     ]
-    for words, said in (([], "no words, so there is nothing to draw; `laconic summarize"), (bare, "models without it")):
+    for words, said in (
+        ([], "no words, so there is nothing to draw; `catchline summarize"),
+        (bare, "models without it"),
+    ):
         out.write_text(json.dumps(line | {"words": words, "source_offsets": []}) + "\n")
         refused(capsys, 3, said, "explain", "stored", out, "--heatmap", picture)
     out.write_text('{"x": 1}\n')
@@ -684,7 +688,11 @@ def test_calibrate_believes_readers_where_they_have_rated(
         "40 records or more of which readers rated the line that the model writes; here are" in capsys.readouterr().err
     )
     refused(
-        capsys, 3, "no file nowhere.jsonl; `laconic judge analyse --lines` makes such", *arguments[:5], "nowhere.jsonl"
+        capsys,
+        3,
+        "no file nowhere.jsonl; `catchline judge analyse --lines` makes such",
+        *arguments[:5],
+        "nowhere.jsonl",
     )
     sheet.write_text(json.dumps({"id": "r1", "summary": "late"}) + "\n")
     refused(capsys, 3, "rating 1 needs an 'id', a text, and a 'rating', a number", *arguments)
@@ -731,7 +739,7 @@ def test_calibrate_stores_what_it_found(
     refused(
         capsys,
         2,
-        "`laconic export oneline --out DIR` makes a copy",
+        "`catchline export oneline --out DIR` makes a copy",
         "calibrate",
         "oneline",
         "--data",
@@ -740,7 +748,7 @@ def test_calibrate_stores_what_it_found(
         "beam_size=3",
     )
     (place / "recipe.yaml").unlink()
-    refused(capsys, 2, "was not made by laconic", *arguments, "--set", "beam_size=4")
+    refused(capsys, 2, "was not made by catchline", *arguments, "--set", "beam_size=4")
     refused(capsys, 3, "needs 40 records or more; here are 39", *arguments, "--max-records", "39")
     assert main(["calibrate", "lexrank", "--data", str(data)]) == 2
     assert main(["calibrate", str(place), "--data", str(data), "--diagram", "x.doc"]) == 2

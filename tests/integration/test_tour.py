@@ -34,11 +34,11 @@ def test_an_hour_is_fourteen_files(script: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [p.stem for p in sorted((ROOT / "src/laconic/papers").glob("*.py")) if p.stem != "__init__"]
+    "name", [p.stem for p in sorted((ROOT / "src/catchline/papers").glob("*.py")) if p.stem != "__init__"]
 )
 def test_every_equation_is_on_the_way(script: ModuleType, name: str) -> None:
     """A function whose docstring begins with an equation's number."""
-    file = f"src/laconic/papers/{name}.py"
+    file = f"src/catchline/papers/{name}.py"
     shown = {found["name"] for found in script.LINK.finditer(PAGE) if found["file"] == file}
     functions = [node for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)]
     assert shown

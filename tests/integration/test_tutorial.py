@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli.main import main
+from catchline.cli.main import main
 from serving import running
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "tutorial.md"
@@ -45,7 +45,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_commands_of_the_tutorial_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commands = [shlex.split(line)[1:] for line in lines() if line.startswith("laconic ")]
+    commands = [shlex.split(line)[1:] for line in lines() if line.startswith("catchline ")]
     assert len(commands) > 8
     served = [arguments for arguments in commands if arguments[0] == "serve"]
     for arguments in (one for one in commands if one not in served):

@@ -1,4 +1,5 @@
-"""The wheel holds all that Laconic brings: in an environment that knows only it, the model in the box writes a line."""
+"""The wheel holds all that Catchline brings: in an environment that knows only it, the model in the box writes a
+line."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic import __version__
+from catchline import __version__
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -37,20 +38,20 @@ def test_the_installed_wheel_summarizes(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, source)
     quiet = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     run(*quiet, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source, folder=tmp_path)
-    (wheel,) = tmp_path.glob("laconic-*.whl")
+    (wheel,) = tmp_path.glob("catchline-*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
-    assert {"laconic/oneline/model.safetensors", "laconic/server/static/index.html", "laconic/py.typed"} <= held
+    assert {"catchline/oneline/model.safetensors", "catchline/server/static/index.html", "catchline/py.typed"} <= held
     assert not [name for name in held if name.startswith("tests") or "__pycache__" in name]
 
     venv.create(tmp_path / "bare", with_pip=True)
     python = tmp_path / "bare" / "bin" / "python"
     run(python, "-m", "pip", "--quiet", "install", "--no-deps", "--no-index", wheel, folder=tmp_path)
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=tmp_path).strip())
-    # Dependencies are those of this environment, behind the wheel; Laconic itself is not taken from there.
+    # Dependencies are those of this environment, behind the wheel; Catchline itself is not taken from there.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    assert run(python, "-c", "import laconic; print(laconic.__file__)", folder=tmp_path).startswith(str(site))
-    laconic = tmp_path / "bare" / "bin" / "laconic"
-    assert __version__ in run(laconic, "--version", folder=tmp_path)
+    assert run(python, "-c", "import catchline; print(catchline.__file__)", folder=tmp_path).startswith(str(site))
+    catchline = tmp_path / "bare" / "bin" / "catchline"
+    assert __version__ in run(catchline, "--version", folder=tmp_path)
     text = "Tidepool is a small monitor for home weather stations. It reads temperature and wind from sensors."
-    assert run(laconic, "summarize", "-", folder=tmp_path, text=text).strip()
-    assert "wind" in run(laconic, "summarize", "lead", "--sentences", "2", "-", folder=tmp_path, text=text)
+    assert run(catchline, "summarize", "-", folder=tmp_path, text=text).strip()
+    assert "wind" in run(catchline, "summarize", "lead", "--sentences", "2", "-", folder=tmp_path, text=text)

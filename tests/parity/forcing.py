@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from laconic.types import Batch, Hypothesis, TrainingBatch
+from catchline.types import Batch, Hypothesis, TrainingBatch
 
 
 @torch.no_grad()

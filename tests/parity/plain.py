@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.config.names import OBJECTIVES, build
-from laconic.types import TrainingBatch, UpdateContext
+from catchline.config.names import OBJECTIVES, build
+from catchline.types import TrainingBatch, UpdateContext
 from samples import PAD, UNK, VOCAB, assert_same, gradients
 
 Parameters = Mapping[str, Tensor]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.errors import ConfigError, ModelError
-from laconic.models.bart import BartSummarizer
-from laconic.models.bart_attention import ATTENTION, folded_attention
-from laconic.models.stored import FAMILY
+from catchline.errors import ConfigError, ModelError
+from catchline.models.bart import BartSummarizer
+from catchline.models.bart_attention import ATTENTION, folded_attention
+from catchline.models.stored import FAMILY
 from tiny_bart import BOS, EOS, UNK, VOCABULARY, architecture, reference_of, shifted, source_batch, theirs
 
 LAST = -1

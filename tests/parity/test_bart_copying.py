@@ -15,11 +15,11 @@ import torch
 from forcing import worst
 from torch import Tensor
 
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.models.bart import BartSummarizer
-from laconic.models.stored import FAMILY
-from laconic.types import Batch, Hypothesis, UpdateContext
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.models.bart import BartSummarizer
+from catchline.models.stored import FAMILY
+from catchline.types import Batch, Hypothesis, UpdateContext
 from samples import gradients
 from tiny_bart import BOS, EOS, PAD, UNK, VOCABULARY, copying_bart, reference_of, source_batch, theirs
 

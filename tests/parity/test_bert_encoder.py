@@ -11,11 +11,11 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from transformers import BertConfig, BertModel
 
+from catchline.errors import ConfigError, DataError
+from catchline.models.seq2seq import Seq2Seq
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Batch
 from commands import program
-from laconic.errors import ConfigError, DataError
-from laconic.models.seq2seq import Seq2Seq
-from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Batch
 
 SIZES = {"layers": 2, "num_heads": 4, "feed_forward_size": 24, "max_positions": 16}
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from coarse_to_fine_reference import Reference, advantages
 
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.models.coarse_to_fine import CoarseToFine
-from laconic.types import Batch, UpdateContext
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.models.coarse_to_fine import CoarseToFine
+from catchline.types import Batch, UpdateContext
 from samples import VOCAB, random_batch
 
 SIZES: dict[str, Any] = {"embedding_size": 5, "hidden_size": 6, "chunk_words": 3, "dropout": 0.0, "init_range": 0.6}

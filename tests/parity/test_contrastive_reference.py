@@ -10,9 +10,9 @@ import torch
 from contrastive_reference import ContrastiveReference, ReferenceStep
 from plain import smoothed, softmax
 
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.models.transformer import Transformer
-from laconic.types import PLAIN_PASS, Batch
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.models.transformer import Transformer
+from catchline.types import PLAIN_PASS, Batch
 from samples import IDS, TRANSFORMER, UNK, VOCAB, assert_same, few_words, gradients, left_padded, randomise
 
 BASE = TRANSFORMER | {"encoder_layers": 1, "decoder_layers": 3}

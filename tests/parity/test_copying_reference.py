@@ -12,10 +12,10 @@ from copying_reference import LITERAL, RELEASE, CopyingReference, Document, Refe
 from plain import smoothed
 from torch import Tensor
 
-from laconic.config.names import COPY_HEADS, MODELS, OBJECTIVES, build, parse
-from laconic.errors import ConfigError
-from laconic.models.transformer import Transformer
-from laconic.types import PLAIN_PASS, Batch
+from catchline.config.names import COPY_HEADS, MODELS, OBJECTIVES, build, parse
+from catchline.errors import ConfigError
+from catchline.models.transformer import Transformer
+from catchline.types import PLAIN_PASS, Batch
 from samples import (
     EOS,
     IDS,

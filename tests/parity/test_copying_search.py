@@ -15,12 +15,12 @@ from copying_reference import LITERAL, RELEASE
 from forcing import forced, worst
 from torch import Tensor, nn
 
-from laconic.config.names import MODELS, build
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.models.transformer import Transformer
-from laconic.search.state import select
-from laconic.types import Batch, Hypothesis
+from catchline.config.names import MODELS, build
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.models.transformer import Transformer
+from catchline.search.state import select
+from catchline.types import Batch, Hypothesis
 from samples import BOS, EOS, IDS, TRANSFORMER, VOCAB, random_batch, randomise
 
 BASE = TRANSFORMER | {"feed_forward_size": 16}

@@ -11,8 +11,8 @@ from headline_reference import Reference, State
 from plain import BATCHES, coins, compare, compare_steps
 from torch import Tensor
 
-from laconic.config.names import MODELS, build
-from laconic.models.distraction import Distraction
+from catchline.config.names import MODELS, build
+from catchline.models.distraction import Distraction
 from samples import IDS, VOCAB, random_batch, randomise, tiny_seq2seq
 
 SIZES = {"embedding_size": 5, "hidden_size": 4}

@@ -20,18 +20,18 @@ import numpy as np
 import pytest
 
 import own_process
+from catchline.cli.main import main
+from catchline.errors import CatchlineError, ConfigError, DataError, ModelError
+from catchline.export.folder import export_apart
+from catchline.models.folder import LoadedModel, load_model_folder
+from catchline.runtime import sessions
+from catchline.runtime.folder import digest_of
+from catchline.runtime.manifest import is_exported
+from catchline.summarizer import Summarizer
+from catchline.systems.exported import ExportedSystem
+from catchline.systems.neural import NeuralSystem
+from catchline.types import Record, Summary
 from exports import CASES, save_case
-from laconic.cli.main import main
-from laconic.errors import ConfigError, DataError, LaconicError, ModelError
-from laconic.export.folder import export_apart
-from laconic.models.folder import LoadedModel, load_model_folder
-from laconic.runtime import sessions
-from laconic.runtime.folder import digest_of
-from laconic.runtime.manifest import is_exported
-from laconic.summarizer import Summarizer
-from laconic.systems.exported import ExportedSystem
-from laconic.systems.neural import NeuralSystem
-from laconic.types import Record, Summary
 from tiny_models import DOCUMENTS
 
 FAST = [
@@ -55,8 +55,8 @@ def exported(folder: Path, names: list[str]) -> dict[str, Pair]:
     """Each model's folder and its exported one, made in one process."""
     pairs = {name: (save_case(folder / name, name), folder / f"{name}-exported") for name in names}
     places = [str(place) for pair in pairs.values() for place in pair]
-    environment = os.environ | {"LACONIC_KERNELS": "graph"}
-    command = [sys.executable, "-X", "importtime", "-m", "laconic.export.folder", *places]
+    environment = os.environ | {"CATCHLINE_KERNELS": "graph"}
+    command = [sys.executable, "-X", "importtime", "-m", "catchline.export.folder", *places]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr[-3000:]
     assert "| torch._dynamo\n" not in done.stderr, "torch's compiler takes two seconds to import and is not needed"
@@ -118,7 +118,7 @@ def test_no_torch_is_imported(fast: dict[str, Pair]) -> None:
         "        if name.split('.')[0] in ('torch', 'transformers', 'accelerate', 'huggingface_hub'):\n"
         "            raise ModuleNotFoundError(f'No module named {name}', name=name)\n"
         "sys.meta_path.insert(0, Refuse())\n"
-        "from laconic.cli.main import main\n"
+        "from catchline.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", code, "summarize", str(fast["correlational"][1]), "-"]
@@ -152,7 +152,7 @@ def eight_bits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, st
     arguments = ["export", str(source), "--out", str(home / "out"), "--int8", "--check", str(home / "pairs.jsonl")]
     said = io.StringIO()
     with contextlib.redirect_stdout(said), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("laconic.export.folder.subprocess", SimpleNamespace(run=own_process._run_forked))
+        patch.setattr("catchline.export.folder.subprocess", SimpleNamespace(run=own_process._run_forked))
         assert main(arguments) == 0
     return source, home / "out", said.getvalue()
 
@@ -286,7 +286,7 @@ def test_what_graphs_cannot(fast: dict[str, Pair]) -> None:
     graphs = Summarizer.from_pretrained(fast["contrastive-dynamic"][1])
     with pytest.raises(ConfigError, match="runs on the cpu"):
         graphs.to("cuda")
-    with pytest.raises(LaconicError, match="export it again"):
+    with pytest.raises(CatchlineError, match="export it again"):
         graphs.summarize(DOCUMENTS[0], model={"lambda_decode": 0.9})
 
 
@@ -357,7 +357,7 @@ def test_places_that_cannot_be_written(
     (tmp_path / "sitecustomize.py").write_text(f"import shutil\n{full}\nshutil.copyfile = copyfile\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     assert main(["export", str(fast["writer-gru"][0]), "--out", str(tmp_path / "out")]) == 7
-    assert capsys.readouterr().err.startswith(f"laconic: The disk is full while writing {tmp_path}/out. What was")
+    assert capsys.readouterr().err.startswith(f"catchline: The disk is full while writing {tmp_path}/out. What was")
 
 
 @pytest.mark.usefixtures("exports_forked")
@@ -366,7 +366,7 @@ def test_a_place_below_a_file_cannot_be_written(
 ) -> None:
     (tmp_path / "file").touch()
     assert main(["export", str(fast["writer-gru"][0]), "--out", str(tmp_path / "file/in/it")]) == 1
-    assert capsys.readouterr().err == f"laconic: Cannot use {tmp_path}/file/in: not a directory.\n"
+    assert capsys.readouterr().err == f"catchline: Cannot use {tmp_path}/file/in: not a directory.\n"
 
 
 def test_the_threads_of_the_service(fast: dict[str, Pair], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,7 +374,7 @@ def test_the_threads_of_the_service(fast: dict[str, Pair], monkeypatch: pytest.M
     monkeypatch.setattr(sessions, "_options", lambda *each: (given.append(found := options(*each)), found)[1])
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
-    monkeypatch.setattr("laconic.server.run.serve", lambda *_: True)
+    monkeypatch.setattr("catchline.server.run.serve", lambda *_: True)
     for more in ([], ["--threads", "2"], ["--threads", "8"]):
         assert main(["serve", str(fast["writer-gru"][1]), *more]) == 0
     assert [each.intra_op_num_threads for each in given] == [1, 1, 2, 2, 2, 2]
@@ -392,7 +392,7 @@ def test_threads_change_no_bit(fast: dict[str, Pair], monkeypatch: pytest.Monkey
         monkeypatch.setattr(ExportedSystem, "summarize_batch", watched)
         found.append(summarizer.summarize(texts, explain=True, batch_size=4))
         monkeypatch.setattr(ExportedSystem, "summarize_batch", batch)
-    assert {"laconic_0", "laconic_1"} < names
+    assert {"catchline_0", "catchline_1"} < names
     for one, *others in zip(*found, strict=True):
         for other in others:
             assert (other.text, other.score) == (one.text, one.score)

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from laconic.config.generation import search_from
-from laconic.decoding import decode
-from laconic.models.bart import BartSummarizer
-from laconic.models.stored import FAMILY
-from laconic.types import Batch, Hypothesis
+from catchline.config.generation import search_from
+from catchline.decoding import decode
+from catchline.models.bart import BartSummarizer
+from catchline.models.stored import FAMILY
+from catchline.types import Batch, Hypothesis
 from tiny_bart import BOS, EOS, PAD, UNK, architecture, reference_of
 
 VOCABULARY, LANGUAGE, LIMIT = 29, 28, 30

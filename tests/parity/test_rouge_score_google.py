@@ -7,8 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from laconic.metrics.rouge import rouge
-from laconic.metrics.rouge_text import stem_nltk
+from catchline.metrics.rouge import rouge
+from catchline.metrics.rouge_text import stem_nltk
 
 # NLTK takes a second to import, and each worker collects this file.
 pytestmark = pytest.mark.skipif(not (find_spec("rouge_score") and find_spec("nltk")), reason="needs rouge-score")

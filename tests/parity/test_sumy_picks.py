@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laconic.config.names import EXTRACTIVE, build
-from laconic.extractive.words import stem_english, treebank_words
-from laconic.text.sentences import sentence_strings
+from catchline.config.names import EXTRACTIVE, build
+from catchline.extractive.words import stem_english, treebank_words
+from catchline.text.sentences import sentence_strings
 
 # NLTK takes a second to import, and each worker collects this file.
 pytestmark = pytest.mark.skipif(not (find_spec("sumy") and find_spec("nltk")), reason="needs sumy and NLTK")

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.config.names import MODELS, build
-from laconic.layers.transformer import BlockSizes, TransformerDecoder, TransformerEncoder
-from laconic.types import Batch
+from catchline.config.names import MODELS, build
+from catchline.layers.transformer import BlockSizes, TransformerDecoder, TransformerEncoder
+from catchline.types import Batch
 from samples import EOS, IDS, PAD, TRANSFORMER, UNK, VOCAB, random_batch, randomise
 
 SIZE, HEADS, INNER = 12, 3, 20

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from laconic import allocator
+from catchline import allocator
 
 
 class Library:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from laconic import decoding
-from laconic.config.schema import SearchConfig
-from laconic.decoding import DeviceScores, TorchMemory, TorchModel, TorchState, decode, search_memory
-from laconic.search import decode as search
-from laconic.search.scorers import SpecialIds
-from laconic.search.topk import top_candidates
-from laconic.types import Batch, Memory, Shared, StepOutput
+from catchline import decoding
+from catchline.config.schema import SearchConfig
+from catchline.decoding import DeviceScores, TorchMemory, TorchModel, TorchState, decode, search_memory
+from catchline.search import decode as search
+from catchline.search.scorers import SpecialIds
+from catchline.search.topk import top_candidates
+from catchline.types import Batch, Memory, Shared, StepOutput
 
 IDS = {"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": 0}
 VOCAB, SOURCE, DOCUMENTS = 9, 5, 4

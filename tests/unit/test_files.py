@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.errors import FolderInUseError
-from laconic.files import (
+from catchline.errors import FolderInUseError
+from catchline.files import (
     LOCK,
     only_here,
     only_writer,
@@ -25,7 +25,7 @@ from laconic.files import (
 DIE_HOLDING = """
 import os, signal, sys
 from pathlib import Path
-from laconic.files import only_here, only_writer, part_of, replacing_folder
+from catchline.files import only_here, only_writer, part_of, replacing_folder
 with {what}(Path(sys.argv[1])) as draft:
     if isinstance(draft, Path):
         (draft / "half").write_text("x")
@@ -220,7 +220,7 @@ def test_a_redirected_output_gets_what_is_written_to_it(tmp_path: Path, name: st
     out, link = tmp_path / "out", tmp_path / "link"
     link.symlink_to("/dev/stdout")
     out.write_text("before ")
-    code = "import sys, pathlib, laconic.files as f; f.write_text(pathlib.Path(sys.argv[1]), 'x')"
+    code = "import sys, pathlib, catchline.files as f; f.write_text(pathlib.Path(sys.argv[1]), 'x')"
     with out.open("a") as file:
         subprocess.run([sys.executable, "-c", code, str(tmp_path / name)], stdout=file, check=True)
         assert os.path.samestat(os.fstat(file.fileno()), out.stat())

@@ -13,8 +13,17 @@ from typing import Any
 
 import pytest
 
-from laconic.errors import DataError
-from laconic.jobs import Processes, StoppedError, as_finished, forked, in_order, threaded, threads_each, unasked_workers
+from catchline.errors import DataError
+from catchline.jobs import (
+    Processes,
+    StoppedError,
+    as_finished,
+    forked,
+    in_order,
+    threaded,
+    threads_each,
+    unasked_workers,
+)
 
 
 class Doubling:

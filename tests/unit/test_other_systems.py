@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from laconic import files
-from laconic.errors import ModelError
-from laconic.export.folder import export_apart
-from laconic.files import flush, only_here, only_writer, part_of, replacing_folder, write_text
+from catchline import files
+from catchline.errors import ModelError
+from catchline.export.folder import export_apart
+from catchline.files import flush, only_here, only_writer, part_of, replacing_folder, write_text
 
 ROOT = Path(__file__).parent.parent.parent
 OPEN_ONES = Path("/proc/self/fd")
@@ -97,7 +97,7 @@ def test_git_leaves_the_ends_of_lines_alone(tmp_path: Path) -> None:
     """Git for Windows turns them unless told otherwise; the model in the box and the tables name digests of files."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     shutil.copy(ROOT / ".gitattributes", tmp_path)
-    ours = ["src/laconic/oneline/casing.json", "deploy/Dockerfile", "src/laconic/cli/main.py"]
+    ours = ["src/catchline/oneline/casing.json", "deploy/Dockerfile", "src/catchline/cli/main.py"]
     asked = ["git", "-C", str(tmp_path), "check-attr", "text", "--", *ours]
     told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     assert told.splitlines() == [f"{name}: text: unset" for name in ours]

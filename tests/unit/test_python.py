@@ -1,4 +1,4 @@
-"""What `import laconic` gives: training and evaluation as functions, a summarizer that is called, saved and uploaded,
+"""What `import catchline` gives: training and evaluation as functions, a summarizer that is called, saved and uploaded,
 and a summary as a notebook shows it."""
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any
 
 import pytest
 
-import laconic
+import catchline
+from catchline.errors import ConfigError, DataError, ModelError
+from catchline.explain.html import render
+from catchline.models import folder
 from json_lines import read_lines, write_lines
-from laconic.errors import ConfigError, DataError, ModelError
-from laconic.explain.html import render
-from laconic.models import folder
 from tiny_models import DOCUMENTS, save_tiny_model
 
 TEXT = DOCUMENTS[0]
 
 
 @pytest.fixture(scope="module")
-def summarizer(tmp_path_factory: pytest.TempPathFactory) -> laconic.Summarizer:
+def summarizer(tmp_path_factory: pytest.TempPathFactory) -> catchline.Summarizer:
     folder = save_tiny_model(tmp_path_factory.mktemp("python") / "tiny")
-    return laconic.Summarizer.from_pretrained(folder, beam_size=3)
+    return catchline.Summarizer.from_pretrained(folder, beam_size=3)
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +42,22 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_names_are_there_and_the_import_brings_no_tensors() -> None:
     code = (
-        "import sys, laconic\n"
+        "import sys, catchline\n"
         "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules)\n"
-        "print(dir(laconic) == laconic.__all__, laconic.errors.DataError.__name__)"
+        "print(dir(catchline) == catchline.__all__, catchline.errors.DataError.__name__)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "True DataError\n", done.stderr
-    assert all(getattr(laconic, name) for name in laconic.__all__)
+    assert all(getattr(catchline, name) for name in catchline.__all__)
 
 
-def test_a_summarizer_is_called_like_a_function(summarizer: laconic.Summarizer) -> None:
+def test_a_summarizer_is_called_like_a_function(summarizer: catchline.Summarizer) -> None:
     assert summarizer(TEXT).text == summarizer.summarize(TEXT).text
     assert [one.text for one in summarizer(DOCUMENTS)] == [one.text for one in summarizer.summarize(DOCUMENTS)]
 
 
-def test_what_is_shown_of_them_is_short(summarizer: laconic.Summarizer) -> None:
-    lead = laconic.Summarizer.from_pretrained("lead-1")
+def test_what_is_shown_of_them_is_short(summarizer: catchline.Summarizer) -> None:
+    lead = catchline.Summarizer.from_pretrained("lead-1")
     assert repr(lead) == "Summarizer('lead-1')"
     for one in (summarizer.explain(TEXT), lead(TEXT)):
         assert str(one) == one.text
@@ -67,36 +67,36 @@ def test_what_is_shown_of_them_is_short(summarizer: laconic.Summarizer) -> None:
         assert len(repr(one.words[0])) < 400
 
 
-def test_what_is_saved_opens_and_writes_the_same(summarizer: laconic.Summarizer, tmp_path: Path) -> None:
+def test_what_is_saved_opens_and_writes_the_same(summarizer: catchline.Summarizer, tmp_path: Path) -> None:
     summarizer.save_pretrained(tmp_path / "saved")
-    again = laconic.Summarizer.from_pretrained(tmp_path / "saved")
+    again = catchline.Summarizer.from_pretrained(tmp_path / "saved")
     assert again.decoding() == summarizer.decoding()
     assert again.decoding()["beam_size"] == 3  # the defaults that it was opened with
     assert [one.text for one in again(DOCUMENTS)] == [one.text for one in summarizer(DOCUMENTS)]
 
 
-def test_a_copy_here_or_in_another_process_writes_the_same(summarizer: laconic.Summarizer) -> None:
-    for one in (summarizer, laconic.Summarizer.from_pretrained("oneline", beam_size=2)):
+def test_a_copy_here_or_in_another_process_writes_the_same(summarizer: catchline.Summarizer) -> None:
+    for one in (summarizer, catchline.Summarizer.from_pretrained("oneline", beam_size=2)):
         written = one.explain(TEXT)
         for again in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
             assert (again.decoding(), again.explain(TEXT)) == (one.decoding(), written)
 
 
 def test_an_extractive_method_has_nothing_to_save(tmp_path: Path) -> None:
-    method = laconic.Summarizer.from_pretrained("lexrank-1")
+    method = catchline.Summarizer.from_pretrained("lexrank-1")
     with pytest.raises(ConfigError, match="'lexrank-1' has no weights"):
         method.save_pretrained(tmp_path / "saved")
     with pytest.raises(ConfigError, match="'lexrank-1' has no weights"):
         method.push_to_hub("owner/name")
 
 
-def test_without_a_token_nothing_is_uploaded(summarizer: laconic.Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_token_nothing_is_uploaded(summarizer: catchline.Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "get_token", lambda: None)
     with pytest.raises(ModelError, match="owner/name was not uploaded: there is no token"):
         summarizer.push_to_hub("owner/name")
 
 
-def test_an_upload_carries_the_model_folder(summarizer: laconic.Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_carries_the_model_folder(summarizer: catchline.Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: dict[str, Any] = {}
 
     def push(self: Any, repo_id: str, **options: Any) -> str:
@@ -115,7 +115,7 @@ def test_an_upload_carries_the_model_folder(summarizer: laconic.Summarizer, monk
         summarizer.push_to_hub("owner/name", token="t")
 
 
-def test_a_notebook_shows_the_page_in_a_frame(summarizer: laconic.Summarizer) -> None:
+def test_a_notebook_shows_the_page_in_a_frame(summarizer: catchline.Summarizer) -> None:
     summary = summarizer.explain("A <b>small</b> cat & a fox sat on the mat .")
     (page,) = re.findall(r'<iframe title="[^"]+" srcdoc="([^"]*)" style="[^"]*"></iframe>', summary._repr_html_())
     assert html.unescape(page) == render([summary], title=summary.model)
@@ -126,14 +126,14 @@ def test_a_notebook_shows_the_page_in_a_frame(summarizer: laconic.Summarizer) ->
 
 def test_training_and_evaluation_are_functions(data: Path, tmp_path: Path) -> None:
     settings = {"training": {"max_updates": 2}, "search.max_length": 4}
-    result = laconic.train("headline_writer", data, tmp_path / "run", size="tiny", settings=settings)
+    result = catchline.train("headline_writer", data, tmp_path / "run", size="tiny", settings=settings)
     assert result.updates == 2
-    scores = laconic.evaluate(["lead-1", str(result.model_folder)], data, max_records=4)
+    scores = catchline.evaluate(["lead-1", str(result.model_folder)], data, max_records=4)
     assert list(scores) == ["lead-1", str(result.model_folder)]
     assert scores["lead-1"].records == 4
     assert scores["lead-1"].rouge["1"].recall == 1.0  # the colour is a word of the sentence
-    records = list(laconic.read_records(data / "test.jsonl"))
-    assert laconic.evaluate("lead-1", records, max_records=4)["lead-1"].rouge == scores["lead-1"].rouge
+    records = list(catchline.read_records(data / "test.jsonl"))
+    assert catchline.evaluate("lead-1", records, max_records=4)["lead-1"].rouge == scores["lead-1"].rouge
 
 
 def test_pairs_in_memory_are_read_as_those_of_a_file(data: Path) -> None:
@@ -145,15 +145,15 @@ def test_pairs_in_memory_are_read_as_those_of_a_file(data: Path) -> None:
             return read_lines(data / "test.jsonl")
 
     rows = Frame().to_dict("records")
-    records = [laconic.Record(row["document"], row["summary"], references=(row["summary"], "or so")) for row in rows]
-    expected = list(laconic.read_records(data / "test.jsonl"))
+    records = [catchline.Record(row["document"], row["summary"], references=(row["summary"], "or so")) for row in rows]
+    expected = list(catchline.read_records(data / "test.jsonl"))
     for given in (Frame(), rows, iter(rows), expected):
-        assert [(one.document, one.summary, one.id) for one in laconic.read_records(given)] == [
+        assert [(one.document, one.summary, one.id) for one in catchline.read_records(given)] == [
             (one.document, one.summary, one.id) for one in expected
         ]
-    assert next(laconic.read_records(records)).references == records[0].references
-    score = laconic.evaluate("lead-1", data)["lead-1"].rouge
-    assert all(laconic.evaluate("lead-1", given)["lead-1"].rouge == score for given in (Frame(), rows, expected))
+    assert next(catchline.read_records(records)).references == records[0].references
+    score = catchline.evaluate("lead-1", data)["lead-1"].rouge
+    assert all(catchline.evaluate("lead-1", given)["lead-1"].rouge == score for given in (Frame(), rows, expected))
 
 
 def test_training_holds_out_pairs_of_one_file_and_of_memory(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_training_holds_out_pairs_of_one_file_and_of_memory(tmp_path: Path) -> N
     def trained(given: Any, name: str, **how: Any) -> tuple[dict[str, int], Any]:
         out = tmp_path / name
         how = {"settings": settings, "on_message": said.append} | how
-        result = laconic.train("headline_writer", given, out, size="tiny", **how)
+        result = catchline.train("headline_writer", given, out, size="tiny", **how)
         parts = sorted((out / "data").glob("*.jsonl"))
         return {part.stem: len(part.read_text().splitlines()) for part in parts}, result
 
@@ -195,7 +195,7 @@ def test_a_table_is_not_taken_for_the_names_of_its_columns() -> None:
             return iter(self.columns)
 
     frame: Any = DataFrame()
-    lead = laconic.Summarizer.from_pretrained("lead-1")
+    lead = catchline.Summarizer.from_pretrained("lead-1")
     with pytest.raises(DataError, match=r"type DataFrame; a document is a text: give a column of it, table\['text'\]"):
         lead.summarize(frame)
     with pytest.raises(DataError, match="Document 2 is of type float; a document is a text: on_error='skip' passes"):
@@ -221,13 +221,13 @@ def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
     ]
     for pairs, said in wrong_pairs:
         with pytest.raises(DataError, match=said):
-            laconic.evaluate("lead-1", pairs)
+            catchline.evaluate("lead-1", pairs)
     with pytest.raises(ConfigError, match=r"'max_records'.*greater than or equal to 1"):
-        laconic.evaluate("lead-1", data, max_records=-1)
+        catchline.evaluate("lead-1", data, max_records=-1)
     with pytest.raises(ConfigError, match="an extractive method by name, no Summarizer"):
-        laconic.evaluate(laconic.Summarizer.from_pretrained("lead-1"), data)  # type: ignore[arg-type]
+        catchline.evaluate(catchline.Summarizer.from_pretrained("lead-1"), data)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"opened with Summarizer.from_pretrained\('oneline'\)"):
-        laconic.Summarizer("oneline")  # type: ignore[arg-type]
+        catchline.Summarizer("oneline")  # type: ignore[arg-type]
     (tmp_path / "file").touch()
     wrong_trainings: list[tuple[dict[str, Any], str]] = [
         ({"recipe": "headline_wirter"}, r"headline_wirter.*headline_writer"),
@@ -238,4 +238,4 @@ def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
     ]
     for given, said in wrong_trainings:
         with pytest.raises(ConfigError, match=said):
-            laconic.train(**{"recipe": "headline_writer", "data": data, "out": tmp_path / "run", **given})
+            catchline.train(**{"recipe": "headline_writer", "data": data, "out": tmp_path / "run", **given})

@@ -11,13 +11,13 @@ import pytest
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from laconic.config import names
-from laconic.config.base import ConfigBase, validate
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import check_run
-from laconic.config.schema import Recipe, RunConfig
-from laconic.errors import ConfigError
-from laconic.objectives.risk import RewardConfig
+from catchline.config import names
+from catchline.config.base import ConfigBase, validate
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import check_run
+from catchline.config.schema import Recipe, RunConfig
+from catchline.errors import ConfigError
+from catchline.objectives.risk import RewardConfig
 
 TABLES = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
 

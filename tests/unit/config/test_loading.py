@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.config.base import validate
-from laconic.config.loading import (
+from catchline.config.base import validate
+from catchline.config.loading import (
     dump_run,
     load_recipe,
     load_run,
@@ -19,8 +19,8 @@ from laconic.config.loading import (
     resolve_run,
     with_absolute_paths,
 )
-from laconic.config.schema import Recipe, RunConfig
-from laconic.errors import ConfigError
+from catchline.config.schema import Recipe, RunConfig
+from catchline.errors import ConfigError
 
 PARENT = """
 name: parent

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config import names
-from laconic.config.base import ConfigBase
-from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError
+from catchline.config import names
+from catchline.config.base import ConfigBase
+from catchline.config.schema import RunConfig
+from catchline.errors import ConfigError
 
 
 class Outside:
@@ -21,7 +21,7 @@ class Outside:
         self.config, self.width = config, width
 
 
-TABLE = {"outside": f"{__name__}:Outside", "lost": "laconic.nowhere:Lost", "gone": "laconic.types:Gone"}
+TABLE = {"outside": f"{__name__}:Outside", "lost": "catchline.nowhere:Lost", "gone": "catchline.types:Gone"}
 
 
 def test_a_name_is_resolved_and_built() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import _IDLE, OBJECTIVES, check_run, parse, without_effect
-from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError
-from laconic.training.run import train
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import _IDLE, OBJECTIVES, check_run, parse, without_effect
+from catchline.config.schema import RunConfig
+from catchline.errors import ConfigError
+from catchline.training.run import train
 
 COVERAGE = {"attention": {"type": "additive", "coverage": True}}
 LATER = {"type": "additive", "coverage": True, "coverage_from_start": False}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.config.base import validate
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, TOKENIZERS, check_run, resolve
-from laconic.config.schema import RunConfig, SearchConfig
-from laconic.config.spellings import SPELLINGS, place_of_key
-from laconic.errors import ConfigError
+from catchline.config.base import validate
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, TOKENIZERS, check_run, resolve
+from catchline.config.schema import RunConfig, SearchConfig
+from catchline.config.spellings import SPELLINGS, place_of_key
+from catchline.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config.names import MODELS, outside_names, parse, refuse_code, trusting
-from laconic.errors import ConfigError
+from catchline.config.names import MODELS, outside_names, parse, refuse_code, trusting
+from catchline.errors import ConfigError
 
 NAMED = {
     "model": {"type": "seq2seq", "attention": {"type": "mine:Attention"}},
@@ -32,6 +32,6 @@ def test_only_what_is_trusted_passes() -> None:
 
 
 def test_what_is_no_component_is_not_built() -> None:
-    for name in ("os:system", "laconic.config.base:validate", ":Model", "no.such.module:Model", ".names:Table"):
+    for name in ("os:system", "catchline.config.base:validate", ":Model", "no.such.module:Model", ".names:Table"):
         with pytest.raises(ConfigError, match="The model"):
             parse("model", MODELS, {"type": name})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config.loading import load_recipe, parse_overrides, parse_yaml, resolve_run
-from laconic.errors import ConfigError
+from catchline.config.loading import load_recipe, parse_overrides, parse_yaml, resolve_run
+from catchline.errors import ConfigError
 
 
 def doubling(first: str, later: str) -> str:

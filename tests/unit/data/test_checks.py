@@ -1,4 +1,4 @@
-"""The figures of ``laconic data check`` on files whose figures are known, and its exit codes."""
+"""The figures of ``catchline data check`` on files whose figures are known, and its exit codes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laconic.cli.main import main
-from laconic.data.checks import CheckOptions, _words, check, duplicates, histogram, sketches_of
-from laconic.data.subset import WORD
-from laconic.errors import DataError
+from catchline.cli.main import main
+from catchline.data.checks import CheckOptions, _words, check, duplicates, histogram, sketches_of
+from catchline.data.subset import WORD
+from catchline.errors import DataError
 
 WORDS = [f"w{number}" for number in range(400)]
 
@@ -172,7 +172,7 @@ def test_packages_that_the_model_in_the_box_learnt_from_are_not_held_out(
     assert before
     (tmp_path / "oneline").mkdir()
     (tmp_path / "oneline" / "data.json").write_text(json.dumps({"docstring_packages": sorted(before)}))
-    monkeypatch.setattr("laconic.study.corpora.docstrings.ROOT", tmp_path)
+    monkeypatch.setattr("catchline.study.corpora.docstrings.ROOT", tmp_path)
     assert held_out()
     assert not before & held_out()
 

@@ -14,14 +14,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.config.schema import TextConfig
-from laconic.data.collate import Collator
-from laconic.data.dataset import EncodedDataset, Example, document_gaps, encode_documents
-from laconic.errors import ConfigError, DataError
-from laconic.text.sentences import sentence_gaps
-from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, WordTokenizer
-from laconic.text.unknown import extended
-from laconic.types import Record, TrainingBatch
+from catchline.config.schema import TextConfig
+from catchline.data.collate import Collator
+from catchline.data.dataset import EncodedDataset, Example, document_gaps, encode_documents
+from catchline.errors import ConfigError, DataError
+from catchline.text.sentences import sentence_gaps
+from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, WordTokenizer
+from catchline.text.unknown import extended
+from catchline.types import Record, TrainingBatch
 
 TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
 TOKENIZER.train(["the cat sat on a mat ."])
@@ -173,8 +173,8 @@ def test_many_records_are_encoded_as_each_alone(
     tokenizer: Any, separator: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ids, their extension by unknown words, totals and words are those of the texts one by one."""
-    monkeypatch.setattr("laconic.data.dataset.RECORDS", 16)
-    monkeypatch.setattr("laconic.text.stretches.MOST", 60)
+    monkeypatch.setattr("catchline.data.dataset.RECORDS", 16)
+    monkeypatch.setattr("catchline.text.stretches.MOST", 60)
     chosen = random.Random(5)
     texts = ["a " + "".join(chosen.choices(PARTS, k=chosen.randint(1, 30))) for _ in range(100)]
     tokenizer.use_separator(separator)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laconic.data.embeddings import load_glove
-from laconic.errors import DataError
-from laconic.text.tokenizer import WordTokenizer
+from catchline.data.embeddings import load_glove
+from catchline.errors import DataError
+from catchline.text.tokenizer import WordTokenizer
 
 TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
 TOKENIZER.train(["the cat sat"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config.schema import DataConfig
-from laconic.data.readers import ReadOptions, find_splits, is_one_data_set, read_records, read_with
-from laconic.errors import DataError
-from laconic.types import references_of
+from catchline.config.schema import DataConfig
+from catchline.data.readers import ReadOptions, find_splits, is_one_data_set, read_records, read_with
+from catchline.errors import DataError
+from catchline.types import references_of
 
 
 def zstd(data: bytes) -> bytes:

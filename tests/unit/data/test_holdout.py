@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from laconic.data.holdout import ENOUGH_FOR_TEST, LEAST, hold_out
-from laconic.types import Record
+from catchline.data.holdout import ENOUGH_FOR_TEST, LEAST, hold_out
+from catchline.types import Record
 
 WORDS = [f"w{number}" for number in range(400)]
 

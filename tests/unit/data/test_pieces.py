@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from laconic.data.pieces import read_in_pieces
-from laconic.data.readers import ReadOptions, SkipCounter, read_with
-from laconic.errors import DataError
-from laconic.types import Record
+from catchline.data.pieces import read_in_pieces
+from catchline.data.readers import ReadOptions, SkipCounter, read_with
+from catchline.errors import DataError
+from catchline.types import Record
 
 GOOD = [{"id": f"n{number}", "document": f"text {number} é", "summary": f"s {number}"} for number in range(40)]
 BAD = [b"{broken\n", b'{"document": "x"}\n', b"\n", b'{"document": "\xff", "summary": "y"}\n', b"[1]\n"]
@@ -20,8 +20,8 @@ BAD = [b"{broken\n", b'{"document": "x"}\n', b"\n", b'{"document": "\xff", "summ
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laconic.data.pieces.BYTES", 200)
-    monkeypatch.setattr("laconic.data.pieces.RECORDS", 7)
+    monkeypatch.setattr("catchline.data.pieces.BYTES", 200)
+    monkeypatch.setattr("catchline.data.pieces.RECORDS", 7)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from catchline.cli.main import main
+from catchline.data.checks import CheckOptions, check, reappearing_share
+from catchline.data.prepare import dialogue, duc_input, duc_records, gigaword_pair, news, words_by
+from catchline.data.readers import read_records
+from catchline.data.subset import write_records
+from catchline.errors import DataError
+from catchline.extractive.base import Extractor
+from catchline.extractive.baselines import Lead, Longest
+from catchline.types import Record, references_of
 from commands import run
-from laconic.cli.main import main
-from laconic.data.checks import CheckOptions, check, reappearing_share
-from laconic.data.prepare import dialogue, duc_input, duc_records, gigaword_pair, news, words_by
-from laconic.data.readers import read_records
-from laconic.data.subset import write_records
-from laconic.errors import DataError
-from laconic.extractive.base import Extractor
-from laconic.extractive.baselines import Lead, Longest
-from laconic.types import Record, references_of
 
 RULES, BLANKS = words_by(), words_by(tokenized=True)
 SENTENCE = "The Council (of 12 towns) approved a 3.5 percent rise in water prices on Tuesday ."

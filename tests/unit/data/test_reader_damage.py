@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli.main import main
-from laconic.data.columns import TableOptions
-from laconic.data.lines import what_it_is
-from laconic.data.readers import ReadOptions, SkipCounter, read_json_lines, read_records
-from laconic.data.tables import read_sqlite
-from laconic.errors import DataError
+from catchline.cli.main import main
+from catchline.data.columns import TableOptions
+from catchline.data.lines import what_it_is
+from catchline.data.readers import ReadOptions, SkipCounter, read_json_lines, read_records
+from catchline.data.tables import read_sqlite
+from catchline.errors import DataError
 
 PAIR = {"document": "The river rose in the night. Schools are closed.", "summary": "River rose"}
 MAC = {

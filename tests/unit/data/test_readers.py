@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.data.columns import TableOptions
-from laconic.data.readers import (
+from catchline.data.columns import TableOptions
+from catchline.data.readers import (
     ReadOptions,
     SkipCounter,
     find_splits,
@@ -18,8 +18,8 @@ from laconic.data.readers import (
     read_with,
     strip_publication_suffix,
 )
-from laconic.errors import DataError
-from laconic.types import Record
+from catchline.errors import DataError
+from catchline.types import Record
 
 GOOD = '{"document": "a b", "summary": "a"}\n'
 
@@ -260,7 +260,7 @@ def test_extras_are_named(write, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(importlib, "import_module", absent)
     for path in (str(write("a.parquet", b"PAR1")), "hub:owner/name"):
-        assert "pip install 'laconic[hf]'" in problem(path)
+        assert "pip install 'catchline[hf]'" in problem(path)
 
 
 # ----------------------------------------------------------------------------------------- columns
@@ -393,4 +393,4 @@ def test_a_folder_of_single_texts_is_told_what_to_do(write) -> None:
     write("1.sum", "A line.")
     with pytest.raises(DataError, match="Where each text is a file of its own, write them into one file first"):
         find_splits(folder)
-    assert f"`laconic summarize` takes texts by their own names: {folder}/*.txt" in problem(folder)
+    assert f"`catchline summarize` takes texts by their own names: {folder}/*.txt" in problem(folder)

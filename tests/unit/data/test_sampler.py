@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from laconic.data.sampler import BucketSampler, Sampler, SortedSampler, cut_by_number, cut_by_tokens
+from catchline.data.sampler import BucketSampler, Sampler, SortedSampler, cut_by_number, cut_by_tokens
 
 RANDOM = np.random.default_rng(0)
 SOURCES = RANDOM.integers(1, 60, 503).tolist()

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.data.checks import CheckOptions, check
-from laconic.data.readers import read_records
-from laconic.data.subset import SubsetOptions, choose, counter_of, supported_share, write_records
-from laconic.errors import ConfigError, DataError
-from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Record
+from catchline.data.checks import CheckOptions, check
+from catchline.data.readers import read_records
+from catchline.data.subset import SubsetOptions, choose, counter_of, supported_share, write_records
+from catchline.errors import ConfigError, DataError
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Record
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=25)
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config.names import trusting
-from laconic.errors import ConfigError, DataError
-from laconic.evaluation.predictions import file_name
-from laconic.evaluation.run import EvaluationOptions, evaluate, score
-from laconic.evaluation.systems import Contender
-from laconic.metrics.rouge import rouge
-from laconic.metrics.scoring import Scoring, scoring
-from laconic.metrics.words import words
-from laconic.study.tables import compared, result_table
-from laconic.systems.extractive import is_method, method_spec
-from laconic.types import Record, Summary, SummaryWord
+from catchline.config.names import trusting
+from catchline.errors import ConfigError, DataError
+from catchline.evaluation.predictions import file_name
+from catchline.evaluation.run import EvaluationOptions, evaluate, score
+from catchline.evaluation.systems import Contender
+from catchline.metrics.rouge import rouge
+from catchline.metrics.scoring import Scoring, scoring
+from catchline.metrics.words import words
+from catchline.study.tables import compared, result_table
+from catchline.systems.extractive import is_method, method_spec
+from catchline.types import Record, Summary, SummaryWord
 
 RECORDS = [
     Record(f"The {animal} sat on the mat. It was {colour}. Nobody saw it.", f"{animal} on mat", id=str(number))
@@ -29,7 +29,7 @@ RECORDS = [
 
 @pytest.fixture(autouse=True)
 def one_batch_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laconic.evaluation.run.WINDOW_BATCHES", 1)
+    monkeypatch.setattr("catchline.evaluation.run.WINDOW_BATCHES", 1)
 
 
 class FirstWords:
@@ -191,7 +191,7 @@ def test_extractive_methods_by_name() -> None:
 
 def test_a_system_is_another_when_ones_own_code_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = tmp_path / "picks_of_mine.py"
-    code.write_text("from laconic.extractive.baselines import Lead\n")
+    code.write_text("from catchline.extractive.baselines import Lead\n")
     monkeypatch.syspath_prepend(tmp_path)
     run = {"name": "x", "model": {"type": "seq2seq"}, "training": {"max_updates": 1}}
     run["search"] = {"scorers": [{"type": "picks_of_mine:Scorer"}]}
@@ -204,7 +204,7 @@ def test_a_system_is_another_when_ones_own_code_changes(tmp_path: Path, monkeypa
 
     before = identities()
     assert identities() == before
-    code.write_text("from laconic.extractive.baselines import First as Lead\n")
+    code.write_text("from catchline.extractive.baselines import First as Lead\n")
     assert not set(identities()) & set(before)
 
 
@@ -241,7 +241,7 @@ def test_tables_compare_with_the_first() -> None:
 
 
 def test_processes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laconic.evaluation.measures._TEXTS", 3)
+    monkeypatch.setattr("catchline.evaluation.measures._TEXTS", 3)
     records = [replace(record, id=f"{number}") for number, record in enumerate(RECORDS * 5)]
     alone, together = (
         replace(evaluate(Contender("lead-1"), records, options=EvaluationOptions(batch_size=2, processes=n)), seconds=0)

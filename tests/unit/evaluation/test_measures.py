@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from catchline.evaluation.measures import measure
+from catchline.metrics.support import SourceFacts
+from catchline.metrics.words import is_stop_word
+from catchline.study.tables import Row, copy_table
 from commands import run
-from laconic.evaluation.measures import measure
-from laconic.metrics.support import SourceFacts
-from laconic.metrics.words import is_stop_word
-from laconic.study.tables import Row, copy_table
 
 DOCUMENT = "Anna has crashed into a red Honda. She is not hurt."
 SUMMARY = "Anna crashed into a red Honda and she is sad"

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from laconic.explain.html import render
-from laconic.explain.provenance import build_summary
-from laconic.explain.record import from_dict, to_dict
-from laconic.explain.terminal import show
-from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Hypothesis, Summary, TokenizedText
+from catchline.explain.html import render
+from catchline.explain.provenance import build_summary
+from catchline.explain.record import from_dict, to_dict
+from catchline.explain.terminal import show
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Hypothesis, Summary, TokenizedText
 
 DOCUMENT = "a red car hit a wall"
 ALPHA = [[0.0, 0.5, 0.3, 0.0, 0.0, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1, 0.1, 0.4, 0.1]]

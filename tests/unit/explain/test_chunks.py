@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.evaluation.measures import reading_measures
-from laconic.explain.chunks import build_chunks, chunk_spans, coarse_map, read_attention, read_positions, read_to
-from laconic.explain.html import render
-from laconic.explain.provenance import build_summary
-from laconic.explain.record import from_dict, to_dict
-from laconic.explain.terminal import facts
-from laconic.layers.chunks import make_grid, make_sentence_grid
-from laconic.search.decode import _note_reading
-from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Hypothesis, Summary
+from catchline.evaluation.measures import reading_measures
+from catchline.explain.chunks import build_chunks, chunk_spans, coarse_map, read_attention, read_positions, read_to
+from catchline.explain.html import render
+from catchline.explain.provenance import build_summary
+from catchline.explain.record import from_dict, to_dict
+from catchline.explain.terminal import facts
+from catchline.layers.chunks import make_grid, make_sentence_grid
+from catchline.search.decode import _note_reading
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Hypothesis, Summary
 
 DOCUMENT = "a b c d e f g h"  # three chunks of three words, the last with two
 RANGES = np.array([[0, 3], [3, 6], [6, 8]])

@@ -10,10 +10,10 @@ from matplotlib import font_manager
 from matplotlib.colorbar import Colorbar
 from matplotlib.image import imread
 
-from laconic.cli.explain import write_heatmap
-from laconic.explain import pictures
-from laconic.explain.pictures import HeatMap, draw_png, fonts_for, heat_page
-from laconic.types import Summary, SummaryWord
+from catchline.cli.explain import write_heatmap
+from catchline.explain import pictures
+from catchline.explain.pictures import HeatMap, draw_png, fonts_for, heat_page
+from catchline.types import Summary, SummaryWord
 
 
 def some_map(rows: int = 4, columns: int = 9, title: str = "layer 2, head 4", seed: int = 0) -> HeatMap:
@@ -158,7 +158,7 @@ def test_a_low_colour_bar_has_two_numbers(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_columns_of_special_tokens_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[HeatMap] = []
-    monkeypatch.setattr("laconic.explain.pictures.draw_png", lambda maps, *_, **__: drawn.extend(maps) or [])
+    monkeypatch.setattr("catchline.explain.pictures.draw_png", lambda maps, *_, **__: drawn.extend(maps) or [])
     weights = (0.1, 0.5, 0.3, 0.1)
     word = SummaryWord("cat", 0, 3, 1.0, copied=True, copy_share=1.0, p_gen=None, sources=(), attention=weights)
     offsets = ((0, 0), (0, 3), (4, 7), (7, 7))

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laconic.config.schema import SearchConfig
-from laconic.errors import DataError
-from laconic.explain.provenance import build_summary, extractive_summary, merge_spans
-from laconic.explain.record import from_dict, to_dict
-from laconic.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
-from laconic.text.unknown import extended
-from laconic.types import Hypothesis, Record, Summary
+from catchline.config.schema import SearchConfig
+from catchline.errors import DataError
+from catchline.explain.provenance import build_summary, extractive_summary, merge_spans
+from catchline.explain.record import from_dict, to_dict
+from catchline.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
+from catchline.text.unknown import extended
+from catchline.types import Hypothesis, Record, Summary
 
 DOCUMENT = "The old Zebrafish met  a new Zebrafish, twice."
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from laconic.explain import html
-from laconic.explain.html import (
+from catchline.explain import html
+from catchline.explain.html import (
     Curves,
     Prose,
     Samples,
@@ -32,9 +32,9 @@ from laconic.explain.html import (
     ticks,
     view_files,
 )
-from laconic.explain.record import to_dict
-from laconic.explain.terminal import UNKNOWN, show
-from laconic.types import SourceSpan, Summary, SummaryToken, SummaryWord
+from catchline.explain.record import to_dict
+from catchline.explain.terminal import UNKNOWN, show
+from catchline.types import SourceSpan, Summary, SummaryToken, SummaryWord
 
 EVIL = 'Tom & "Jerry" </script><script>alert(1)</script> <img src=x onerror=alert(2)> \u2028 end'
 

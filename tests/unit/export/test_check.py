@@ -1,4 +1,4 @@
-"""What `laconic export --check` makes of summaries: which are equal, and ROUGE as the model's run counts it."""
+"""What `catchline export --check` makes of summaries: which are equal, and ROUGE as the model's run counts it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from laconic.cli.export import command
-from laconic.cli.options import ReadingOptions
-from laconic.export import check, folder
-from laconic.metrics.scoring import Scoring, scoring
-from laconic.types import Record, Summary
+from catchline.cli.export import command
+from catchline.cli.options import ReadingOptions
+from catchline.export import check, folder
+from catchline.metrics.scoring import Scoring, scoring
+from catchline.types import Record, Summary
 
 WRITTEN = {"torch": "лифт сломан", "graphs": "лифт"}
 

@@ -11,14 +11,14 @@ from safetensors.numpy import save_file
 from torch import nn
 from torch.nn.functional import linear
 
-from laconic.export import products
-from laconic.export.builder import Builder, WeightNames
-from laconic.export.graphs import RUNS
-from laconic.export.lowering import lower
-from laconic.export.tracing import Recorder, laid_together
-from laconic.runtime.eight_bits import quantized, restored
-from laconic.runtime.onnx_file import model_bytes
-from laconic.runtime.sessions import Session, open_sessions
+from catchline.export import products
+from catchline.export.builder import Builder, WeightNames
+from catchline.export.graphs import RUNS
+from catchline.export.lowering import lower
+from catchline.export.tracing import Recorder, laid_together
+from catchline.runtime.eight_bits import quantized, restored
+from catchline.runtime.onnx_file import model_bytes
+from catchline.runtime.sessions import Session, open_sessions
 
 pytest.importorskip("onnxruntime")
 OUTPUTS, WIDTH = 48, 144  # not whole blocks
@@ -43,7 +43,7 @@ def product(folder: Path, layer: nn.Linear) -> Session:
     builder.give(places[0][1], "result")
     stored = {name: part.numpy() for name, part in builder.weights.eight_bits().items()}
     save_file(stored | {"bias": layer.bias.detach().numpy()}, folder / "model.safetensors")
-    (folder / "rows.onnx").write_bytes(model_bytes(builder.finish(), "laconic", "test"))
+    (folder / "rows.onnx").write_bytes(model_bytes(builder.finish(), "catchline", "test"))
     return open_sessions(folder, ["rows.onnx"])[0]
 
 

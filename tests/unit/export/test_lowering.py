@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.errors import ModelError
-from laconic.export.builder import Builder, WeightNames
-from laconic.export.graphs import RUNS
-from laconic.export.lowering import lower
-from laconic.export.tracing import Recorder, laid_together
-from laconic.runtime.onnx_file import model_bytes
+from catchline.errors import ModelError
+from catchline.export.builder import Builder, WeightNames
+from catchline.export.graphs import RUNS
+from catchline.export.lowering import lower
+from catchline.export.tracing import Recorder, laid_together
+from catchline.runtime.onnx_file import model_bytes
 
 Function = Callable[[Tensor, Tensor], Tensor]
 
@@ -37,7 +37,7 @@ def graph_of(function: Function) -> bytes:
     for operation in builder.trace.operations:
         lower(builder, operation)
     builder.give(result, "result")
-    return model_bytes(builder.finish(), "laconic", "test")
+    return model_bytes(builder.finish(), "catchline", "test")
 
 
 @pytest.mark.parametrize("function", [torch.maximum, torch.minimum, torch.mul, torch.logical_and, torch.bitwise_or])

@@ -11,16 +11,16 @@ import sys
 import numpy as np
 import pytest
 
-from laconic import extractive
-from laconic.config.names import EXTRACTIVE, build
-from laconic.errors import ConfigError, DataError
-from laconic.extractive.baselines import FirstWords, Longest, Oracle, greedy_oracle
-from laconic.extractive.concepts import ConceptIlp, greedy_coverage, solve_coverage
-from laconic.extractive.frequency import Edmundson, best_cluster
-from laconic.extractive.similarity import Lsa, TextRank, idf_cosine, smoothed_norms, tfidf
-from laconic.extractive.words import SentenceTerms, character_words, cut_words, stop_words, treebank_words
-from laconic.metrics.rouge import rouge
-from laconic.text.sentences import sentence_strings
+from catchline import extractive
+from catchline.config.names import EXTRACTIVE, build
+from catchline.errors import ConfigError, DataError
+from catchline.extractive.baselines import FirstWords, Longest, Oracle, greedy_oracle
+from catchline.extractive.concepts import ConceptIlp, greedy_coverage, solve_coverage
+from catchline.extractive.frequency import Edmundson, best_cluster
+from catchline.extractive.similarity import Lsa, TextRank, idf_cosine, smoothed_norms, tfidf
+from catchline.extractive.words import SentenceTerms, character_words, cut_words, stop_words, treebank_words
+from catchline.metrics.rouge import rouge
+from catchline.text.sentences import sentence_strings
 
 STORY = [
     "The city council approved a new budget for public schools on Tuesday.",
@@ -83,7 +83,7 @@ def test_number_of_sentences(name):
 
 def test_no_result_depends_on_the_hash_seed():
     code = (
-        "from laconic.config.names import EXTRACTIVE, build;"
+        "from catchline.config.names import EXTRACTIVE, build;"
         f"story = {STORY!r};"
         "print([build('m', EXTRACTIVE, {'type': n}).summarize(story) for n in sorted(EXTRACTIVE) if n != 'oracle'])"
     )
@@ -256,7 +256,7 @@ def test_concept_ilp_equals_brute_force():
 def test_concept_ilp_budget_and_fallbacks(monkeypatch):
     assert 0 < len(ConceptIlp(ConceptIlp.Config(max_words=25)).text(STORY).split()) <= 25
     assert ConceptIlp(ConceptIlp.Config(max_words=1)).summarize(STORY) == [2]
-    monkeypatch.setattr("laconic.extractive.concepts.solve_coverage", lambda *_: None)
+    monkeypatch.setattr("catchline.extractive.concepts.solve_coverage", lambda *_: None)
     assert 0 < len(ConceptIlp(ConceptIlp.Config(max_words=25)).text(STORY).split()) <= 25
 
 

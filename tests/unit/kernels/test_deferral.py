@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from laconic.kernels.deferral import collected_of, context, deferred, deferred_linear, dot_scores
-from laconic.search.state import select_documents
-from laconic.types import Shared
+from catchline.kernels.deferral import collected_of, context, deferred, deferred_linear, dot_scores
+from catchline.search.state import select_documents
+from catchline.types import Shared
 from samples import rand
 
 B, S, D, A, T = 2, 3, 4, 5, 3

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.jobs import threaded
-from laconic.kernels import dispatch, packed
-from laconic.kernels.packed import Packing, can_multiply, linear_map
-from laconic.layers.vocabulary import VocabularyProjection
+from catchline.jobs import threaded
+from catchline.kernels import dispatch, packed
+from catchline.kernels.packed import Packing, can_multiply, linear_map
+from catchline.layers.vocabulary import VocabularyProjection
 
-pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="LACONIC_KERNELS=off: nothing is packed")
+pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="CATCHLINE_KERNELS=off: nothing is packed")
 
 
 @pytest.fixture(autouse=True)

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.kernels import dispatch, vocabulary
-from laconic.layers.vocabulary import VocabularyProjection
-from laconic.papers import pointer_generator
+from catchline.kernels import dispatch, vocabulary
+from catchline.layers.vocabulary import VocabularyProjection
+from catchline.papers import pointer_generator
 from samples import rand
 from watching import watch
 
-pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="LACONIC_KERNELS=off: the kernel is not in use")
+pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="CATCHLINE_KERNELS=off: the kernel is not in use")
 
 M, F, V = 37, 6, 11
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.errors import ConfigError
-from laconic.layers.attention.additive import AdditiveAttention
-from laconic.types import Memory
+from catchline.errors import ConfigError
+from catchline.layers.attention.additive import AdditiveAttention
+from catchline.types import Memory
 from samples import rand
 
 B, S, D, A, H = 2, 4, 3, 5, 6

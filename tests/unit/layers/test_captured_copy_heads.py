@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.config.names import COPY_HEADS, build, parse
-from laconic.errors import ConfigError
-from laconic.kernels.dispatch import first_positions as places
-from laconic.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput, build_copy_head
-from laconic.layers.copying.correlational import UnmovedHistory
-from laconic.layers.transformer import CapturedAttention, mean_attention
-from laconic.layers.vocabulary import VocabularyProjection
-from laconic.papers.pointer_generator import attention_weights
+from catchline.config.names import COPY_HEADS, build, parse
+from catchline.errors import ConfigError
+from catchline.kernels.dispatch import first_positions as places
+from catchline.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput, build_copy_head
+from catchline.layers.copying.correlational import UnmovedHistory
+from catchline.layers.transformer import CapturedAttention, mean_attention
+from catchline.layers.vocabulary import VocabularyProjection
+from catchline.papers.pointer_generator import attention_weights
 from samples import UNK, rand, randomise
 
 B, T, S, H, D, V, X = 3, 4, 6, 2, 4, 9, 11

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from laconic.kernels import correlation
-from laconic.kernels.correlation import positional_band, rescaled_rows
-from laconic.papers.coconet import log_width, positional_correlation, transfers
+from catchline.kernels import correlation
+from catchline.kernels.correlation import positional_band, rescaled_rows
+from catchline.papers.coconet import log_width, positional_correlation, transfers
 from samples import rand
 
 B, S = 3, 7

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.config.names import ATTENTIONS, build
-from laconic.layers.attention.distraction import DistractionAttention
-from laconic.types import Memory
+from catchline.config.names import ATTENTIONS, build
+from catchline.layers.attention.distraction import DistractionAttention
+from catchline.types import Memory
 from samples import rand, randomise
 
 B, S, D, Q, A = 3, 6, 4, 5, 7

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from laconic.config.names import OPPONENTS, build
-from laconic.errors import ConfigError
-from laconic.layers.opponent import DecoderShape, Opponent, behaviour
-from laconic.papers.contrastive import (
+from catchline.config.names import OPPONENTS, build
+from catchline.errors import ConfigError
+from catchline.layers.opponent import DecoderShape, Opponent, behaviour
+from catchline.papers.contrastive import (
     joint_score,
     log_softmin,
     opponent_weights,

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.kernels.gru_sequence import gru_sequence
-from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
+from catchline.kernels.gru_sequence import gru_sequence
+from catchline.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
 from samples import rand, randomise
 
 B, T, E, H = 3, 6, 4, 5

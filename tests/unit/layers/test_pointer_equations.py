@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.config.base import ConfigBase
-from laconic.kernels import dispatch
-from laconic.kernels.dispatch import first_positions as _first_positions
-from laconic.layers.copying.base import CopySource, GoldTokens, HeadInput
-from laconic.layers.copying.pointer import PointerHead, step_distribution
-from laconic.layers.vocabulary import VocabularyProjection
-from laconic.papers.pointer_generator import (
+from catchline.config.base import ConfigBase
+from catchline.kernels import dispatch
+from catchline.kernels.dispatch import first_positions as _first_positions
+from catchline.layers.copying.base import CopySource, GoldTokens, HeadInput
+from catchline.layers.copying.pointer import PointerHead, step_distribution
+from catchline.layers.vocabulary import VocabularyProjection
+from catchline.papers.pointer_generator import (
     attention_weights,
     final_distribution,
     generation_gate,

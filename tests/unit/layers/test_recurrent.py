@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.layers import recurrent
-from laconic.layers.recurrent import Bridge, Recurrence, runs_in_bf16
+from catchline.layers import recurrent
+from catchline.layers.recurrent import Bridge, Recurrence, runs_in_bf16
 from samples import rand
 
 B, T, E, H = 3, 5, 4, 6

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.kernels import packed
-from laconic.kernels.attention import mean_attention as mean_over_heads
-from laconic.kernels.packed import PackedLinear, linear_map
-from laconic.layers import beam_cache
-from laconic.layers.beam_cache import BeamCache
-from laconic.layers.transformer import (
+from catchline.kernels import packed
+from catchline.kernels.attention import mean_attention as mean_over_heads
+from catchline.kernels.packed import PackedLinear, linear_map
+from catchline.layers import beam_cache
+from catchline.layers.beam_cache import BeamCache
+from catchline.layers.transformer import (
     BlockSizes,
     CapturedAttention,
     DecoderLayer,
@@ -27,7 +27,7 @@ from laconic.layers.transformer import (
     sinusoids,
     token_positions,
 )
-from laconic.search.state import select, select_documents
+from catchline.search.state import select, select_documents
 from samples import rand
 
 SIZES = BlockSizes(size=12, num_heads=3, feed_forward_size=10)

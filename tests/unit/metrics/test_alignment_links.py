@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from alignments import alignment_error_rate
-from laconic.errors import ConfigError, DataError
-from laconic.metrics.alignment import (
+from catchline.errors import ConfigError, DataError
+from catchline.metrics.alignment import (
     head_counts,
     head_error_rates,
     lexical_links,
@@ -21,7 +21,7 @@ from laconic.metrics.alignment import (
     word_spans,
     write_sheet,
 )
-from laconic.types import Record
+from catchline.types import Record
 
 RECORDS = [
     Record("The cat, which didn't sleep, sat on the mat.", "Cat sat on mat.", id="a"),

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from laconic.errors import DataError
-from laconic.metrics.bleu import bleu_paper, bleu_sentence, corpus_bleu, sentence_bleu
+from catchline.errors import DataError
+from catchline.metrics.bleu import bleu_paper, bleu_sentence, corpus_bleu, sentence_bleu
 
 # The figure's hypotheses with as many unknown words as the typesetting lost; any ten-word reference with exactly the
 # matches of the printed words gives the printed value.

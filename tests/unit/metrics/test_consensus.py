@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from laconic.metrics.consensus import expected_utilities, weights_of
-from laconic.metrics.rouge import rouge
+from catchline.metrics.consensus import expected_utilities, weights_of
+from catchline.metrics.rouge import rouge
 
 WORDS = [
     "river", "town", "flood", "bridge", "rain", "mayor", "says", "Says", "closed", "open", "again", "Städte",

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from laconic.metrics.copying import (
+from catchline.metrics.copying import (
     correct_counts,
     coverage_and_density,
     fragments_of,
@@ -17,7 +17,7 @@ from laconic.metrics.copying import (
     repeats,
     shared_runs,
 )
-from laconic.metrics.words import words
+from catchline.metrics.words import words
 
 SOURCE = ["the", "red", "car", "hit", "a", "wall", "and", "the", "driver", "left"]
 

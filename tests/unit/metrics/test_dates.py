@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from laconic.metrics.dates import dates, takes
-from laconic.metrics.quantities import Key, Quantity, amount_key
+from catchline.metrics.dates import dates, takes
+from catchline.metrics.quantities import Key, Quantity, amount_key
 
 
 def found(text: str) -> list[Quantity]:

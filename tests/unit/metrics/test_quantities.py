@@ -8,8 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from laconic.metrics import quantities as module
-from laconic.metrics.quantities import Quantity, amount, amount_key, quantities
+from catchline.metrics import quantities as module
+from catchline.metrics.quantities import Quantity, amount, amount_key, quantities
 
 
 def found(text: str) -> list[Quantity]:

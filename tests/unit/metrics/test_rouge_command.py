@@ -1,4 +1,4 @@
-"""``laconic rouge``: what it reads, prints and refuses."""
+"""``catchline rouge``: what it reads, prints and refuses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from laconic.cli.main import main
+from catchline.cli.main import main
 
 
 @pytest.fixture
@@ -111,5 +111,5 @@ def test_bad_input_is_one_clear_sentence(files, capsys, arguments, code, says):
     got, out, err = run(capsys, *arguments)
     assert (got, out) == (code, "")
     assert says in err
-    assert err.startswith("laconic: ")
+    assert err.startswith("catchline: ")
     assert err.count("\n") == 1

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import ConfigError, DataError
-from laconic.metrics import overlap, rouge_text
-from laconic.metrics.overlap import lcs_length, lcs_positions, union_hits, weighted_hits, weighted_positions
-from laconic.metrics.rouge import Score, rouge
-from laconic.metrics.rouge_engine import limit_bytes, limit_words
-from laconic.metrics.rouge_text import stem_nltk, stem_rouge155
+from catchline.errors import ConfigError, DataError
+from catchline.metrics import overlap, rouge_text
+from catchline.metrics.overlap import lcs_length, lcs_positions, union_hits, weighted_hits, weighted_positions
+from catchline.metrics.rouge import Score, rouge
+from catchline.metrics.rouge_engine import limit_bytes, limit_words
+from catchline.metrics.rouge_text import stem_nltk, stem_rouge155
 
 SMALL = st.lists(st.integers(0, 5), max_size=25)
 
@@ -295,17 +295,17 @@ def test_the_interval_is_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
             got = [getattr(getattr(found.interval[kind], part), field) for part in ("low", "high", "mean")]
             assert got == pytest.approx([*ends, sum(means) / 30], abs=1e-5), (kind, field)
             assert got == [round(value, 5) for value in got]  # as it prints them
-    monkeypatch.setattr("laconic.metrics.rouge._FEW", 1)
+    monkeypatch.setattr("catchline.metrics.rouge._FEW", 1)
     assert rouge(texts, texts[::-1], processes=2, **options) == found
     assert rouge(texts, texts[::-1], **options | {"samples": 2, "confidence": 20.0}).interval["1"].low.f > 0
 
 
 def test_signature_pins_what_matters():
     base = rouge(["a"], ["a"]).signature
-    assert base == "rouge:rouge155|n:1|stem:porter+wordnet2.0|stop:kept|limit:no|refs:average|alpha:0.5|laconic.r1"
+    assert base == "rouge:rouge155|n:1|stem:porter+wordnet2.0|stop:kept|limit:no|refs:average|alpha:0.5|catchline.r1"
     more = rouge(["a"], ["a"], kinds=["1", "W", "S", "SU*"], interval=True, max_bytes=75).signature
     more = more.removeprefix("rouge:rouge155|n:1|stem:porter+wordnet2.0|")
-    assert more == "stop:kept|limit:b75|refs:average|alpha:0.5|W:1.2|S:4|SU*:*|ci:95%r1000|laconic.r1"
+    assert more == "stop:kept|limit:b75|refs:average|alpha:0.5|W:1.2|S:4|SU*:*|ci:95%r1000|catchline.r1"
     changes = {"stem": False, "exceptions": False, "remove_stop_words": True, "max_bytes": 75, "max_words": 10}
     changes |= {"multi": "best", "alpha": 0.3, "interval": True, "profile": "google", "kinds": ["W"]}
     signatures = {rouge(["a"], ["a"], **{name: value}).signature for name, value in changes.items()}
@@ -390,7 +390,7 @@ def test_a_word_is_normalised_once_until_too_many_are_known(monkeypatch: pytest.
 
 def test_import_stays_light():
     code = (
-        "import sys, laconic.metrics.rouge as r; r.rouge(['a'], ['a']);"
+        "import sys, catchline.metrics.rouge as r; r.rouge(['a'], ['a']);"
         "print([m for m in ('torch', 'transformers', 'nltk', 'sacrebleu', 'scipy') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.schema import EvaluationConfig
-from laconic.errors import ConfigError
-from laconic.metrics.rouge import rouge
-from laconic.metrics.rouge_text import stem_rouge155
-from laconic.metrics.scoring import PROFILES, Scoring, score_texts, scoring, sentence_lines, suited
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.schema import EvaluationConfig
+from catchline.errors import ConfigError
+from catchline.metrics.rouge import rouge
+from catchline.metrics.rouge_text import stem_rouge155
+from catchline.metrics.scoring import PROFILES, Scoring, score_texts, scoring, sentence_lines, suited
 from span_counts import longest
 
 

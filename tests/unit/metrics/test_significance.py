@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from laconic.errors import DataError
-from laconic.metrics import significance
-from laconic.metrics.significance import (
+from catchline.errors import DataError
+from catchline.metrics import significance
+from catchline.metrics.significance import (
     approximate_randomization,
     bootstrap_interval,
     holm,

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.metrics.support import SourceFacts, _related, check_support, verdicts
-from laconic.metrics.words import (
+from catchline.metrics.support import SourceFacts, _related, check_support, verdicts
+from catchline.metrics.words import (
     is_character,
     is_ordinary,
     lowered,

@@ -15,18 +15,18 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from laconic.errors import ConfigError, DataError
-from laconic.kernels import dispatch
-from laconic.layers.transformer import mean_attention
-from laconic.layers.vocabulary import BorrowedProjection
-from laconic.models import bart as bart_module
-from laconic.models.bart import BartSummarizer
-from laconic.models.bart_attention import Capture
-from laconic.models.folder import load_model_folder, save_model_folder
-from laconic.models.stored import FAMILY
-from laconic.papers import coconet
-from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Batch, UpdateContext
+from catchline.errors import ConfigError, DataError
+from catchline.kernels import dispatch
+from catchline.layers.transformer import mean_attention
+from catchline.layers.vocabulary import BorrowedProjection
+from catchline.models import bart as bart_module
+from catchline.models.bart import BartSummarizer
+from catchline.models.bart_attention import Capture
+from catchline.models.folder import load_model_folder, save_model_folder
+from catchline.models.stored import FAMILY
+from catchline.papers import coconet
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Batch, UpdateContext
 from samples import gradients
 from tiny_bart import EOS, UNK, architecture, copying_bart, reference_of, source_batch, theirs
 from trees import tensors_on
@@ -225,7 +225,7 @@ def test_sources_and_summaries_past_the_position_table_are_refused(head: str) ->
 @pytest.mark.parametrize("head", ["vocabulary", "pointer", *COPYING])
 def test_training_keeps_no_logits_for_the_backward_pass(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     vocabulary, rows = 4000, 11  # real target tokens
-    monkeypatch.setattr("laconic.kernels.vocabulary._CHUNK_ON_CPU", 2 * vocabulary)
+    monkeypatch.setattr("catchline.kernels.vocabulary._CHUNK_ON_CPU", 2 * vocabulary)
     model, batch = copying_bart(head, vocab_size=vocabulary).train(), source_batch()
     assert int(batch.target_mask.sum()) == rows
     kept: list[tuple[int, ...]] = []

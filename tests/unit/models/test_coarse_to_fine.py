@@ -10,17 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.errors import ConfigError
-from laconic.kernels.windows import max_over_windows
-from laconic.layers import noise
-from laconic.layers.chunks import ChunkStates, WordEncoder, make_grid, make_sentence_grid
-from laconic.models.coarse_to_fine import CoarseToFine
-from laconic.papers.coarse_to_fine import best_chunks, sample_chunks, sparsemax
-from laconic.training.batches import noise_seed
-from laconic.types import ModelOutput, TrainingBatch, UpdateContext
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.errors import ConfigError
+from catchline.kernels.windows import max_over_windows
+from catchline.layers import noise
+from catchline.layers.chunks import ChunkStates, WordEncoder, make_grid, make_sentence_grid
+from catchline.models.coarse_to_fine import CoarseToFine
+from catchline.papers.coarse_to_fine import best_chunks, sample_chunks, sparsemax
+from catchline.training.batches import noise_seed
+from catchline.types import ModelOutput, TrainingBatch, UpdateContext
 from samples import IDS, VOCAB, random_batch
 
 LENGTHS = (23, 9, 1, 16)

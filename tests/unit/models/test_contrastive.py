@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.errors import ConfigError
-from laconic.models.base import SummarizationModel
-from laconic.types import PLAIN_PASS, Batch, ModelOutput, TrainingBatch, UpdateContext
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.errors import ConfigError
+from catchline.models.base import SummarizationModel
+from catchline.types import PLAIN_PASS, Batch, ModelOutput, TrainingBatch, UpdateContext
 from samples import BART, EOS, IDS, PAD, TRANSFORMER, VOCAB, gradients, random_batch, randomise
 
 BASE = TRANSFORMER | {"decoder_layers": 3}

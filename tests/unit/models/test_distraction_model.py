@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.config.names import MODELS, build
-from laconic.errors import ConfigError
-from laconic.kernels import dispatch
-from laconic.models.distraction import Distraction
+from catchline.config.names import MODELS, build
+from catchline.errors import ConfigError
+from catchline.kernels import dispatch
+from catchline.models.distraction import Distraction
 from samples import IDS, PAD, VOCAB, gradients, random_batch, randomise
 
 BOTH = {"type": "distraction", "size": 6}

@@ -16,17 +16,17 @@ import safetensors.torch
 import torch
 from transformers import AutoModelForSeq2SeqLM
 
+from catchline.config.schema import DataConfig, RunConfig, SearchConfig, TextConfig, TrainingConfig
+from catchline.decoding import decode
+from catchline.errors import ModelError
+from catchline.models import folder as folder_module
+from catchline.models import stored
+from catchline.models.bart import BartSummarizer
+from catchline.models.folder import FORMAT, LoadedModel, load_model_folder, save_model_folder
+from catchline.models.seq2seq import Seq2Seq
+from catchline.text.tokenizer import BpeTokenizer, WordTokenizer
+from catchline.types import Batch
 from json_lines import change
-from laconic.config.schema import DataConfig, RunConfig, SearchConfig, TextConfig, TrainingConfig
-from laconic.decoding import decode
-from laconic.errors import ModelError
-from laconic.models import folder as folder_module
-from laconic.models import stored
-from laconic.models.bart import BartSummarizer
-from laconic.models.folder import FORMAT, LoadedModel, load_model_folder, save_model_folder
-from laconic.models.seq2seq import Seq2Seq
-from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
-from laconic.types import Batch
 from samples import BART
 
 LATER = {"calibration.json", "precision.json", "card.json"}  # what is found out or said when the model is there
@@ -98,7 +98,7 @@ def test_what_is_saved_is_what_is_loaded(saved: Path) -> None:
 def test_the_folder_holds_what_the_design_names_and_no_pickle(saved: Path) -> None:
     assert {path.name for path in saved.iterdir()} == set(folder_module.FILES) - LATER
     config = json.loads((saved / "config.json").read_text())
-    assert config["laconic"]["format"] == FORMAT
+    assert config["catchline"]["format"] == FORMAT
     assert config["model"]["type"] == "seq2seq"
     card = (saved / "README.md").read_text()
     metadata = huggingface_hub.ModelCard(card).data
@@ -177,10 +177,10 @@ def test_opening_and_a_step_of_training_need_no_compiler(saved: Path) -> None:
     """torch imports its own where values of tensors without storage are drawn, and with the first call of an optimizer,
     which takes longer than all the rest."""
     code = (
-        "import sys, torch; from laconic.models.folder import load_model_folder;"
+        "import sys, torch; from catchline.models.folder import load_model_folder;"
         f"load_model_folder({str(saved)!r}); print('torch._dynamo' in sys.modules);"
-        "from laconic.config.schema import OptimizerConfig as Config;"
-        "from laconic.training.optim import build_optimizer;"
+        "from catchline.config.schema import OptimizerConfig as Config;"
+        "from catchline.training.optim import build_optimizer;"
         "model = torch.nn.Linear(2, 2); made = build_optimizer(Config(type='adam'), model); made.zero_grad();"
         "model(torch.ones(1, 2)).sum().backward(); made.step(); made.load_state_dict(made.state_dict());"
         "print('torch._dynamo' in sys.modules)"
@@ -310,16 +310,16 @@ DAMAGES: dict[str, tuple[str, Any, str]] = {
         {"model": {"type": "bart", "pretrained": "somebody/else"}},
         r"model\.pretrained is 'somebody/else'",
     ),
-    "a newer format": (CONFIG, {"laconic.format": FORMAT + 1}, r"written in model format 2; .* upgrade laconic"),
+    "a newer format": (CONFIG, {"catchline.format": FORMAT + 1}, r"written in model format 2; .* upgrade catchline"),
     "no JSON": (CONFIG, 50, r"config\.json is not valid JSON"),
     "a part is lacking": (CONFIG, {"text": ...}, r"config\.json lacks text"),
     "a model key that this version does not know": (CONFIG, {"model.hiden_size": 9}, r"mean 'model\.hidden_size'"),
-    "another kind of model": (CONFIG, b'{"model_type": "gpt2"}', "a model of type 'gpt2'; laconic opens its own"),
+    "another kind of model": (CONFIG, b'{"model_type": "gpt2"}', "a model of type 'gpt2'; catchline opens its own"),
     "a damaged tokenizer": ("tokenizer.json", 1, "tokenizer"),
     "no tokenizer": ("tokenizer.json", None, r"has no tokenizer\.json"),
     # without them the folder would open with another tokenizer, and say nothing
     "no settings of the tokenizer": ("tokenizer_config.json", None, r"tokenizer_config\.json"),
-    "other settings of it": ("tokenizer_config.json", {"laconic.lowercase": False}, r"tokenizer_config\.json"),
+    "other settings of it": ("tokenizer_config.json", {"catchline.lowercase": False}, r"tokenizer_config\.json"),
 }
 
 
@@ -346,7 +346,7 @@ def bart_folder(path: Path) -> BartSummarizer:
     made.network.generation_config.update(num_beams=4, max_length=20)
     made.network.save_pretrained(path)
     words.save(path)
-    change(path / "tokenizer_config.json", "laconic", value=...)
+    change(path / "tokenizer_config.json", "catchline", value=...)
     return made
 
 
@@ -389,9 +389,9 @@ def test_what_a_checkpoint_asks_for_in_vain_is_said(tmp_path: Path, caplog: pyte
     settings = json.loads(path.read_text())
     path.write_text(json.dumps(settings | {"do_sample": True, "bad_words_ids": [[5, 6], [7]], "num_beams": 1}))
     loaded = load_model_folder(tmp_path)
-    assert [record.getMessage() for record in caplog.records if record.name.startswith("laconic")] == [
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("catchline")] == [
         f"{tmp_path.name} asks for do_sample (True), bad_words_ids ([[5, 6], [7]]) in generation_config.json, which"
-        " laconic does not follow: summaries may differ from those of transformers' generate."
+        " catchline does not follow: summaries may differ from those of transformers' generate."
     ]
     assert [spec["ids"] for spec in loaded.search.scorers] == [[7]]
 
@@ -401,6 +401,6 @@ def test_a_bart_model_saved_as_ours_needs_no_checkpoint_any_more(tmp_path: Path)
     load_model_folder(tmp_path / "hub").save_pretrained(tmp_path / "ours")
     shutil.rmtree(tmp_path / "hub")
     loaded = load_model_folder(tmp_path / "ours")
-    assert "laconic" in json.loads((tmp_path / "ours" / "config.json").read_text())
+    assert "catchline" in json.loads((tmp_path / "ours" / "config.json").read_text())
     assert_equal_weights(loaded.model.network, made.network)
     assert loaded.start_id == made.decoder_start_id

@@ -13,29 +13,29 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
-import laconic
+import catchline
+from catchline import Summarizer
+from catchline.cli.main import main
+from catchline.config.loading import read_run
+from catchline.config.schema import RunConfig, TrainingConfig
+from catchline.errors import CatchlineError, ModelError
+from catchline.export.folder import export_apart
+from catchline.files import digest_of
+from catchline.metrics.card import write_card
+from catchline.models.bart import BartSummarizer
+from catchline.models.folder import LoadedModel, load_model_folder, save_model_folder
+from catchline.models.seq2seq import Seq2Seq
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Record
 from json_lines import change
-from laconic import Summarizer
-from laconic.cli.main import main
-from laconic.config.loading import read_run
-from laconic.config.schema import RunConfig, TrainingConfig
-from laconic.errors import LaconicError, ModelError
-from laconic.export.folder import export_apart
-from laconic.files import digest_of
-from laconic.metrics.card import write_card
-from laconic.models.bart import BartSummarizer
-from laconic.models.folder import LoadedModel, load_model_folder, save_model_folder
-from laconic.models.seq2seq import Seq2Seq
-from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Record
 from tiny_bart import architecture
 
 EVIL = """
 from pathlib import Path
 Path(__file__).with_name("imported").touch()
-from laconic.models.seq2seq import Seq2Seq as Model
-from laconic.search.scorers import NgramBlocking as Scorer
-from laconic.text.tokenizer import WordTokenizer as Tokenizer
+from catchline.models.seq2seq import Seq2Seq as Model
+from catchline.search.scorers import NgramBlocking as Scorer
+from catchline.text.tokenizer import WordTokenizer as Tokenizer
 """
 
 
@@ -83,7 +83,7 @@ PLACES: list[tuple[str, tuple[str, ...], Any]] = [
     ("config.json", ("model", "attention"), {"type": "evil:Model"}),
     ("config.json", ("text", "tokenizer"), {"type": "evil:Tokenizer"}),
     ("generation_config.json", ("scorers",), [{"type": "evil:Scorer", "size": 2}]),
-    ("tokenizer_config.json", ("laconic", "type"), "evil:Tokenizer"),
+    ("tokenizer_config.json", ("catchline", "type"), "evil:Tokenizer"),
     ("recipe.yaml", ("model", "type"), "evil:Model"),
     ("recipe.yaml", ("objectives",), [{"type": "evil:Model"}]),
     ("recipe.yaml", ("pretraining", "set"), {"text.tokenizer.type": "evil:Tokenizer"}),
@@ -105,10 +105,10 @@ def test_code_runs_when_it_is_trusted_and_for_that_call_only(saved: Path, import
     change(saved / "config.json", "model", "type", value="evil:Model")
     change(saved / "generation_config.json", "scorers", value=[{"type": "evil:Scorer", "size": 2}])
     records = [Record("the quick dog sees", "the dog")]
-    with pytest.raises(LaconicError, match="trust_code=True in Python"):
-        laconic.evaluate(saved, records)
+    with pytest.raises(CatchlineError, match="trust_code=True in Python"):
+        catchline.evaluate(saved, records)
     assert not imported()
-    assert laconic.evaluate(saved, records, trust_code=True)[str(saved)].rouge
+    assert catchline.evaluate(saved, records, trust_code=True)[str(saved)].rouge
     assert imported()
     assert Summarizer.from_pretrained(saved, trust_code=True).summarize("the quick dog").tokens_read == 3
     assert LoadedModel.from_pretrained(saved, trust_code=True).model
@@ -126,9 +126,9 @@ def test_what_was_opened_can_be_saved_and_its_card_says_what_it_needs(
     assert "evil:Model" in capsys.readouterr().out
     Summarizer.from_pretrained(saved, trust_code=True).save_pretrained(tmp_path / "copy")
     card = (tmp_path / "copy" / "README.md").read_text()
-    assert "made with code that is not laconic's, `evil:Model`" in card
+    assert "made with code that is not catchline's, `evil:Model`" in card
     assert 'from_pretrained("PATH_OR_HUB_ID", trust_code=True)' in card
-    assert "laconic explain PATH_OR_HUB_ID article.txt --html why.html --trust-code" in card
+    assert "catchline explain PATH_OR_HUB_ID article.txt --html why.html --trust-code" in card
     assert "trust" not in (made / "README.md").read_text()
 
 
@@ -191,7 +191,7 @@ def test_the_commands_that_open_folders(
 def test_counting_in_the_tokens_of_a_folder(
     saved: Path, imported: Callable[[], bool], tmp_path: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    change(saved / "tokenizer_config.json", "laconic", "type", value="evil:Tokenizer")
+    change(saved / "tokenizer_config.json", "catchline", "type", value="evil:Tokenizer")
     subset = ["data", "subset", str(pairs), str(tmp_path / "part.jsonl"), "--last", "1", "--tokens", str(saved)]
     assert main(subset) != 0
     assert "--trust-code" in capsys.readouterr().err
@@ -214,9 +214,9 @@ DAMAGE: list[tuple[str, tuple[str, ...], Any]] = [
     ("config.json", ("special_ids", "unk_id"), []),
     ("config.json", ("special_ids", "eos_id"), 10**9),
     ("config.json", ("special_ids",), [1]),
-    ("config.json", ("laconic",), "1"),
-    ("config.json", ("laconic", "format"), "one"),
-    ("config.json", ("laconic", "sha256"), {"model.safetensors": "0" * 64}),
+    ("config.json", ("catchline",), "1"),
+    ("config.json", ("catchline", "format"), "one"),
+    ("config.json", ("catchline", "sha256"), {"model.safetensors": "0" * 64}),
     ("config.json", ("switches",), {"nonsense": True}),
     ("config.json", ("switches",), 7),
     ("config.json", ("text",), None),
@@ -231,9 +231,9 @@ DAMAGE: list[tuple[str, tuple[str, ...], Any]] = [
     ("tokenizer.json", ("model", "vocab", "fox"), 10**9),
     ("tokenizer.json", ("model", "vocab"), {}),
     ("tokenizer.json", ("model",), None),
-    ("tokenizer_config.json", ("laconic",), [1]),
-    ("tokenizer_config.json", ("laconic",), {"no": "type"}),
-    ("tokenizer_config.json", ("laconic", "sentence_separator"), 5),
+    ("tokenizer_config.json", ("catchline",), [1]),
+    ("tokenizer_config.json", ("catchline",), {"no": "type"}),
+    ("tokenizer_config.json", ("catchline", "sentence_separator"), 5),
     ("recipe.yaml", ("model",), "x"),
     ("recipe.yaml", ("training",), None),
 ]
@@ -242,7 +242,7 @@ DAMAGE: list[tuple[str, tuple[str, ...], Any]] = [
 @pytest.mark.parametrize(("name", "keys", "value"), DAMAGE, ids=lambda value: str(value)[:30])
 def test_damage_is_one_sentence(saved: Path, name: str, keys: tuple[str, ...], value: Any) -> None:
     change(saved / name, *keys, value=value)
-    with pytest.raises(LaconicError) as caught:
+    with pytest.raises(CatchlineError) as caught:
         Summarizer.from_pretrained(saved).summarize("the quick dog")
     assert str(saved) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -326,7 +326,7 @@ def test_a_checkpoint_whose_weights_are_incomplete(tmp_path: Path, marian: Path)
 
 
 def test_a_folder_without_checksums_opens(saved: Path) -> None:
-    change(saved / "config.json", "laconic", value={"format": 1, "version": "0.1"})
+    change(saved / "config.json", "catchline", value={"format": 1, "version": "0.1"})
     assert load_model_folder(saved).model
     weights = load_file(saved / "model.safetensors")
     next(iter(weights.values())).view(-1)[0] = float("nan")

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from laconic.kernels import attention, dispatch, packed, vocabulary
-from laconic.layers.recurrent import Recurrence
-from laconic.models.seq2seq import Seq2Seq
-from laconic.search.state import select
-from laconic.types import PLAIN_PASS, UpdateContext
+from catchline.kernels import attention, dispatch, packed, vocabulary
+from catchline.layers.recurrent import Recurrence
+from catchline.models.seq2seq import Seq2Seq
+from catchline.search.state import select
+from catchline.types import PLAIN_PASS, UpdateContext
 from samples import (
     ATTENTION,
     COVERAGE,

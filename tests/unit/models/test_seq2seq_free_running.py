@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.models.seq2seq import Seq2Seq
-from laconic.types import Batch, Hypothesis, TrainingBatch, UpdateContext
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.models.seq2seq import Seq2Seq
+from catchline.types import Batch, Hypothesis, TrainingBatch, UpdateContext
 from samples import ATTENTION, BOS, COVERAGE, EOS, IDS, PAD, SEE, UNK, VOCAB, random_batch, tiny_seq2seq
 
 MODELS: dict[str, dict[str, Any]] = {

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.config.base import validate
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.errors import ConfigError
-from laconic.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from laconic.types import PLAIN_PASS, Batch, UpdateContext
+from catchline.config.base import validate
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.errors import ConfigError
+from catchline.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from catchline.types import PLAIN_PASS, Batch, UpdateContext
 from samples import ATTENTION, COVERAGE, PLAIN, SEE, VOCAB, assert_same, backward, random_batch, tiny_seq2seq
 
 # --------------------------------------------------------------------- sizes, start values

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.errors import ConfigError, DataError
-from laconic.kernels import packed
-from laconic.layers.transformer import head_attention
-from laconic.models.transformer import Transformer
-from laconic.search.state import select
-from laconic.types import ModelOutput, UpdateContext
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.errors import ConfigError, DataError
+from catchline.kernels import packed
+from catchline.layers.transformer import head_attention
+from catchline.models.transformer import Transformer
+from catchline.search.state import select
+from catchline.types import ModelOutput, UpdateContext
 from samples import BOS, EOS, IDS, PAD, UNK, VOCAB, gradients, random_batch, randomise
 from watching import watch
 
@@ -149,8 +149,8 @@ def test_packed_weights_and_compaction_decode_to_the_same(monkeypatch: pytest.Mo
     batch, config = random_batch((9, 5, 7), vocab_size=40, with_oov=False), SearchConfig(beam_size=3, max_length=30)
     plain = decode(model, batch, config, **IDS)
     monkeypatch.setattr(packed, "_WORTH_PACKING", 1)
-    monkeypatch.setattr("laconic.layers.beam_cache._FIRST_STEPS", 1)
-    monkeypatch.setattr("laconic.layers.transformer._ROWS_WORTH_PACKING", 1)
+    monkeypatch.setattr("catchline.layers.beam_cache._FIRST_STEPS", 1)
+    monkeypatch.setattr("catchline.layers.transformer._ROWS_WORTH_PACKING", 1)
     own = decode(model, batch, config, **IDS)
     for expected, found in zip(plain, own, strict=True):
         assert found[0].ids == expected[0].ids

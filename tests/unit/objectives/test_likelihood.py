@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.errors import ConfigError, TrainingError
-from laconic.kernels import vocabulary
-from laconic.layers.vocabulary import VocabularyProjection
-from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch, UpdateContext
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.errors import ConfigError, TrainingError
+from catchline.kernels import vocabulary
+from catchline.layers.vocabulary import VocabularyProjection
+from catchline.types import PLAIN_PASS, ModelOutput, TrainingBatch, UpdateContext
 from samples import BART, IDS, VOCAB, random_batch, randomise, tiny_seq2seq
 
 MASK = torch.tensor([[True, True, True], [True, False, False]])

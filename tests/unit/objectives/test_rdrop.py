@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.config.names import OBJECTIVES, build
-from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError
-from laconic.objectives.likelihood import two_way_divergence
-from laconic.types import UpdateContext
+from catchline.config.names import OBJECTIVES, build
+from catchline.config.schema import RunConfig
+from catchline.errors import ConfigError
+from catchline.objectives.likelihood import two_way_divergence
+from catchline.types import UpdateContext
 from samples import COVERAGE, random_batch, tiny_seq2seq
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.config.names import OBJECTIVES, build
-from laconic.objectives.attention import guidance_divergence
-from laconic.objectives.base import Objective, masked_mean, token_weights
-from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch
+from catchline.config.names import OBJECTIVES, build
+from catchline.objectives.attention import guidance_divergence
+from catchline.objectives.base import Objective, masked_mean, token_weights
+from catchline.types import PLAIN_PASS, ModelOutput, TrainingBatch
 
 MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False]])
 VALUES = torch.tensor([[-1.0, -2.0, -3.0], [-4.0, 0.0, 0.0], [-5.0, -6.0, 0.0]], dtype=torch.float64)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.config.names import OBJECTIVES, build
-from laconic.objectives.reinforce import Reinforce
-from laconic.types import ModelOutput, TrainingBatch
+from catchline.config.names import OBJECTIVES, build
+from catchline.objectives.reinforce import Reinforce
+from catchline.types import ModelOutput, TrainingBatch
 
 MASK = torch.tensor([[True, True], [True, True], [True, False], [True, True]])
 REWARDS = torch.tensor([[-1.0, -2.0], [-2.0, -4.0], [-3.0, 0.0], [-6.0, -6.0]])  # means -3 and -4

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic import rouge
-from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.schema import RunConfig, SearchConfig
-from laconic.errors import ConfigError
-from laconic.kernels import vocabulary
-from laconic.objectives.risk import (
+from catchline import rouge
+from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.schema import RunConfig, SearchConfig
+from catchline.errors import ConfigError
+from catchline.kernels import vocabulary
+from catchline.objectives.risk import (
     RewardConfig,
     SummaryReward,
     beam_config,
@@ -28,7 +28,7 @@ from laconic.objectives.risk import (
     self_critical_loss,
     unsupported_words,
 )
-from laconic.types import Batch, Hypothesis, UpdateContext
+from catchline.types import Batch, Hypothesis, UpdateContext
 from samples import BOS, COVERAGE, EOS, IDS, PAD, UNK, random_batch, randomise
 
 WORDS, LONGEST = 7, 2  # words 4, 5, 6; two words at most

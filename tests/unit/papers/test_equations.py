@@ -7,10 +7,10 @@ import math
 import numpy as np
 import torch
 
-from laconic.layers.copying.base import GoldTokens
-from laconic.layers.opponent import DecoderShape, MaskMaximum
-from laconic.papers import coarse_to_fine, contrastive, distraction, pointer_generator
-from laconic.search.distraction import cosine_sides, divergence_sides, most_similar, nearest
+from catchline.layers.copying.base import GoldTokens
+from catchline.layers.opponent import DecoderShape, MaskMaximum
+from catchline.papers import coarse_to_fine, contrastive, distraction, pointer_generator
+from catchline.search.distraction import cosine_sides, divergence_sides, most_similar, nearest
 from samples import rand
 
 N, T, S = 3, 4, 6

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from laconic.papers import coarse_to_fine, coconet, contrastive, distraction, pointer_generator
-from laconic.papers.pointer_generator import log_sum_exp
+from catchline.papers import coarse_to_fine, coconet, contrastive, distraction, pointer_generator
+from catchline.papers.pointer_generator import log_sum_exp
 
 SCORES = torch.tensor([[1.0, -2.0, 3.0, 9.0], [0.5, 7.0, 7.0, 7.0], [2.0, 2.0, 2.0, 2.0]], dtype=torch.float64)
 MASK = torch.tensor([[True, True, True, False], [True, False, False, False], [False, False, False, False]])

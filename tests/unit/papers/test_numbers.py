@@ -35,7 +35,7 @@ IN_THE_DOCSTRING = {"distraction": (6, 7, 9, 10), "coconet": (1, 4, 5, 22)}
 
 @pytest.mark.parametrize("paper", NUMBERS)
 def test_the_numbers_of_the_equations_are_the_papers(paper: str) -> None:
-    module = importlib.import_module(f"laconic.papers.{paper}")
+    module = importlib.import_module(f"catchline.papers.{paper}")
     for number, name in NUMBERS[paper].items():
         said = getattr(module, name).__doc__ or ""
         ranges = re.findall(r"\((\d+)\)-\((\d+)\)", said)
@@ -46,7 +46,7 @@ def test_the_numbers_of_the_equations_are_the_papers(paper: str) -> None:
 
 @pytest.mark.parametrize("paper", [*NUMBERS, "coarse_to_fine"])
 def test_a_file_is_read_beside_its_paper(paper: str) -> None:
-    module = importlib.import_module(f"laconic.papers.{paper}")
+    module = importlib.import_module(f"catchline.papers.{paper}")
     source = inspect.getsource(module)
     assert 60 <= len(source.splitlines()) <= 200
     assert "| paper | here |" in (module.__doc__ or "")

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from laconic.errors import ConfigError, DataError
-from laconic.runtime.model import Exported, GraphModel, Layout
-from laconic.search.state import select
-from laconic.types import Batch
+from catchline.errors import ConfigError, DataError
+from catchline.runtime.model import Exported, GraphModel, Layout
+from catchline.search.state import select
+from catchline.types import Batch
 
 V = 6
 LAYOUT = {"rows": ("h", "seen"), "shared": ("keys",), "next": ("h",), "outputs": ("log_probs", "details.p_gen")}

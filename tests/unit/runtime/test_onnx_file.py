@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laconic.errors import ModelError
-from laconic.runtime import onnx_file
-from laconic.runtime.onnx_file import MICROSOFT, Graph, Node, Port, check, model_bytes
-from laconic.runtime.sessions import Session, open_sessions
+from catchline.errors import ModelError
+from catchline.runtime import onnx_file
+from catchline.runtime.onnx_file import MICROSOFT, Graph, Node, Port, check, model_bytes
+from catchline.runtime.sessions import Session, open_sessions
 
 
 def graph_of(nodes: list[Node], **given: object) -> Graph:
@@ -27,7 +27,7 @@ def session_of(graph: Graph) -> Any:
     onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(model_bytes(graph, "laconic", "0"), options)
+    return onnxruntime.InferenceSession(model_bytes(graph, "catchline", "0"), options)
 
 
 def run(graph: Graph, x: np.ndarray) -> np.ndarray:
@@ -59,7 +59,7 @@ def test_every_kind_of_attribute() -> None:
     )
     expected = np.concatenate([0.5 * X @ W.T, np.full((2, 1), 9)], axis=1) + 7
     np.testing.assert_allclose(run(made, X), expected)
-    assert model_bytes(made, "laconic", "0") == model_bytes(made, "laconic", "0")
+    assert model_bytes(made, "catchline", "0") == model_bytes(made, "catchline", "0")
 
 
 def test_operators_of_onnxruntime() -> None:
@@ -79,7 +79,7 @@ def test_a_graph_that_fails_is_one_sentence() -> None:
 def test_weights_are_named_not_held() -> None:
     weights = [Port("w", "float32", (2, 3)), Port("q", "uint8", (300, 2, 64))]
     made = graph_of([Node("Gemm", ("x", "w"), ("y",), {"transB": 1})], weights=weights)
-    content = model_bytes(made, "laconic", "0")
+    content = model_bytes(made, "catchline", "0")
     assert check(content, "step.onnx") == weights
     assert len(content) < 400
 
@@ -108,7 +108,7 @@ def test_what_comes_from_elsewhere(change: dict[str, object], words: str, monkey
 
 
 def test_every_truncated_file_is_refused() -> None:
-    content = model_bytes(GRAPH, "laconic", "0")
+    content = model_bytes(GRAPH, "catchline", "0")
     entries = content.rindex(MICROSOFT.encode()) - 4  # here ends the first of two entries of versions: a whole file
     for size in {*range(len(content))} - {entries}:
         with pytest.raises(ModelError, match=r"step\.onnx is "):

@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from laconic.errors import ModelError
-from laconic.runtime.eight_bits import quantized
-from laconic.runtime.sessions import read_weights
+from catchline.errors import ModelError
+from catchline.runtime.eight_bits import quantized
+from catchline.runtime.sessions import read_weights
 
 NUMBERS = torch.tensor([[0.0, -1.5, 3.140625], [1e-3, 65280.0, -0.333]])
 

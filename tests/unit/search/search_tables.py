@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from laconic.config.schema import SearchConfig
-from laconic.decoding import TorchMemory, TorchModel, TorchState
-from laconic.search.beam import beam_search
-from laconic.search.scorers import Scorer, SpecialIds, build_scorers
-from laconic.types import Hypothesis, Memory, Shared, StepOutput
+from catchline.config.schema import SearchConfig
+from catchline.decoding import TorchMemory, TorchModel, TorchState
+from catchline.search.beam import beam_search
+from catchline.search.scorers import Scorer, SpecialIds, build_scorers
+from catchline.types import Hypothesis, Memory, Shared, StepOutput
 
 SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0)
 BOS, EOS = 2, 3

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from laconic.types import Batch
+from catchline.types import Batch
 
 UNK, BOS, EOS, PAD = 1, 2, 3, 0
 

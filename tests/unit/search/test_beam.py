@@ -14,11 +14,11 @@ import torch
 from search_tables import BOS, EOS, SPECIALS, TableModel, exhaustive, search, slow_beam, total_log_prob
 from torch import Tensor
 
-from laconic.config.schema import SearchConfig
-from laconic.errors import ConfigError, ModelError
-from laconic.search import beam
-from laconic.search.scorers import HypothesesView, Scorer, build_scorers
-from laconic.types import Hypothesis, StepOutput
+from catchline.config.schema import SearchConfig
+from catchline.errors import ConfigError, ModelError
+from catchline.search import beam
+from catchline.search.scorers import HypothesesView, Scorer, build_scorers
+from catchline.types import Hypothesis, StepOutput
 
 A, B, C = 4, 5, 6
 

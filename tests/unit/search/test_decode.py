@@ -10,14 +10,14 @@ import pytest
 import torch
 from search_tables import SPECIALS, TableModel, search
 
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.errors import ConfigError
-from laconic.models.base import SummarizationModel
-from laconic.search.decode import _note_reading as note_reading
-from laconic.search.decode import switched, without_unk
-from laconic.text.unknown import UnkRule
-from laconic.types import Batch, Hypothesis, Memory
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.errors import ConfigError
+from catchline.models.base import SummarizationModel
+from catchline.search.decode import _note_reading as note_reading
+from catchline.search.decode import switched, without_unk
+from catchline.text.unknown import UnkRule
+from catchline.types import Batch, Hypothesis, Memory
 from samples import IDS
 
 

@@ -11,11 +11,11 @@ from search_tables import SPECIALS, TableModel, search
 from slow_distraction_search import Vectors, distraction
 from torch import Tensor
 
-from laconic.config.schema import DistractionTerms, SearchConfig
-from laconic.errors import ConfigError
-from laconic.search.distraction import FIRST_STEPS, DistractionScorer, _given, divergence_sides
-from laconic.search.scorers import HypothesesView, build_scorers
-from laconic.types import Memory, StepOutput
+from catchline.config.schema import DistractionTerms, SearchConfig
+from catchline.errors import ConfigError
+from catchline.search.distraction import FIRST_STEPS, DistractionScorer, _given, divergence_sides
+from catchline.search.scorers import HypothesesView, build_scorers
+from catchline.types import Memory, StepOutput
 
 DOCUMENTS, BEAMS, SOURCE = 2, 3, 6
 ROWS = DOCUMENTS * BEAMS

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from search_tables import BOS, EOS, SPECIALS, TableModel, least_length, search, slow_beam
 
-from laconic.config.base import ConfigBase
-from laconic.config.names import SCORERS, build
-from laconic.config.schema import SearchConfig
-from laconic.errors import ConfigError
-from laconic.search.hypotheses import History
-from laconic.search.scorers import (
+from catchline.config.base import ConfigBase
+from catchline.config.names import SCORERS, build
+from catchline.config.schema import SearchConfig
+from catchline.errors import ConfigError
+from catchline.search.hypotheses import History
+from catchline.search.scorers import (
     CoveragePenalty,
     ForbidTokens,
     HypothesesView,
@@ -32,9 +32,9 @@ from laconic.search.scorers import (
     with_word_blocking,
     wu_coverage,
 )
-from laconic.summarizer import Summarizer
-from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
-from laconic.types import Memory
+from catchline.summarizer import Summarizer
+from catchline.text.tokenizer import BpeTokenizer, WordTokenizer
+from catchline.types import Memory
 
 
 def slow_repeats(prefix: list[int], size: int) -> set[int]:

@@ -11,12 +11,12 @@ import pytest
 import torch
 from slow_distraction_search import Found, Settings, SlowSearch, every_sequence
 
-from laconic.config.names import MODELS, build
-from laconic.config.schema import SearchConfig
-from laconic.decoding import decode
-from laconic.search import distraction
-from laconic.search.state import rows_of_documents
-from laconic.types import Batch, Hypothesis
+from catchline.config.names import MODELS, build
+from catchline.config.schema import SearchConfig
+from catchline.decoding import decode
+from catchline.search import distraction
+from catchline.search.state import rows_of_documents
+from catchline.types import Batch, Hypothesis
 from samples import BOS, EOS, IDS, one_example, random_batch, randomise, tiny_seq2seq
 
 MAX_LENGTH = 7

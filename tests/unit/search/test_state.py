@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.search.state import rows_of_documents, select, select_documents
-from laconic.types import Memory, Shared
+from catchline.search.state import rows_of_documents, select, select_documents
+from catchline.types import Memory, Shared
 
 
 class Pair(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.search.topk import stable_topk, top_candidates
+from catchline.search.topk import stable_topk, top_candidates
 
 
 def by_sorting(scores: np.ndarray, count: int) -> tuple[list, list]:

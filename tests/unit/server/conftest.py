@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from laconic.server.app import create_app
-from laconic.server.settings import Settings
-from laconic.summarizer import Summarizer
+from catchline.server.app import create_app
+from catchline.server.settings import Settings
+from catchline.summarizer import Summarizer
 from tiny_models import save_tiny_model
 
 

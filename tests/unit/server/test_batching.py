@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from laconic.errors import DataError
-from laconic.server.batching import AbandonedError, Batcher, Job, OnBatch
-from laconic.server.schemas import ProblemError
-from laconic.server.settings import Settings
+from catchline.errors import DataError
+from catchline.server.batching import AbandonedError, Batcher, Job, OnBatch
+from catchline.server.schemas import ProblemError
+from catchline.server.settings import Settings
 
 LIMITS = Settings(max_queue=100, max_batch=4, max_batch_tokens=10_000, batch_wait=0.0)
 

@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from laconic.config.schema import SearchConfig
-from laconic.explain.record import from_dict
-from laconic.metrics.confidence import Calibration
-from laconic.server import service
-from laconic.server.app import create_app
-from laconic.server.schemas import ModelList, SummarizeResponse
-from laconic.server.settings import Settings
-from laconic.summarizer import Summarizer
-from laconic.systems.decoding import Writer
-from laconic.systems.extractive import ExtractiveSystem
-from laconic.systems.neural import NeuralSystem
-from laconic.text.reading import as_prose
-from laconic.types import Record
+from catchline.config.schema import SearchConfig
+from catchline.explain.record import from_dict
+from catchline.metrics.confidence import Calibration
+from catchline.server import service
+from catchline.server.app import create_app
+from catchline.server.schemas import ModelList, SummarizeResponse
+from catchline.server.settings import Settings
+from catchline.summarizer import Summarizer
+from catchline.systems.decoding import Writer
+from catchline.systems.extractive import ExtractiveSystem
+from catchline.systems.neural import NeuralSystem
+from catchline.text.reading import as_prose
+from catchline.types import Record
 from samples import PLAIN
 from tiny_models import DOCUMENTS, save_tiny_model
 from watching import watch
@@ -235,18 +235,18 @@ def test_a_model_that_cannot_copy_says_so(tmp_path: Path) -> None:
 def test_health_readiness_and_metrics(client: TestClient) -> None:
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/ready").json() == {"status": "ready"}
-    before = _metric(client, 'laconic_documents_total{model="lead",outcome="done"}')
+    before = _metric(client, 'catchline_documents_total{model="lead",outcome="done"}')
     post(client, model="lead", documents=["One. Two.", "Three."])
     assert client.post("/v1/summarize", json={"document": ""}).status_code == 422
-    assert _metric(client, 'laconic_documents_total{model="lead",outcome="done"}') == before + 2
+    assert _metric(client, 'catchline_documents_total{model="lead",outcome="done"}') == before + 2
     text = client.get("/metrics").text
-    assert 'laconic_problems_total{code="empty_document"}' in text
-    assert 'laconic_queue_documents{worker="neural"} 0.0' in text
-    assert "laconic_batch_documents_bucket" in text
+    assert 'catchline_problems_total{code="empty_document"}' in text
+    assert 'catchline_queue_documents{worker="neural"} 0.0' in text
+    assert "catchline_batch_documents_bucket" in text
 
 
 def test_a_refusal_before_any_route_is_counted_at_its_address(client: TestClient) -> None:
-    name = 'laconic_requests_total{method="POST",path="/v1/summarize",status="415"}'
+    name = 'catchline_requests_total{method="POST",path="/v1/summarize",status="415"}'
     before = _metric(client, name)
     assert client.post("/v1/summarize", content="x").status_code == 415
     assert _metric(client, name) == before + 1

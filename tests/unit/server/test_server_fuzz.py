@@ -16,9 +16,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from laconic.server.app import create_app
-from laconic.server.settings import Settings
-from laconic.summarizer import Summarizer
+from catchline.server.app import create_app
+from catchline.server.settings import Settings
+from catchline.summarizer import Summarizer
 
 EXAMPLES, MANY = 10, 625  # of each address that takes a body, valid and not: 80 cases, and 5,000
 CHECKS = [

@@ -13,13 +13,13 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
-from laconic.config.base import validate
-from laconic.errors import ConfigError
-from laconic.server.app import create_app
-from laconic.server.catalogue import Catalogue
-from laconic.server.schemas import CODES, HubRequest, SummarizeRequest
-from laconic.server.settings import Settings
-from laconic.summarizer import Summarizer
+from catchline.config.base import validate
+from catchline.errors import ConfigError
+from catchline.server.app import create_app
+from catchline.server.catalogue import Catalogue
+from catchline.server.schemas import CODES, HubRequest, SummarizeRequest
+from catchline.server.settings import Settings
+from catchline.summarizer import Summarizer
 from tiny_models import DOCUMENTS
 from watching import watch
 
@@ -252,7 +252,7 @@ def test_every_answer_has_an_id_and_the_headers(client: TestClient) -> None:
 def test_a_line_of_log_names_the_work_but_never_the_text(
     client: TestClient, summarizer: Summarizer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    access = logging.getLogger("laconic.access")
+    access = logging.getLogger("catchline.access")
     access.propagate = True
     body = {"documents": ["Zebratown sees Xanadu ."], "model": "lead"}
     with caplog.at_level(logging.INFO):
@@ -261,7 +261,7 @@ def test_a_line_of_log_names_the_work_but_never_the_text(
         client.get("/Xanadu")
         client.post("/models/Xanadu", json={"inputs": "Xanadu"})
         client.post("/v1/summarize", json={"document": "a", "model": "Xanadu", "options": {"Xanadu": 1}})
-    lines = [json.loads(record.message) for record in caplog.records if record.name == "laconic.access"]
+    lines = [json.loads(record.message) for record in caplog.records if record.name == "catchline.access"]
     assert len(lines) == 5
     first = lines[0]
     assert (first["id"], first["status"], first["path"]) == ("abc", 200, "/v1/summarize")
@@ -278,7 +278,7 @@ def test_a_line_of_log_names_the_work_but_never_the_text(
         talkative.post("/v1/summarize", json=body)
         talkative.post("/v1/summarize/stream", json={"document": body["documents"][0], "model": "lead"})
         talkative.post("/v1/summarize/stream", json={"document": "\u200b"})
-    *both, failed = [json.loads(record.message) for record in caplog.records if record.name == "laconic.access"]
+    *both, failed = [json.loads(record.message) for record in caplog.records if record.name == "catchline.access"]
     assert all(line["texts"] == line["summaries"] == ["Zebratown sees Xanadu ."] for line in both)
     assert both[1]["queue_ms"] >= 0
     assert failed["code"] == "empty_document"
@@ -291,7 +291,7 @@ def test_a_bug_is_a_500_with_an_id_and_the_service_goes_on(
         raise KeyError("Zebratown")
 
     with monkeypatch.context() as patch:
-        patch.setattr("laconic.systems.extractive.ExtractiveSystem._one", broken)
+        patch.setattr("catchline.systems.extractive.ExtractiveSystem._one", broken)
         response = client.post("/v1/summarize", json={"document": "a", "model": "lead"})
     assert "Zebratown" not in refused(response, 500, "internal_error")
     assert any(record.exc_info for record in caplog.records)

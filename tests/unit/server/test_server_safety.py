@@ -20,14 +20,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from laconic.errors import ConfigError, DataError
-from laconic.server import service
-from laconic.server.app import create_app
-from laconic.server.batching import Job
-from laconic.server.run import bind, is_loopback, log_to, trusted_names
-from laconic.server.service import Service
-from laconic.server.settings import Settings
-from laconic.summarizer import Summarizer
+from catchline.errors import ConfigError, DataError
+from catchline.server import service
+from catchline.server.app import create_app
+from catchline.server.batching import Job
+from catchline.server.run import bind, is_loopback, log_to, trusted_names
+from catchline.server.service import Service
+from catchline.server.settings import Settings
+from catchline.summarizer import Summarizer
 
 TEXT = "the quick fox jumps over the lazy dog"
 SCOPE: dict[str, Any] = {
@@ -115,7 +115,7 @@ def test_what_only_this_machine_reaches(monkeypatch: pytest.MonkeyPatch) -> None
             raise socket.gaierror
         return numbers(names.get(host, host), port, flags=socket.AI_NUMERICHOST)
 
-    monkeypatch.setattr("laconic.server.run.socket.getaddrinfo", resolved)
+    monkeypatch.setattr("catchline.server.run.socket.getaddrinfo", resolved)
     assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "LOCALHOST")))
     assert is_loopback("home.example")
     assert not any(map(is_loopback, ("127.evil.example", "::1:2", "0.0.0.0", "::", "192.0.2.7", "nowhere.example")))
@@ -137,7 +137,7 @@ def test_windows_is_not_asked_to_share_an_address(monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def loggers() -> Iterator[None]:
     """Those that `log_to` changes, as they were before when the test has ended."""
-    ours = [logging.getLogger(name) for name in ("laconic", "uvicorn.error", "laconic.access")]
+    ours = [logging.getLogger(name) for name in ("catchline", "uvicorn.error", "catchline.access")]
     before = [(one.level, one.handlers, one.propagate) for one in ours]
     yield
     for one, (level, handlers, propagate) in zip(ours, before, strict=True):
@@ -148,7 +148,7 @@ def loggers() -> Iterator[None]:
 def test_a_log_that_cannot_be_written_is_not_complained_about(capfd: pytest.CaptureFixture[str]) -> None:
     with suppress(OSError), Path("/dev/full").open("w", encoding="utf-8") as full:
         log_to(full, io.StringIO())
-        logging.getLogger("laconic.access").info("a line")
+        logging.getLogger("catchline.access").info("a line")
     assert capfd.readouterr().err == ""
 
 
@@ -160,7 +160,7 @@ def test_refused_connections_fill_no_log() -> None:
     logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
     assert errors.getvalue() == ""
     logging.getLogger("uvicorn.error").error("a bug")
-    logging.getLogger("laconic.server").warning("a note")
+    logging.getLogger("catchline.server").warning("a note")
     assert "a bug" in errors.getvalue()
     assert "a note" in errors.getvalue()
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from laconic.study.judge import krippendorff_alpha
+from catchline.study.judge import krippendorff_alpha
 
 # Krippendorff 2011, example C: four observers, twelve units, missing ratings.
 PUBLISHED = [

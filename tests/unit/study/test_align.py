@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from alignments import alignment_error_rate, hard_alignment
-from laconic.config.names import MODELS, build
-from laconic.config.schema import SearchConfig, TextConfig
-from laconic.errors import ConfigError
-from laconic.metrics.alignment import Links, WordPair, lexical_links, word_pairs
-from laconic.models.folder import LoadedModel
-from laconic.study.align import (
+from catchline.config.names import MODELS, build
+from catchline.config.schema import SearchConfig, TextConfig
+from catchline.errors import ConfigError
+from catchline.metrics.alignment import Links, WordPair, lexical_links, word_pairs
+from catchline.models.folder import LoadedModel
+from catchline.study.align import (
     ForcedPair,
     MapChoice,
     _word_of,
@@ -27,10 +27,10 @@ from laconic.study.align import (
     sharpness,
     word_map,
 )
-from laconic.summarizer import Summarizer
-from laconic.systems.neural import NeuralSystem
-from laconic.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
-from laconic.types import Batch, Record, TrainingBatch
+from catchline.summarizer import Summarizer
+from catchline.systems.neural import NeuralSystem
+from catchline.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
+from catchline.types import Batch, Record, TrainingBatch
 from samples import IDS, PLAIN, TRANSFORMER
 
 RECORDS = [

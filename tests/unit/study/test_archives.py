@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from laconic.data.readers import find_splits
-from laconic.errors import DataError
-from laconic.evaluation.predictions import read_lines
-from laconic.study.corpora.archives import is_permissive_expression, licence_of, read_archives
-from laconic.study.corpora.docstrings import build_corpus
-from laconic.study.corpora.pairs import hold_out
+from catchline.data.readers import find_splits
+from catchline.errors import DataError
+from catchline.evaluation.predictions import read_lines
+from catchline.study.corpora.archives import is_permissive_expression, licence_of, read_archives
+from catchline.study.corpora.docstrings import build_corpus
+from catchline.study.corpora.pairs import hold_out
 
 DOCSTRING = '''def f():
     """Return the apple number {0} of a garden.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.config.schema import EvaluationConfig
-from laconic.errors import ConfigError
-from laconic.evaluation.run import EvaluationOptions, evaluate, options_of, score
-from laconic.evaluation.systems import Contender
-from laconic.metrics.rouge import rouge
-from laconic.study.breakdown import as_dicts, best_lines, best_of, buckets, by_length, sweep_names
-from laconic.study.tables import compared, result_table
-from laconic.types import Record
+from catchline.config.schema import EvaluationConfig
+from catchline.errors import ConfigError
+from catchline.evaluation.run import EvaluationOptions, evaluate, options_of, score
+from catchline.evaluation.systems import Contender
+from catchline.metrics.rouge import rouge
+from catchline.study.breakdown import as_dicts, best_lines, best_of, buckets, by_length, sweep_names
+from catchline.study.tables import compared, result_table
+from catchline.types import Record
 
 
 def record(length: int, number: int = 0) -> Record:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laconic.config.shipped import place_of
-from laconic.errors import DataError, ModelError
-from laconic.metrics.confidence import (
+from catchline.config.shipped import place_of
+from catchline.errors import DataError, ModelError
+from catchline.metrics.confidence import (
     CHOOSING,
     FEATURES,
     SENTENCE,
@@ -29,13 +29,13 @@ from laconic.metrics.confidence import (
     unpacked,
     word_ids,
 )
-from laconic.metrics.support import SourceFacts
-from laconic.study.calibration import Ratings, accepted, fit, fit_choosing, fit_sentence, reliability, word_ratios
-from laconic.summarizer import or_decline
-from laconic.systems.revision import faults
-from laconic.text.sources import lines_of
-from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Hypothesis, Record, Summary, TokenizedText
+from catchline.metrics.support import SourceFacts
+from catchline.study.calibration import Ratings, accepted, fit, fit_choosing, fit_sentence, reliability, word_ratios
+from catchline.summarizer import or_decline
+from catchline.systems.revision import faults
+from catchline.text.sources import lines_of
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Hypothesis, Record, Summary, TokenizedText
 
 DOCUMENT = "The river rose by two metres in the night. The bridge was closed. Nobody was hurt when the river rose."
 RANGES = Ranges(least_tokens=5, most_unknown=0.3, least_common=0.1)
@@ -580,7 +580,7 @@ def test_a_damaged_calibration_is_refused_in_a_sentence(tmp_path: Path, change: 
     calibration().save(tmp_path)
     path = tmp_path / "calibration.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ModelError, match="laconic calibrate"):
+    with pytest.raises(ModelError, match="catchline calibrate"):
         Calibration.load(tmp_path)
 
 

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from laconic.config.loading import dump_run, load_recipe, parse_overrides
-from laconic.config.schema import RunConfig, SearchConfig
-from laconic.errors import ConfigError, TrainingError
-from laconic.evaluation.run import score
-from laconic.evaluation.systems import Contender
-from laconic.metrics.bleu import bleu_paper, corpus_bleu
-from laconic.study import comparison
-from laconic.study.comparison import Comparison, Surroundings, kept_scores, paper_bleu, with_bleu
-from laconic.study.plan import Choice, Plan, plan_recipe
-from laconic.systems.extractive import is_method
-from laconic.text.tokenizer import WordTokenizer
-from laconic.training.loop import TrainResult
-from laconic.types import Record, Summary
+from catchline.config.loading import dump_run, load_recipe, parse_overrides
+from catchline.config.schema import RunConfig, SearchConfig
+from catchline.errors import ConfigError, TrainingError
+from catchline.evaluation.run import score
+from catchline.evaluation.systems import Contender
+from catchline.metrics.bleu import bleu_paper, corpus_bleu
+from catchline.study import comparison
+from catchline.study.comparison import Comparison, Surroundings, kept_scores, paper_bleu, with_bleu
+from catchline.study.plan import Choice, Plan, plan_recipe
+from catchline.systems.extractive import is_method
+from catchline.text.tokenizer import WordTokenizer
+from catchline.training.loop import TrainResult
+from catchline.types import Record, Summary
 
 RECORDS = [Record(f"word{i} cat sat. It rained {i}.", f"word{i} cat", id=str(i)) for i in range(8)]
 ROWS = ["lstm", "gru"]
@@ -402,8 +402,8 @@ def test_ones_own_code_is_part_of_what_was_scored_and_trained(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     scorer, words = tmp_path / "scorer_of_mine.py", tmp_path / "words_of_mine_too.py"
-    scorer.write_text("from laconic.search.scorers import LengthNormalisation as Mine\n")
-    words.write_text("from laconic.text.tokenizer import WordTokenizer as Words\n")
+    scorer.write_text("from catchline.search.scorers import LengthNormalisation as Mine\n")
+    words.write_text("from catchline.text.tokenizer import WordTokenizer as Words\n")
     tokenizer = {"type": "words_of_mine_too:Words"}
     plan = plan_of(tmp_path, search={"scorers": [{"type": "scorer_of_mine:Mine"}]}, text={"tokenizer": tokenizer})
     run(machine, tmp_path, plan)

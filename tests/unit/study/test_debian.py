@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from laconic.errors import DataError
-from laconic.evaluation.predictions import read_lines as rows
-from laconic.study.corpora.debian import build_debian, plain_text, read_descriptions
+from catchline.errors import DataError
+from catchline.evaluation.predictions import read_lines as rows
+from catchline.study.corpora.debian import build_debian, plain_text, read_descriptions
 
 PREFIX = "deb.example.org_debian_dists_"
 PROSE = (

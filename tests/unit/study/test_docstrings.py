@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from laconic.errors import DataError
-from laconic.evaluation.predictions import read_lines
-from laconic.study.corpora.docstring_text import clean_docstring
-from laconic.study.corpora.docstrings import (
+from catchline.errors import DataError
+from catchline.evaluation.predictions import read_lines
+from catchline.study.corpora.docstring_text import clean_docstring
+from catchline.study.corpora.docstrings import (
     STANDARD_LIBRARY,
     CorpusPair,
     build_corpus,

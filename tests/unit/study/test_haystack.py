@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from catchline.data.subset import write_records
+from catchline.errors import DataError
+from catchline.evaluation.predictions import read_lines as rows
+from catchline.study.corpora.haystack import build_haystacks
+from catchline.types import Record
 from commands import refused, run
-from laconic.data.subset import write_records
-from laconic.errors import DataError
-from laconic.evaluation.predictions import read_lines as rows
-from laconic.study.corpora.haystack import build_haystacks
-from laconic.types import Record
 
 RECORDS = [
     Record(f"Kite {n} is of paper. It flew over hill {n}. The wind was from the north of {n}.", f"kite {n}", id=f"k{n}")

@@ -15,16 +15,16 @@ from statistics import fmean
 
 import pytest
 
+from catchline.cli.main import main
+from catchline.data.subset import write_records
+from catchline.errors import ConfigError, DataError
+from catchline.evaluation.predictions import as_lines, read_lines
+from catchline.metrics.significance import holm, paired_t_test
+from catchline.study import judge
+from catchline.study.calibration import Ratings
+from catchline.study.judge import MAX_CELL, SheetOptions, analyse, make_sheets, read_predictions
+from catchline.types import Record
 from commands import refused, run
-from laconic.cli.main import main
-from laconic.data.subset import write_records
-from laconic.errors import ConfigError, DataError
-from laconic.evaluation.predictions import as_lines, read_lines
-from laconic.metrics.significance import holm, paired_t_test
-from laconic.study import judge
-from laconic.study.calibration import Ratings
-from laconic.study.judge import MAX_CELL, SheetOptions, analyse, make_sheets, read_predictions
-from laconic.types import Record
 
 RECORDS = [Record(f'Document {i}, line one.\nLine two; "quoted".', f"human {i}", id=f"r{i}") for i in range(30)]
 SYSTEMS = {name: [f"{name}-text {i}" for i in range(30)] for name in ("alpha", "beta", "gamma")}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config.loading import first_difference, load_recipe
-from laconic.errors import ConfigError
-from laconic.study.plan import Choice, plan_recipe, plan_systems, settings_of
+from catchline.config.loading import first_difference, load_recipe
+from catchline.errors import ConfigError
+from catchline.study.plan import Choice, plan_recipe, plan_systems, settings_of
 
 EXTRACTIVE = load_recipe("extractive")
 HEADLINE = load_recipe("headline_writer")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from catchline.evaluation.predictions import as_lines, read_lines
 from commands import program
-from laconic.evaluation.predictions import as_lines, read_lines
 
 README = """# Tidepool
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.schema import DataConfig, EvaluationConfig
-from laconic.errors import ConfigError
-from laconic.evaluation.run import EvaluationResult, RougeScore
-from laconic.metrics.significance import approximate_randomization, holm
-from laconic.study.comparison import Outcome, ScoredSystem
-from laconic.study.plan import Plan, PlannedRow
-from laconic.study.report import ComparisonTable, _curves, _series, as_dict, cells, compare, markdown, notes, page
-from laconic.study.tables import compared, csv_text, differences, latex, mark_of, result_table
-from laconic.types import Record, Summary
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.schema import DataConfig, EvaluationConfig
+from catchline.errors import ConfigError
+from catchline.evaluation.run import EvaluationResult, RougeScore
+from catchline.metrics.significance import approximate_randomization, holm
+from catchline.study.comparison import Outcome, ScoredSystem
+from catchline.study.plan import Plan, PlannedRow
+from catchline.study.report import ComparisonTable, _curves, _series, as_dict, cells, compare, markdown, notes, page
+from catchline.study.tables import compared, csv_text, differences, latex, mark_of, result_table
+from catchline.types import Record, Summary
 
 DOCUMENTS = 40
 NOISE = np.random.default_rng(3).normal(0, 0.02, DOCUMENTS)
@@ -200,7 +200,7 @@ def test_file_forms_agree() -> None:
     values = as_dict(made)["rows"]
     assert [float(row["rouge1_f"]) for row in rows] == [row["rouge"]["1"]["f"] for row in values]
     assert float(rows[1]["rouge1_p_holm"]) == values[1]["rouge"]["1"]["p_holm"]
-    text = markdown(made, "laconic compare p")
+    text = markdown(made, "catchline compare p")
     assert "A\\|B\\*" in text
     assert "rouge:test" in text
     bars = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}
@@ -210,10 +210,10 @@ def test_file_forms_agree() -> None:
 def test_the_page_holds_everything_and_requests_nothing(tmp_path: object) -> None:
     outcomes = [outcome("base", BASE), outcome("other", BASE + 0.1)]
     sampled = [Record("A document.", "its <b>reference</b>", id="1")]
-    made = page(table(*outcomes), outcomes, sampled, "laconic compare p")
+    made = page(table(*outcomes), outcomes, sampled, "catchline compare p")
     assert "its &lt;b&gt;reference" in made
     assert "a summary" in made
-    assert "laconic compare p" in made
+    assert "catchline compare p" in made
     assert not [word for word in ("http://", "https://", 'src="/') if word in made.replace("http://www.w3.org", "")]
 
 

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from catchline.cli.main import load_command, main
+from catchline.config.loading import load_recipe, parse_overrides, recipe_names
+from catchline.errors import ConfigError, DataError
+from catchline.evaluation.run import EvaluationResult
+from catchline.study import reproduce
+from catchline.study.plan import Choice, plan_recipe
 from commands import refused, run
-from laconic.cli.main import load_command, main
-from laconic.config.loading import load_recipe, parse_overrides, recipe_names
-from laconic.errors import ConfigError, DataError
-from laconic.evaluation.run import EvaluationResult
-from laconic.study import reproduce
-from laconic.study.plan import Choice, plan_recipe
 
 TABLES = reproduce.tables()
 recipe_of = cache(load_recipe)
@@ -62,14 +62,14 @@ def test_every_step_is_a_command_with_rows_that_exist(name: str, corpora: Path, 
 def test_steps_are_processes_and_do_not_run_files_of_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "laconic.py").write_text("raise SystemExit(9)")
+    (tmp_path / "catchline.py").write_text("raise SystemExit(9)")
     monkeypatch.chdir(tmp_path)
     assert reproduce.run(["--version"], print, tmp_path) == 0
     assert reproduce.run(["train --nonsense"], print, tmp_path) == 2
 
 
 def in_this_process(words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[str]:
-    """`reproduce._laconic` without the seconds of a new process."""
+    """`reproduce._catchline` without the seconds of a new process."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said) if stdout else contextlib.nullcontext():
         code = main(list(words))
@@ -81,14 +81,14 @@ def in_this_process(words: Sequence[str], stdout: int | None = None) -> subproce
 def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(reproduce, "_laconic", in_this_process)
+    monkeypatch.setattr(reproduce, "_catchline", in_this_process)
     steps = ("compare extractive --data {held:arxiv} --split test --rows $(--version) --out {out}",)
     monkeypatch.setattr(reproduce, "tables", lambda: {"t": reproduce.ReproducedTable("t", "T", {"arxiv": 3}, steps)})
     out = tmp_path / "out"
     said: list[str] = []
     lines = reproduce.commands(reproduce.table_named("t"), corpora, out)
     assert reproduce.run(lines, said.append, out / "t") == 2
-    assert "given: extractive, 0." in capfd.readouterr().err  # `--rows laconic 0.1.0`
+    assert "given: extractive, 0." in capfd.readouterr().err  # `--rows catchline 0.1.0`
     held = {path.stem: path.read_text().splitlines() for path in (out / "held-out" / "arxiv").glob("*.jsonl")}
     assert {name: len(kept) for name, kept in held.items()} == {"train": 9, "validation": 3, "test": 4}
     assert all("train-9" not in line for line in held["train"])
@@ -99,20 +99,20 @@ def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     (out / "held-out" / "arxiv" / "train.jsonl").unlink()  # as when the first command was interrupted
     assert reproduce.run(lines, said.append, out / "t") == 2
     assert [one.split()[1] for one in said[4:]] == ["data", "compare"]
-    assert said[-1].count("$(laconic --version)") == 1
+    assert said[-1].count("$(catchline --version)") == 1
     (corpora / "arxiv" / "train.jsonl").write_text((corpora / "arxiv" / "train.jsonl").read_text() + "\n")
     with pytest.raises(ConfigError, match="made of other pairs"):
         reproduce.run(lines, said.append, out / "t")
     shutil.rmtree(out / "held-out")
     answers = out / "t" / reproduce.ANSWERS
-    assert json.loads(answers.read_text())["--version"].startswith("laconic 0.")
+    assert json.loads(answers.read_text())["--version"].startswith("catchline 0.")
     answers.write_text(json.dumps({"--version": "lead-1"}))
     assert reproduce.run(lines, said.append, out / "again", [tmp_path, out / "t"]) == 0  # as it was answered then
     assert "lead-1: scoring" in capfd.readouterr().err
 
 
 def test_haystacks_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduce, "_laconic", in_this_process)
+    monkeypatch.setattr(reproduce, "_catchline", in_this_process)
     said: list[str] = []
     texts = [f"One {n} rose. Two {n} fell. It {n} rained. Four {n}." for n in range(9)]
     rows = [{"id": str(n), "document": text, "summary": "x"} for n, text in enumerate(texts)]
@@ -120,7 +120,7 @@ def test_haystacks_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     line = f"data haystack {tmp_path}/all.jsonl {tmp_path}/hay/train.jsonl --documents 2 --count 3 --seed 1"
     for _ in range(2):
         assert reproduce.run([line], said.append, tmp_path) == 0
-    assert said == [f"laconic {line}"]
+    assert said == [f"catchline {line}"]
     assert len((tmp_path / "hay" / "train.jsonl").read_text().splitlines()) == 3
 
 
@@ -132,7 +132,7 @@ def test_what_is_missing_is_named(corpora: Path, tmp_path: Path, capsys: pytest.
     assert "headline-writer" in run(capsys, "reproduce")
     refused(capsys, 2, "folder with arxiv in it", "reproduce", "distraction")
     printed = run(capsys, "reproduce", "distraction", "--data", corpora, "--out", tmp_path / "o", "--dry-run")
-    assert printed.count("laconic ") == 3
+    assert printed.count("catchline ") == 3
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from laconic.data.lines import raw_lines, read_text
-from laconic.data.readers import find_splits, read_records
-from laconic.errors import DataError
-from laconic.study.spans.corpus import documents, find_shards
+from catchline.data.lines import raw_lines, read_text
+from catchline.data.readers import find_splits, read_records
+from catchline.errors import DataError
+from catchline.study.spans.corpus import documents, find_shards
 
 
 @pytest.fixture
 def compressed() -> Callable[[bytes], bytes]:
-    library = pytest.importorskip("zstandard", reason="zstandard is not installed (pip install 'laconic[zstd]')")
+    library = pytest.importorskip("zstandard", reason="zstandard is not installed (pip install 'catchline[zstd]')")
     return library.ZstdCompressor().compress  # type: ignore[no-any-return]
 
 
@@ -51,7 +51,7 @@ def test_zstd_without_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "compression.zstd", None)
     monkeypatch.setitem(sys.modules, "zstandard", None)
     (tmp_path / "a.jsonl.zst").write_bytes(b"x")
-    with pytest.raises(DataError, match=r"pip install 'laconic\[zstd\]', or compress the file with gzip"):
+    with pytest.raises(DataError, match=r"pip install 'catchline\[zstd\]', or compress the file with gzip"):
         list(read_records(tmp_path / "a.jsonl.zst"))
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import ConfigError
-from laconic.study.spans.scoring import ScoreKey, Shape, WindowBlock, clipped_matches, common_lengths, local_ids
+from catchline.errors import ConfigError
+from catchline.study.spans.scoring import ScoreKey, Shape, WindowBlock, clipped_matches, common_lengths, local_ids
 from span_counts import counted, scored
 
 WEIGHTS = [(1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1), (0, 1, 1)]

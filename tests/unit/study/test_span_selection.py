@@ -20,13 +20,13 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from laconic.data.readers import find_splits, read_records
-from laconic.errors import ConfigError, DataError
-from laconic.study.spans import selection
-from laconic.study.spans.candidates import stable_hash
-from laconic.study.spans.selection import SelectionResult, perform, run_here, select_spans
-from laconic.study.spans.settings import SpanSettings, parse_weights
-from laconic.study.spans.tokens import VocabularySpanTokenizer, WordSpanTokenizer
+from catchline.data.readers import find_splits, read_records
+from catchline.errors import ConfigError, DataError
+from catchline.study.spans import selection
+from catchline.study.spans.candidates import stable_hash
+from catchline.study.spans.selection import SelectionResult, perform, run_here, select_spans
+from catchline.study.spans.settings import SpanSettings, parse_weights
+from catchline.study.spans.tokens import VocabularySpanTokenizer, WordSpanTokenizer
 from own_process import in_own_process, needs_ray
 from span_counts import counted, scored
 
@@ -394,7 +394,7 @@ def test_words_are_numbered_within_their_document(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(corpus, tmp_path / "one")
-    monkeypatch.setattr("laconic.study.spans.candidates._BATCH_DOCUMENTS", 2)
+    monkeypatch.setattr("catchline.study.spans.candidates._BATCH_DOCUMENTS", 2)
     first, second = WordSpanTokenizer(False).encode(["a b a", "b c"])
     assert (first.tokens.tolist(), second.tokens.tolist()) == ([0, 1, 0], [0, 1])
     assert first.content(first.tokens[1:2]) == second.content(second.tokens[:1]) == b"b"
@@ -403,7 +403,7 @@ def test_words_are_numbered_within_their_document(
 
 
 def test_long_text_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laconic.study.spans.corpus._PIECE", 200)
+    monkeypatch.setattr("catchline.study.spans.corpus._PIECE", 200)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "long.txt").write_text("\n".join(" ".join(WORDS) for _ in range(20)) + "\n")
     manifest = run(tmp_path / "in", tmp_path / "out", dataclasses.replace(SMALL, text="file")).manifest

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from laconic.config.loading import load_run, merge
-from laconic.errors import ConfigError, DataError
-from laconic.evaluation.run import EvaluationOptions, score
-from laconic.models.folder import load_model_folder, save_model_folder
-from laconic.study.tuning import (
+from catchline.config.loading import load_run, merge
+from catchline.errors import ConfigError, DataError
+from catchline.evaluation.run import EvaluationOptions, score
+from catchline.models.folder import load_model_folder, save_model_folder
+from catchline.study.tuning import (
     SearchRange,
     TrialLog,
     TuningResult,
@@ -27,8 +27,8 @@ from laconic.study.tuning import (
     trials_of,
     tune,
 )
-from laconic.systems.neural import NeuralSystem
-from laconic.types import Record
+from catchline.systems.neural import NeuralSystem
+from catchline.types import Record
 from tiny_models import save_tiny_model
 from watching import watch
 
@@ -276,6 +276,10 @@ def test_the_best_becomes_the_models_default(folder: Path, tmp_path: Path) -> No
     assert not list(copy.glob("*.new"))
     refuse_fixed(str(copy), "--apply")
     (copy / "export.json").touch()  # holds the digests of the other files
-    for model, said in ((copy, "was exported"), (tmp_path, "not made by laconic"), ("oneline", "part of the package")):
+    for model, said in (
+        (copy, "was exported"),
+        (tmp_path, "not made by catchline"),
+        ("oneline", "part of the package"),
+    ):
         with pytest.raises(ConfigError, match=said):
             refuse_fixed(str(model), "--apply")

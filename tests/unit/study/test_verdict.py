@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from laconic.evaluation.run import EvaluationResult, RougeScore
-from laconic.metrics.scoring import ANOTHER_SCRIPT
-from laconic.study.verdict import table, verdict
+from catchline.evaluation.run import EvaluationResult, RougeScore
+from catchline.metrics.scoring import ANOTHER_SCRIPT
+from catchline.study.verdict import table, verdict
 
 
 def result(name: str, level: float, **measures: float) -> EvaluationResult:
@@ -33,7 +33,7 @@ def test_against_the_first_sentence(level: float, said: str) -> None:
     lines = verdict([result("lead-1", 0.2), result("the model", level)], fine_tuned=False)
     assert lines[0].startswith(said)
     assert len(lines) == 1
-    assert ("laconic train oneline" in lines[0]) == (level < 0.3)
+    assert ("catchline train oneline" in lines[0]) == (level < 0.3)
     assert "oneline" not in verdict([result("lead-1", 0.2), result("the model", level)], fine_tuned=True)[0]
 
 

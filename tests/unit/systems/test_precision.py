@@ -10,18 +10,18 @@ import torch
 
 import tiny_bart
 from boxed import make_stand_in
-from laconic import Summarizer
-from laconic.config.schema import SearchConfig
-from laconic.decoding import TorchModel
-from laconic.errors import ConfigError, ModelError
-from laconic.kernels import dispatch, packed
-from laconic.kernels.packed import Packing
-from laconic.metrics.lower_precision import Lowered, Precisions, fastest, measure
-from laconic.metrics.scoring import scoring
-from laconic.search.decode import decode
-from laconic.study.calibration import try_precisions
-from laconic.systems.neural import NeuralSystem
-from laconic.types import Record
+from catchline import Summarizer
+from catchline.config.schema import SearchConfig
+from catchline.decoding import TorchModel
+from catchline.errors import ConfigError, ModelError
+from catchline.kernels import dispatch, packed
+from catchline.kernels.packed import Packing
+from catchline.metrics.lower_precision import Lowered, Precisions, fastest, measure
+from catchline.metrics.scoring import scoring
+from catchline.search.decode import decode
+from catchline.study.calibration import try_precisions
+from catchline.systems.neural import NeuralSystem
+from catchline.types import Record
 
 GOOD = Lowered(0.97, {"1": 0.1, "2": 0.0, "L": -0.2})
 NO_CHANGE = {"1": 0.0, "2": 0.0, "L": 0.0}
@@ -76,13 +76,13 @@ def test_int8_is_not_taken_where_it_is_coarser_than_it_was_tried(folder: Path, m
     both = {"bf16": GOOD, "int8": GOOD}
     assert Precisions(20, both).may_be(63) == ("fp32", "bf16")
     assert Precisions(20, both, 63).may_be(63) == Precisions(20, both, 63).may_be(127) == ("fp32", *both)
-    monkeypatch.setattr("laconic.systems.neural.can_multiply", lambda precision: True)
+    monkeypatch.setattr("catchline.systems.neural.can_multiply", lambda precision: True)
     asked = []
-    monkeypatch.setattr("laconic.systems.neural.fastest", lambda may_be, seconds: asked.append(may_be) or "fp32")
+    monkeypatch.setattr("catchline.systems.neural.fastest", lambda may_be, seconds: asked.append(may_be) or "fp32")
     system = NeuralSystem.from_pretrained(folder, "cpu")
     system.loaded.precisions = Precisions(20, both)
     for steps in (63, 127):
-        monkeypatch.setattr("laconic.systems.neural.byte_steps", lambda steps=steps: steps)
+        monkeypatch.setattr("catchline.systems.neural.byte_steps", lambda steps=steps: steps)
         Summarizer(system).summarize(TEXT, precision="auto")
         system._taken.clear()
     assert asked == [("fp32", "bf16"), ("fp32", "bf16", "int8")]
@@ -100,7 +100,7 @@ def test_stored_in_the_model_folder_and_refused_when_damaged(folder: Path, tmp_p
     system.save_pretrained(tmp_path / "model")
     assert NeuralSystem.from_pretrained(tmp_path / "model", "cpu").loaded.precisions == system.loaded.precisions
     (tmp_path / "model" / "precision.json").write_text('{"records": 0, "of": {}}')
-    with pytest.raises(ModelError, match=r"precision.json is damaged .* delete it, then run `laconic calibrate`"):
+    with pytest.raises(ModelError, match=r"precision.json is damaged .* delete it, then run `catchline calibrate`"):
         Summarizer.from_pretrained(tmp_path / "model")
 
 
@@ -110,11 +110,11 @@ def test_auto_stays_with_fp32_where_nothing_is_known(folder: Path, caplog: pytes
         summarizer.summarize(TEXT, precision="auto")
         summarizer.summarize(TEXT, precision="auto")
     assert [record.getMessage() for record in caplog.records] == [
-        "oneline decodes 8 rows in fp32 (nothing is known of lower ones: `laconic calibrate` finds out)."
+        "oneline decodes 8 rows in fp32 (nothing is known of lower ones: `catchline calibrate` finds out)."
     ]
 
 
-@pytest.mark.skipif(not dispatch.ENABLED, reason="LACONIC_KERNELS=off: nothing is packed")
+@pytest.mark.skipif(not dispatch.ENABLED, reason="CATCHLINE_KERNELS=off: nothing is packed")
 def test_auto_takes_what_is_fast_and_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summarizer = Summarizer(NeuralSystem.from_pretrained(folder, "cpu"))
     system = summarizer.system
@@ -122,11 +122,11 @@ def test_auto_takes_what_is_fast_and_holds(folder: Path, monkeypatch: pytest.Mon
     system.loaded.precisions = Precisions(20, {"bf16": GOOD, "int8": Lowered(0.5, NO_CHANGE)})
     asked = []
     monkeypatch.setattr(
-        "laconic.systems.neural.fastest", lambda may_be, seconds: asked.append((may_be, seconds("bf16"))) or "bf16"
+        "catchline.systems.neural.fastest", lambda may_be, seconds: asked.append((may_be, seconds("bf16"))) or "bf16"
     )
     monkeypatch.setattr(packed, "_WORTH_PACKING", 1)
     monkeypatch.setattr(packed, "_OUTPUT_WORTH_PACKING", 1)
-    monkeypatch.setattr("laconic.systems.neural.can_multiply", lambda precision: True)
+    monkeypatch.setattr("catchline.systems.neural.can_multiply", lambda precision: True)
     monkeypatch.setitem(packed.PACKED, "bf16", packed.PackedLinear)  # on any CPU
     read, encode = [], system.model.encode
     monkeypatch.setattr(system.model, "encode", lambda batch: read.append(len(batch.source_ids)) or encode(batch))
@@ -144,7 +144,7 @@ def test_auto_takes_what_is_fast_and_holds(folder: Path, monkeypatch: pytest.Mon
 
 def test_what_the_cpu_lacks_is_refused_and_never_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summarizer = Summarizer(NeuralSystem.from_pretrained(folder, "cpu"))
-    monkeypatch.setattr("laconic.systems.neural.can_multiply", lambda precision: precision == "fp32")
+    monkeypatch.setattr("catchline.systems.neural.can_multiply", lambda precision: precision == "fp32")
     for name, need in (("bf16", "AVX-512"), ("int8", "an x86 CPU with AVX2, VNNI or AMX")):
         with pytest.raises(ConfigError, match=f"search.precision {name} needs {need}, which this CPU lacks: use fp32"):
             summarizer.summarize(TEXT, precision=name)
@@ -156,7 +156,7 @@ def test_what_the_cpu_lacks_is_refused_and_never_taken(folder: Path, monkeypatch
 
 
 def test_trying_decodes_in_each_precision(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laconic.systems.neural.can_multiply", lambda precision: True)
+    monkeypatch.setattr("catchline.systems.neural.can_multiply", lambda precision: True)
     summarizer = Summarizer(NeuralSystem.from_pretrained(folder, "cpu"))
     found = try_precisions(
         summarizer, [Record(TEXT, "sort the table."), Record(TEXT.replace("sort", "merge"), "merge.")]
@@ -175,7 +175,7 @@ def test_another_device_has_none_of_it(folder: Path) -> None:
         system._decoder(SearchConfig(precision="int8"), None)  # type: ignore[arg-type]
 
 
-@pytest.mark.skipif(not dispatch.ENABLED, reason="LACONIC_KERNELS=off: nothing is packed")
+@pytest.mark.skipif(not dispatch.ENABLED, reason="CATCHLINE_KERNELS=off: nothing is packed")
 def test_the_layers_of_bart_are_packed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "_WORTH_PACKING", 1)
     monkeypatch.setattr(packed, "_OUTPUT_WORTH_PACKING", 1)

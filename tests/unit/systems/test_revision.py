@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from laconic.metrics.consensus import expected_utilities
-from laconic.metrics.support import SourceFacts, check_support
-from laconic.metrics.words import is_stop_word, words
-from laconic.summarizer import Summarizer
-from laconic.systems import revision
-from laconic.systems.revision import faults, revised, spelt_out
-from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Hypothesis
+from catchline.metrics.consensus import expected_utilities
+from catchline.metrics.support import SourceFacts, check_support
+from catchline.metrics.words import is_stop_word, words
+from catchline.summarizer import Summarizer
+from catchline.systems import revision
+from catchline.systems.revision import faults, revised, spelt_out
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Hypothesis
 
 DOCUMENT = "Kites of paper fly over Lisbon when the wind is fair, and 12 of them came down on a self-aware roof."
 
@@ -178,7 +178,7 @@ def test_a_text_without_blanks_that_is_copied_as_one_word_is_compared_with_nothi
         seen.append(len(summary))
         return faults(summary, source)
 
-    monkeypatch.setattr("laconic.metrics.consensus.expected_utilities", watched)
+    monkeypatch.setattr("catchline.metrics.consensus.expected_utilities", watched)
     monkeypatch.setattr(revision, "faults", counted)
     assert model.summarize("1_" * 10_000, choose=choose).text.startswith("1_1_1_")
     assert max(seen, default=0) <= 10_000

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import laconic.cli
-from laconic.cli.main import main
-from laconic.text.control import harmless, safe_print
+import catchline.cli
+from catchline.cli.main import main
+from catchline.text.control import harmless, safe_print
 
 EVIL = "a\x1b[2Jb\x9b31mc\x07d\re\u2028\tf\u202eg\u2069\n"
 
@@ -42,7 +42,7 @@ def test_stderr_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_command_prints_so() -> None:
     """A ``print`` of a file of cli/ is `safe_print`."""
-    for path in Path(laconic.cli.__file__).parent.glob("*.py"):
+    for path in Path(catchline.cli.__file__).parent.glob("*.py"):
         source = path.read_text()
         called = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
         calls = {function.id for function in called if isinstance(function, ast.Name)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.text.copied import copied_text
-from laconic.text.reading import as_prose
+from catchline.text.copied import copied_text
+from catchline.text.reading import as_prose
 
 HEADLINE = "Council approves barrier for riverside homes"
 FIRST = 'A barrier that will protect 300 homes in Netherford was approved on Tuesday. "At last," said Joan.'

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli.inputs import documents_of
-from laconic.text.html import charset_of, is_html, is_tagged, page_text, tagged_text
+from catchline.cli.inputs import documents_of
+from catchline.text.html import charset_of, is_html, is_tagged, page_text, tagged_text
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.text.casing import begins, learn_casing
-from laconic.text.languages import is_foreign
-from laconic.text.sentences import sentence_strings
+from catchline.text.casing import begins, learn_casing
+from catchline.text.languages import is_foreign
+from catchline.text.sentences import sentence_strings
 
 GERMAN = "Die Bürger der Stadt freuen sich über das neue Haus."
 FRENCH = "Les habitants de la ville sont très contents de leur nouvelle école."

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli.inputs import documents_of
-from laconic.text.manual import manual_text
+from catchline.cli.inputs import documents_of
+from catchline.text.manual import manual_text
 
 SHOWN = """FOO(1)                     User Commands                     FOO(1)
 

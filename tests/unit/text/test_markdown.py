@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from markdown_it.parser_inline import ParserInline
 
-from laconic.cli.inputs import documents_of
-from laconic.text.html import is_markdown
-from laconic.text.markdown import markdown_text
+from catchline.cli.inputs import documents_of
+from catchline.text.html import is_markdown
+from catchline.text.markdown import markdown_text
 
 README = """---
 title: Foo

@@ -10,11 +10,11 @@ import sentencex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.config.schema import TextConfig
-from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
-from laconic.errors import ConfigError, DataError
-from laconic.explain.provenance import extractive_summary
-from laconic.text.sentences import (
+from catchline.config.schema import TextConfig
+from catchline.data.dataset import EncodedDataset, document_gaps, encode_documents
+from catchline.errors import ConfigError, DataError
+from catchline.explain.provenance import extractive_summary
+from catchline.text.sentences import (
     PIECE,
     between_gaps,
     markup,
@@ -24,11 +24,11 @@ from laconic.text.sentences import (
     split_sentences,
     without,
 )
-from laconic.text.sentences import (
+from catchline.text.sentences import (
     WRAPPED as HYPHENED,
 )
-from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
-from laconic.types import Record
+from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
+from catchline.types import Record
 
 EOS = "<EOS>"
 TEXT = "The cat sat. It rained!  Nobody came."
@@ -241,8 +241,8 @@ def test_long_texts_are_seen_in_pieces(piece: str, monkeypatch: pytest.MonkeyPat
 
     assert PIECE <= 10_000
     monkeypatch.setattr(sentencex, "get_sentence_boundaries", watched)
-    monkeypatch.setattr("laconic.text.sentences.PIECE", 2000)
-    monkeypatch.setattr("laconic.text.sentences.AHEAD", 400)
+    monkeypatch.setattr("catchline.text.sentences.PIECE", 2000)
+    monkeypatch.setattr("catchline.text.sentences.AHEAD", 400)
     split_sentences(piece * (5000 // len(piece)))
     assert max(seen) == 2000
     assert sum(seen) < 7000, "what is seen twice"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli.inputs import documents_of
-from laconic.text.markdown import notebook_text
-from laconic.text.sources import said_in
+from catchline.cli.inputs import documents_of
+from catchline.text.markdown import notebook_text
+from catchline.text.sources import said_in
 
 NOTEBOOK = json.dumps(
     {

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders
 
-import laconic
-from laconic.config.schema import SearchConfig
-from laconic.errors import ModelError
-from laconic.explain.provenance import build_summary
-from laconic.text.casing import Casing, learn_casing
-from laconic.text.detokenize import spaced
-from laconic.text.mending import DraftWord, mended
-from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
-from laconic.text.unknown import extended
-from laconic.types import Hypothesis, Summary
+import catchline
+from catchline.config.schema import SearchConfig
+from catchline.errors import ModelError
+from catchline.explain.provenance import build_summary
+from catchline.text.casing import Casing, learn_casing
+from catchline.text.detokenize import spaced
+from catchline.text.mending import DraftWord, mended
+from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
+from catchline.text.unknown import extended
+from catchline.types import Hypothesis, Summary
 
 ORDINARY = (
     "a an the of and for with in on to by from is are this that we it how new old tool tools framework language right "
@@ -296,7 +296,7 @@ def test_what_the_source_says_itself_stays() -> None:
     assert written("what to look for", "It says what to look for in the data.").text == "What to look"
 
 
-BOX = Tokenizer.load(Path(laconic.__file__).parent / "oneline")
+BOX = Tokenizer.load(Path(catchline.__file__).parent / "oneline")
 SIGNS = [
     # a stretch of the source that was copied token by token, how it is shown
     ("interface to Net::Server and File::Find", "Interface to Net::Server and File::Find"),
@@ -582,6 +582,6 @@ def test_further_training_keeps_words_and_takes_the_new_style() -> None:
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laconic.text.casing.MAX_FORMS", 2)
+    monkeypatch.setattr("catchline.text.casing.MAX_FORMS", 2)
     text = "".join(f"we saw {name} there. " for name in ["Rome"] * 5 + ["Oslo"] * 4 + ["Bern"] * 3)
     assert set(learn_casing([text], []).forms) == {"rome", "oslo"}

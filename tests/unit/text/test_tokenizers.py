@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.config.base import validate
-from laconic.config.names import trusting
-from laconic.errors import ConfigError, ModelError
-from laconic.jobs import Pieces
-from laconic.text.stretches import Split
-from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
+from catchline.config.base import validate
+from catchline.config.names import trusting
+from catchline.errors import ConfigError, ModelError
+from catchline.jobs import Pieces
+from catchline.text.stretches import Split
+from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog.",
@@ -384,7 +384,7 @@ def test_stretches_between_blanks_are_read_as_the_whole(tokenizer: Any, monkeypa
     chosen = random.Random(4)
     texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(300)] + ["Can't stop the a b ab"]
     tokenizer.train(texts[-150:])
-    monkeypatch.setattr("laconic.text.stretches.MOST", 200)  # it forgets now and then
+    monkeypatch.setattr("catchline.text.stretches.MOST", 200)  # it forgets now and then
     for start in range(0, len(texts), 7):
         some = texts[start : start + 7]
         found = tokenizer.encode_many(some, 9)
@@ -410,9 +410,9 @@ def test_what_training_has_cut_is_read_the_same(
 ) -> None:
     """Whichever process counted it, and if training forgot in between; also after a second training."""
     monkeypatch.setenv("OMP_NUM_THREADS", processes)
-    monkeypatch.setattr("laconic.text.stretches.MOST", most)
-    monkeypatch.setattr("laconic.text.stretches._PIECE", 50)
-    monkeypatch.setattr("laconic.text.tokenizer.TEXTS", 40)
+    monkeypatch.setattr("catchline.text.stretches.MOST", most)
+    monkeypatch.setattr("catchline.text.stretches._PIECE", 50)
+    monkeypatch.setattr("catchline.text.tokenizer.TEXTS", 40)
     chosen = random.Random(5)
     texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(400)]
     trained = WordTokenizer(WordTokenizer.Config(min_frequency=3))

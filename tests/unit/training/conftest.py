@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.config.loading import merge
-from laconic.config.schema import RunConfig
-from laconic.training.logging import Callbacks
-from laconic.training.loop import Trainer
-from laconic.training.prepare import prepare
-from laconic.training.processes import join_processes
+from catchline.config.loading import merge
+from catchline.config.schema import RunConfig
+from catchline.training.logging import Callbacks
+from catchline.training.loop import Trainer
+from catchline.training.prepare import prepare
+from catchline.training.processes import join_processes
 
 MakeRun = Callable[..., RunConfig]
 MakeTrainer = Callable[..., Trainer]

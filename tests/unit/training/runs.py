@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.config.schema import RunConfig
-from laconic.training.checkpoint import checkpoint_folders
-from laconic.training.loop import TrainingInterrupted
-from laconic.training.run import train
+from catchline.config.schema import RunConfig
+from catchline.training.checkpoint import checkpoint_folders
+from catchline.training.loop import TrainingInterrupted
+from catchline.training.run import train
 
 
 def quiet(message: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.config.schema import TeacherForcingConfig
-from laconic.training.batches import BatchStream, forced_mask, free_running_mask
+from catchline.config.schema import TeacherForcingConfig
+from catchline.training.batches import BatchStream, forced_mask, free_running_mask
 
 PLACE = {"seed": 1, "update": 7}
 SCOPES = ("step", "example_step", "sequence")

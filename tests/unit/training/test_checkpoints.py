@@ -18,16 +18,16 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from json_lines import change
-from laconic.errors import CheckpointError, DiskFullError
-from laconic.training import checkpoint as files
-from laconic.training.checkpoint import (
+from catchline.errors import CheckpointError, DiskFullError
+from catchline.training import checkpoint as files
+from catchline.training.checkpoint import (
     Snapshot,
     TrainState,
     capture_generators,
     restore_generators,
     seed_everything,
 )
+from json_lines import change
 
 
 def snapshot(value: float = 1.0) -> Snapshot:
@@ -160,13 +160,13 @@ def test_a_full_disk_leaves_the_last_good_one(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DiskFullError) as caught, files.naming_a_full_disk(tmp_path):
         files.write_checkpoint(tmp_path, 2, snapshot(2.0))
-    quoted = pytest.raises(DiskFullError, match="then: laconic resume 'my runs'")
+    quoted = pytest.raises(DiskFullError, match="then: catchline resume 'my runs'")
     with quoted, files.naming_a_full_disk(Path("my runs")):
         os.fsync(0)
     monkeypatch.undo()
     message = str(caught.value)
     assert f"The last good checkpoint is {files.checkpoint_folders(tmp_path)[0]}" in message
-    assert f"laconic resume {tmp_path}" in message
+    assert f"catchline resume {tmp_path}" in message
     assert "\n" not in message
     assert caught.value.exit_code == 7
     assert not list(tmp_path.glob(".draft*"))

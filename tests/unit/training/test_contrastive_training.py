@@ -9,11 +9,11 @@ import pytest
 import torch
 from runs import collate, continues_exactly, quiet
 
-from laconic.errors import ConfigError, TrainingError
-from laconic.layers.opponent import own_seed
-from laconic.training.checkpoint import read_checkpoint
-from laconic.training.logging import read_log
-from laconic.training.run import train
+from catchline.errors import ConfigError, TrainingError
+from catchline.layers.opponent import own_seed
+from catchline.training.checkpoint import read_checkpoint
+from catchline.training.logging import read_log
+from catchline.training.run import train
 
 MODEL: dict[str, Any] = {
     "type": "transformer",

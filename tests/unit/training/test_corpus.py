@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laconic.config.names import trusting
-from laconic.config.schema import DataConfig, TextConfig
-from laconic.data.dataset import COLUMNS, FACTS, EncodedDataset, Encoder
-from laconic.data.pieces import read_in_pieces
-from laconic.errors import DataError
-from laconic.files import digest_of
-from laconic.text.tokenizer import WordTokenizer
-from laconic.training import corpus as corpus_module
-from laconic.training.corpus import CACHE, OFF, UNUSED_DAYS, Corpus, WrittenPairs, kept, known_digest
-from laconic.types import Record
+from catchline.config.names import trusting
+from catchline.config.schema import DataConfig, TextConfig
+from catchline.data.dataset import COLUMNS, FACTS, EncodedDataset, Encoder
+from catchline.data.pieces import read_in_pieces
+from catchline.errors import DataError
+from catchline.files import digest_of
+from catchline.text.tokenizer import WordTokenizer
+from catchline.training import corpus as corpus_module
+from catchline.training.corpus import CACHE, OFF, UNUSED_DAYS, Corpus, WrittenPairs, kept, known_digest
+from catchline.types import Record
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_changed_code_of_a_tokenizer_encodes_anew(
 ) -> None:
     code = tmp_path / "words_of_mine.py"
     code.write_text(
-        "from laconic.text.tokenizer import WordTokenizer\n"
+        "from catchline.text.tokenizer import WordTokenizer\n"
         "class Words(WordTokenizer):\n    name = 'words_of_mine:Words'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -99,7 +99,7 @@ def test_pairs_that_the_disk_has_no_room_for_are_in_memory(
 
     first = make_trainer().parts
     monkeypatch.setenv(CACHE, OFF)
-    monkeypatch.setattr("laconic.training.corpus._nameless", lambda _: Small(tmp_path / "file", "w+"))
+    monkeypatch.setattr("catchline.training.corpus._nameless", lambda _: Small(tmp_path / "file", "w+"))
     parts = make_trainer().parts
     assert (tmp_path / "file").stat().st_size == 500
     assert examples(parts.train_set) == examples(first.train_set)
@@ -127,7 +127,7 @@ def test_without_a_usable_cache_pairs_are_in_memory(make_trainer: Any, cache: Pa
 
 
 def test_processes_make_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laconic.data.dataset.RECORDS", 7)
+    monkeypatch.setattr("catchline.data.dataset.RECORDS", 7)
     tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
     tokenizer.train(["a b c d"])
     records = [Record(f"a b new{number} x c", f"new{number} d", str(number)) for number in range(40)]
@@ -192,7 +192,7 @@ def test_pairs_are_read_once(make_trainer: Any, monkeypatch: pytest.MonkeyPatch)
     """Vocabulary, names and ids come from what was read and judged once; a second start reads none."""
     read = []
     monkeypatch.setattr(
-        "laconic.training.corpus.read_in_pieces",
+        "catchline.training.corpus.read_in_pieces",
         lambda path, *rest, **more: read.append(path) or read_in_pieces(path, *rest, **more),
     )
     make_trainer()

@@ -12,16 +12,16 @@ import torch
 from accelerate.state import PartialState
 from runs import bits, continues_exactly, quiet
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.schema import RunConfig
-from laconic.errors import CheckpointError, ConfigError, DataError, TrainingError
-from laconic.training import loop, outlook, processes
-from laconic.training.batches import BatchStream
-from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
-from laconic.training.logging import read_log
-from laconic.training.outlook import with_processes
-from laconic.training.processes import divided
-from laconic.training.run import train
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.schema import RunConfig
+from catchline.errors import CheckpointError, ConfigError, DataError, TrainingError
+from catchline.training import loop, outlook, processes
+from catchline.training.batches import BatchStream
+from catchline.training.checkpoint import checkpoint_folders, read_checkpoint
+from catchline.training.logging import read_log
+from catchline.training.outlook import with_processes
+from catchline.training.processes import divided
+from catchline.training.run import train
 
 SGD = {"type": "sgd", "learning_rate": 0.5}  # it shows a wrong factor that Adam would hide
 FOUR = pytest.param(4, marks=pytest.mark.slow)
@@ -94,7 +94,7 @@ def test_a_copy_that_is_killed_ends_the_training_and_resume_goes_on(make_run: An
         if entry["update"] == 3:
             multiprocessing.active_children()[0].kill()
 
-    with pytest.raises(TrainingError, match=r"A process of this training died .*: laconic resume .*killed;"):
+    with pytest.raises(TrainingError, match=r"A process of this training died .*: catchline resume .*killed;"):
         train(run, tmp_path / "killed", on_log=kill, on_message=quiet)
     train(run, tmp_path / "killed", resume=True, on_message=quiet)
     train(run, tmp_path / "whole", on_message=quiet)

@@ -11,17 +11,17 @@ import pytest
 import torch
 from runs import quiet
 
-from laconic.config.loading import merge
-from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError, ModelError
-from laconic.models.folder import load_model_folder
-from laconic.text.tokenizer import BpeTokenizer, PretrainedTokenizer, Tokenizer
-from laconic.training.checkpoint import seed_everything
-from laconic.training.logging import Callbacks
-from laconic.training.loop import Trainer
-from laconic.training.prepare import Prepared, adopted_tokenizer, prepare, take_weights
-from laconic.training.processes import join_processes
-from laconic.training.run import train
+from catchline.config.loading import merge
+from catchline.config.schema import RunConfig
+from catchline.errors import ConfigError, ModelError
+from catchline.models.folder import load_model_folder
+from catchline.text.tokenizer import BpeTokenizer, PretrainedTokenizer, Tokenizer
+from catchline.training.checkpoint import seed_everything
+from catchline.training.logging import Callbacks
+from catchline.training.loop import Trainer
+from catchline.training.prepare import Prepared, adopted_tokenizer, prepare, take_weights
+from catchline.training.processes import join_processes
+from catchline.training.run import train
 
 TRANSFORMER = {
     "type": "transformer",

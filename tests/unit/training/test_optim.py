@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from laconic.config.schema import OptimizerConfig, ScheduleConfig, TrainingConfig
-from laconic.errors import ConfigError
-from laconic.training.optim import (
+from catchline.config.schema import OptimizerConfig, ScheduleConfig, TrainingConfig
+from catchline.errors import ConfigError
+from catchline.training.optim import (
     WeightAverage,
     build_optimizer,
     parameter_names,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.schema import TextConfig
-from laconic.data.dataset import EncodedDataset
-from laconic.text.tokenizer import WordTokenizer
-from laconic.training import outlook
-from laconic.types import Record
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.schema import TextConfig
+from catchline.data.dataset import EncodedDataset
+from catchline.text.tokenizer import WordTokenizer
+from catchline.training import outlook
+from catchline.types import Record
 
 
 def records(lengths: list[int]) -> list[Record]:

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.errors import ConfigError, DataError
-from laconic.models.seq2seq import Seq2Seq
-from laconic.objectives.base import Objective
-from laconic.training.run import train
-from laconic.types import ModelOutput, TrainingBatch, UpdateContext
+from catchline.errors import ConfigError, DataError
+from catchline.models.seq2seq import Seq2Seq
+from catchline.objectives.base import Objective
+from catchline.training.run import train
+from catchline.types import ModelOutput, TrainingBatch, UpdateContext
 
 
 def test_training_starts_from_them(make_run: Any, make_trainer: Any, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ LACKING = {"text.tokenizer": {"type": "word", "min_frequency": 1, "max_vocabular
 def test_words_that_the_vocabulary_lacks_stand_behind_spare_rows(
     make_trainer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: dict[str, Any]
 ) -> None:
-    monkeypatch.setenv("LACONIC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CATCHLINE_CACHE", str(tmp_path / "cache"))
     parts = make_trainer(model=WIDE | head, objectives=[{"type": "nll"}]).parts
     assert (parts.tokenizer.vocab_size, len(parts.tokenizer.vocabulary)) == (40, 24)
     assert parts.collator([parts.train_set[0]]).extended_vocab_size == 40  # spare rows are no words of documents

@@ -14,21 +14,21 @@ import torch
 from pydantic import ValidationError
 from runs import quiet
 
+from catchline.config.loading import dump_run, load_recipe, load_run, merge, resolve_run, with_absolute_paths
+from catchline.config.schema import RunConfig
+from catchline.errors import ConfigError, DataError
+from catchline.models.folder import load_model_folder
+from catchline.text.tokenizer import Tokenizer
+from catchline.training import loop
+from catchline.training.checkpoint import checkpoint_folders
+from catchline.training.loop import TrainingInterrupted
+from catchline.training.run import stage_of, train
 from json_lines import write_lines
-from laconic.config.loading import dump_run, load_recipe, load_run, merge, resolve_run, with_absolute_paths
-from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError, DataError
-from laconic.models.folder import load_model_folder
-from laconic.text.tokenizer import Tokenizer
-from laconic.training import loop
-from laconic.training.checkpoint import checkpoint_folders
-from laconic.training.loop import TrainingInterrupted
-from laconic.training.run import stage_of, train
 
 
 @pytest.fixture(scope="session")
 def spans(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pairs of spans, as `laconic data select-spans` writes them; words that the training pairs lack among them."""
+    """Pairs of spans, as `catchline data select-spans` writes them; words that the training pairs lack among them."""
     folder = tmp_path_factory.mktemp("spans")
     rng = random.Random(7)
     for split, count in (("train", 24), ("validation", 6)):
@@ -147,7 +147,7 @@ def test_a_stopped_run_goes_on_in_its_stage(
             signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(loop.Trainer, "_update", update)
-    with pytest.raises(TrainingInterrupted, match=f"laconic resume {out}$"):
+    with pytest.raises(TrainingInterrupted, match=f"catchline resume {out}$"):
         train(run, out, on_message=quiet)
     with pytest.raises(ConfigError, match="already holds a run"):
         train(run, out, on_message=quiet)

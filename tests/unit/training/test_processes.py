@@ -14,15 +14,15 @@ import torch
 from accelerate.utils import DistributedType
 from runs import bits, quiet
 
-from laconic.config.schema import RunConfig
-from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
-from laconic.training.logging import read_log
-from laconic.training.processes import close_processes, join_processes
-from laconic.training.run import train
+from catchline.config.schema import RunConfig
+from catchline.training.checkpoint import checkpoint_folders, read_checkpoint
+from catchline.training.logging import read_log
+from catchline.training.processes import close_processes, join_processes
+from catchline.training.run import train
 
 SGD = {"type": "sgd", "learning_rate": 0.5}  # it shows a wrong factor that Adam would hide
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["laconic.training.run", "laconic.models.seq2seq"])
+CONTEXT.set_forkserver_preload(["catchline.training.run", "catchline.models.seq2seq"])
 
 
 def child(values: dict[str, Any], out: str, resume: bool, count: int, rank: int, port: int) -> None:
@@ -101,7 +101,7 @@ def test_training_leaves_apples_gpu_alone(monkeypatch: pytest.MonkeyPatch, tmp_p
         asked.update(options)
         return SimpleNamespace(num_processes=1, distributed_type=DistributedType.NO)
 
-    monkeypatch.setattr("laconic.training.processes.Accelerator", made)
+    monkeypatch.setattr("catchline.training.processes.Accelerator", made)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     for apple in (False, True):
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda apple=apple: apple)

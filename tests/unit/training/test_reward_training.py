@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from runs import continues_exactly, gradients, quiet
 
-from laconic.errors import ConfigError
-from laconic.training.logging import read_log
-from laconic.training.run import train
+from catchline.errors import ConfigError
+from catchline.training.logging import read_log
+from catchline.training.run import train
 
 RISK, CRITICAL = {"type": "minimum_risk", "candidates": 3}, {"type": "self_critical", "samples": 2}
 SENTENCE = {"type": "nll", "reduction": "sentence", "weight": 0.1}

@@ -18,17 +18,17 @@ import pytest
 import yaml
 from runs import quiet, stop_at
 
+from catchline.cli.main import main
+from catchline.config.loading import dump_run, load_run
+from catchline.config.schema import RunConfig
+from catchline.errors import CheckpointError, ConfigError, FolderInUseError
+from catchline.files import only_here
+from catchline.training.checkpoint import checkpoint_folders
+from catchline.training.logging import read_log
+from catchline.training.loop import Trainer
+from catchline.training.run import train
 from commands import refused
 from json_lines import change
-from laconic.cli.main import main
-from laconic.config.loading import dump_run, load_run
-from laconic.config.schema import RunConfig
-from laconic.errors import CheckpointError, ConfigError, FolderInUseError
-from laconic.files import only_here
-from laconic.training.checkpoint import checkpoint_folders
-from laconic.training.logging import read_log
-from laconic.training.loop import Trainer
-from laconic.training.run import train
 
 MakeRun = Callable[..., RunConfig]
 CHECKPOINTS = {"training.checkpoint.every_updates": 2}
@@ -92,7 +92,7 @@ def test_a_recipe_that_was_edited_is_refused(out: Path, key: str, value: Any) ->
     with pytest.raises(CheckpointError) as caught:
         go(load_run(recipe), out, resume=True)
     assert f"({key}: {json.dumps(before)} there, {json.dumps(value)} now)" in str(caught.value)
-    assert f"laconic resume {out} --accept-changes" in str(caught.value)
+    assert f"catchline resume {out} --accept-changes" in str(caught.value)
     assert recipe.read_text() == edited, "what was refused must not look as if it had been accepted"
 
 
@@ -259,8 +259,8 @@ def test_a_model_without_checkpoints_is_neither_replaced_nor_begun_anew(run: Run
 
 def test_a_command_that_is_advised_runs_where_a_path_has_blanks(run: RunConfig, tmp_path: Path) -> None:
     out = tmp_path / "my runs"
-    advice = f"`laconic resume '{out}'"
-    assert f"laconic resume '{out}'" in stop_at(run, out, 2)
+    advice = f"`catchline resume '{out}'"
+    assert f"catchline resume '{out}'" in stop_at(run, out, 2)
     with pytest.raises(ConfigError) as refused:
         go(run, out)
     assert advice in str(refused.value)
@@ -273,8 +273,8 @@ def test_a_command_that_is_advised_runs_where_a_path_has_blanks(run: RunConfig, 
 DRAW = """
 import sys
 from pathlib import Path
-from laconic.config.loading import load_run
-from laconic.training.run import train
+from catchline.config.loading import load_run
+from catchline.training.run import train
 train(load_run(Path(sys.argv[1])), sys.argv[2], on_message=lambda message: None)
 """
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from runs import bits, quiet
 
-from laconic.models.folder import load_model_folder
-from laconic.summarizer import Summarizer
-from laconic.training.prepare import plan
-from laconic.training.run import train
+from catchline.models.folder import load_model_folder
+from catchline.summarizer import Summarizer
+from catchline.training.prepare import plan
+from catchline.training.run import train
 
 
 @pytest.mark.parametrize(

@@ -14,18 +14,18 @@ import torch
 from runs import bits, quiet, stop_at
 from safetensors.torch import load_file
 
-from laconic.config.loading import load_run
-from laconic.data.readers import read_records
-from laconic.errors import CheckpointError, ConfigError, DataError
-from laconic.metrics.rouge import rouge
-from laconic.models.folder import load_model_folder
-from laconic.summarizer import Summarizer
-from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
-from laconic.training.logging import LogFile, read_log
-from laconic.training.loop import TrainResult
-from laconic.training.run import train
-from laconic.training.validate import is_best
-from laconic.types import UpdateContext
+from catchline.config.loading import load_run
+from catchline.data.readers import read_records
+from catchline.errors import CheckpointError, ConfigError, DataError
+from catchline.metrics.rouge import rouge
+from catchline.models.folder import load_model_folder
+from catchline.summarizer import Summarizer
+from catchline.training.checkpoint import checkpoint_folders, read_checkpoint
+from catchline.training.logging import LogFile, read_log
+from catchline.training.loop import TrainResult
+from catchline.training.run import train
+from catchline.training.validate import is_best
+from catchline.types import UpdateContext
 
 
 def assert_equal_tensors(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
@@ -210,7 +210,7 @@ def test_a_run_is_not_overwritten(make_run: Any, tmp_path: Path) -> None:
         train(run, out, resume=True, on_message=quiet)
     train(run, out, on_message=quiet)
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"already holds a run.*laconic resume.*--force"):
+    with pytest.raises(ConfigError, match=r"already holds a run.*catchline resume.*--force"):
         train(run, out, on_message=quiet)
     train(make_run(**{"training.max_updates": 2}), out, force=True, on_message=quiet)
     assert (out / "notes.txt").read_text() == "mine"
@@ -266,7 +266,7 @@ def test_an_interrupted_run_continues_exactly(make_run: Any, whole: TrainResult,
     run, out = make_run(**STATEFUL), tmp_path / "stopped"
     before = signal.getsignal(number)
     # answered after update 5, which is validated only by the resumed run
-    assert f"laconic resume {out}" in stop_at(run, out, 4, number)
+    assert f"catchline resume {out}" in stop_at(run, out, 4, number)
     assert signal.getsignal(number) is before
     assert [path.name for path in checkpoint_folders(out)] == ["checkpoint-5"]
     resumed = train(run, out, resume=True, on_message=quiet)

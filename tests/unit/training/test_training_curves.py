@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from laconic.errors import ConfigError, DataError
-from laconic.explain.pictures import draw_curves, running_mean
-from laconic.training.logging import read_curve
+from catchline.errors import ConfigError, DataError
+from catchline.explain.pictures import draw_curves, running_mean
+from catchline.training.logging import read_curve
 
 
 @pytest.fixture

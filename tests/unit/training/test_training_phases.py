@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError
-from laconic.training.logging import RunLog, read_log
-from laconic.training.phases import Phases
-from laconic.training.processes import StopRequest
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.schema import RunConfig
+from catchline.errors import ConfigError
+from catchline.training.logging import RunLog, read_log
+from catchline.training.phases import Phases
+from catchline.training.processes import StopRequest
 
 COVERAGE_LATER = {
     "model.attention": {"coverage_from_start": False},

@@ -11,11 +11,11 @@ import torch
 from runs import collate, gradients
 from torch import nn
 
-from laconic.config.names import OBJECTIVES, build
-from laconic.config.schema import TrainingConfig
-from laconic.errors import ConfigError, TrainingError
-from laconic.training.step import UpdateStep
-from laconic.types import Term
+from catchline.config.names import OBJECTIVES, build
+from catchline.config.schema import TrainingConfig
+from catchline.errors import ConfigError, TrainingError
+from catchline.training.step import UpdateStep
+from catchline.types import Term
 from samples import TRANSFORMER
 
 TOKEN, EXAMPLE = {"type": "nll", "reduction": "token"}, {"type": "coverage", "reduction": "example", "weight": 0.7}

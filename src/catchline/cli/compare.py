@@ -1,0 +1,237 @@
+"""``catchline compare``: a paper's table with our figures beside the published ones; and ``catchline reproduce``: the
+tables of docs/results.md, from their commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Exit, Option
+
+from catchline.cli.inputs import records_of
+from catchline.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode
+from catchline.cli.output import EXIT_INTERRUPTED, aligned, note, print_json, progress, say
+from catchline.config.loading import load_recipe, merge, parse_overrides, recipe_names
+from catchline.config.schema import RunConfig
+from catchline.config.shipped import SHIPPED
+from catchline.data.places import data_changes, split_of, splits_in
+from catchline.errors import ConfigError, DataError, did_you_mean
+from catchline.files import only_here, write_json, write_text
+from catchline.study.plan import Choice, Plan, plan_recipe, plan_systems
+from catchline.study.tables import COPYING_NOTE, copy_table, csv_text, latex, named_test
+from catchline.text.control import safe_print as print
+from catchline.types import Record
+
+if TYPE_CHECKING:  # scoring needs sacrebleu, which the base package lacks
+    from catchline.study.comparison import Outcome
+    from catchline.study.report import ComparisonTable
+
+Earlier = Annotated[
+    list[Path] | None, Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
+]
+
+
+def command(
+    what: Annotated[
+        list[str], Argument(metavar="RECIPE|SYSTEM...", help="A recipe; or run folders, models and extractive methods.")
+    ],
+    data: Annotated[Path | None, Option(help="A folder with one file a split, or a file to score on.")] = None,
+    size: Size = None,
+    rows: Annotated[
+        list[str] | None, Option(help="Rows of the recipe, a,b,c or one --rows each; all if not given.")
+    ] = None,
+    seeds: Annotated[int, Option(min=1, help="Train each row with so many seeds.")] = 1,
+    out: Annotated[Path | None, Option(help="Folder of the comparison; below runs/ if not given.")] = None,
+    earlier: Earlier = None,
+    overrides: RecipeKeys = None,
+    *,
+    reading: ReadingOptions,
+    split: Annotated[str, Option(help="Score on this split: validation or test.")] = "validation",
+    max_records: MaxRecords = None,
+    baseline: Annotated[str | None, Option(help="The row that others are tested against.")] = None,
+    test: Annotated[str, Option(help="randomization, bootstrap or t; paired over documents.")] = "randomization",
+    device: Device = "cpu",
+    trust_code: TrustCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train and score the rows of a recipe, or score what exists, and print one table.
+
+    The folder gets compare.md, compare.csv, compare.tex, compare.json and compare.html. Interrupted, the same command
+    goes on where it stopped. A row that fails is named in the table, and the exit code is 1.
+    """
+    from catchline.study import report
+    from catchline.study.comparison import Comparison, Surroundings
+
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ConfigError("catchline compare runs in one process; train with several, then compare the run folders.")
+    named_test(test)
+    changes = merge(reading.changes(), parse_overrides(overrides or []), revive=True)
+    listed = [name.strip() for given in rows or [] for name in given.split(",") if name.strip()]
+    plan = _plan(what, data, Choice(listed, size, seeds, changes, baseline))
+    path = _data_path(data, plan, split, named=changes.get("data", {}).get(split) is not None)
+    records = records_of(path, plan.data, max_records, some=True)
+    if test != "randomization" and len(records) < 2:  # before hours of training
+        raise DataError(f"--test {test} needs at least two documents, and here is one; --test randomization does not.")
+    for place in earlier or []:
+        if not any((place / name).is_file() for name in ("state.json", "compare.json")):  # the first is of trained rows
+            raise ConfigError(f"--earlier: {place} is not the folder of a comparison (there is no compare.json in it).")
+    folder = out or _folder(plan, what, size, path)
+    once = partial(_train, on_message=cache(note))  # what is the same of every run is said of the first
+    around = Surroundings(once, lambda title, total: progress(title, total=total), note, device)
+    with only_here(folder):
+        comparison = Comparison(plan, records, folder, around, earlier or [])
+        _say_replaced(folder, [row.name for row in plan.rows])
+        try:
+            outcomes = comparison.run()
+        except KeyboardInterrupt:
+            say(f"Interrupted; what is finished is kept in {folder}. The same command goes on from there.")
+            raise Exit(EXIT_INTERRUPTED) from None
+        table = report.compare(plan, outcomes, data=path, records=len(records), test=test)
+        _write(table, outcomes, comparison.sampled, folder)
+    if as_json:
+        print_json(report.as_dict(table))
+    else:
+        print(aligned(*report.cells(table)))
+        header, lines = copy_table(table.rows)
+        if lines:
+            print(f"\n{aligned(header, lines)}\n{COPYING_NOTE}")
+        print("\n".join(["", *report.notes(table), f"{folder}/compare.html, .md, .csv, .tex, .json"]))
+    if table.failed:
+        raise Exit(1)
+
+
+def _plan(what: list[str], data: Path | None, choice: Choice) -> Plan:
+    systems = SHIPPED if len(what) > 1 else ()  # alone such a name is its recipe's
+    recipes = set(recipe_names()).difference(systems)
+    is_recipe = [name in recipes or Path(name).suffix in {".yaml", ".yml"} for name in what]
+    if not any(is_recipe):
+        for option, given in (("--size", choice.size), ("--rows", choice.rows), ("--seeds", choice.seeds > 1)):
+            if given:
+                known, meant = ", ".join(recipe_names()), did_you_mean(what[0], recipe_names())
+                raise ConfigError(f"{option} belongs to a recipe, but '{what[0]}' is none; recipes: {known}.{meant}")
+        return plan_systems(what, choice)
+    if len(what) > 1:
+        raise ConfigError(f"Compare one recipe at a time, or systems that exist; given: {', '.join(what)}.")
+    recipe = load_recipe(what[0])
+    if not recipe.extractive:
+        changes = merge(data_changes(data), choice.overrides, revive=True)
+        if not changes.get("data", {}).get("train", recipe.base.get("data", {}).get("train")):
+            raise ConfigError("Which pairs? Give --data DIR with train and validation files, or --set data.train=FILE.")
+        choice = replace(choice, overrides=changes)
+    return plan_recipe(recipe, choice)
+
+
+def _data_path(data: Path | None, plan: Plan, split: str, *, named: bool) -> str:
+    """The file to score on: one that ``--set`` has ``named``, else of ``--data``, else the one that the recipe or the
+    first run names."""
+    configured, trains = getattr(plan.data, split, None), any(row.runs for row in plan.rows)
+    whole = data is not None and not splits_in(data)  # one data set, which rows that are trained are trained on
+    if whole and trains and not configured:
+        raise ConfigError(
+            f"{data} would be trained on and scored on: give --data DIR with train and {split} files (`catchline data "
+            f"subset {data} DIR/{split}.jsonl --sample 500 --rest DIR/train.jsonl` makes them), or --set "
+            f"data.{split}=FILE."
+        )
+    if data is not None and not named and not (whole and trains):
+        return split_of(str(data), split)
+    if configured:
+        return str(configured)
+    raise DataError(f"Which records? Give --data DIR (with a {split} file), or --set data.{split}=FILE.")
+
+
+def _folder(plan: Plan, what: list[str], size: str | None, path: str) -> Path:
+    """``runs/compare-RECIPE-SIZE-DATA``."""
+    size = size or ("" if plan.name == "systems" else load_recipe(what[0]).default_size)
+    parts = ["compare", plan.name, size, Path(path).parent.name or Path(path).stem]
+    return Path("runs") / "-".join(filter(None, parts))
+
+
+def _say_replaced(folder: Path, rows: list[str]) -> None:
+    """A sentence where the table of an earlier comparison has rows that this one has not."""
+    try:
+        names = [str(row["row"]) for row in json.loads((folder / "compare.json").read_text(encoding="utf-8"))["rows"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if set(names) - set(rows):
+        count = f"{len(names)} rows" if len(names) > 1 else "one row"
+        stay = f"; the runs in {folder / 'runs'} stay" if (folder / "runs").is_dir() else ""
+        say(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.")
+
+
+def _train(run: RunConfig, folder: Path, *, resume: bool, title: str, on_message: Callable[[str], None] = note) -> Any:
+    from catchline.training.run import train
+
+    with progress(title) as bar:
+        return train(run, folder, resume=resume, progress=_titled(bar, title), on_message=on_message)
+
+
+def _titled(bar: Any, title: str) -> Callable[..., None]:
+    """Shows on ``bar`` what the training says behind the title of the row; of its descriptions only the stage."""
+
+    def show(completed: float | None = None, *, description: str | None = None, **shown: Any) -> None:
+        if description is not None:
+            shown["description"] = title + " (pre-training)" * description.startswith("Pre-training")
+        bar.update(completed, **shown)
+
+    return show
+
+
+def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
+    from catchline.study import report
+
+    typed = sys.argv[1:] if Path(sys.argv[0]).stem in {"catchline", "__main__"} else ["compare"]  # as far as is known
+    said = f"catchline {shlex.join(typed)}"
+    files = {
+        "compare.md": report.markdown(table, said),
+        "compare.csv": csv_text(table.rows),
+        "compare.tex": latex(*report.cells(table), report.notes(table)),
+        "compare.html": report.page(table, outcomes, sampled, said),
+    }
+    for name, text in files.items():
+        write_text(folder / name, text)
+    write_json(folder / "compare.json", report.as_dict(table), indent=2)
+
+
+def reproduce(
+    table: Annotated[str | None, Argument(metavar="[TABLE]", help="Which table; lists them if not given.")] = None,
+    data: Annotated[
+        Path | None, Option(help="The folder of the corpora: a folder each, with train and validation files.")
+    ] = None,
+    out: Annotated[Path, Option(help="Where tables, runs and split corpora go.")] = Path("runs/tables"),
+    earlier: Earlier = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the commands and run none.")] = False,
+) -> None:
+    """Make a table of docs/results.md again: hold pairs out for choosing, train every row, score, compare.
+
+    Each step is a command of its own, printed before it runs; interrupted, the same command goes on. A row takes about
+    twenty minutes of one core.
+    """
+    from catchline.study.reproduce import COMPARISONS, commands, findings, run, shown, table_named, tables
+
+    if table is None:
+        listed = [[t.name, t.title, ", ".join(t.corpora)] for t in tables().values()]
+        print(aligned(["table", "what it tests", "corpora"], listed, left=3))
+        return
+    chosen = table_named(table)
+    if data is None:
+        raise ConfigError(f"Which corpora? --data DIR, a folder with {' and '.join(chosen.corpora)} in it.")
+    lines = commands(chosen, data, out, earlier or [])
+    if dry_run:
+        print("\n".join(map(shown, lines)))
+        return
+    code = run(lines, say, out / chosen.name, earlier or [])
+    rows = [
+        [f.claim.name, f.claim.says, f"{f.difference:+.2f} [{f.low:+.2f}, {f.high:+.2f}]", f"{f.p:.4f}", f.verdict]
+        for f in findings(chosen, out)
+    ]
+    if rows:
+        print(aligned(["claim", "says", "difference, 95%", f"p x {COMPARISONS}", "verdict"], rows, left=2))
+    if code:
+        raise Exit(code)

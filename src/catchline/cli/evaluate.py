@@ -1,0 +1,191 @@
+"""``catchline evaluate``: one table of trained models and extractive methods on one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from catchline.cli.inputs import records_of
+from catchline.cli.options import (
+    AsJson,
+    Device,
+    MaxRecords,
+    MinHumanScore,
+    MostAtOnce,
+    ReadingOptions,
+    SearchSettings,
+    Split,
+    TrustCode,
+    search_settings,
+)
+from catchline.cli.output import aligned, print_result, progress
+from catchline.config.schema import EvaluationConfig
+from catchline.data.places import split_of
+from catchline.errors import ConfigError
+from catchline.evaluation.predictions import file_name
+from catchline.evaluation.run import EvaluationOptions, EvaluationResult, options_of, predict, score
+from catchline.evaluation.systems import Contender
+from catchline.files import write_json, write_text
+from catchline.metrics.scoring import suited
+from catchline.study import tables
+from catchline.study.breakdown import Bucket, as_dicts, best_lines, best_of, buckets, by_length, sweep_names
+from catchline.systems.extractive import check_name, is_method, meaning
+from catchline.types import Record, references_of
+
+
+def command(
+    data: Annotated[str, Option(help="A file of records, or a folder with one file a split.")],
+    systems: Annotated[
+        list[str] | None,
+        Argument(metavar="MODEL_OR_METHOD...", help="Model or run folders, hub ids, extractive methods."),
+    ] = None,
+    *,
+    split: Split = "validation",
+    output: Annotated[Path | None, Option(help="Folder for predictions and scores (JSON, CSV, LaTeX).")] = None,
+    batch_size: MostAtOnce = None,
+    max_records: MaxRecords = None,
+    profile: Annotated[
+        str | None,
+        Option(
+            help="gigaword, duc2004, lcsts, cnn-plain, cnndm, cnndm-first, samsum: as papers score that data. Or a "
+            "profile of ROUGE: rouge155, google, plain, unicode, characters; if not given rouge155, or unicode where "
+            "most references are of another script than Latin."
+        ),
+    ] = None,
+    stem: Annotated[bool | None, Option("--stem/--no-stem", help="Porter stemming, unlike the profile.")] = None,
+    restore_numbers: Annotated[
+        bool, Option("--restore-numbers", help="Score a written ## as a number of that length in the document.")
+    ] = False,
+    sweep: Annotated[
+        list[str] | None,
+        Option(metavar="METHOD:FROM-TO", help="An extractive method at several sizes, such as lead:1-5."),
+    ] = None,
+    lengths: Annotated[
+        str | None,
+        Option(
+            "--by-length",
+            metavar="N|A,B,...",
+            help="Also score by document length: N equal buckets, or where they begin.",
+        ),
+    ] = None,
+    copying: Annotated[bool, Option("--copying", help="Also what is copied rightly, and what without need.")] = False,
+    search: SearchSettings = None,
+    reading: ReadingOptions,
+    min_human_score: MinHumanScore = None,
+    device: Device = "cpu",
+    processes: Annotated[int, Option(min=1, max=256, help="Processes that score, and apply extractive methods.")] = 1,
+    trust_code: TrustCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Summarize a data set with each system and print ROUGE, copying, repetition and length.
+
+    Interrupted with --output, the same command goes on where it stopped. Marks compare with the first system.
+    """
+    settings = search_settings(search)
+    names, sweeps = _names(systems or [], sweep or [])
+    if settings and all(map(is_method, names)):
+        raise ConfigError("--set changes how models decode, and none of these systems is a model: leave it out.")
+    files: dict[str, str] = {}
+    for name in names if output else ():
+        if (other := files.setdefault(file_name(name).lower(), name)) != name:
+            raise ConfigError(f"The predictions of {other} and {name} would be one file; name one by its whole path.")
+    scoring = EvaluationConfig(profile=profile, restore_numbers=restore_numbers)
+    options = options_of(scoring, **({} if stem is None else {"stem": stem}))
+    path = split_of(data, split)
+    records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
+    way = suited(options.scoring, map(references_of, records))  # of all, so that each length is scored alike
+    options = replace(options, scoring=way, processes=processes, batch_size=batch_size)
+    report = ScoreReport(path, records, options, sweeps, buckets(records, lengths) if lengths else [], copying)
+    for name in names:
+        report.add(name, Contender(name, settings={} if is_method(name) else settings, device=device), output)
+    content = report.as_dict()
+    if output:
+        results = list(report.results.values())
+        write_json(output / "scores.json", content, indent=2)
+        write_text(output / "scores.csv", tables.csv_text(tables.result_rows(results)))
+        write_text(output / "scores.tex", tables.latex(*tables.result_table(results)))
+    for draft in report.drafts:
+        draft.unlink(missing_ok=True)
+    print_result(as_json, content, report.text())
+
+
+def _names(systems: Sequence[str], sweep: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """All systems, each once by the name that it has first; and those of each sweep."""
+    named: dict[str, str] = {}
+
+    def once(names: Sequence[str]) -> list[str]:
+        for name in names:
+            check_name(name)
+        return list(dict.fromkeys(named.setdefault(meaning(name), name) for name in names))
+
+    once(systems)
+    sweeps = {spec: once(sweep_names(spec)) for spec in sweep}
+    if not named:
+        raise ConfigError("Name a model or an extractive method to score, or give --sweep lead:1-5.")
+    return list(named.values()), sweeps
+
+
+@dataclass
+class ScoreReport:
+    """The scores as they come in: one table, sweeps, and tables by document length."""
+
+    path: str
+    records: Sequence[Record]
+    options: EvaluationOptions
+    sweeps: Mapping[str, Sequence[str]]
+    buckets: Sequence[Bucket]
+    copying: bool
+    results: dict[str, EvaluationResult] = field(default_factory=dict)
+    lengths: dict[str, list[EvaluationResult]] = field(default_factory=dict)
+    drafts: list[Path] = field(default_factory=list)  # of systems that are decoded: the next call decodes none again
+
+    def add(self, name: str, system: Contender, output: Path | None) -> None:
+        """Decode with one system, or read what an earlier call decoded, and score."""
+        records, options = self.records, self.options
+        out = output / f"{file_name(name)}.predictions.jsonl" if output else None
+        with progress(f"Evaluating {name}", total=len(records)) as bar:
+            lines, seconds = predict(system, records, options=options, out=out, progress=bar, keep=self.drafts.append)
+        unk = system.unk_text
+        self.results[name] = score(system.name, records, lines, options=options, unk_text=unk, seconds=seconds)
+        if self.buckets:
+            self.lengths[name] = by_length(name, records, lines, self.buckets, options=options, unk_text=unk)
+
+    def as_dict(self) -> dict[str, Any]:
+        content: dict[str, Any] = {"data": self.path, "systems": tables.compared(list(self.results.values()))}
+        if self.sweeps:
+            content["sweeps"] = [{"sweep": spec, "best": best} for spec, best in self._best().items()]
+        if self.buckets:
+            content["by_length"] = as_dicts(self.buckets, self.lengths)
+        return content
+
+    def text(self) -> str:
+        header, rows, notes = tables.result_table(list(self.results.values()))
+        parts = [aligned(header, rows), ""]
+        if self.copying:
+            copied = list(map(tables.result_row, self.results.values()))
+            parts += [aligned(*tables.copy_table(copied)), tables.COPYING_NOTE, ""]
+        if self.sweeps:
+            parts += [*best_lines(self._best(), self.results), ""]
+        if self.buckets:
+            parts += [self._length_table(), ""]
+        return "\n".join([*parts, f"{self.path}: {len(self.records)} records", *notes])
+
+    def _best(self) -> dict[str, dict[str, str]]:
+        return {spec: best_of([self.results[name] for name in names]) for spec, names in self.sweeps.items()}
+
+    def _length_table(self) -> str:
+        shown = [column for column in tables.MEASURES if column.heading.startswith(("repeated", "words"))]
+        kinds = [f"ROUGE-{kind}" for kind in self.options.kinds]
+        header = ["document words", "system", "documents", *kinds, *[column.heading for column in shown]]
+        rows = []
+        for place, bucket in enumerate(self.buckets):
+            for name, results in self.lengths.items():
+                figures = [f"{100 * results[place].value(kind):.2f}" for kind in self.options.kinds]
+                first = f"{bucket.name} (mean {bucket.mean:,.1f})"
+                cells = [column.cell(tables.result_row(results[place])) for column in shown]
+                rows.append([first, name, f"{len(bucket.places):,}", *figures, *cells])
+        return aligned(header, rows, left=2)

@@ -1,0 +1,75 @@
+"""``catchline export``: a model as graphs that run without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from catchline.cli.inputs import records_of
+from catchline.cli.options import BatchSize, MaxRecords, ReadingOptions, Split, TrustCode
+from catchline.cli.output import progress
+from catchline.data.places import split_of
+from catchline.errors import ConfigError
+from catchline.systems.extractive import is_method
+from catchline.text.control import safe_print as print
+
+if TYPE_CHECKING:
+    from catchline.export.check import Agreement
+
+SHOWN = 5
+MOST_LOST = 0.3  # points of ROUGE
+
+
+def command(
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder, hub id, or oneline.")],
+    out: Annotated[Path, Option(help="The folder to write; an exported model that is there is replaced.")],
+    check: Annotated[str | None, Option(help="Compare with torch on these records: a file or data folder.")] = None,
+    int8: Annotated[bool, Option("--int8", help="Weights of eight bits: smaller and faster, not quite equal.")] = False,
+    split: Split = "validation",
+    max_records: MaxRecords = None,
+    batch_size: BatchSize = 16,
+    *,
+    reading: ReadingOptions,
+    trust_code: TrustCode = False,
+) -> None:
+    """Write a folder that summarizes without torch: `catchline summarize DIR`.
+
+    It is the model's folder with two graphs in the ONNX format beside its weights.
+    """
+    from catchline.export.folder import export_apart
+
+    if is_method(model):
+        raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")
+    out = out.expanduser().absolute()  # the working directory may be replaced
+    how = reading.options(need_summary=False)
+    records = None if check is None else records_of(split_of(check, split), how, max_records, some=True)
+    export_apart(model, out, int8=int8, trust_code=trust_code)
+    size = sum(path.stat().st_size for path in out.iterdir())
+    print(f"Wrote {out} ({size / 1e6:.1f} MB).")
+    if records is None:
+        return
+    from catchline.export.check import compare
+
+    with progress("Comparing", total=len(records)) as bar:
+        found = compare(model, out, records, batch_size=batch_size, progress=bar.advance)
+    print("\n".join(lines(found)))
+
+
+def lines(found: Agreement) -> list[str]:
+    """What came out, and the first summaries that differ."""
+    head = f"{found.equal} of {found.records} summaries ({found.equal / found.records:.1%}) equal word for word"
+    tail = f"scores differ by at most {found.worst_score:.1e}, their explanations by {found.worst_source:.1e}."
+    said = [f"{head}; {tail}"]
+    if found.different:
+        said.append(f"{len(found.different)} differ, {found.ties} of them between summaries of equal score:")
+    for ours, theirs in found.different[:SHOWN]:
+        said += [f"  torch  {ours.score:.5f}  {ours.text}", f"  graph  {theirs.score:.5f}  {theirs.text}"]
+    if found.scored:
+        changes = [(kind, before, found.rouge[1][kind]) for kind, before in found.rouge[0].items()]
+        parts = [f"ROUGE-{kind} {before:.2f} -> {after:.2f} ({after - before:+.2f})" for kind, before, after in changes]
+        said.append(f"Over {found.scored} with summaries, torch -> graphs: {', '.join(parts)}.")
+        if max(before - after for _, before, after in changes) > MOST_LOST:
+            said.append(f"That is a loss of more than {MOST_LOST}; without --int8 there is none.")
+    return said

@@ -1,0 +1,78 @@
+"""What `catchline train` does about one's own data: pairs held out, limits that fit, and a verdict at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from catchline.cli.calibrate import ACCEPT, THRESHOLD, fitted, tried
+from catchline.cli.inputs import records_of
+from catchline.cli.output import aligned, progress, say
+from catchline.config.schema import RunConfig
+from catchline.errors import CatchlineError
+from catchline.evaluation.run import options_of
+from catchline.metrics.card import Facts, write_card
+from catchline.study.tables import for_card
+from catchline.study.verdict import scores, table, verdict
+from catchline.types import Record
+
+SCORED = 200  # pairs of a split, at the end
+AUTO = "auto"
+
+
+def automatic(run: RunConfig, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """``--size auto`` as changes of a recipe, said in a line; ``asked`` are the changes that `--set` makes."""
+    from catchline.training.outlook import fitting_limits
+
+    records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
+    changes, line = fitting_limits(run, records, {"max_source_tokens", "max_target_tokens"} & {*asked.get("text", {})})
+    say(line)
+    return changes
+
+
+def closing_score(model_folder: str, run: RunConfig) -> str:
+    """The table and the verdict on the pairs that were held out, and what became of the model's confidence; without
+    such pairs what to do about it."""
+    splits = [name for name in ("test", "validation") if getattr(run.data, name) is not None]
+    if not splits:
+        return (
+            "Nothing was held out, so nobody knows how good it is, and it has no confidence: "
+            "`catchline evaluate` scores it on other pairs, `catchline calibrate` finds out when it had better "
+            "not answer."
+        )
+    try:
+        reading = run.data.model_copy(update={"skip_bad": True})
+        held = {name: records_of(getattr(run.data, name), reading, SCORED, some=True) for name in splits}
+        split, records = next(iter(held.items()))
+        folder = Path(model_folder)
+        confidence = calibrated(folder, [record for part in held.values() for record in part])
+        with progress("Scoring", total=2 * len(records)) as bar:
+            results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
+        tried(folder, records)
+        name = Path(getattr(run.data, split)).name
+        write_card(folder, Facts.of(folder).with_scores(for_card(results, name, split)))
+    except CatchlineError as error:  # the training is done, whatever becomes of its score
+        return f"It could not be scored: {error}"
+    fine_tuned = run.training.initial_weights is not None
+    text = verdict(results, fine_tuned=fine_tuned, no_repeat=run.search.no_repeat_ngram)
+    return "\n".join(["", aligned(*table(results)), "", *text, confidence])
+
+
+def calibrated(folder: Path, records: Sequence[Record]) -> str:
+    """Do what `catchline calibrate` does with these records, where they are enough, and say what came of it."""
+    from catchline.study.calibration import LEAST_RECORDS
+
+    command = f"catchline calibrate {quote(str(folder))} --data FILE"
+    remedy = f"It has no confidence yet: run `{command}` on more held-out pairs."
+    if len(records) < LEAST_RECORDS:
+        return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
+    try:
+        _, reliability = fitted(folder, records, {}, "Calibrating", accept=ACCEPT, threshold=THRESHOLD)
+    except CatchlineError as error:
+        return f"{error} {remedy}"
+    return (
+        f"Its confidence is calibrated on {len(records):,} held-out pairs, {reliability.base_rate:.0%} of them "
+        f"summarized acceptably; below {THRESHOLD:g} and on texts unlike these it answers with a sentence of the text."
+    )

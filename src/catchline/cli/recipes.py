@@ -1,0 +1,114 @@
+"""``catchline recipes``: which recipes there are, what one of their rows resolves to, and whether all are sound."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Annotated, Any
+
+import yaml
+from typer import Argument, Context
+
+from catchline.cli.options import AsJson, Commands, RecipeKeys, Row, Size
+from catchline.cli.output import aligned, print_result, say
+from catchline.config.loading import (
+    dump_run,
+    load_recipe,
+    merge,
+    parse_overrides,
+    recipe_names,
+    resolve_method,
+    resolve_run,
+)
+from catchline.config.names import EXTRACTIVE, check_run, parse, without_effect
+from catchline.config.schema import Recipe
+from catchline.errors import CatchlineError, ConfigError
+from catchline.text.control import safe_print as print
+
+command = Commands("List, show and check the recipes.", invoke_without_command=True)
+
+
+@command.callback()
+def list_recipes(context: Context, as_json: AsJson = False) -> None:
+    """List the recipes with their rows and sizes; see also `show` and `check`."""
+    if context.invoked_subcommand is not None:
+        return
+    recipes = [_summary(load_recipe(name)) for name in recipe_names()]
+    print_result(as_json, recipes, "\n".join(map(_description, recipes)) or "No recipes are installed.")
+
+
+@command.command("show")
+def show(
+    name: Annotated[str, Argument(help="A recipe's name or a YAML file.")],
+    row: Row = None,
+    size: Size = None,
+    overrides: RecipeKeys = None,
+) -> None:
+    """Print the settings that a recipe, a row, a size and --set come to, as YAML."""
+    recipe = load_recipe(name)
+    if recipe.extractive:
+        method = merge(resolve_method(recipe, row, size), parse_overrides(overrides or []))
+        config = parse("extractive method", EXTRACTIVE, method)[1]
+        print(yaml.safe_dump({"type": method["type"], **config.model_dump(mode="json")}, sort_keys=False), end="")
+        return
+    run = resolve_run(recipe, row, size, overrides or [])
+    check_run(run)
+    print(dump_run(run), end="")
+
+
+@command.command("check")
+def check(
+    file: Annotated[str | None, Argument(help="A recipe's name or a YAML file; all recipes if not given.")] = None,
+) -> None:
+    """Resolve every row in every size and build the configuration of every component."""
+    problems, idle, checked = dict[tuple[str, str], list[str]](), dict[tuple[str, str], list[str]](), 0
+    for name in [file] if file else recipe_names():
+        recipe = load_recipe(name)
+        for row, size in product(recipe.rows, recipe.sizes):
+            checked += 1
+            where = f"row {row}, size {size}"
+            try:
+                if recipe.extractive:
+                    parse("extractive method", EXTRACTIVE, resolve_method(recipe, row, size))
+                    continue
+                check_run(run := resolve_run(recipe, row, size))
+                if found := without_effect(run):
+                    idle.setdefault((name, f"{found}."), []).append(where)
+            except CatchlineError as error:
+                problems.setdefault((name, str(error)), []).append(where)
+    for line in _each_once(idle):
+        say(line)
+    if problems:
+        lines = [f"{sum(map(len, problems.values()))} of {checked} combinations are wrong:", *_each_once(problems)]
+        raise ConfigError("\n".join(lines))
+    print(f"{checked} combinations of recipe, row and size are sound.")
+
+
+def _each_once(said: dict[tuple[str, str], list[str]]) -> list[str]:
+    """A line for each thing that is said of a recipe, with the first combination that it is true of."""
+    lines = []
+    for (name, text), (first, *others) in said.items():
+        more = f" and {len(others)} {'others' if others[1:] else 'other'}" if others else ""
+        lines.append(f"{name}, {first}{more}: {text}")
+    return lines
+
+
+def _summary(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "name": recipe.name,
+        "title": recipe.title,
+        "rows": {name: row.label for name, row in recipe.rows.items()},
+        "sizes": {name: size.description for name, size in recipe.sizes.items()},
+        "default_row": recipe.default_row,
+        "default_size": recipe.default_size,
+        "extractive_rows": list(recipe.extractive_rows),
+    }
+
+
+def _description(recipe: dict[str, Any]) -> str:
+    def lines(entries: dict[str, str], default: str) -> str:
+        rows = [(f"  {name}{' *' if name == default else ''}", text) for name, text in entries.items()]
+        return "\n".join(aligned(("", ""), rows, left=2).splitlines()[2:])
+
+    rows, sizes = (lines(recipe[f"{kind}s"], recipe[f"default_{kind}"]) for kind in ("row", "size"))
+    extractive = f"\n extractive rows: {', '.join(recipe['extractive_rows'])}" if recipe["extractive_rows"] else ""
+    return f"{recipe['name']}: {recipe['title']}\n rows (* default)\n{rows}\n sizes\n{sizes}{extractive}\n"

@@ -1,0 +1,179 @@
+"""``catchline rouge``: score a file of summaries against one or several files of references."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from catchline.cli.inputs import read_once, text_of
+from catchline.cli.options import AsJson
+from catchline.cli.output import aligned, print_result, say
+from catchline.errors import DataError
+from catchline.metrics.rouge import RougeResult, rouge
+
+_NEWLINES = re.compile("\r\n|\r|\n")
+_HYPOTHESIS_KEYS = ("hypothesis", "prediction", "summary", "text")
+_REFERENCE_KEYS = ("references", "reference", "target", "summary", "text")
+_PAIRED_HYPOTHESIS_KEYS = ("hypothesis", "prediction", "summary")
+_PAIRED_REFERENCE_KEYS = ("references", "reference", "target")
+
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """The options of `catchline.metrics.rouge.rouge`."""
+
+    profile: Annotated[str, Option(help="rouge155, google, plain, unicode or characters.")] = "rouge155"
+    stem: Annotated[bool | None, Option("--stem/--no-stem", help="Porter stemming (the tool's -m).")] = None
+    exceptions: Annotated[
+        bool | None, Option("--exceptions/--no-exceptions", help="WordNet's irregular forms before stemming.")
+    ] = None
+    better: Annotated[
+        str, Option(help="Base of better and best in these forms: well (as the tool's database) or good.")
+    ] = "well"
+    remove_stop_words: Annotated[bool, Option("--remove-stop-words", "-s", help="Drop SMART stop words.")] = False
+    max_bytes: Annotated[int | None, Option("--bytes", "-b", help="Cut both sides at so many bytes.")] = None
+    max_words: Annotated[int | None, Option("--words", "-l", help="Cut both at so many words between blanks.")] = None
+    multi: Annotated[
+        str | None, Option("--multi", "-f", help="Several references: average (A), best (B), max, jackknife(-average).")
+    ] = None
+    alpha: Annotated[float, Option("--alpha", "-p", help="Weight of precision in F.")] = 0.5
+    weight: Annotated[float, Option("--weight", "-w", help="Exponent of ROUGE-W.")] = 1.2
+    skip_distance: Annotated[int, Option("--skip", "-2", help="Words a skip-bigram may jump; negative: any.")] = 4
+    interval: Annotated[bool, Option("--interval", help="The tool's bootstrap interval and mean.")] = False
+    confidence: Annotated[float, Option("--confidence", "-c", help="Of the interval, in percent.")] = 95.0
+    samples: Annotated[int, Option("--samples", "-r", help="Resamplings of the interval.")] = 1000
+    processes: Annotated[int, Option(help="Worker processes.")] = 1
+
+
+def command(
+    hypotheses: Annotated[str, Argument(help="Summaries, one document a line, or JSON lines; - is stdin.")],
+    references: Annotated[
+        list[str] | None, Argument(help="References in the same form, one file each; JSON lines may hold both sides.")
+    ] = None,
+    kinds: Annotated[str, Option(help="1 to 9, L, Lsum, W, S, SU (S4, SU*, W1.2), with commas.")] = "1,2,L",
+    *,
+    scoring: ScoringOptions,
+    separator: Annotated[
+        str, Option(help="What parts the sentences of a line, such as <n>; Lsum and W look at sentences.")
+    ] = "",
+    per_document: Annotated[bool, Option("--per-document", "-d", help="Print each document too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """ROUGE without Perl: precision, recall and F, the flags of ROUGE-1.5.5, and a signature to quote."""
+    systems, models = read_both(hypotheses, references or [])
+    if separator:
+        systems = [text.replace(separator, "\n") for text in systems]
+        models = [[text.replace(separator, "\n") for text in texts] for texts in models]
+    wanted = [kind.strip() for kind in kinds.split(",") if kind.strip()]
+    multi = {"A": "average", "B": "best"}.get(scoring.multi or "", scoring.multi)
+    result = rouge(systems, models, kinds=wanted, **vars(scoring) | {"multi": multi})
+    for sentence in warnings_of(result):
+        say(sentence)
+    print_result(as_json, result.as_dict(per_document), table(result, per_document))
+
+
+def read_both(hypotheses: str, references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The texts of both sides, one entry a document."""
+    read_once([hypotheses, *references])
+    entries = _entries(hypotheses)
+    if not references and not isinstance(entries[0], dict):
+        raise DataError(f"There is nothing to compare {hypotheses} with: name a file of references as well.")
+    written = _texts(hypotheses, entries, _HYPOTHESIS_KEYS if references else _PAIRED_HYPOTHESIS_KEYS)
+    for number, texts in enumerate(written, 1):
+        if len(texts) > 1:
+            told = f"a system writes one text, not a list of {len(texts)}; join them."
+            raise DataError(f"{hypotheses}, line {number}: {told}")
+    systems = [text for (text,) in written]
+    if not references:
+        return systems, _texts(hypotheses, entries, _PAIRED_REFERENCE_KEYS)
+    models: list[list[str]] = [[] for _ in systems]
+    for name in references:
+        others = _texts(name, _entries(name), _REFERENCE_KEYS)
+        if len(others) != len(systems):
+            raise DataError(
+                f"{hypotheses} has {len(systems)} lines but {name} has {len(others)}; line n of each belongs to "
+                "document n, so the numbers must be equal (sentences of one document go on one line)."
+            )
+        for own, texts in zip(models, others, strict=True):
+            own.extend(texts)
+    return systems, models
+
+
+def _entries(name: str) -> list[Any]:
+    """What each line holds: the line itself or, by the file's name or where the first line is an object, its JSON."""
+    lines = _NEWLINES.split(text_of(name))
+    if lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise DataError(f"{name} is empty; it must have one document a line.")
+    if not name.endswith((".jsonl", ".ndjson")) and not _is_object(lines[0]):
+        return lines
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{name}, line {number}: this is not JSON ({error}).") from None
+    return found
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _texts(name: str, entries: Sequence[Any], keys: Sequence[str]) -> list[list[str]]:
+    """Of each entry the first of ``keys`` that it has, as a list of texts; a bare text is itself."""
+    found = []
+    for number, value in enumerate(entries, 1):
+        where = f"{name}, line {number}"
+        if isinstance(value, dict):
+            key = next((key for key in keys if key in value), None)
+            if key is None:
+                raise DataError(f"{where}: there is no field {' or '.join(keys)}; it has {', '.join(value)}.")
+            value = value[key]
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            raise DataError(f"{where}: a text or a list of texts is needed, not {json.dumps(value)[:60]}.")
+        found.append(texts)
+    return found
+
+
+def warnings_of(result: RougeResult) -> list[str]:
+    """What a reader of the numbers should know about the texts."""
+    counts = result.counts
+    found = {
+        "hypotheses are empty": counts.empty_hypotheses,
+        "documents have an empty reference": counts.empty_references,
+        "hypotheses have no word that this profile counts": counts.wordless_hypotheses,
+    }
+    behind = "they were scored, not dropped."
+    sentences = [f"{number} of {counts.documents} {what}; {behind}" for what, number in found.items() if number]
+    return [*sentences, *filter(None, [counts.uncounted])]
+
+
+def table(result: RougeResult, per_document: bool) -> str:
+    """Scores in percent, the interval of F where there is one, and the signature."""
+    header = ["ROUGE", "P", "R", "F"]
+    rows = [[kind, *(f"{100 * value:.2f}" for value in score)] for kind, score in result.mean.items()]
+    if result.interval:
+        header += ["F of resamples", "low", "high"]
+        for row, ends in zip(rows, result.interval.values(), strict=True):
+            row.extend(f"{100 * part.f:.2f}" for part in (ends.mean, ends.low, ends.high))
+    parts = [aligned(header, rows)]
+    if per_document:
+        kinds = list(result.per_document)
+        titles = ["document", *(f"{kind}-{letter}" for kind in kinds for letter in "PRF")]
+        lines = [
+            [str(number), *(f"{value:.5f}" for score in scores for value in score)]
+            for number, scores in enumerate(zip(*result.per_document.values(), strict=True), 1)
+        ]
+        parts.append(aligned(titles, lines))
+    return "\n\n".join([*parts, result.signature])

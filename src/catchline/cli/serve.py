@@ -1,0 +1,98 @@
+"""``catchline serve``: summaries over HTTP, and a page to try them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Exit, Option
+
+from catchline.cli.options import Device, TrustCode
+from catchline.cli.output import say
+from catchline.config.loading import parse_overrides
+from catchline.config.shipped import default_model
+from catchline.errors import ConfigError, DataError
+from catchline.jobs import limit_threads
+
+TOKEN_VARIABLE = "CATCHLINE_TOKEN"
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """Fields of `catchline.server.settings.Settings`; what is not given is as there."""
+
+    max_batch: Annotated[int | None, Option(min=1, help="Documents decoded together.")] = None
+    max_queue: Annotated[int | None, Option(min=1, help="Documents that may wait; then 429.")] = None
+    max_documents: Annotated[int | None, Option(min=1, help="Documents of one request.")] = None
+    max_characters: Annotated[int | None, Option(min=1, help="Characters of one document.")] = None
+    request_timeout: Annotated[float | None, Option(help="Seconds for an answer; then 504.")] = None
+    drain_timeout: Annotated[float | None, Option(help="Seconds to finish after SIGTERM.")] = None
+    cors_origins: Annotated[
+        list[str] | None, Option("--cors-origin", help="An origin whose pages may call the service.")
+    ] = None
+    log_text: Annotated[bool, Option("--log-text", help="Write texts and summaries to the log.")] = False
+
+
+def command(
+    models: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[MODEL...]",
+            help="Model or run folders, hub ids or extractive methods; NAME=MODEL. The model in the box (oneline) if "
+            "left out.",
+        ),
+    ] = None,
+    port: Annotated[int, Option(min=0, max=65535, help="0: a free one.")] = 8000,
+    host: Annotated[str, Option(help="Address to listen at; 0.0.0.0: every one of this machine.")] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None, Option(help=f"File with the token that clients must send (or ${TOKEN_VARIABLE}).")
+    ] = None,
+    device: Device = "cpu",
+    trust_code: TrustCode = False,
+    threads: Annotated[int | None, Option(min=1, help="Threads of a batch; default: one a core.")] = None,
+    *,
+    limits: LimitOptions,
+    allowed_host: Annotated[list[str] | None, Option(help="A name that the service answers to.")] = None,
+    setting: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Any other limit.")] = None,
+) -> None:
+    """Serve trained models and extractive methods over HTTP, with a page at the address itself.
+
+    POST /v1/summarize with {"document": "..."}; GET /openapi.json describes everything. A line of JSON is
+    written to stdout for each request. SIGTERM and Ctrl-C finish what was accepted.
+    """
+    from catchline.config.base import validate
+    from catchline.server.app import create_app
+    from catchline.server.catalogue import open_models
+    from catchline.server.run import is_loopback, serve, trusted_names
+    from catchline.server.settings import Settings
+
+    given = {key: value for key, value in vars(limits).items() if value is not None and value is not False}
+    values = given | parse_overrides(setting or [])
+    token = read_token(token_file)
+    settings = validate(Settings, values, where="")
+    names = trusted_names(host, token, [*(allowed_host or []), *settings.allowed_hosts])
+    settings = settings.model_copy(update={"allowed_hosts": names})
+    if token is None and not is_loopback(host):
+        say("anybody who reaches this address may use it; --token-file asks for a token.")
+    if threads is not None:
+        limit_threads(threads)  # before a model is opened, and libraries with it
+    opened = open_models(models or [default_model(say)], device)
+    if not serve(create_app(opened, settings, token=token), host, port):
+        raise Exit(1)
+
+
+def read_token(path: Path | None) -> str | None:
+    """The token of the file, or of the environment; ``None`` when there is neither."""
+    if path is None and TOKEN_VARIABLE not in os.environ:
+        return None
+    try:
+        given = os.environ[TOKEN_VARIABLE] if path is None else path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise DataError(f"There is no file {path} with a token.") from None
+    token = given.strip()
+    if any(not 33 <= ord(character) <= 126 for character in token) or not token:
+        where = f"${TOKEN_VARIABLE}" if path is None else path
+        raise ConfigError(f"{where} holds no usable token; make one with: openssl rand -hex 32")
+    return token

@@ -1,0 +1,172 @@
+"""``catchline train``: one row of a recipe, on your pairs; and ``catchline resume``: go on with a run, bit for bit."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Exit, Option
+
+from catchline.cli import own_data
+from catchline.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode
+from catchline.cli.output import EXIT_INTERRUPTED, note, print_result, progress, say
+from catchline.config.base import validate
+from catchline.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
+from catchline.config.names import check_run, outside_names, trusting
+from catchline.config.schema import SPLITS, RunConfig, TrainingConfig
+from catchline.config.shipped import SHIPPED, place_of
+from catchline.data.places import data_changes
+from catchline.errors import ConfigError, ModelError
+from catchline.text.control import safe_print as print
+
+if TYPE_CHECKING:
+    from catchline.training.loop import TrainResult
+
+SCRATCH = "scratch"
+
+
+def command(
+    recipe: Annotated[str, Argument(help="A recipe's name (see `catchline recipes`) or a YAML file.")],
+    row: Row = None,
+    size: Annotated[
+        str | None, Option(help="A size of the recipe; auto: its default size, with limits that fit the data.")
+    ] = None,
+    data: Annotated[
+        Path | None, Option(help="A folder with train, validation and test files, or one file of pairs.")
+    ] = None,
+    out: Annotated[Path | None, Option(help="The run folder; runs/RECIPE-ROW-SIZE if not given.")] = None,
+    start: Annotated[
+        str | None, Option("--from", metavar="MODEL", help="Start from this model, such as oneline, or from scratch.")
+    ] = None,
+    *,
+    reading: ReadingOptions,
+    overrides: RecipeKeys = None,
+    all_pairs: Annotated[bool, Option("--all-pairs", help="Train on all pairs of one file; hold none out.")] = False,
+    force: Annotated[bool, Option("--force", help="Empty the run folder if it holds a run.")] = False,
+    trust_code: TrustCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a row of a recipe. The run folder then holds the model, the log and the checkpoints.
+
+    Of data without a validation file a tenth is held out for validation, and another for the score at the end; near
+    duplicates stay together, and RUN/data has the parts.
+
+    Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `catchline resume` goes on.
+    """
+    begin: dict[str, Any] = {}
+    if start == SCRATCH:
+        begin = {"training": {"initial_weights": None}}
+    elif start is not None:
+        from catchline.training.api import start_changes
+
+        begin = start_changes(start)
+    changes = merge(begin, parse_overrides(overrides or []), revive=True)
+    given = merge(data_changes(data), reading.changes())
+    chosen = None if size == own_data.AUTO else size
+    run = resolve_run(load_recipe(recipe), row, chosen, merge(given, changes, revive=True))
+    check_run(run)
+    if run.data.train is None:
+        raise ConfigError("Which pairs? Give --data DIR (with train and validation files), or --set data.train=FILE.")
+    if run.pretraining.data is not None and not run.pretraining.enabled:
+        say("pretraining.data is set, but this run has no pre-training stage: pretraining.enabled is false.")
+    if start is None and run.training.initial_weights in SHIPPED:
+        name = run.training.initial_weights
+        try:
+            place_of(name)
+        except ModelError as error:
+            instead = f"Or start from nothing: --from {SCRATCH}."
+            raise ModelError(f"This size starts from {name}. {error} {instead}") from None
+        say(f"Starting from {name}, the model in the box; --from scratch starts from nothing.")
+    if size == own_data.AUTO:
+        found = own_data.automatic(run, changes)
+        fitting = merge(merge(given, found), changes, revive=True)
+        run = resolve_run(load_recipe(recipe), row, None, merge(fitting, {"training": found["training"]}))
+    from catchline.training.outlook import with_processes
+
+    run = with_processes(run)
+    folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, size or run.size) if part)
+    if run.data.validation is None and data is not None and not all_pairs:
+        from catchline.training.run import hold_out
+
+        run = hold_out(run, folder, force=force, say=say, note=note)
+    run_training(run, folder, force=force, as_json=as_json)
+
+
+def resume(
+    run_folder: Annotated[Path, Argument(metavar="RUN", help="The run folder (with recipe.yaml).")],
+    overrides: Annotated[
+        list[str] | None,
+        Option("--set", metavar="KEY=VALUE", help="Another end (training.max_updates=9) or place (data.train=FILE)."),
+    ] = None,
+    trust_code: TrustCode = False,
+    accept_changes: Annotated[
+        bool, Option("--accept-changes", help="Go on although recipe.yaml or log.jsonl are not what they were.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with an interrupted or killed run from its newest checkpoint.
+
+    The result equals that of a run that was never interrupted. With --set training.max_updates (or max_epochs,
+    max_minutes) a finished run is trained further. A run whose recipe or log was changed by hand is refused, unless
+    --accept-changes is given: then it goes on, but not as it would have.
+    """
+    from catchline.training.run import found_again, recipe_of
+
+    run = found_again(changed(load_run(recipe_of(run_folder)), overrides or []), run_folder)
+    run_training(run, run_folder, resume=True, accept_changes=accept_changes, as_json=as_json)
+
+
+def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
+    """The run with another end, or with its data at another place."""
+    allowed = [*(f"training.{name}" for name in TrainingConfig.CHANGEABLE), *(f"data.{split}" for split in SPLITS)]
+    for pair in overrides:
+        if pair.partition("=")[0].strip() not in allowed:
+            raise ConfigError(f"--set {pair}: a resumed run can only change {', '.join(allowed)}: train another.")
+    return validate(RunConfig, merge(run.model_dump(mode="json"), parse_overrides(overrides), revive=True), where="")
+
+
+def run_training(run: RunConfig, out: Path, *, as_json: bool, **how: Any) -> None:
+    """Train with a progress bar on stderr and say at the end where the model is; ``how`` as in
+    `catchline.training.run.train`.
+    """
+    from catchline.training.loop import TrainingInterrupted
+    from catchline.training.processes import close_processes
+    from catchline.training.run import train
+
+    first = os.environ.get("RANK", "0") == "0"  # known before torch is: the launchers set it
+    try:
+        with progress("Starting", silent=not first) as bar:
+            result = train(run, out, progress=bar.update, on_message=say, **how)
+    except TrainingInterrupted as stop:
+        if first:
+            say(str(stop))
+        raise Exit(EXIT_INTERRUPTED) from None
+    finally:
+        close_processes()
+    if first:
+        if not as_json:
+            print(_closing_words(result, run))
+        with trusting(outside_names(run.model_dump())):  # the code that was just run in training
+            score = own_data.closing_score(result.model_folder, run)
+        print_result(as_json, asdict(result) | {"score": score.strip()}, score, indent=None)
+
+
+def _closing_words(result: TrainResult, run: RunConfig) -> str:
+    scores = ", ".join(f"{name} {value:.4g}" for name, value in result.metrics.items())
+    best = f" (best: update {result.best_update:,})" if result.best_update is not None else ""
+    reasons = {
+        "max_updates": "all updates done",
+        "max_epochs": "all epochs done",
+        "max_minutes": "the time was up",
+        "early_stopping": f"no better for {run.training.early_stopping.patience} validations",
+    }
+    trained = f"Trained {result.updates:,} updates in {result.elapsed_seconds / 60:.1f} minutes"
+    validated = f"Validation{best}: {scores}\n" if scores else ""
+    words = f"{trained}; {reasons[result.stopped]}.\n{validated}Model: {result.model_folder}"
+    if run.model["type"] == "coarse_to_fine":  # which no graph can say
+        return words
+    command = f"catchline export {quote(result.model_folder)} --out DIR --int8"
+    return f"{words}\nOn a CPU it starts and runs faster as graphs: {command}"

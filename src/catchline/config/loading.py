@@ -1,0 +1,357 @@
+"""From a YAML recipe, a row, a size and the user's overrides to one validated `RunConfig`.
+
+A YAML file of a few hundred bytes can stand for billions of values (aliases of aliases), nest deeper than any program
+follows, or hold a number of a million digits. None of that is a setting, so `parse_yaml` refuses it, and with it what
+YAML would pass over in silence: a key that stands twice, and tags for dates, sets or binary data (a date is text here).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from catchline.config.base import validate
+from catchline.config.names import component_settings, refuse_code
+from catchline.config.schema import SPLITS, Recipe, RunConfig
+from catchline.config.shipped import SHIPPED
+from catchline.errors import ConfigError, did_you_mean, refuse_unknown, unknown_choice
+
+OF_THE_RECIPE = ("name", "row", "size", "published")
+RECIPES = Path(__file__).parent.parent / "recipes"
+MOST_BYTES, MOST_VALUES, DEEPEST, LONGEST_NUMBER = 1_000_000, 50_000, 30, 40
+_TAG = "tag:yaml.org,2002:"
+
+
+def recipe_names() -> list[str]:
+    """The names of the recipes that come with the toolkit."""
+    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+
+
+def load_recipe(name_or_path: str | Path) -> Recipe:
+    """Read a recipe by name (``headline_writer``) or from a YAML file; ``extends`` names a parent.
+
+    Raises:
+        ConfigError: no such recipe, invalid YAML (with the line), an unknown key or a wrong value.
+    """
+    values = _read(name_or_path, seen=())
+    if lacking := {"title", "rows", "sizes"} - set(values):
+        raise ConfigError(
+            f"{name_or_path} is no recipe: it has no {', '.join(sorted(lacking))}. One of your own begins with a line "
+            "such as `extends: headline_writer` and says what differs."
+        )
+    return validate(Recipe, values, where="")
+
+
+def resolve_run(
+    recipe: Recipe,
+    row: str | None = None,
+    size: str | None = None,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    *,
+    revive: bool = True,
+) -> RunConfig:
+    """Apply row, size and overrides to a recipe's base.
+
+    ``overrides`` is a nested mapping or ``key.path=value`` strings (the value is read as YAML); ``revive`` as in
+    `merge`, for them.
+
+    Raises:
+        ConfigError: unknown row, size or key, a value that does not fit, or rows that are extractive methods.
+    """
+    row, size = _row_and_size(recipe, row, size)
+    if recipe.extractive:
+        raise ConfigError(
+            f"The rows of recipe '{recipe.name}' are extractive methods: there is nothing to train. "
+            f"Use them with `catchline compare {recipe.name} --data DIR` or `catchline summarize lexrank article.txt`."
+        )
+    merged = _sized(recipe, merge(recipe.base, recipe.rows[row].set), row, size)
+    given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
+    for key in given:
+        if key.partition(".")[0] in OF_THE_RECIPE:
+            raise ConfigError(f"'{key}' says where the settings come from; it cannot be set.")
+    merged = merge(merged, given, revive=revive)
+    merged |= {"name": recipe.name, "row": row, "size": size, "published": recipe.rows[row].published}
+    merged.setdefault("description", recipe.rows[row].label)
+    return validate(RunConfig, merged, where="", components=lambda: component_settings(merged))
+
+
+def resolve_method(recipe: Recipe, row: str | None = None, size: str | None = None) -> dict[str, Any]:
+    """The extractive method of a row at a size: ``{"type": name, **options}``.
+
+    Raises:
+        ConfigError: unknown row or size, or a recipe whose rows are models.
+    """
+    row, size = _row_and_size(recipe, row, size)
+    method = recipe.rows[row].method
+    if method is None:
+        raise ConfigError(f"Row '{row}' of recipe '{recipe.name}' is a model, not an extractive method.")
+    return _sized(recipe, method, row, size)
+
+
+def _row_and_size(recipe: Recipe, row: str | None, size: str | None) -> tuple[str, str]:
+    row, size = row or recipe.default_row, size or recipe.default_size
+    refuse_unknown(f"row of recipe '{recipe.name}'", row, recipe.rows)
+    refuse_unknown(f"size of recipe '{recipe.name}'", size, recipe.sizes)
+    return row, size
+
+
+def _sized(recipe: Recipe, values: Mapping[str, Any], row: str, size: str) -> dict[str, Any]:
+    """``values`` with the size's numbers. Those are of the base's components: a class from outside the tables that the
+    row names in the place of one takes only what the size says of the row."""
+    sized, base = merge(values, recipe.sizes[size].set), recipe.base.get("model", {})
+    for key, spec in values.get("model", {}).items():
+        theirs, kind = base.get(key), spec.get("type") if isinstance(spec, Mapping) else None
+        if ":" in str(kind) and isinstance(theirs, Mapping) and theirs.get("type") != kind:
+            sized["model"][key] = spec
+    return merge(sized, recipe.sizes[size].rows.get(row, {}))
+
+
+def load_run(path: Path) -> RunConfig:
+    """Read the resolved ``recipe.yaml`` of a run or model folder.
+
+    Raises:
+        ConfigError: it is damaged, or names code that nobody trusted (`catchline.config.names`).
+    """
+    run = read_run(path)
+    refuse_code(run.model_dump(), path)
+    return run
+
+
+def read_run(path: Path) -> RunConfig:
+    """`load_run` for a recipe that is only looked at: nothing may be built from it.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    return validate(RunConfig, _read_yaml(path), where="")
+
+
+def dump_run(config: RunConfig) -> str:
+    """The YAML text of a resolved run, in a form `load_run` reads back to an equal object."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def with_absolute_paths(run: RunConfig) -> RunConfig:
+    """The run as its folder stores it: it can be resumed from any directory."""
+
+    def absolute(path: str | None) -> str | None:
+        return path if path is None or path.startswith("hub:") else os.path.abspath(path)
+
+    weights = run.training.initial_weights
+    if weights not in (None, *SHIPPED) and os.path.exists(str(weights)):  # else it is an id of the hub
+        weights = os.path.abspath(str(weights))
+    changes: dict[str, dict[str, Any]] = {
+        "data": {split: absolute(getattr(run.data, split)) for split in SPLITS if run.data.format != "hub"},
+        "text": {"pretrained_embeddings": absolute(run.text.pretrained_embeddings)},
+        "training": {"initial_weights": weights},
+        "pretraining": {"data": absolute(run.pretraining.data)},
+    }
+    return run.model_copy(update={name: getattr(run, name).model_copy(update=new) for name, new in changes.items()})
+
+
+def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
+    """Turn ``["training.batch_size=8", ...]`` into a nested dictionary.
+
+    Raises:
+        ConfigError: an entry without ``=`` or with a value that is not YAML.
+    """
+    result: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--set '{pair}' is not of the form key=value, for example training.batch_size=16.")
+        path = key.strip().split(".")
+        if len(path) > DEEPEST or not all(path):
+            raise ConfigError(f"--set '{pair[:100]}': the key is not names with single dots between them.")
+        nested: Any = parse_yaml(text, f"--set '{pair[:100]}': the value")
+        for part in reversed(path):
+            nested = {part: nested}
+        result = _joined(result, nested)
+    return result
+
+
+def _joined(old: Any, new: Any) -> Any:
+    """Both, deeply, whatever their order; which components they replace shows where they meet the recipe."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    return {**old, **{key: _joined(old.get(key), value) for key, value in new.items()}}
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any], *, revive: bool = False) -> dict[str, Any]:
+    """Return ``base`` changed by ``changes``, deeply; keys may be dotted.
+
+    A component whose ``type`` changes is replaced whole. A component that ``base`` set to null stays
+    null unless the change names a ``type`` (so that a size's numbers do not bring back what a row took
+    away), or ``revive`` is set.
+    """
+    result = copy.deepcopy(dict(base))
+    for dotted, value in changes.items():
+        key, _, rest = dotted.partition(".")
+        if rest:
+            value = {rest: value}
+        old = result.get(key)
+        if not isinstance(value, Mapping):
+            result[key] = copy.deepcopy(value)
+        elif old is not None or key not in result or "type" in value or revive:
+            kept = old if isinstance(old, Mapping) and value.get("type", old.get("type")) == old.get("type") else {}
+            result[key] = merge(kept, value, revive=revive)
+    return result
+
+
+def first_difference(old: Any, new: Any, path: str = "") -> str | None:
+    """The first key in which two settings differ, with both values, or None."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in [*old, *(key for key in new if key not in old)]:
+            found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
+            if found:
+                return found
+        return None
+    return None if old == new else f"{path}: {json.dumps(old)} there, {json.dumps(new)} now"
+
+
+def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
+    path = Path(name_or_path)
+    if not path.suffix and not os.path.isfile(path):  # unlike `Path.is_file` no error, whatever the name
+        path = RECIPES / f"{name_or_path}.yaml"
+        if not os.path.isfile(path):
+            raise ConfigError(unknown_choice("recipe", str(name_or_path), recipe_names()))
+    if (place := os.path.abspath(path)) in seen:
+        raise ConfigError(f"{path} extends itself.")
+    if path.suffix.lower() in (".jsonl", ".json", ".csv", ".tsv", ".txt"):
+        raise ConfigError(
+            f"{path} is data, not a recipe: `catchline train headline_writer --data {path}`, for example."
+        )
+    values = _read_yaml(path)
+    parent = values.pop("extends", None)
+    if parent is None:
+        return values
+    if not isinstance(parent, str):
+        raise ConfigError(f"{path}: 'extends' is the name of a recipe or of a YAML file (given: {str(parent)[:100]}).")
+    beside = path.parent / parent
+    try:
+        return merge(_read(beside if os.path.isfile(beside) else parent, (*seen, place)), values)
+    except ConfigError as error:
+        raise ConfigError(f"{path} extends '{parent}': {error}") from None
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            values = parse_yaml(file.read(MOST_BYTES + 1), str(path))
+    except FileNotFoundError:
+        raise ConfigError(f"There is no recipe file {path}.{did_you_mean(path.stem, recipe_names())}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text; save it as UTF-8.") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{path} cannot be read as a recipe: {reason.lower()}.") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} does not hold a mapping of keys; see `catchline recipes show headline_writer`.")
+    return values
+
+
+# --------------------------------------------------------------------------------------- the YAML itself
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """The value that ``text`` stands for.
+
+    Raises:
+        ConfigError: it is no YAML, or no settings; the sentence begins with ``where``.
+    """
+    if len(text) > MOST_BYTES:
+        raise ConfigError(f"{where} is longer than {MOST_BYTES:,} characters; that is no recipe.")
+    try:
+        _check_depth(text)
+        value = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" at line {mark.line + 1}" if mark else ""
+        problem = _short(getattr(error, "problem", None) or error)
+        if mark and text[mark.index : mark.index + 1] == "\t":
+            problem = "found character '\\t', a tab, which cannot start anything; indent with blanks"
+        raise ConfigError(f"{where} is not valid YAML{line}: {problem}.") from None
+    except (ValueError, LookupError, OverflowError) as error:  # `!!int x`, `!!bool x`, "\Uffffffff"
+        raise ConfigError(f"{where} is not valid YAML: {_short(error)}.") from None
+    for count, _ in enumerate(_checked(value, where, ())):
+        if count > MOST_VALUES:
+            raise ConfigError(f"{where} stands for more than {MOST_VALUES:,} values; that is no recipe.")
+    return value
+
+
+def _checked(value: Any, where: str, path: tuple[str, ...]) -> Iterator[None]:
+    """One step for each value below ``value``, itself included; aliases count each time."""
+    yield None
+    if len(path) > DEEPEST:
+        raise ConfigError(f"{where} nests more than {DEEPEST} levels deep; that is no recipe.")
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if not isinstance(key, str):
+                inside = f" in '{'.'.join(path)}'" if path else ""
+                raise ConfigError(f"{where}: the key {_short(key)}{inside} is no text for YAML; put it in quotes.")
+            yield from _checked(part, where, (*path, key))
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            yield from _checked(part, where, (*path, str(number)))
+
+
+def _short(what: object) -> str:
+    text = " ".join(str(what).split()).rstrip(".")
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml takes a seventh of the time
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Parser):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise yaml.YAMLError(f"it nests more than {DEEPEST} levels deep")
+
+
+class _Loader(_Parser):
+    """Plain values only; no key twice."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._flat: set[int] = set()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        if id(node) in self._flat:  # the keys that were merged into it are among its own now
+            return
+        self._flat.add(id(node))
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise _problem(f"the key '{_short(key.value)}' stands there twice", key)
+            seen.add(key.value)
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_VALUES:
+            raise _problem(f"a mapping of more than {MOST_VALUES:,} keys", node)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        if len(node.value) > LONGEST_NUMBER:
+            raise _problem(f"a number of {len(node.value):,} characters", node)
+        whole = node.tag == f"{_TAG}int"
+        return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
+
+
+def _problem(text: str, node: yaml.Node) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+
+
+_PLAIN = (None, *(f"{_TAG}{kind}" for kind in ("null", "bool", "str", "seq", "map")))
+_Loader.yaml_constructors = {tag: _Loader.yaml_constructors[tag] for tag in _PLAIN}
+_Loader.yaml_constructors |= dict.fromkeys((f"{_TAG}int", f"{_TAG}float"), _Loader.construct_number)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != f"{_TAG}timestamp"]
+    for first, found in _Loader.yaml_implicit_resolvers.items()
+}

@@ -1,0 +1,348 @@
+"""The tables of names: what a recipe may ask for, the class that answers, and whether it may be asked.
+
+A table maps a name to ``"module:Class"``; classes are imported when asked for, so this file costs
+nothing to import. A class from outside needs no entry:
+``type: my_package.module:MyAttention``.
+
+Every class named here has a nested ``Config`` (a ``ConfigBase``) that refuses unknown keys, and a
+constructor ``Class(config, **context)`` with what only the caller knows (sizes, a tokenizer).
+
+**Trust.** Folders are data. A class from outside the tables in the user's own recipe, option or Python argument is a
+request. In a model or run folder, which may come from anybody, it is a name like any other text: `refuse_code` is what
+every reader of a folder's settings calls before anything is built from them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from catchline.config.base import ConfigBase, validate
+from catchline.config.schema import OptimizerConfig, RunConfig, TrainingConfig
+from catchline.errors import ConfigError, missing_package, refuse_unknown, unknown_choice
+
+Table = Mapping[str, str]
+
+MODELS: Table = {
+    "bart": "catchline.models.bart:BartSummarizer",
+    "coarse_to_fine": "catchline.models.coarse_to_fine:CoarseToFine",
+    "distraction": "catchline.models.distraction:Distraction",
+    "seq2seq": "catchline.models.seq2seq:Seq2Seq",
+    "transformer": "catchline.models.transformer:Transformer",
+}
+ATTENTIONS: Table = {
+    "additive": "catchline.layers.attention.additive:AdditiveAttention",
+    "distraction": "catchline.layers.attention.distraction:DistractionAttention",
+}
+CHUNK_ATTENTIONS: Table = {
+    "coarse_to_fine": "catchline.layers.attention.chunked:CoarseToFineAttention",
+    "hierarchical": "catchline.layers.attention.chunked:HierarchicalAttention",
+    "standard": "catchline.layers.attention.chunked:StandardAttention",
+}
+COARSE_ENCODERS: Table = {
+    "bag_of_words": "catchline.layers.chunks:BagOfWords",
+    "convolution": "catchline.layers.chunks:Convolution",
+}
+COPY_HEADS: Table = {
+    "attentional": "catchline.layers.copying.captured:AttentionalHead",
+    "correlational": "catchline.layers.copying.correlational:CorrelationalHead",
+    "guided": "catchline.layers.copying.captured:GuidedHead",
+    "pointer": "catchline.layers.copying.pointer:PointerHead",
+    "vocabulary": "catchline.layers.copying.base:VocabularyHead",
+}
+EXTRACTIVE: Table = {
+    "concept_ilp": "catchline.extractive.concepts:ConceptIlp",
+    "edmundson": "catchline.extractive.frequency:Edmundson",
+    "first": "catchline.extractive.baselines:First",
+    "first_characters": "catchline.extractive.baselines:FirstCharacters",
+    "first_words": "catchline.extractive.baselines:FirstWords",
+    "kl": "catchline.extractive.frequency:KlSum",
+    "lead": "catchline.extractive.baselines:Lead",
+    "lexrank": "catchline.extractive.similarity:LexRank",
+    "longest": "catchline.extractive.baselines:Longest",
+    "lsa": "catchline.extractive.similarity:Lsa",
+    "lsa_first": "catchline.extractive.similarity:LsaFirst",
+    "luhn": "catchline.extractive.frequency:Luhn",
+    "oracle": "catchline.extractive.baselines:Oracle",
+    "reduction": "catchline.extractive.similarity:Reduction",
+    "sumbasic": "catchline.extractive.frequency:SumBasic",
+    "textrank": "catchline.extractive.similarity:TextRank",
+}
+OBJECTIVES: Table = {
+    "coarse_entropy": "catchline.objectives.attention:CoarseEntropy",
+    "coverage": "catchline.objectives.attention:CoverageLoss",
+    "guidance": "catchline.objectives.attention:Guidance",
+    "minimum_risk": "catchline.objectives.risk:MinimumRisk",
+    "minus_softmax": "catchline.objectives.likelihood:MinusSoftmax",
+    "nll": "catchline.objectives.likelihood:NegativeLogLikelihood",
+    "opponent": "catchline.objectives.likelihood:OpponentLikelihood",
+    "r_drop": "catchline.objectives.likelihood:RDrop",
+    "reinforce": "catchline.objectives.reinforce:Reinforce",
+    "self_critical": "catchline.objectives.risk:SelfCritical",
+}
+OPPONENTS: Table = {
+    "dynamic": "catchline.layers.opponent:MaskDynamic",
+    "inverse": "catchline.layers.opponent:Inverse",
+    "max": "catchline.layers.opponent:MaskMaximum",
+    "none": "catchline.layers.opponent:Unmasked",
+    "one_minus": "catchline.layers.opponent:OneMinus",
+    "topk": "catchline.layers.opponent:MaskTopK",
+}
+SCORERS: Table = {
+    "coverage_penalty": "catchline.search.scorers:CoveragePenalty",
+    "distraction": "catchline.search.distraction:DistractionScorer",
+    "diverse_groups": "catchline.search.scorers:DiverseGroups",
+    "forbid_tokens": "catchline.search.scorers:ForbidTokens",
+    "length_bounds": "catchline.search.scorers:LengthBounds",
+    "length_normalisation": "catchline.search.scorers:LengthNormalisation",
+    "ngram_blocking": "catchline.search.scorers:NgramBlocking",
+    "renormalise": "catchline.search.scorers:Renormalise",
+    "repetition_penalty": "catchline.search.scorers:RepetitionPenalty",
+    "word_blocking": "catchline.search.scorers:WordBlocking",
+}
+SCORINGS: Table = {
+    "rouge": "catchline.metrics.scoring:RunScoring",
+}
+TOKENIZERS: Table = {
+    "bpe": "catchline.text.tokenizer:BpeTokenizer",
+    "character": "catchline.text.tokenizer:CharacterTokenizer",
+    "pretrained": "catchline.text.tokenizer:PretrainedTokenizer",
+    "word": "catchline.text.tokenizer:WordTokenizer",
+}
+
+# The keys of a model's options that hold components themselves, and the tables these are named in, as far as a model
+# does not name others in its `parts`.
+PARTS = (("attention", "attention", ATTENTIONS), ("head", "copy head", COPY_HEADS), ("opponent", "opponent", OPPONENTS))
+outside_run: set[str] = set()  # classes from outside the tables that this process has used
+_trusted: ContextVar[frozenset[str] | None] = ContextVar("trusted", default=frozenset())  # None: whatever it is
+
+
+def resolve(kind: str, table: Table, name: str) -> type[Any]:
+    """Return the class behind ``name``; ``package.module:Class`` names one outside the tables.
+
+    What a folder names comes here only through `refuse_code`.
+
+    Raises:
+        ConfigError: the name is in no table, the module cannot be imported, or it has no such component.
+    """
+    target = table.get(name, name)
+    if ":" not in target:
+        raise ConfigError(unknown_choice(kind, name, table))
+    module_name, class_name = target.split(":", 1)
+    if name not in table and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last: a module in the working directory hides no other
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except Exception as error:  # a module from outside can raise anything
+        missing = missing_package(error)
+        absent = isinstance(error, ModuleNotFoundError)
+        hint = "It is looked for among what is installed and in the working directory."
+        hint = hint if absent else "CATCHLINE_TRACEBACK=1 shows where."
+        raise ConfigError(missing or f"The {kind} '{name}' could not be loaded: {error}. {hint}") from error
+    if name not in table and not (isinstance(found, type) and hasattr(found, "Config")):
+        raise ConfigError(f"The {kind} '{name}' is no class with a nested Config, as components are.")
+    if name not in table:
+        outside_run.add(name)
+    return found
+
+
+def parse(kind: str, table: Table, spec: Mapping[str, Any]) -> tuple[type[Any], ConfigBase]:
+    """Split ``{"type": name, **options}`` into the class and its validated ``Config``."""
+    options = dict(spec)
+    name = options.pop("type", None)
+    if not isinstance(name, str):
+        article = "An" if kind[0] in "aeio" else "A"
+        raise ConfigError(f"{article} {kind} needs a 'type'; known: {', '.join(sorted(table))}.")
+    cls = resolve(kind, table, name)
+    return cls, validate(cls.Config, options, where=kind)
+
+
+def build(kind: str, table: Table, spec: Mapping[str, Any], **context: Any) -> Any:
+    """Construct the component that ``spec`` describes: ``Class(Class.Config(**options), **context)``."""
+    cls, config = parse(kind, table, spec)
+    return cls(config, **context)
+
+
+def name_of(table: Table, cls: type) -> str:
+    """The name that `resolve` finds the class by: that of the table, or ``module:Class``."""
+    target = f"{cls.__module__}:{cls.__qualname__}"
+    return next((name for name, entry in table.items() if entry == target), target)
+
+
+def component_settings(run: Mapping[str, Any]) -> dict[str, type[ConfigBase]]:
+    """By dotted key, the ``Config`` of the components that a run's settings name, sound or not."""
+    named = {"model": (MODELS, run), "text.tokenizer": (TOKENIZERS, run.get("text"))}
+    named |= {f"model.{key}": (table, run.get("model")) for key, _, table in PARTS}
+    found = {}
+    for key, (table, section) in named.items():
+        spec = section.get(key.rpartition(".")[2]) if isinstance(section, Mapping) else None
+        name = spec.get("type") if isinstance(spec, Mapping) else None
+        if isinstance(name, str) and name in table:
+            found[key] = resolve(key, table, name).Config
+    return found
+
+
+# ----------------------------------------------------------------------------------- is a run sound?
+
+
+def check_run(run: RunConfig) -> ConfigBase:
+    """Check every component that ``run`` names, and its options; gives the model's ``Config``. Nothing is built.
+
+    Raises:
+        ConfigError: a component or a way of scoring is unknown, or one of its options is; an objective would never
+            have anything to act on; the optimizer does not read an option that was changed.
+    """
+    model, config = parse("model", MODELS, run.model)
+    objectives = [parse("objective", OBJECTIVES, spec) for spec in run.objectives]
+    _check_optimizer(run.training.optimizer)
+    _check_phases(run, {cls.name: config for cls, config in objectives})
+    parts: dict[str, tuple[str, Table]] = {key: (kind, table) for key, kind, table in PARTS} | model.parts
+    named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict)}
+    sections = [config, *(parse(*parts[key], value)[1] for key, value in named.items())]
+    parse("tokenizer", TOKENIZERS, run.text.tokenizer)
+    for spec in run.search.scorers:
+        parse("scorer", SCORERS, spec)
+    parse("scoring", SCORINGS, {"type": "rouge", "profile": run.evaluation.profile, "rouge": run.evaluation.rouge})
+    _check_objectives(run, sections, [config for _, config in objectives])
+    return config
+
+
+# Settings that do nothing where another has one of these values (none: where it is set at all).
+_IDLE: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
+    ("search.length_alpha", "search.length_normalisation", ("none", "average")),
+    ("search.coverage_beta", "search.coverage_penalty", ("none",)),
+    ("search.diversity_strength", "search.diverse_groups", (1,)),
+    ("search.choose", "search.beam_size", (1,)),
+    ("search.min_length_share", "search.min_length", (0,)),
+    ("search.capitals", "search.surface", ("tokens", "raw")),
+    ("search.no_repeat_word", "text.tokenizer.type", ("bpe", "character")),
+    ("search.revisions", "text.tokenizer.type", ("bpe", "character")),
+    ("text.pretrained_missing", "text.pretrained_embeddings", (None,)),
+    ("training.schedule.warmup_start", "training.schedule.warmup_updates", (0,)),
+    ("training.schedule.final_factor", "training.schedule.type", ("constant", "inverse_sqrt", "plateau", "sticky")),
+    ("training.schedule.plateau_factor", "training.schedule.type", ("constant", "inverse_sqrt", "linear", "cosine")),
+    ("training.teacher_forcing.scope", "training.teacher_forcing.ratio", (1.0,)),
+    ("training.teacher_forcing.feed", "training.teacher_forcing.ratio", (1.0,)),
+    ("training.early_stopping.min_delta", "training.early_stopping.patience", (None,)),
+    ("model.encoder_hidden", "model.bert", ()),
+    ("model.bidirectional", "model.bert", ()),
+    ("model.attention.coverage_init", "model.attention.coverage", (False, None)),
+    ("model.attention.coverage_from_start", "model.attention.coverage", (False, None)),
+    ("model.attention.detach_coverage", "model.attention.coverage", (False, None)),
+)
+
+
+def without_effect(run: RunConfig) -> str:
+    """Those of `_IDLE` that are not at their default, with the setting that keeps each from having an effect."""
+    plain = RunConfig(name="", model={"type": ""}, training=TrainingConfig(max_updates=1)).model_dump()
+    mine = run.model_dump()
+
+    def value(settings: Any, key: str) -> Any:
+        for part in key.split("."):
+            settings = settings.get(part) if isinstance(settings, Mapping) else None
+        return settings
+
+    found = []
+    for key, switch, off in _IDLE:
+        is_now = value(mine, switch)
+        if value(mine, key) != value(plain, key) and (is_now in off if off else is_now is not None):
+            found.append(f"{key} does nothing while {switch} is {is_now or 'off' if off else 'set'}")
+    return "; ".join(found)
+
+
+def _check_objectives(run: RunConfig, sections: Sequence[ConfigBase], objectives: Sequence[ConfigBase]) -> None:
+    """Is there what each objective ``needs``? Models and their parts say what they feed; a phase may switch it on."""
+    fed = {name for section in sections for name in getattr(section, "feeds", ())}
+    fed |= {name for phase in run.training.phases for name, value in phase.model.items() if value is True}
+    for spec, section in zip(run.objectives, objectives, strict=True):
+        needs = getattr(section, "needs", "")
+        if needs and needs not in fed:
+            raise ConfigError(
+                f"The objective '{spec['type']}' needs {getattr(section, 'remedy', needs)}, or leave the objective out."
+            )
+
+
+def _check_optimizer(config: OptimizerConfig) -> None:
+    """Nothing is set that the optimizer does not read. Folders hold every option: those at their defaults are nobody's
+    wish."""
+    for option, readers in config.own.items():
+        default = OptimizerConfig.model_fields[option].default
+        if config.type not in readers and getattr(config, option) != default:
+            raise ConfigError(
+                f"training.optimizer.{option} does nothing with {config.type}, it is an option of "
+                f"{' and '.join(readers)}: leave it out, or set training.optimizer.type."
+            )
+
+
+def _check_phases(run: RunConfig, objectives: Mapping[str, ConfigBase]) -> None:
+    """A phase's weights are of objectives of the run, each within that objective's own bounds."""
+    for phase in run.training.phases:
+        for name, weight in phase.objective_weights.items():
+            refuse_unknown("objective in objective_weights", name, objectives)
+            config = objectives[name]
+            validate(type(config), config.model_dump() | {"weight": weight}, where=f"phase {phase.name}: {name}")
+
+
+# ------------------------------------------------------------------------------------ code that folders name
+
+
+@contextmanager
+def trusting(names: bool | Iterable[str]) -> Iterator[None]:
+    """Within the block folders may name these classes (``True``: any), beside those that they might before."""
+    before = _trusted.get()
+    now = None if names is True or before is None else before | frozenset(names or ())
+    token = _trusted.set(now)
+    try:
+        yield
+    finally:
+        _trusted.reset(token)
+
+
+def outside_names(settings: Any) -> set[str]:
+    """The classes from outside the tables that nested settings name; keys may be dotted (``model.type``)."""
+    if isinstance(settings, Mapping):
+        found = set().union(*map(outside_names, settings.values()))
+        return found | {
+            value
+            for key, value in settings.items()
+            if str(key).rpartition(".")[2] == "type" and isinstance(value, str) and ":" in value
+        }
+    if isinstance(settings, list | tuple):
+        return set().union(*map(outside_names, settings))
+    return set()
+
+
+def sources_of(settings: Any) -> list[Path]:
+    """The files of the modules that `outside_names` are in, where there are such. Packages around them are imported:
+    what a folder names comes here only through `refuse_code`."""
+    files = []
+    for module in sorted({name.partition(":")[0] for name in outside_names(settings)}):
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
+        with suppress(Exception):  # a package from outside can raise anything, and does so again when it is used
+            spec = importlib.util.find_spec(module)
+            files += [Path(spec.origin)] if spec and spec.has_location and spec.origin else []
+    return files
+
+
+def refuse_code(settings: Any, where: object) -> None:
+    """Check settings that were read from a folder.
+
+    Raises:
+        ConfigError: they name a class that is not ours, and nobody said that this folder may.
+    """
+    trusted = _trusted.get()
+    if trusted is None:
+        return
+    if unknown := sorted(outside_names(settings) - trusted):
+        raise ConfigError(
+            f"{where} names Python code that is not catchline's ('{unknown[0][:100]}'); opening the folder "
+            f"would run it. "
+            "If you trust whoever made the folder, say so: --trust-code, or trust_code=True in Python."
+        )

@@ -1,0 +1,427 @@
+"""What a recipe may say. Its groups of settings are frozen, unknown keys are refused, each default lives here once.
+
+Groups whose content depends on a class (model, tokenizer, objectives, scorers) are dictionaries with
+a ``type``; the class's own ``Config`` validates the rest when it is built (`catchline.config.names`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from catchline.config.base import ConfigBase
+
+Spec = dict[str, Any]  # {"type": name, **options}
+Surface = Literal["tokens", "raw", "cased", "clean"]
+Share = Annotated[float, Field(ge=0, lt=1)]
+# those that accelerate knows
+Tracker = Literal["aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"]
+LONGEST = 100_000  # tokens that search writes
+SPLITS = ("train", "validation", "test")
+_RULES = ("finish", "unfinished", "early_stopping", "diverse_groups")  # of a beam that does not shrink
+
+
+class DataConfig(ConfigBase):
+    """Where the pairs are and how to read them."""
+
+    train: str | None = None
+    validation: str | None = None
+    test: str | None = None
+    format: str = "auto"
+    document_column: str | None = None
+    summary_column: str | None = None
+    skip_bad: bool = False
+    max_train_records: int | None = Field(None, ge=1)
+    max_validation_records: int | None = Field(None, ge=1)
+    strip_publication_suffix: bool = False
+    min_supported: float = Field(0.0, ge=0, le=1)  # training pairs: share of the summary's words the source must hold
+    max_document_tokens: int | None = Field(None, ge=1)  # longer documents are left out of training and validation
+    min_human_score: int | None = Field(None, ge=1, le=5)  # LCSTS parts II and III: pairs that people rated lower go
+
+
+class TextConfig(ConfigBase):
+    """Tokenization and truncation, in tokens. ``source_specials`` wraps the source in BOS and EOS; ``end`` appends EOS.
+
+    ``sentence_separator`` is a word, such as ``<EOS>``, that stands between the sentences of documents and summaries
+    as the model reads them. ``vocabulary_from`` says on which side of the training pairs the tokenizer is trained."""
+
+    tokenizer: Spec = Field(default_factory=lambda: {"type": "word"})
+    vocabulary_from: Literal["both", "documents"] = "both"
+    sentence_separator: str | None = Field(None, pattern=r"^\S+$")
+    max_source_tokens: int = Field(400, ge=1)
+    max_target_tokens: int = Field(100, ge=1)
+    source_specials: bool | Literal["end"] = False
+    eos_on_truncation: bool = True
+    oov_copy: Literal["extended", "unk"] = "extended"
+    pretrained_embeddings: str | None = None
+    pretrained_missing: Literal["normal", "zeros"] = "normal"
+
+
+class RateConfig(ConfigBase):
+    """Parameters whose names match the pattern ``match`` (fnmatch) learn ``factor`` times as fast."""
+
+    match: str
+    factor: float = Field(gt=0, le=1000)
+
+
+class OptimizerConfig(ConfigBase):
+    """``adam``, ``adamw``, ``adagrad``, ``adadelta`` or ``sgd`` with torch's own options.
+
+    ``rho`` is Adadelta's decay (torch's own default is 0.9); the usual Adadelta has learning rate 1.0. ``own`` are the
+    options that only some of them read.
+    """
+
+    own: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "betas": ("adam", "adamw"),
+        "epsilon": ("adam", "adamw", "adagrad", "adadelta"),
+        "initial_accumulator": ("adagrad",),
+        "momentum": ("sgd",),
+        "rho": ("adadelta",),
+    }
+    type: Literal["adam", "adamw", "adagrad", "adadelta", "sgd"] = "adam"
+    learning_rate: float = Field(1e-3, gt=0, le=1000)
+    weight_decay: float = Field(0.0, ge=0, le=1)
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    epsilon: float = Field(1e-8, gt=0, le=1)
+    initial_accumulator: float = Field(0.1, ge=0, le=1000)  # adagrad
+    momentum: Share = 0.0  # sgd
+    rates: tuple[RateConfig, ...] = ()  # for some parameters another rate; the first that matches counts
+    rho: float = Field(0.95, gt=0, lt=1)  # adadelta
+
+
+class ScheduleConfig(ConfigBase):
+    """The learning rate's factor over updates. ``linear`` and ``cosine`` fall to ``final_factor``. ``plateau`` falls by
+    ``plateau_factor`` after ``plateau_patience`` validations without improvement; ``sticky`` at every validation from
+    the first that is worse than the one before it."""
+
+    type: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau", "sticky"] = "constant"
+    warmup_updates: int = Field(0, ge=0)
+    warmup_start: float = Field(0.0, ge=0, le=1)  # the factor before the first update; it rises linearly to 1
+    final_factor: float = Field(0.0, ge=0, le=1)
+    plateau_factor: float = Field(0.5, gt=0, lt=1)
+    plateau_patience: int = Field(1, ge=0)
+
+
+class TeacherForcingConfig(ConfigBase):
+    """How often the decoder reads the gold token (Headline Writer, section 3.3.4).
+
+    ``ratio`` is the probability that the next decoder input is the gold token, ``scope`` what shares
+    one draw, ``feed`` what is read otherwise.
+    """
+
+    ratio: float = Field(1.0, ge=0, le=1)
+    scope: Literal["step", "example_step", "sequence"] = "step"
+    feed: Literal["argmax", "sample"] = "argmax"
+
+
+class PhaseConfig(ConfigBase):
+    """A stretch of training with its own settings; what is not named keeps its value.
+
+    ``until`` is the update at which the phase ends, ``until_epoch`` the pass over the data (neither: the last phase).
+    ``model`` holds switches of the model (``coverage: true``); ``objective_weights`` replaces weights by objective
+    name; ``freeze`` lists parameter-name patterns (fnmatch) that are not trained.
+    """
+
+    name: str
+    until: int | None = Field(None, ge=1)
+    until_epoch: int | None = Field(None, ge=1)
+    max_source_tokens: int | None = Field(None, ge=1)
+    max_target_tokens: int | None = Field(None, ge=1)
+    learning_rate: float | None = Field(None, gt=0, le=1000)
+    model: dict[str, Any] = Field(default_factory=dict)
+    objective_weights: dict[str, float] = Field(default_factory=dict)  # each within its objective's own bounds
+    freeze: tuple[str, ...] = ()
+    reset_optimizer: bool = False
+
+
+class ValidationConfig(ConfigBase):
+    """``every_updates`` none means at each epoch's end. ``metric`` is what best and early stopping watch."""
+
+    every_updates: int | None = Field(None, ge=1)
+    metric: Literal["val_loss_tf", "val_loss_tf_nll", "val_loss_free", "rouge1", "rouge2", "rougeL"] = "val_loss_tf"
+    free_running: bool = False
+    decode_records: int = Field(0, ge=0)
+    batch_size: int | None = Field(None, ge=1)
+
+
+class EarlyStoppingConfig(ConfigBase):
+    patience: int | None = Field(None, ge=1)  # validations without improvement; none: never stop early
+    min_delta: float = Field(0.0, ge=0)
+
+
+class CheckpointConfig(ConfigBase):
+    every_updates: int | None = Field(None, ge=1)  # none: at each epoch's end
+    every_minutes: float | None = Field(None, gt=0)
+    keep: int = Field(2, ge=1)
+
+
+class TrainingConfig(ConfigBase):
+    """The loop. It ends at whichever of ``max_updates``, ``max_epochs``, ``max_minutes`` comes first.
+
+    ``batching``: ``bucket`` sorts by length within random pools of 100 batches; ``sorted`` sorts all documents once, so
+    the batches stay and only their order is random. ``batch_tokens`` cuts the sorted documents where the padded batch,
+    its longer side, would hold more tokens; ``batch_size`` then counts for validation only.
+
+    ``processes``: of this machine, between which each batch is divided; they begin as copies of the first (Linux, no
+    GPU). Those of a launcher (`torchrun`) have a batch of this size each."""
+
+    # What may change without making the continuation another run: where it ends, and how its batches are fetched.
+    CHANGEABLE: ClassVar = ("max_updates", "max_epochs", "max_minutes", "workers")
+
+    batch_size: int = Field(32, ge=1, le=1_000_000)
+    batching: Literal["bucket", "sorted"] = "bucket"
+    batch_tokens: int | None = Field(None, ge=1)
+    accumulation: int = Field(1, ge=1, le=1_000_000)
+    processes: int = Field(1, ge=1, le=256)
+    max_updates: int | None = Field(None, ge=1)
+    max_epochs: int | None = Field(None, ge=1)
+    max_minutes: float | None = Field(None, gt=0)
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    clip_norm: float | None = Field(None, gt=0)
+    seed: int = Field(1, ge=0)
+    precision: Literal["fp32", "bf16"] = "fp32"
+    teacher_forcing: TeacherForcingConfig = TeacherForcingConfig()
+    phases: tuple[PhaseConfig, ...] = ()
+    validation: ValidationConfig = ValidationConfig()
+    early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    average_last: int = Field(0, ge=0)  # weight averaging: its horizon in updates; 0: none
+    workers: int = Field(0, ge=0, le=64)
+    log_every: int = Field(20, ge=1)
+    initial_weights: str | None = None  # a model folder, run folder or hub id whose weights and tokenizer are taken
+    trackers: tuple[Tracker, ...] = ()
+
+    @model_validator(mode="after")
+    def _ends(self) -> TrainingConfig:
+        if self.max_updates is None and self.max_epochs is None and self.max_minutes is None:
+            raise ValueError("training never ends: set one of max_updates, max_epochs, max_minutes")
+        return self
+
+
+class PretrainingConfig(ConfigBase):
+    """A stage before the training: the same model on other pairs, in the sub-folder ``pretraining`` of the run.
+
+    ``data`` is a folder with train (and validation) files or one file, read with default options. ``set`` changes the
+    run for the stage, as a row of a recipe does: keys of ``STAGE_SECTIONS``, nested or dotted. A run of which
+    ``enabled`` is false has no stage, whatever else is set: one ``--set pretraining.data=DIR`` serves a whole recipe.
+    """
+
+    STAGE_SECTIONS: ClassVar = ("data", "text", "objectives", "training", "search")
+
+    enabled: bool = False
+    data: str | None = None
+    in_vocabulary: bool = False  # the tokenizer learns from these texts too
+    set: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> PretrainingConfig:
+        for key in self.set:
+            if key.partition(".")[0] not in self.STAGE_SECTIONS:
+                known = ", ".join(self.STAGE_SECTIONS)
+                raise ValueError(f"set: '{key}' is not among what a pre-training stage can change: {known}")
+        return self
+
+
+class DistractionTerms(ConfigBase):
+    """Distraction in search: the weights of the three terms (`catchline.search.distraction`), all of any sign.
+
+    ``attention``, ``context`` and ``state`` are lambda_1, lambda_2 and lambda_3 of Chen et al. (2016), equation 18.
+    """
+
+    attention: float = Field(0.0, ge=-1e6, le=1e6)
+    context: float = Field(0.0, ge=-1e6, le=1e6)
+    state: float = Field(0.0, ge=-1e6, le=1e6)
+    variant: Literal["paper", "released"] = "paper"
+    accumulate: bool = True  # false: the terms choose among the candidates of a step and are not carried on
+
+    @property
+    def active(self) -> bool:
+        """Is any weight other than zero?"""
+        return any((self.attention, self.context, self.state))
+
+
+class SearchConfig(ConfigBase):
+    """Decoding; docs/decoding.md says what each setting means. ``finish``, ``unfinished``, ``early_stopping`` and
+    ``shrink_beam`` are rules of `catchline.search.beam`, lengths of `catchline.search.scorers`, ``replace_unk`` of
+    `catchline.text.unknown`, ``choose`` of `catchline.metrics.consensus` (``mbr``) and `catchline.metrics.confidence`
+    (``rerank``), ``revisions`` of `catchline.systems.revision`, ``precision`` of `catchline.metrics.lower_precision`,
+    ``surface`` and ``capitals`` of `catchline.text.surface`; ``model`` sets switches of the model while it decodes."""
+
+    beam_size: int = Field(1, ge=1, le=1000)
+    num_return: int = Field(1, ge=1, le=1000)
+    min_length: int = Field(0, ge=0, le=100_000)
+    min_length_share: float | None = Field(0.33, gt=0, le=100_000)
+    max_length: int = Field(50, ge=1, le=LONGEST)
+    length_normalisation: Literal["none", "average", "predicted", "gnmt"] = "average"
+    length_alpha: float = Field(1.0, ge=-10, le=10)
+    no_repeat_ngram: int = Field(0, ge=0, le=100_000)
+    no_repeat_word: bool = False  # no word twice, function words aside (vocabularies of whole words)
+    coverage_penalty: Literal["none", "wu", "summary"] = "none"
+    coverage_beta: float = Field(0.0, ge=0, le=1000)
+    forbid_unk: bool = True
+    forbid_specials: bool = True
+    replace_unk: Literal[False, "words", "argmax"] = False
+    diverse_groups: int = Field(1, ge=1, le=1000)
+    diversity_strength: float = Field(0.0, ge=0, le=1000)
+    finish: Literal["see", "within_beam"] = "see"
+    unfinished: Literal["drop", "compete", "force_end", "free_end"] = "force_end"
+    early_stopping: Literal[True, False, "never"] = True
+    shrink_beam: bool = False
+    choose: Literal["best", "mbr", "rerank"] = "best"
+    revisions: int = Field(0, ge=0, le=10)  # times a line is written again without what it should not say
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "fp32"
+    distraction: DistractionTerms | None = None
+    scorers: tuple[Spec, ...] = ()
+    model: dict[str, Any] = Field(default_factory=dict)
+    surface: Surface = "clean"
+    capitals: Literal["learnt", "sentence", "title", "lower"] = "learnt"
+
+    @field_validator("replace_unk", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """True means ``words``; ``off``, which YAML reads as false, is welcome in quotes too."""
+        return "words" if value is True else False if value == "off" else value
+
+    @field_validator("scorers", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple) or not all(isinstance(spec, Mapping) for spec in value):
+            raise ValueError(
+                "takes a list of scorers, each with its options: scorers=[{type: ngram_blocking, size: 3}]"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> SearchConfig:
+        if self.num_return > self.beam_size:
+            raise ValueError(f"num_return {self.num_return} is more than beam_size {self.beam_size}")
+        if self.min_length > self.max_length:
+            raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
+        if self.coverage_penalty != "none" and not self.coverage_beta:
+            raise ValueError(f"coverage_penalty {self.coverage_penalty} weighs nothing: set coverage_beta above 0")
+        if self.beam_size % self.diverse_groups:
+            raise ValueError(f"beam_size {self.beam_size} is not a multiple of diverse_groups {self.diverse_groups}")
+        if self.choose == "mbr" and self.beam_size == 1:
+            raise ValueError("choose mbr picks one of several summaries: set beam_size to 2 or more")
+        plain = {name: type(self).model_fields[name].default for name in _RULES}
+        other = [f"{name}={value}" for name, value in plain.items() if getattr(self, name) != value]
+        if self.shrink_beam and other:
+            raise ValueError(f"shrink_beam ends by its own rules and in one group: set {', '.join(other)}")
+        return self
+
+    @property
+    def num_steps(self) -> int:
+        """The most steps of a search: where the end is forced, one follows the last word."""
+        return self.max_length + (self.unfinished == "force_end" and not self.shrink_beam)
+
+
+class EvaluationConfig(ConfigBase):
+    """What is scored and against which baselines. ``profile`` names a data set's usual way of scoring (``gigaword``,
+    ``duc2004``, ``lcsts``, ``cnn-plain``, ``cnndm``, ``cnndm-first``, ``samsum``) or a profile of ROUGE; ``rouge``
+    changes single options. ``restore_numbers`` replaces a written ``##`` by a number of that length from the document
+    before scoring. ``surface`` is scored instead of ``search.surface``: ``raw``, the words as the model
+    wrote them; ``tokens``, with a blank between any two, for references that are tokenized so."""
+
+    profile: str | None = None
+    restore_numbers: bool = False
+    surface: Surface | None = None
+    batch_size: int = Field(32, ge=1)
+    rouge: Spec = Field(default_factory=dict)  # options of catchline.rouge
+    baselines: tuple[str, ...] = ("lead",)
+    max_records: int | None = Field(None, ge=1)
+
+
+class RunConfig(ConfigBase):
+    """One run, fully resolved: this is what is stored as ``recipe.yaml`` in the run and model folders."""
+
+    name: str
+    row: str = ""
+    size: str = ""
+    description: str = ""
+    data: DataConfig = DataConfig()
+    text: TextConfig = TextConfig()
+    model: Spec
+    objectives: tuple[Spec, ...] = Field(({"type": "nll"},), min_length=1)
+    training: TrainingConfig
+    pretraining: PretrainingConfig = PretrainingConfig()
+    search: SearchConfig = SearchConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    published: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("pretraining", mode="before")
+    @classmethod
+    def _no_stage(cls, value: Any) -> Any:
+        """``pretraining: null`` is a way to say that there is no such stage."""
+        return {} if value is None else value
+
+    @property
+    def loss_unit(self) -> str:
+        """What the likelihood among its losses is counted in, by that objective's reduction."""
+        likelihood = next((one for one in self.objectives if one.get("type") == "nll"), self.objectives[0])
+        units = {"sentence": "nats per summary", "sum": "nats"}
+        return units.get(likelihood.get("reduction", "token"), "nats per word")
+
+
+class RowConfig(ConfigBase):
+    """A named row of a paper's table: what it changes, and the scores that were published for it.
+
+    In a recipe of extractive methods a row has no model: ``method`` is an entry of the table EXTRACTIVE with options.
+    """
+
+    label: str
+    set: dict[str, Any] = Field(default_factory=dict)
+    method: Spec | None = None
+    published: dict[str, Any] = Field(default_factory=dict)
+
+
+class SizeConfig(ConfigBase):
+    """A scale. ``rows`` adds changes for single rows at this scale."""
+
+    description: str = ""
+    set: dict[str, Any] = Field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+class Recipe(ConfigBase):
+    """A paper's file: the base settings, the rows of its tables and the sizes.
+
+    A run is the base, changed by the row, then by the size, then by the size's entry for the row, then
+    by the user's ``--set``.
+
+    ``extractive_rows`` are methods that stand in the same table (``lsa_first``, ``lead-1``), and
+    ``extractive_published`` has their published scores. Where the rows themselves are methods there is no base,
+    and sizes change the methods' options. ``published_note`` says where published figures are not simply the paper's.
+    """
+
+    name: str
+    title: str
+    description: str = ""
+    citation: str = ""
+    base: dict[str, Any] = Field(default_factory=dict)
+    rows: dict[str, RowConfig] = Field(min_length=1)
+    sizes: dict[str, SizeConfig] = Field(min_length=1)
+    default_row: str
+    default_size: str = "small"
+    extractive_rows: tuple[str, ...] = ()
+    extractive_published: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    published_note: str = ""
+
+    @property
+    def extractive(self) -> bool:
+        """Are the rows extractive methods, with nothing to train?"""
+        return all(row.method is not None for row in self.rows.values())
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Recipe:
+        methods = [name for name, row in self.rows.items() if row.method is not None]
+        if methods and len(methods) < len(self.rows):
+            raise ValueError(f"rows are all methods or all models; of these only {', '.join(methods)} are methods")
+        if not methods and not self.base:
+            raise ValueError("a recipe of models needs a 'base'")
+        for key, name, known in (("row", self.default_row, self.rows), ("size", self.default_size, self.sizes)):
+            if name not in known:
+                raise ValueError(f"default_{key} '{name}' is not among the {key}s: {', '.join(known)}")
+        return self

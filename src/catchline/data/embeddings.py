@@ -1,0 +1,89 @@
+"""Pre-trained word vectors in GloVe's text format: a word and its numbers, one a line."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from catchline.data.lines import raw_lines
+from catchline.errors import DataError
+from catchline.text.base import Tokenizer
+
+
+def load_glove(
+    path: str | Path, tokenizer: Tokenizer, *, missing: Literal["normal", "zeros"] = "normal", seed: int = 1
+) -> tuple[np.ndarray, float]:
+    """Read the vectors of a tokenizer's vocabulary.
+
+    A word2vec header line (count and width) is passed over, words may hold spaces, ``.gz`` is read. Where the
+    vocabulary is lower-cased the file's words are matched as they stand, then lower-cased, the first wins.
+
+    Rows of words that the file lacks are drawn with ``seed`` from N(0, s), s being the standard deviation of all
+    vectors read, or are zeros (``missing``); the row of PAD is zeros either way. The result is the matrix (V, E)
+    float32 and the share of the vocabulary (special tokens aside) that the file has.
+
+    Raises:
+        DataError: a line has no word, a different number of values or a value that is not a number (with the
+            line), or no word of the vocabulary is in the file.
+    """
+    file = Path(path)
+    width, skip = _width(file)
+    specials = {tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}
+    wanted = {token: index for index, token in enumerate(tokenizer.vocabulary) if index not in specials}
+    rows, inexact = dict[int, np.ndarray](), dict[int, np.ndarray]()
+    total, squares, count = 0.0, 0.0, 0
+    for number, line in raw_lines(file):
+        if number <= skip or not line.strip():
+            continue
+        word, vector = _parse(file, number, line, width)
+        total, squares, count = total + float(vector.sum()), squares + float(vector @ vector), count + width
+        if word in wanted:
+            rows.setdefault(wanted[word], vector)
+        elif word.lower() in wanted:
+            inexact.setdefault(wanted[word.lower()], vector)
+    rows = inexact | rows
+    if not rows:
+        raise DataError(f"{file}: none of the vocabulary's {len(wanted):,} words is in the file; is it the right one?")
+    deviation = float(np.sqrt(max(squares / count - (total / count) ** 2, 0.0))) if missing == "normal" else 0.0
+    matrix = np.random.default_rng(seed).normal(0.0, deviation, (tokenizer.vocab_size, width)).astype(np.float32)
+    for index, vector in rows.items():
+        matrix[index] = vector
+    matrix[tokenizer.pad_id] = 0.0
+    return matrix, len(rows) / max(1, len(wanted))
+
+
+def _width(path: Path) -> tuple[int, int]:
+    """The number of values a line, and how many header lines to pass over.
+
+    The usual length of the first lines counts: a single one may hold a word with spaces.
+    """
+    first = [line.split() for _, line in itertools.islice(raw_lines(path), 200)]
+    lengths = Counter(len(fields) for fields in first if fields)
+    header = bool(first) and len(first[0]) == 2 and all(field.isdigit() for field in first[0])
+    if header and len(lengths) > 1:
+        return int(first[0][1]), 1
+    width = lengths.most_common(1)[0][0] - 1 if lengths else 0
+    if width < 1:
+        raise DataError(f"{path}: expected a word and its vector on each line (GloVe's text format).")
+    return width, 0
+
+
+def _parse(path: Path, number: int, line: bytes, width: int) -> tuple[str, np.ndarray]:
+    parts = line.strip().rsplit(b" ", width)
+    if len(parts) != width + 1:
+        parts = line.split()
+        parts = [b" ".join(parts[:-width]), *parts[-width:]]
+    if len(parts) != width + 1 or not parts[0]:
+        found = len(line.split()) - 1
+        raise DataError(f"{path}:{number}: {found} values where {width} were expected; the file is damaged or cut off.")
+    try:
+        vector = np.array(parts[1:], dtype=np.float64)
+    except ValueError:
+        raise DataError(f"{path}:{number}: a value is not a number; the file is damaged.") from None
+    if not np.isfinite(vector).all():
+        raise DataError(f"{path}:{number}: a value is not finite.")
+    return parts[0].decode("utf-8", errors="replace"), vector

@@ -1,0 +1,218 @@
+"""Where torch models meet the search, which knows NumPy arrays alone.
+
+A model that `catchline.search.decode.decode` can drive, of whatever it is made, offers:
+
+* ``encode(batch) -> Memory``: of it search and scorers read the arrays ``mask`` (B, S) and ``extended_ids`` (B, S);
+  ``states``, ``final`` and ``extra`` are the model's own;
+* ``start(memory) -> state``: one row a document. A nested structure of arrays with the rows in front and, in `Shared`,
+  of arrays with the documents in front; or an object with ``select(rows)`` and ``select_documents(documents, beams)``
+  (`catchline.search.state`);
+* ``step(last_ids, state) -> (StepOutput, state)``: ``last_ids`` (N,) int64 stay as they are; the arrays of the output
+  are new in every step, ``scores`` (N, X) in 32 or 64 bits and writable;
+* ``read_figures(memory)`` and ``chunk_tokens(memory)``: empty lists of models that do not read in chunks;
+* ``switches()`` and ``switch(options)``: only where `SearchConfig.model` names switches.
+
+`TorchModel` is that of a `SummarizationModel`. On the CPU nothing is copied: arrays and tensors are the same memory.
+On another device the scores of all words stay there (`DeviceScores`): what the search asks of them is answered there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from catchline.config.schema import SearchConfig
+from catchline.jobs import R, T, Threaded, threaded
+from catchline.kernels.packed import Packing
+from catchline.search import decode as search
+from catchline.search.scorers import Scorer, SpecialIds
+from catchline.search.state import select, select_documents
+from catchline.types import Batch, Hypothesis, Memory, StepOutput
+
+
+def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
+    """`catchline.search.decode.decode` of a torch model in evaluation mode, anything with ``encode``, ``start``,
+    ``step`` and ``read_figures`` of `SummarizationModel`; ``batch`` is on its device."""
+    return search.decode(TorchModel(model), batch, config, **ids)
+
+
+def search_memory(
+    model: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: Sequence[Scorer] = ()
+) -> list[list[Hypothesis]]:
+    """`catchline.search.decode.search_memory` of a torch model and what it left."""
+    return search.search_memory(TorchModel(model), TorchMemory.of(memory), config, specials, scorers)
+
+
+def in_threads(work: Threaded[T, R], items: Sequence[T], workers: int) -> Generator[R, None, None]:
+    """`catchline.jobs.threaded` in which each thread has its share of torch's. Rows of several searches are multiplied
+    side by side faster than those of one by all threads together, between whose operations they wait for each other."""
+    whole = torch.get_num_threads()
+
+    def begin() -> None:
+        torch.get_num_threads()  # a thread that was never asked looks later, and takes what there are then
+        torch.set_num_threads(max(1, whole // workers))
+
+    with threads(whole) if workers > 1 else nullcontext():  # threads that begin later have what was set last
+        yield from threaded(work, items, workers, begin)
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """So many of torch's threads, inside only."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, inside only."""
+    before = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(before)
+
+
+class TorchModel:
+    """A torch model as the search sees it; what is not below is the model's own. ``packing`` keeps its packed weights
+    between searches; without one they are packed for each search."""
+
+    def __init__(self, model: Any, packing: Packing | None = None) -> None:
+        self._model = model
+        self._packed: Callable[[], AbstractContextManager[None]] = packing.used if packing else nullcontext
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked of a copy that has no model yet
+            raise AttributeError(name)
+        return getattr(self._model, name)
+
+    @torch.inference_mode()
+    def encode(self, batch: Batch) -> TorchMemory:
+        with self._packed():
+            return TorchMemory.of(self._model.encode(batch))
+
+    @torch.inference_mode()
+    def start(self, memory: TorchMemory) -> TorchState:
+        with self._packed():
+            return TorchState(self._model.start(memory.own), memory.own.mask.device)
+
+    @torch.inference_mode()
+    def step(self, last_ids: np.ndarray, state: TorchState) -> tuple[StepOutput, TorchState]:
+        with self._packed():
+            output, tree = self._model.step(_tensor(last_ids, state.device), state.tree)
+        return _arrays(output), TorchState(tree, state.device)
+
+    def read_figures(self, memory: TorchMemory) -> list[dict[str, int]]:
+        return self._model.read_figures(memory.own)
+
+    def chunk_tokens(self, memory: TorchMemory) -> list[np.ndarray]:
+        return self._model.chunk_tokens(memory.own)
+
+
+@dataclass(frozen=True, slots=True)
+class TorchState:
+    """A torch model's state, which search re-orders by arrays of rows."""
+
+    tree: Any
+    device: torch.device
+
+    @torch.inference_mode()
+    def select(self, index: np.ndarray) -> TorchState:
+        return TorchState(select(self.tree, _tensor(index, self.device)), self.device)
+
+    @torch.inference_mode()
+    def select_documents(self, document_index: np.ndarray, beams: int) -> TorchState:
+        return TorchState(select_documents(self.tree, _tensor(document_index, self.device), beams), self.device)
+
+
+@dataclass(slots=True)
+class TorchMemory(Memory):
+    """What search may see of a torch model's memory, and that memory itself."""
+
+    own: Any = None
+
+    @classmethod
+    def of(cls, memory: Memory) -> TorchMemory:
+        mask, ids = _array(memory.mask), _array(memory.extended_ids)
+        return cls(memory.states, mask, ids, memory.extended_vocab_size, own=memory)
+
+
+def _tensor(index: np.ndarray, device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(index)
+    return tensor if device.type == "cpu" else tensor.to(device)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    if tensor.dtype in (torch.bfloat16, torch.float16):
+        tensor = tensor.float()
+    return tensor.detach().cpu().numpy()
+
+
+class DeviceScores:
+    """A step's scores (N, X) on an accelerator, as search and its scorers use an array: rows and single scores are
+    read, single scores are written, the best of each row are found there; `copy` is the whole array, here.
+
+    Of equal scores the lower id comes first, but where the last of the best is one of several, any of them may be it.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        low = values.dtype in (torch.bfloat16, torch.float16)
+        self._values = values.float() if low else values
+        self.shape, self.dtype = tuple(values.shape), np.dtype(str(self._values.dtype).removeprefix("torch."))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.copy().astype(dtype or self.dtype, copy=False)
+
+    @torch.inference_mode()
+    def copy(self) -> np.ndarray:
+        return _array(self._values).copy()
+
+    @torch.inference_mode()
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return _array(self._values[self._there(index)])
+
+    @torch.inference_mode()
+    def __setitem__(self, index: Any, value: Any) -> None:
+        given = torch.from_numpy(value).to(self._values) if isinstance(value, np.ndarray) else value
+        self._values[self._there(index)] = given
+
+    @torch.inference_mode()
+    def fill(self, value: float) -> None:
+        self._values.fill_(value)
+
+    @torch.inference_mode()
+    def top(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """`catchline.search.topk.top_candidates`."""
+        values, ids = (_array(part) for part in self._values.topk(min(count, self.shape[1]), dim=1))
+        order = np.lexsort((ids, -values))
+        return np.take_along_axis(values, order, axis=1), np.take_along_axis(ids, order, axis=1)
+
+    def _there(self, index: Any) -> Any:
+        if isinstance(index, tuple):
+            return tuple(map(self._there, index))
+        return _tensor(np.ascontiguousarray(index), self._values.device) if isinstance(index, np.ndarray) else index
+
+
+def _scores(values: Tensor) -> Any:
+    return _array(values) if values.device.type == "cpu" else DeviceScores(values)
+
+
+def _arrays(output: StepOutput[Tensor]) -> StepOutput[Any]:
+    """The output in arrays; what is one tensor stays one array. Scores on another device stay there."""
+    scores = _scores(output.scores)
+    log_probs = scores if output.log_probs is output.scores else _scores(output.log_probs)
+    details = {name: _array(value) for name, value in output.details.items()}
+    names = ("attention", "context", "state", "attention_scores")
+    given = {name: _array(value) for name in names if (value := getattr(output, name)) is not None}
+    return StepOutput(scores, log_probs, details=details, **given)

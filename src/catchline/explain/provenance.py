@@ -1,0 +1,385 @@
+"""From a decoded hypothesis to a `Summary` that says of each word where it came from.
+
+What is computed, for the token w at step t (See et al. 2017, equation 9):
+P(w) = p_gen P_vocab(w) + (1 - p_gen) * (copy probability of the source positions that hold w).
+The copy share of the token is the second summand over the sum (``copy_probs`` of the details has 1 - p_gen in it
+already). A word of several tokens has the product of their probabilities and the mean of their copy shares (our
+reading: the product of shares would call a long word generated only because it is long).
+
+Models that copy in several steps give maps (T, S) and figures (T,) beside their attention: `MAPS`, `GATES` and `SUMS`
+are what is read of a hypothesis's details (layers/copying and layers/opponent say how they come about), `SYMBOLS` how
+the papers write them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from catchline.config.schema import SearchConfig
+from catchline.explain.chunks import build_chunks, part_of, read_attention, read_positions
+from catchline.text.detokenize import spaced
+from catchline.text.sentences import WRAPPED, bounds, without
+from catchline.text.surface import Draft, SourceText, Surfaced, surfaced
+from catchline.text.tokenizer import Tokenizer
+from catchline.text.unknown import DROP, UnkRule, extended
+from catchline.types import Hypothesis, Record, SourceSpan, Summary, SummaryToken, SummaryWord, TokenizedText
+
+COPIED = 0.5  # a word is called copied when more than this share of its probability was copied
+MIN_WEIGHT = 0.01  # spans that carry less attention are not worth showing
+MAX_SOURCES = 5
+MAPS = {
+    "copy_correlational": "p_co",  # Li et al. 2021, equation 11
+    "p_final": "p_final",  # equation 14
+    "opponent_attention": "opponent_attention",  # Duan et al. 2019
+    "conventional_attention": "conventional_attention",
+}
+GATES = ("copy_attention_gate", "copy_semantic_gate")  # Li et al. 2021, equations 15 and 13
+SUMS = ("opponent_log_prob",)  # of a word of several tokens their sum; of the others the mean
+ON_SPECIALS = "copied_from_specials"  # the mass of P_final at tokens that are no text, such as BOS and EOS
+SYMBOLS = {  # of the maps and figures, as the papers write them
+    "attention": "alpha",
+    "p_co": "P_co",
+    "p_final": "P_final",
+    "opponent_attention": "alpha_o",
+    "conventional_attention": "alpha_c",
+    "copy_attention_gate": "g",
+    "copy_semantic_gate": "u",
+    "copied_from_specials": "specials",
+    "opponent_log_prob": "log P_o",
+}
+TITLES = {
+    "attention": "Attention",
+    "p_co": "Correlational copying P_co",
+    "p_final": "Copying P_final",
+    "opponent_attention": "Opponent attention",
+    "conventional_attention": "Conventional attention",
+}
+SHOWN = 3  # source places a token and map
+PLAIN = SearchConfig(surface="raw")
+_WORD = re.compile(rf"(?:\S*{WRAPPED.pattern})?\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSource:
+    """The document as the model read it. ``extended_ids`` number its tokens as the batch did."""
+
+    document: str
+    encoding: TokenizedText
+    extended_ids: np.ndarray
+    joined: tuple[bool, ...]  # does the token go on with the word of the token before? Empty where nobody asks
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Arrays over the tokens that are shown (T) and the source tokens (S)."""
+
+    probability: np.ndarray  # (T,)
+    attention: np.ndarray  # (T, S)
+    p_gen: np.ndarray | None  # (T,)
+    copied: np.ndarray  # (T, S) the copy probability that went to the token, zero where another word stands
+    share: np.ndarray  # (T,)
+    maps: Mapping[str, np.ndarray]  # (T, S) by name
+    figures: Mapping[str, np.ndarray]  # (T,) by name
+
+
+def build_summary(
+    hypothesis: Hypothesis,
+    *,
+    document: str | Record,
+    source_encoding: TokenizedText,
+    tokenizer: Tokenizer,
+    oov_words: Sequence[str] = (),
+    model_name: str = "",
+    search: SearchConfig = PLAIN,
+    explain: bool = True,
+) -> Summary:
+    """Turn search's answer into text with provenance.
+
+    ``document`` is the text that ``source_encoding`` was made of, or its record, which gives the summary its
+    id too. ``oov_words`` are the strings of the ids from V on, as the batch numbered them. Of ``search`` three settings
+    count here: ``replace_unk`` puts a source token where the model wrote UNK, see `catchline.text.unknown`; such a word
+    counts as copied in whole; ``surface`` and ``capitals`` say how the words are written, see `catchline.text.surface`.
+    With ``explain=False`` only the text and the scores are made.
+
+    ``SummaryWord.sources`` of a word that was copied are the places it was copied from; of any other word
+    the places that were most attended to.
+    """
+    record = Record(document) if isinstance(document, str) else document
+    shown_encoding, attention, positions = _seen(hypothesis, source_encoding)
+    source_ids, _ = extended(shown_encoding, tokenizer.vocab_size, tokenizer.unk_id, oov_words)
+    joined = _joined(tokenizer.word_groups(shown_encoding.tokens), positions) if explain else ()
+    source = ReadSource(record.document, shown_encoding, source_ids, joined)
+    specials = tokenizer.special_ids - {tokenizer.unk_id}
+    shown = [t for t, id in enumerate(hypothesis.ids) if id not in specials]
+    ids = [hypothesis.ids[t] for t in shown]
+    replaced: dict[int, int] = {}
+    if search.replace_unk and tokenizer.unk_id in ids:
+        rule = UnkRule(search.replace_unk, tokenizer.separator_id)
+        replaced, kept = _replacements(ids, attention[shown], source, tokenizer.unk_id, rule)
+        shown, ids = [shown[t] for t in kept], [ids[t] for t in kept]
+    tokens = [
+        source.encoding.tokens[replaced[t]] if t in replaced else tokenizer.token(id, oov_words)
+        for t, id in enumerate(ids)
+    ]
+    steps = _steps(hypothesis, shown, ids, attention[shown], source, replaced)
+    unknown = [id == tokenizer.unk_id and t not in replaced for t, id in enumerate(ids)]
+    found = _written(tokens, unknown, steps, source, tokenizer, search)
+    words: list[SummaryWord] = []
+    groups: list[list[int]] = []  # the steps of each word
+    for group in filter(None, found.groups if explain else ()):
+        places = [found.kept[t] for t in group]
+        word = _word(places, [found.spans[t] for t in group], found.text, steps, source)
+        if word.end > word.start:
+            words.append(word)
+            groups.append([shown[t] for t in places])
+    # the document's own tokens, with the separators between its sentences, without special tokens
+    places_and_ids = zip(source_encoding.offsets, source_encoding.ids, strict=True)
+    read = sum(end > start or id == tokenizer.separator_id for (start, end), id in places_and_ids)
+    return Summary(
+        text=found.text,
+        score=hypothesis.score,
+        log_prob=hypothesis.log_prob,
+        id=record.id,
+        model=model_name,
+        document=record.document,
+        words=tuple(words),
+        source_offsets=source.encoding.offsets if explain else (),
+        tokens_read=read,
+        tokens_given=source_encoding.total,
+        truncated=source_encoding.truncated,
+        finished=hypothesis.finished,
+        terms=dict(hypothesis.terms),
+        reading=dict(hypothesis.reading),
+        chunks=build_chunks(hypothesis, groups, source_encoding.offsets),
+    )
+
+
+def _written(
+    tokens: Sequence[str],
+    unknown: Sequence[bool],
+    steps: _Steps,
+    source: ReadSource,
+    tokenizer: Tokenizer,
+    search: SearchConfig,
+) -> Surfaced:
+    """The text of the tokens, as ``search.surface`` asks."""
+    if search.surface in ("raw", "tokens"):
+        raw = search.surface == "raw"
+        text, spans = tokenizer.detokenize(tokens) if raw else spaced(tokens, tokenizer.separator)
+        return Surfaced(text, list(range(len(tokens))), spans, tokenizer.word_groups(tokens))
+    copying = np.where(steps.share[:, None] > 0, steps.copied, steps.attention)
+    read = _source_text(source.document, source.encoding, tokenizer)
+    draft = Draft(tokens, unknown, copying, steps.share)
+    return surfaced(draft, read, tokenizer, clean=search.surface == "clean", capitals=search.capitals)
+
+
+_source_text = lru_cache(maxsize=1)(SourceText)  # the hypotheses of a document are written one after the other
+
+
+def extractive_summary(
+    document: str,
+    spans: Sequence[tuple[int, int]],
+    *,
+    model_name: str,
+    record_id: str = "",
+    with_words: bool = True,
+    left_out: Sequence[tuple[int, int]] = (),
+) -> Summary:
+    """The summary that consists of these pieces of ``document`` but what is ``left_out``; every word points to where it
+    stands. One that was divided at the end of a line is one word."""
+    words: list[SummaryWord] = []
+    at = 0
+    looked_at = spans if with_words or left_out else ()
+    for found in (found for span in looked_at for found in _WORD.finditer(document, *span)):
+        if word := "".join(without(document, left_out, *found.span()).split()):
+            place = SourceSpan(*found.span(), found[0], 1.0)
+            words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
+            at += len(word) + 1
+    read = len(document.split())
+    pieces = [document[start:end] for start, end in spans]
+    whole = (word for piece in pieces for word in (WRAPPED.sub("", piece) if "\n" in piece else piece).split())
+    return Summary(
+        text=" ".join([word.text for word in words] if looked_at else whole),
+        id=record_id,
+        model=model_name,
+        document=document,
+        words=tuple(words if with_words else ()),
+        source_offsets=tuple(spans),
+        tokens_read=read,
+        tokens_given=read,
+    )
+
+
+def _seen(hypothesis: Hypothesis, encoding: TokenizedText) -> tuple[TokenizedText, np.ndarray, np.ndarray | None]:
+    """The source tokens (R) that weights exist for, the weights of all steps (T, R), and where those tokens stand.
+
+    All tokens, with ``None`` for their places, but in a long document in chunks those of the chunks that were read.
+    """
+    if hypothesis.attention is not None:
+        return encoding, np.asarray(hypothesis.attention, dtype=np.float64)[:, : len(encoding.ids)], None
+    if hypothesis.chunk_tokens is None:
+        return encoding, np.zeros((len(hypothesis.ids) + 1, len(encoding.ids))), None
+    positions = read_positions(hypothesis)
+    return part_of(encoding, positions), read_attention(hypothesis, positions), positions
+
+
+def _joined(groups: Sequence[list[int]], positions: np.ndarray | None) -> tuple[bool, ...]:
+    """Of each token, does it go on with the word of the token before? ``groups`` are the words."""
+    return tuple(
+        at > group[0] and (positions is None or bool(positions[at] == positions[at - 1] + 1))
+        for group in groups
+        for at in group
+    )
+
+
+def _replacements(
+    ids: list[int], attention: np.ndarray, source: ReadSource, unk_id: int, rule: UnkRule
+) -> tuple[dict[int, int], list[int]]:
+    """For each replaced UNK the source position, by its place among the steps that are kept; and those steps."""
+    unknown = [t for t, id in enumerate(ids) if id == unk_id]
+    real = np.array([end > start for start, end in source.encoding.offsets], dtype=bool)
+    found = rule.positions(attention[unknown], np.array(source.encoding.ids), real).tolist()
+    place_of = dict(zip(unknown, found, strict=True))
+    kept = [t for t in range(len(ids)) if place_of.get(t) != DROP]
+    return {new: place_of[t] for new, t in enumerate(kept) if place_of.get(t, -1) >= 0}, kept
+
+
+def _steps(
+    hypothesis: Hypothesis,
+    shown: list[int],
+    ids: list[int],
+    attention: np.ndarray,
+    source: ReadSource,
+    replaced: dict[int, int],
+) -> _Steps:
+    probability = np.exp(np.minimum(np.array([hypothesis.token_log_probs[t] for t in shown], dtype=np.float64), 0.0))
+    length = attention.shape[1]
+    details = hypothesis.details
+    p_gen = np.asarray(details["p_gen"], dtype=np.float64).reshape(-1)[shown] if "p_gen" in details else None
+    copied, share = np.zeros_like(attention), np.zeros(len(ids))
+    copy_probs = None
+    if "copy_probs" in details:
+        copy_probs = np.asarray(details["copy_probs"], dtype=np.float64)[shown, :length]
+    elif p_gen is not None:
+        copy_probs = (1.0 - p_gen)[:, None] * attention
+    if copy_probs is not None:
+        holds = source.extended_ids[None, :] == np.asarray(ids)[:, None]  # (T, S)
+        copied = np.where(holds, copy_probs, 0.0)
+        share = np.clip(copied.sum(1) / np.maximum(probability, 1e-30), 0.0, 1.0)
+    for t, position in replaced.items():
+        copied[t] = 0.0
+        copied[t, position] = share[t] = 1.0
+    return _Steps(probability, attention, p_gen, copied, share, *_chain(details, shown, source.encoding.offsets))
+
+
+def _word(group: list[int], spans: list[tuple[int, int]], text: str, steps: _Steps, source: ReadSource) -> SummaryWord:
+    """The word of the steps ``group``, whose tokens stand at ``spans`` of the summary."""
+    start, end = bounds(text, min(first for first, _ in spans), max(last for _, last in spans))
+    share = float(steps.share[group].mean())
+    attention = steps.attention[group].mean(0)
+    weights = steps.copied[group]
+    if share > COPIED and weights.sum() > 0:
+        total = weights.sum(1, keepdims=True)
+        weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0).mean(0)
+    else:
+        weights = attention
+    sources = merge_spans(
+        weights,
+        source.encoding.offsets,
+        source.document,
+        joined=source.joined,
+        min_weight=MIN_WEIGHT * float(weights.max(initial=0.0)),
+    )
+    return SummaryWord(
+        text=text[start:end],
+        start=start,
+        end=end,
+        probability=float(math.prod(steps.probability[group].tolist())),
+        copied=share > COPIED,
+        copy_share=share,
+        p_gen=None if steps.p_gen is None else float(steps.p_gen[group].mean()),
+        sources=sources,
+        attention=tuple(attention.tolist()),
+        maps={name: tuple(values[group].mean(0).tolist()) for name, values in steps.maps.items()},
+        figures={
+            name: float(values[group].sum() if name in SUMS else values[group].mean())
+            for name, values in steps.figures.items()
+        },
+        tokens=tuple(
+            _token(t, text[slice(*span)], steps, source) for t, span in zip(group, spans, strict=True) if steps.maps
+        ),
+    )
+
+
+def _token(t: int, text: str, steps: _Steps, source: ReadSource) -> SummaryToken:
+    """One token with its gates and the heaviest places of its attention and of each map."""
+    weights = {"attention": steps.attention[t]} | {name: values[t] for name, values in steps.maps.items()}
+    return SummaryToken(
+        text=text,
+        probability=float(steps.probability[t]),
+        p_gen=None if steps.p_gen is None else float(steps.p_gen[t]),
+        copy_share=float(steps.share[t]),
+        figures={name: float(values[t]) for name, values in steps.figures.items()},
+        sources={
+            name: merge_spans(own, source.encoding.offsets, source.document, limit=SHOWN)
+            for name, own in weights.items()
+        },
+    )
+
+
+def _chain(
+    details: Mapping[str, np.ndarray], steps: list[int], offsets: Sequence[tuple[int, int]]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The maps and figures that ``details`` hold of some steps; none for a model that does not copy in several steps.
+
+    A gate of each source position (the release's u) is shown as its mean over the source.
+    """
+    length = len(offsets)
+    maps = {
+        name: np.asarray(details[detail], dtype=np.float64)[steps, :length]
+        for detail, name in MAPS.items()
+        if detail in details
+    }
+    figures = {}
+    for name in (*GATES, *SUMS):
+        if name in details:
+            values = np.asarray(details[name], dtype=np.float64)[steps]
+            figures[name] = values[:, :length].mean(1) if values.ndim > 1 else values
+    if "p_final" in maps:
+        specials = np.array([end <= start for start, end in offsets], dtype=bool)
+        figures[ON_SPECIALS] = maps["p_final"][:, specials].sum(1)
+    return maps, figures
+
+
+def merge_spans(
+    weights: Sequence[float] | np.ndarray,
+    offsets: Sequence[tuple[int, int]],
+    document: str,
+    *,
+    joined: Sequence[bool] | None = None,
+    limit: int = MAX_SOURCES,
+    min_weight: float = 0.0,
+) -> tuple[SourceSpan, ...]:
+    """Source positions as spans of ``document``, heaviest first, at most ``limit``.
+
+    ``joined[i]`` says that position i goes on with the word of position i - 1 (subword tokens); such
+    neighbours become one span, whose weight is their sum. Positions with an empty span (special tokens) and
+    weights not above ``min_weight`` are left out.
+    """
+    merged: list[list[float]] = []  # start, end, weight, last position
+    for position, (start, end) in enumerate(offsets):
+        weight = float(weights[position])
+        if end <= start or weight <= min_weight:
+            continue
+        if merged and merged[-1][3] == position - 1 and joined is not None and joined[position]:
+            merged[-1][1:] = [max(end, merged[-1][1]), merged[-1][2] + weight, position]
+        else:
+            merged.append([start, end, weight, position])
+    merged.sort(key=lambda one: (-one[2], one[0]))
+    return tuple(SourceSpan(int(s), int(e), document[int(s) : int(e)], w) for s, e, w, _ in merged[:limit])

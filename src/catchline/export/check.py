@@ -1,0 +1,87 @@
+"""Does an exported model say what the model says? Both decode the same records.
+
+An exact export writes the same summaries. One of eight bits does not always: what that costs is the difference of both
+in ROUGE, over records that have summaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from catchline.jobs import batches
+from catchline.metrics.scoring import score_as, suited
+from catchline.summarizer import Summarizer
+from catchline.systems.exported import ExportedSystem
+from catchline.systems.neural import NeuralSystem
+from catchline.types import Record, Summary, SummaryWord
+
+NEAR = 1e-4  # scores that differ by less are those of a tie, or equal
+
+
+@dataclass(slots=True)
+class Agreement:
+    """What came out: ``different`` has the summaries that are not equal, torch's first."""
+
+    records: int = 0
+    equal: int = 0
+    worst_score: float = 0.0  # of equal summaries
+    worst_source: float = 0.0  # of where their words came from: probability, copying, attention, maps and figures
+    different: list[tuple[Summary, Summary]] = field(default_factory=list)
+    scored: int = 0  # records with summaries
+    rouge: list[dict[str, float]] = field(default_factory=list)  # F by kind, torch's first
+
+    @property
+    def ties(self) -> int:
+        """How many differ only because two summaries have the same score."""
+        return sum(abs(ours.score - theirs.score) < NEAR for ours, theirs in self.different)
+
+
+def compare(
+    source: str | Path,
+    exported: Path,
+    records: Sequence[Record],
+    *,
+    batch_size: int = 16,
+    progress: Callable[[int], object] | None = None,
+) -> Agreement:
+    """Decode ``records`` with the model ``source`` and with the folder ``exported``."""
+    system = NeuralSystem.from_pretrained(source, "cpu")
+    torch_model, graphs = Summarizer(system), Summarizer(ExportedSystem.from_pretrained(exported))
+    found = Agreement(len(records))
+    written: list[tuple[str, str, str]] = []  # torch's, the graphs', the reference
+    options: dict[str, Any] = {"explain": True, "always_write": True, "batch_size": batch_size}
+    for chosen in batches(records, batch_size):
+        pairs = zip(torch_model.summarize(chosen, **options), graphs.summarize(chosen, **options), strict=True)
+        for record, (ours, theirs) in zip(chosen, pairs, strict=True):
+            if record.summary:
+                written.append((ours.text, theirs.text, record.summary))
+            if ours.text != theirs.text:
+                found.different.append((ours, theirs))
+                continue
+            found.equal += 1
+            found.worst_score = max(found.worst_score, abs(ours.score - theirs.score))
+            words = zip(ours.words, theirs.words, strict=True)
+            found.worst_source = max([found.worst_source, *(apart(one, other) for one, other in words)])
+        if progress:
+            progress(len(chosen))
+    if written:
+        *both, gold = zip(*written, strict=True)
+        references = [[text] for text in gold]
+        way = suited(system.loaded.scoring, references)
+        scores = [score_as(way, texts, references, ("1", "2", "L")).mean for texts in both]
+        found.rouge = [{kind: 100 * score.f for kind, score in mean.items()} for mean in scores]
+        found.scored = len(written)
+    return found
+
+
+def apart(word: SummaryWord, other: SummaryWord) -> float:
+    """How much two accounts of where a word came from differ at most."""
+    pairs: list[Any] = [(word.probability, other.probability), (word.copy_share, other.copy_share)]
+    pairs += [(word.attention, other.attention), *((word.maps[name], other.maps[name]) for name in word.maps)]
+    pairs += [(word.figures[name], other.figures[name]) for name in word.figures]
+    return max(float(np.abs(np.subtract(*pair)).max(initial=0.0)) for pair in pairs)

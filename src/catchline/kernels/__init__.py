@@ -1,0 +1,1 @@
+"""The papers' equations made fast, with their gradients written out. `catchline.kernels.dispatch` chooses."""

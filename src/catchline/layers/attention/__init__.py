@@ -1,0 +1,1 @@
+"""Attention mechanisms, one a file. Names: `catchline.config.names.ATTENTIONS`."""

@@ -1,0 +1,116 @@
+"""Additive attention, with coverage.
+
+Bahdanau et al. 2014; See et al. 2017; equations (1), (2), (3), (6), (7) of `catchline.papers.pointer_generator`.
+
+| paper | here |
+| --- | --- |
+| h_i | ``memory.states[:, i]`` (B, D) |
+| s_t | ``query[:, t]`` (B, query_size) |
+| W_h h_i | ``keys[:, i]`` (B, A) |
+| W_s s_t + b_attn | ``query_projection(query) `` (B, Q, A) |
+| v, w_c | ``score_vector``, ``coverage_vector`` (A,) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from catchline.config.base import ConfigBase
+from catchline.kernels.dispatch import attention_scores, context, deferred, deferred_linear
+from catchline.layers.attention.base import Attention, flag
+from catchline.papers.pointer_generator import attention_weights, next_coverage
+from catchline.types import AttentionOutput, Memory, Shared
+
+
+class AdditiveEnergies(Attention):
+    """What every ``v . tanh(W_h h + W_s s + b ...)`` has. ``config.size`` is A (none: the memory's width)."""
+
+    def __init__(self, config: Any, *, memory_size: int, query_size: int, bias: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        size = config.size or memory_size
+        self.memory_projection = nn.Linear(memory_size, size, bias=False)
+        self.query_projection = nn.Linear(query_size, size, bias=bias)
+        self.score_vector = nn.Parameter(torch.empty(size).uniform_(-1, 1) * size**-0.5)
+
+    def init_state(self, memory: Memory) -> dict[str, Any]:
+        """Keys are projected once a batch."""
+        keys, states = deferred(self.memory_projection(memory.states)), deferred(memory.states)
+        project = deferred_linear(self.query_projection.weight, self.query_projection.bias)
+        return {"memory": Shared((keys, states, memory.mask)), "query_projection": project}
+
+
+class AdditiveAttention(AdditiveEnergies):
+    """``e = v . tanh(W_h h + W_s s + b [+ w_c c])``; see the file's table of symbols."""
+
+    class Config(ConfigBase):
+        """``coverage`` builds w_c; it takes part when switched on."""
+
+        size: int | None = Field(None, ge=1, le=65_536)
+        coverage: bool = False
+        coverage_from_start: bool = True  # false: w_c exists but waits for a phase to switch it on
+        coverage_init: Literal["zero", "default"] = "zero"
+        detach_coverage: bool = False
+
+        @property
+        def feeds(self) -> tuple[str, ...]:
+            """What objectives find in the pass of a model with this part."""
+            return ("coverage",) if self.coverage and self.coverage_from_start else ()
+
+    config: Config
+
+    def __init__(self, config: Config, *, memory_size: int, query_size: int) -> None:
+        super().__init__(config, memory_size=memory_size, query_size=query_size)
+        self.coverage_vector: nn.Parameter | None = None
+        if config.coverage:
+            self.coverage_vector = nn.Parameter(torch.zeros(len(self.score_vector)))
+            if config.coverage_init == "default":
+                nn.init.uniform_(self.coverage_vector, -1, 1)
+        self.coverage_on = config.coverage and config.coverage_from_start
+
+    @property
+    def recurrent(self) -> bool:  # type: ignore[override]
+        """With coverage a reading depends on those before it."""
+        return self.coverage_on
+
+    def switches(self) -> dict[str, Any]:
+        return {"coverage": self.coverage_on} if self.config.coverage else {}
+
+    def switch(self, options: Mapping[str, Any]) -> None:
+        self.coverage_on = flag(options, "coverage", self.coverage_on)
+
+    def init_state(self, memory: Memory) -> dict[str, Any]:
+        """With coverage c^0 = 0 (equation 6), kept in float32 at least."""
+        state = super().init_state(memory)
+        if self.coverage_on:
+            dtype = torch.promote_types(memory.states.dtype, torch.float32)
+            state["coverage"] = torch.zeros(memory.mask.shape, dtype=dtype, device=memory.mask.device)
+        return state
+
+    def forward(self, query: Tensor, state: dict[str, Any]) -> tuple[AttentionOutput, dict[str, Any]]:
+        """Attend with ``query`` (B, Q, query_size).
+
+        Returns context (B, Q, D), weights and scores (B, Q, S). With coverage the new state's coverage is
+        c^{t+1} = c^t + a^t (equation 6: c^t excludes a^t) and ``aux["coverage"]`` is c^t (B, Q, S).
+        """
+        keys, states, mask = state["memory"].tree
+        rows = (query.shape[0], query.shape[1])
+        queries = state["query_projection"](query.flatten(0, 1)).unflatten(0, rows)
+        coverage = None
+        if self.coverage_on:
+            coverage = state["coverage"].view(*rows, -1)
+            coverage = coverage.detach() if self.config.detach_coverage else coverage
+        vector = self.coverage_vector if self.coverage_on else None
+        scores = attention_scores(keys, queries, self.score_vector, coverage, vector)
+        mask = mask.unsqueeze(1)
+        weights = attention_weights(scores, mask)
+        output = AttentionOutput(context(weights, states), weights, scores.masked_fill(~mask, -torch.inf))
+        if coverage is None:
+            return output, state
+        output.aux["coverage"] = coverage
+        return output, state | {"coverage": next_coverage(state["coverage"], weights.flatten(0, 1))}

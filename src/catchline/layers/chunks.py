@@ -1,0 +1,329 @@
+"""A document in chunks (Ling and Rush 2017, section 4): its grid, one vector a chunk, the states of the words.
+
+**The grid** has C chunks of W words. Two kinds of padding are kept apart. *Grid padding* fills a document up to its
+grid: the paper's padding word, with a zero state, which attention may choose. *Batch padding* are whole rows that exist
+only because another document of the batch has more chunks; nothing may ever read them, or results would depend on the
+batch. **Chunk vectors** are keys of the coarse attention and nothing else.
+
+**Word states**: a chunk is read from the zero state and depends on nothing else, so reading it late, once, and keeping
+it is exact. That is the whole of conditional computation: `ChunkStates` reads a chunk when it is first chosen, or
+before. Noise (dropout) is a function of (seed, example, chunk), so that both give the same numbers in
+training too.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from catchline.config.base import ConfigBase
+from catchline.kernels.dispatch import deferred_linear, max_over_windows
+from catchline.layers import noise
+from catchline.layers.recurrent import ACTIVATIONS, drop_biases, lstm_gates
+from catchline.papers.coarse_to_fine import chunk_sums
+
+# ------------------------------------------------------------------------------------------------------------- the grid
+
+
+@dataclass(slots=True)
+class Grid:
+    """``ids`` (B, C, W); ``words`` (B, C, W) true at real words; ``chunks`` (B, C) true at the document's own rows.
+
+    ``positions`` (B, C, W) says which source token a cell holds; none where cell ``c W + w`` holds token
+    ``c W + w``, as in a plain grid.
+    """
+
+    ids: Tensor
+    words: Tensor
+    chunks: Tensor
+    positions: Tensor | None = None
+
+    @property
+    def num_chunks(self) -> int:
+        return int(self.ids.shape[1])
+
+    def part(self, documents: Tensor) -> Grid:
+        """The grid of some of the documents (D,)."""
+        return Grid(*(None if v is None else v[documents] for v in (self.ids, self.words, self.chunks, self.positions)))  # type: ignore[arg-type]
+
+    def token_ranges(self) -> Tensor:
+        """The source tokens ``[first, last)`` of each chunk, (B, C, 2); cell n of a chunk holds token ``first + n``.
+
+        Chunks without a word have an empty range behind the document.
+        """
+        counts = self.words.sum(dim=2)
+        first = torch.arange(self.num_chunks, device=counts.device) * self.ids.shape[2]
+        first = first.expand_as(counts) if self.positions is None else self.positions[:, :, 0]
+        end = torch.where(counts > 0, first + counts, 0).amax(dim=1, keepdim=True)
+        first = torch.where(counts > 0, first, end)
+        return torch.stack([first, first + counts], dim=2)
+
+    def flat(self, values: Tensor, num_tokens: int) -> Tensor:
+        """Values of cells (B, Q, C, W) -> values of source tokens (B, Q, S); cells without a token are dropped."""
+        cells = values.flatten(2)
+        if self.positions is None:
+            missing = num_tokens - cells.shape[2]
+            return cells[:, :, :num_tokens] if missing <= 0 else nn.functional.pad(cells, (0, missing))
+        places = torch.where(self.words, self.positions, num_tokens).flatten(1).unsqueeze(1).expand_as(cells)
+        return cells.new_zeros(*cells.shape[:2], num_tokens + 1).scatter_add_(2, places, cells)[:, :, :num_tokens]
+
+
+def make_grid(ids: Tensor, mask: Tensor, *, chunk_words: int, num_chunks: int | None, pad_id: int) -> Grid:
+    """Write the tokens (B, S) row by row into a grid; rows cut anywhere, chunks in document order.
+
+    With ``num_chunks`` every document has that many rows and what does not fit is cut off; without, as many as it
+    needs (at least one), and the batch as many as its longest document.
+    """
+    rows = num_chunks
+    if rows is None:
+        longest = int(mask.sum(1).max()) if mask.numel() else 0
+        rows = max(1, -(-longest // chunk_words))
+    cells = rows * chunk_words
+    ids, mask = ids[:, :cells], mask[:, :cells]
+    missing = cells - ids.shape[1]
+    if missing:
+        ids = nn.functional.pad(ids, (0, missing), value=pad_id)
+        mask = nn.functional.pad(mask, (0, missing), value=False)
+    words = mask.view(len(ids), rows, chunk_words)
+    return Grid(ids.view(len(ids), rows, chunk_words), words, _own_rows(words, num_chunks))
+
+
+def make_sentence_grid(
+    ids: Tensor, mask: Tensor, *, separator_id: int, chunk_words: int, num_chunks: int | None, pad_id: int
+) -> Grid:
+    """As `make_grid`, but a chunk is a sentence: it ends with ``separator_id``, and is cut at ``chunk_words``."""
+    ends = (ids == separator_id) & mask
+    row = ends.cumsum(1) - ends.long()  # the sentence of each token
+    start = torch.cummax(torch.where(ends.roll(1, 1), torch.arange(ids.shape[1], device=ids.device), 0), dim=1).values
+    column = torch.arange(ids.shape[1], device=ids.device) - start
+    rows = num_chunks if num_chunks is not None else max(1, int((row[mask].max() + 1) if bool(mask.any()) else 1))
+    fits = mask & (row < rows) & (column < chunk_words)
+    batch = torch.arange(len(ids), device=ids.device).unsqueeze(1).expand_as(ids)
+    grid = ids.new_full((len(ids), rows, chunk_words), pad_id)
+    positions, words = torch.zeros_like(grid), torch.zeros_like(grid, dtype=torch.bool)
+    place = (batch[fits], row[fits], column[fits])
+    grid[place], words[place] = ids[fits], True
+    positions[place] = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)[fits]
+    return Grid(grid, words, _own_rows(words, num_chunks), positions)
+
+
+def _own_rows(words: Tensor, num_chunks: int | None) -> Tensor:
+    """(B, C): all rows of a fixed grid; else those up to the document's last word, at least the first."""
+    if num_chunks is not None:
+        return words.new_ones(words.shape[:2])
+    used = words.any(2)
+    used[:, 0] = True
+    return used.flip(1).long().cummax(1).values.flip(1).bool()
+
+
+# --------------------------------------------------------------------------------------------------- one vector a chunk
+
+
+class CoarseEncoder(nn.Module):
+    """``Class(config, embedding=..., pad_id=...)``; ``size`` is F."""
+
+    Config: type[ConfigBase] = ConfigBase
+    size: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own: nn.Embedding | None = None  # a table of word embeddings beside the word encoder's
+
+    @abstractmethod
+    def forward(self, grid: Grid) -> Tensor:
+        """(B, C, F)."""
+
+
+class Convolution(CoarseEncoder):
+    """CONV: 600 filters over 6 words each, the maximum over the chunk's windows, then tanh (section 5).
+
+    ``tanh`` rises, so the maximum is taken first and tanh on (B, M, 600). A chunk shorter than a window is filled
+    up with zero embeddings. The embedding table is the word encoder's unless ``separate_embedding``.
+    """
+
+    class Config(ConfigBase):
+        size: int = Field(600, ge=1, le=65_536)
+        width: int = Field(6, ge=1, le=65_536)
+        activation: Literal["tanh", "relu", "none"] = "tanh"
+        separate_embedding: bool = False
+        frozen: bool = False  # the separate table
+
+    def __init__(self, config: Config, *, embedding: nn.Embedding, pad_id: int) -> None:
+        super().__init__()
+        self.config, self.size = config, config.size
+        self.own = _own_table(embedding, embedding.embedding_dim, config.frozen) if config.separate_embedding else None
+        self._shared = [embedding]  # a list: the table belongs to the model
+        self.filters = nn.Conv1d(embedding.embedding_dim, config.size, config.width)
+
+    @property
+    def table(self) -> nn.Embedding:
+        return self._shared[0] if self.own is None else self.own
+
+    def forward(self, grid: Grid) -> Tensor:
+        ids = grid.ids.flatten(0, 1)
+        words = grid.words.flatten(0, 1)
+        missing = self.config.width - ids.shape[1]
+        if missing > 0:
+            ids = nn.functional.pad(ids, (0, missing), value=0)
+            words = nn.functional.pad(words, (0, missing), value=False)
+        best = max_over_windows(ids, words, self.table.weight, self.filters.weight)
+        assert self.filters.bias is not None
+        return ACTIVATIONS[self.config.activation](best + self.filters.bias).view(*grid.chunks.shape, -1)
+
+
+class BagOfWords(CoarseEncoder):
+    """BOW: the sum of the chunk's embeddings in a table of its own (section 5), frozen unless told otherwise."""
+
+    class Config(ConfigBase):
+        # none: as wide as the word embeddings, and it starts as their copy
+        size: int | None = Field(None, ge=1, le=65_536)
+        frozen: bool = True
+
+    own: nn.Embedding
+
+    def __init__(self, config: Config, *, embedding: nn.Embedding, pad_id: int) -> None:
+        super().__init__()
+        self.config = config
+        self.own = _own_table(embedding, config.size or embedding.embedding_dim, config.frozen)
+        self.size = self.own.embedding_dim
+
+    def forward(self, grid: Grid) -> Tensor:
+        return chunk_sums(grid.ids, grid.words, self.own.weight)
+
+
+def _own_table(embedding: nn.Embedding, size: int, frozen: bool) -> nn.Embedding:
+    """A table of the chunks' own; as wide as the words' it starts as a copy of theirs, which the model makes."""
+    table = nn.Embedding(embedding.num_embeddings, size, padding_idx=embedding.padding_idx)
+    table.weight.requires_grad_(not frozen)
+    return table
+
+
+# ---------------------------------------------------------------------------------------------- the states of the words
+
+Cells = list[tuple[Tensor, Tensor]]  # (h, c) of each layer, (N, H)
+
+_LAYERS = 0x4C415945  # the stream of noise between the layers of a stepwise pass
+
+
+class WordEncoder(nn.Module):
+    """One-directional LSTM layers over R sequences of W words from the zero state (section 4).
+
+    One bias vector a layer, as in the original: torch's two would take steps of twice the size. Dropout
+    between the layers, with masks by `catchline.layers.noise`. States at padding are zero.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, *, num_layers: int, dropout: float) -> None:
+        super().__init__()
+        self.hidden_size, self.dropout = hidden_size, dropout
+        sizes = [input_size] + [hidden_size] * (num_layers - 1)
+        layers = [nn.LSTM(size, hidden_size, batch_first=True) for size in sizes]
+        for layer in layers:
+            drop_biases(layer, "bias_hh")
+        self.layers: Any = nn.ModuleList(layers)
+
+    def forward(self, embedded: Tensor, words: Tensor, keys: Tensor | None = None) -> Tensor:
+        """(R, W, E) under a mask (R, W) -> states (R, W, H). ``keys`` (R,) make the noise; none: no dropout.
+
+        Padding stands behind the words of a sequence, so no word's state depends on it.
+        """
+        states = embedded
+        for depth, layer in enumerate(self.layers):
+            if depth and self.dropout and keys is not None:
+                shape = tuple(states.shape[1:])
+                states = states * noise.kept(noise.mixed(depth, keys), *shape, dropout=self.dropout, dtype=states.dtype)
+            states, _ = layer(states)
+        return states * words.unsqueeze(-1)
+
+
+class PreparedLayers:
+    """The decoder's layers for the steps of one pass: weight gradients are made once; noise between the layers."""
+
+    def __init__(self, decoder: WordEncoder, keys: Tensor | None) -> None:
+        self.dropout, self.keys = decoder.dropout, keys
+        self.layers = [
+            (deferred_linear(layer.weight_ih_l0, layer.bias_ih_l0), deferred_linear(layer.weight_hh_l0, None))
+            for layer in decoder.layers
+        ]
+
+    def __call__(self, inputs: Tensor, cells: Cells, t: int) -> tuple[Cells, Tensor]:
+        after = []
+        for depth, ((of_input, of_state), state) in enumerate(zip(self.layers, cells, strict=True)):
+            if depth and self.dropout and self.keys is not None:
+                key = noise.mixed(depth + noise.STREAMS * t, noise.mixed(_LAYERS, self.keys))
+                inputs = inputs * noise.kept(key, inputs.shape[1], dropout=self.dropout, dtype=inputs.dtype)
+            h, c = lstm_gates(of_input(inputs), of_state(state[0]), state)
+            after.append((h, c))
+            inputs = h
+        return after, inputs
+
+
+class ChunkStates:
+    """The word states of a batch's chunks, of those that were read. Not a tensor tree: re-ordering a decoder state
+    leaves it alone.
+
+    With ``chosen``, distinct pairs of documents (P,) and chunks (P,), these are read at the start, in one call, and
+    nobody asks for others. Without, a chunk is read when it is first asked for, together with the others of that
+    moment, and kept. ``seeds`` (B,) are the noise keys of the examples; none: no dropout.
+    """
+
+    def __init__(
+        self,
+        encoder: WordEncoder,
+        embedding: nn.Embedding,
+        grid: Grid,
+        seeds: Tensor | None,
+        chosen: tuple[Tensor, ...] | None = None,
+    ) -> None:
+        self.encoder, self.embedding, self.grid, self.seeds = encoder, embedding, grid, seeds
+        self.slots = torch.full(grid.chunks.shape, -1, dtype=torch.int64, device=grid.ids.device)
+        self.states: Tensor | None = None
+        self.count = 0  # of the states' rows, those that were read
+        self.lazy = chosen is None
+        if chosen is not None:
+            self._keep(*chosen)
+
+    def read(self, documents: Tensor, chunks: Tensor) -> Tensor:
+        """The states (P, W, H) of the chunks (P,) of the documents (P,)."""
+        if self.lazy:
+            unread = self.slots[documents, chunks] < 0
+            if bool(unread.any()):
+                wanted = torch.unique(documents[unread] * self.grid.num_chunks + chunks[unread])
+                self._keep(wanted // self.grid.num_chunks, wanted % self.grid.num_chunks)
+        assert self.states is not None
+        return self.states.index_select(0, self.slots[documents, chunks])
+
+    def whole(self) -> Tensor:
+        """All states in their places: (B, C, W, H), zero in rows that no document owns."""
+        assert self.states is not None, "soft attention reads all chunks"
+        place = self.slots.flatten()
+        grid = self.states.new_zeros(len(place), *self.states.shape[1:])
+        own = (place >= 0).nonzero().squeeze(1)
+        return grid.index_copy(0, own, self.states[: self.count]).view(*self.slots.shape, *self.states.shape[1:])
+
+    def encode(self, documents: Tensor, chunks: Tensor) -> Tensor:
+        """Read the chunks (P,) now, in one call: (P, W, H)."""
+        words = self.grid.words[documents, chunks]
+        embedded = self.embedding(self.grid.ids[documents, chunks]) * words.unsqueeze(-1)
+        keys = None if self.seeds is None else noise.mixed(self.seeds[documents], chunks)
+        return self.encoder(embedded, words, keys)
+
+    def _keep(self, documents: Tensor, chunks: Tensor) -> None:
+        """Read these chunks, each once."""
+        states = self.encode(documents, chunks)
+        before = 0 if self.states is None else self.count
+        self.count = before + len(chunks)
+        self.slots[documents, chunks] = before + torch.arange(len(chunks), device=chunks.device)
+        if self.states is None:
+            self.states = states
+        elif torch.is_grad_enabled():  # a new tensor, never written into: autograd may have kept the old one
+            self.states = torch.cat([self.states[:before], states])
+        else:
+            if self.count > len(self.states):  # with room for more, or each step would copy all that was read before
+                room = states.new_empty(len(states) + self.count // 2, *states.shape[1:])
+                self.states = torch.cat([self.states, room])
+            self.states[before : self.count] = states

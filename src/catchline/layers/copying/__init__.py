@@ -1,0 +1,1 @@
+"""Copy heads, one a file. Names: `catchline.config.names.COPY_HEADS`."""

@@ -1,0 +1,385 @@
+"""Transformer blocks whose attention is fused, and may still be looked into.
+
+| paper | here |
+| --- | --- |
+| W_q, W_k, W_v | rows 0 to D, D to 2D, 2D to 3D of ``in_proj``; head j owns dj ... dj + d - 1 of each |
+| q, k, v of head j | ``queries[:, :, j]``, ``keys[:, :, j]``, ``values[:, :, j]`` of a `CapturedAttention`, unscaled |
+| alpha of head j | `head_attention`, in float32 at least |
+
+A layer works on Q rows a document: all T target positions in training, the K beams of one step in decoding.
+The two differ only in what the self-attention of the decoder may see, which is a function that is passed in.
+Whoever wants weights (a copy head, an opponent, an explanation) takes a layer's `CapturedAttention`, references to what
+was projected anyway, and pays for that layer alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from catchline.kernels import dispatch
+from catchline.kernels.dispatch import linear_map
+from catchline.kernels.packed import Map
+from catchline.papers.contrastive import conventional_weights
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, then (B, Q, H, d) three times -> (B, Q, H, d)
+KeysValues = tuple[Tensor, Tensor]  # (B, S, H, d) each
+
+
+@dataclass(slots=True)
+class CapturedAttention:
+    """One decoder layer's cross attention, as it was projected. Q is T in training, K in search."""
+
+    state: Tensor  # (B, Q, D) what the queries were made of: the output of the layer's self-attention sublayer
+    queries: Tensor  # (B, Q, H, d), not yet divided by sqrt(d)
+    keys: Tensor  # (B, S, H, d)
+    values: Tensor  # (B, S, H, d), before the output projection
+    mask: Tensor  # (B, S) bool
+
+    @classmethod
+    def over_steps(cls, steps: Sequence[CapturedAttention]) -> CapturedAttention:
+        """Successive steps as one, their queries side by side."""
+        state = torch.cat([step.state for step in steps], dim=1)
+        queries = torch.cat([step.queries for step in steps], dim=1)
+        return cls(state, queries, steps[0].keys, steps[0].values, steps[0].mask)
+
+
+def sinusoids(first: int, count: int, like: Tensor) -> Tensor:
+    """The vectors of ``count`` positions from ``first`` on: (count, D), D, type and device those of ``like`` (..., D).
+
+    The first half of a vector holds sines, the second cosines; the angular speeds fall geometrically from 1 to
+    1/10000 (as in fairseq; not the interleaved order of the Transformer's paper).
+    """
+    size = like.shape[-1]
+    half = size // 2
+    exact = torch.float64 if like.dtype == torch.float64 else torch.float32
+    steps = torch.arange(half, dtype=exact, device=like.device)
+    speeds = torch.exp(steps * (-math.log(10000.0) / max(half - 1, 1)))
+    angles = torch.arange(first, first + count, dtype=exact, device=like.device)[:, None] * speeds
+    vectors = torch.cat([angles.sin(), angles.cos()], dim=1)
+    if size % 2:
+        vectors = F.pad(vectors, (0, 1))
+    return vectors.to(like.dtype)
+
+
+def token_positions(mask: Tensor) -> Tensor:
+    """(B, S) bool -> (B, S): real tokens are numbered 1, 2, ..., padding on either side has 0."""
+    return mask.cumsum(dim=1) * mask
+
+
+def masked_sinusoids(mask: Tensor, first: int, like: Tensor) -> Tensor:
+    """The vectors (B, S, D) of a padded batch: a row's first real token is at ``first``; padding has zeros."""
+    table = sinusoids(first, mask.shape[1], like)
+    table = torch.cat([table.new_zeros(1, table.shape[1]), table])
+    return F.embedding(token_positions(mask), table)
+
+
+def head_attention(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+    """``alpha = softmax(q k^T / sqrt(d))`` over real tokens: (..., Q, d), (..., S, d), (..., S) -> (..., Q, S).
+
+    In float32 at least, also under autocast; zero at padding; a row without real tokens is zero.
+    """
+    with torch.autocast(queries.device.type, enabled=False):
+        return conventional_weights(queries, keys, mask)
+
+
+def mean_attention(tap: CapturedAttention) -> Tensor:
+    """The mean of `head_attention` over the heads: (B, Q, S)."""
+    with torch.autocast(tap.queries.device.type, enabled=False):
+        return dispatch.mean_attention(tap.queries, tap.keys, tap.mask)
+
+
+def log_weights(weights: Tensor) -> Tensor:
+    """``log a`` of weights in [0, 1], finite everywhere: below 1e-30 in float32 they count as that.
+
+    Smaller ones have no useful digits left, and a gradient divided by one may not be a number any more.
+    """
+    return weights.clamp_min(1e8 * torch.finfo(weights.dtype).tiny).log()
+
+
+def scaled_attention(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> Tensor:
+    """The fused kernel on (B, Q, H, d) and (B, S, H, d): (B, Q, H, d). ``mask`` (B, 1, 1 or Q, S) true where to look.
+
+    A row that may look nowhere gives zeros.
+    """
+    return F.scaled_dot_product_attention(
+        queries.transpose(1, 2),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        attn_mask=mask,
+        dropout_p=dropout,
+        is_causal=causal,
+    ).transpose(1, 2)
+
+
+class AttentionProjections(nn.Module):
+    """The parameters of one attention: the stacked projections of queries, keys and values, and of the output.
+
+    ``in_proj`` is drawn as one (3D, D) matrix, Xavier uniform: a smaller bound than for three (D, D) matrices.
+    """
+
+    def __init__(self, size: int, num_heads: int) -> None:
+        super().__init__()
+        self.size, self.num_heads = size, num_heads
+        self.in_proj = nn.Linear(size, 3 * size)
+        self.out_proj = nn.Linear(size, size)
+        initialise(self.in_proj, self.out_proj)
+
+    def heads(self, features: Tensor) -> tuple[Tensor, ...]:
+        """(B, Q, p D) -> p tensors (B, Q, H, d)."""
+        parts = features.unflatten(-1, (-1, self.num_heads, self.size // self.num_heads))
+        return parts.unbind(dim=-3)
+
+    def read(self, memory: Tensor, *, pack: bool = False) -> KeysValues:
+        """Keys and values of a memory (B, S, D)."""
+        weight, bias = self.in_proj.weight[self.size :], self.in_proj.bias[self.size :]
+        keys, values = self.heads(linear_map(weight, bias, pack=pack)(memory))
+        return keys, values
+
+
+@dataclass(slots=True)
+class LayerMaps:
+    """The linear maps of a layer: its own in training, packed copies of them in decoding."""
+
+    attention_in: Map  # (..., D) -> (..., 3D)
+    attention_out: Map
+    inner: Map  # (..., D) -> (..., F); rectified where that is the activation
+    outer: Map
+    cross_in: Map | None = None  # queries only
+    cross_out: Map | None = None
+
+
+class Residual(nn.Module):
+    """``x + dropout(sublayer(x))`` with the layer norm after the sum (``post``) or before the sublayer (``pre``)."""
+
+    def __init__(self, size: int, norm: Literal["post", "pre"], dropout: float) -> None:
+        super().__init__()
+        self.norm, self.dropout, self.pre = nn.LayerNorm(size), nn.Dropout(dropout), norm == "pre"
+
+    def entering(self, inputs: Tensor) -> Tensor:
+        """What the sublayer reads."""
+        return self.norm(inputs) if self.pre else inputs
+
+    def leaving(self, inputs: Tensor, output: Tensor) -> Tensor:
+        """What the next sublayer gets."""
+        summed = inputs + self.dropout(output)
+        return summed if self.pre else self.norm(summed)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSizes:
+    """What all layers of a stack have in common."""
+
+    size: int  # D
+    num_heads: int  # H
+    feed_forward_size: int  # F
+    norm: Literal["post", "pre"] = "post"
+    dropout: float = 0.0  # of every sublayer's output
+    attention_dropout: float = 0.0
+    relu_dropout: float = 0.0
+    activation: Literal["relu", "gelu"] = "relu"
+
+
+class _Layer(nn.Module):
+    """What encoder and decoder layers share: self-attention's parameters and the feed-forward sublayer."""
+
+    def __init__(self, sizes: BlockSizes) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.self_attention = AttentionProjections(sizes.size, sizes.num_heads)
+        self.after_self_attention = self._residual()
+        self.inner = nn.Linear(sizes.size, sizes.feed_forward_size)
+        self.outer = nn.Linear(sizes.feed_forward_size, sizes.size)
+        self.after_feed_forward = self._residual()
+        initialise(self.inner, self.outer)
+
+    def _residual(self) -> Residual:
+        return Residual(self.sizes.size, self.sizes.norm, self.sizes.dropout)
+
+    def maps(self, *, pack: bool = False) -> LayerMaps:
+        """The layer's linear maps as they are now; ``pack``: for decoding (see `catchline.kernels.packed`)."""
+        own = self.self_attention
+        return LayerMaps(
+            attention_in=linear_map(own.in_proj.weight, own.in_proj.bias, pack=pack),
+            attention_out=linear_map(own.out_proj.weight, own.out_proj.bias, pack=pack),
+            inner=linear_map(self.inner.weight, self.inner.bias, relu=self.sizes.activation == "relu", pack=pack),
+            outer=linear_map(self.outer.weight, self.outer.bias, pack=pack),
+        )
+
+    def _attend_self(
+        self, x: Tensor, attend: Callable[..., Tensor], maps: LayerMaps
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """What self-attention leaves, and the queries, keys and values it was made of."""
+        projected = self.self_attention.heads(maps.attention_in(self.after_self_attention.entering(x)))
+        return self.after_self_attention.leaving(x, maps.attention_out(attend(*projected).flatten(2))), projected
+
+    def _feed_forward(self, x: Tensor, maps: LayerMaps) -> Tensor:
+        inner = maps.inner(self.after_feed_forward.entering(x))
+        inner = F.gelu(inner) if self.sizes.activation == "gelu" else inner
+        inner = F.dropout(inner, self.sizes.relu_dropout, self.training) if self.sizes.relu_dropout else inner
+        return self.after_feed_forward.leaving(x, maps.outer(inner))
+
+    @property
+    def _attention_dropout(self) -> float:
+        return self.sizes.attention_dropout if self.training else 0.0
+
+
+class EncoderLayer(_Layer):
+    """Self-attention over real tokens, then the feed-forward sublayer."""
+
+    def forward(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of its self-attention, the queries
+        unscaled. What stands at padding means nothing."""
+        maps, seen = maps or self.maps(), mask[:, None, None]
+
+        def attend(*projected: Tensor) -> Tensor:
+            return scaled_attention(*projected, mask=seen, dropout=self._attention_dropout)
+
+        attended, (queries, keys, _) = self._attend_self(x, attend, maps)
+        return self._feed_forward(attended, maps), (queries, keys)
+
+
+class DecoderLayer(_Layer):
+    """Self-attention, attention over the memory, feed-forward."""
+
+    def __init__(self, sizes: BlockSizes) -> None:
+        super().__init__(sizes)
+        self.cross_attention = AttentionProjections(sizes.size, sizes.num_heads)
+        self.after_cross_attention = self._residual()
+
+    def maps(self, *, pack: bool = False) -> LayerMaps:
+        maps, cross, size = super().maps(pack=pack), self.cross_attention, self.sizes.size
+        maps.cross_in = linear_map(cross.in_proj.weight[:size], cross.in_proj.bias[:size], pack=pack)
+        maps.cross_out = linear_map(cross.out_proj.weight, cross.out_proj.bias, pack=pack)
+        return maps
+
+    def forward(
+        self,
+        x: Tensor,
+        attend: Callable[..., Tensor] | None,
+        memory: KeysValues,
+        mask: Tensor,
+        maps: LayerMaps | None = None,
+    ) -> tuple[Tensor, CapturedAttention]:
+        """One layer on Q rows a document.
+
+        Args:
+            x: (B, Q, D).
+            attend: the self-attention, on projected (B, Q, H, d) queries, keys and values; none: causal over the rows.
+            memory: `AttentionProjections.read` of the encoder's output by this layer's ``cross_attention``.
+            mask: (B, S) which source tokens are real.
+            maps: none: the layer's own.
+        """
+        maps = maps or self.maps()
+        x, _ = self._attend_self(x, attend or self._causal, maps)
+        assert maps.cross_in is not None
+        assert maps.cross_out is not None
+        state = self.after_cross_attention.entering(x)
+        (queries,) = self.cross_attention.heads(maps.cross_in(state))
+        read = scaled_attention(queries, *memory, mask=mask[:, None, None], dropout=self._attention_dropout)
+        x = self.after_cross_attention.leaving(x, maps.cross_out(read.flatten(2)))
+        return self._feed_forward(x, maps), CapturedAttention(state, queries, *memory, mask)
+
+    def _causal(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return scaled_attention(queries, keys, values, causal=True, dropout=self._attention_dropout)
+
+
+class TransformerEncoder(nn.Module):
+    """The stack of encoder layers, with a last layer norm where the norms come first."""
+
+    def __init__(self, num_layers: int, sizes: BlockSizes) -> None:
+        super().__init__()
+        self.layers: Any = nn.ModuleList(EncoderLayer(sizes) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of the last layer's self-attention."""
+        pack, tap = mask.numel() >= _ROWS_WORTH_PACKING, None
+        for layer in self.layers:
+            x, tap = layer(x, mask, layer.maps(pack=pack))
+        assert tap is not None, "an encoder has a layer at least"
+        return self.norm(x), tap
+
+
+class BertEncoder(nn.Module):
+    """An encoder of BERT's form (Devlin et al. 2019): learnt positions, a layer norm after the sum, GELU in between.
+
+    It stands where a `Recurrence` does; the last state, which starts the decoder, is the mean over real tokens.
+    """
+
+    def __init__(self, num_layers: int, sizes: BlockSizes, max_positions: int) -> None:
+        super().__init__()
+        self.positions = nn.Embedding(max_positions, sizes.size)
+        self.norm = nn.LayerNorm(sizes.size)
+        self.dropout = nn.Dropout(sizes.dropout)
+        self.encoder = TransformerEncoder(num_layers, sizes)
+        nn.init.normal_(self.positions.weight, std=0.02)
+
+    def over_real_tokens(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """(B, S, D) under a (B, S) mask -> (B, S, D), zero at padding, and its mean (1, B, D)."""
+        places = (token_positions(mask) - 1).clamp_min(0)
+        summed = embedded + F.embedding(places, self.positions.weight)
+        states, _ = self.encoder(self.dropout(self.norm(summed)), mask)
+        states = states * mask.unsqueeze(-1)
+        mean = (states.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp_min(1)).unsqueeze(0)
+        return states, (mean,)
+
+
+class TransformerDecoder(nn.Module):
+    """The stack of decoder layers."""
+
+    def __init__(self, num_layers: int, sizes: BlockSizes) -> None:
+        super().__init__()
+        self.layers: Any = nn.ModuleList(DecoderLayer(sizes) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
+
+    def read(self, memory: Tensor) -> list[KeysValues]:
+        """Each layer's keys and values of the memory (B, S, D), projected once a document."""
+        pack = memory.shape[:2].numel() >= _ROWS_WORTH_PACKING
+        return [layer.cross_attention.read(memory, pack=pack) for layer in self.layers]
+
+    def packed(self) -> list[LayerMaps]:
+        """The layers' linear maps for the steps of one search."""
+        return [layer.maps(pack=True) for layer in self.layers]
+
+    def forward(
+        self,
+        x: Tensor,
+        memories: Sequence[KeysValues],
+        mask: Tensor,
+        *,
+        attend: Attend | None = None,
+        maps: Sequence[LayerMaps] | None = None,
+    ) -> tuple[Tensor, list[CapturedAttention]]:
+        """(B, Q, D) -> (B, Q, D) and each layer's `CapturedAttention`. ``attend`` (none: causal) gets its number."""
+        captured = []
+        for number, layer in enumerate(self.layers):
+            own = None if attend is None else partial(attend, number)
+            x, tap = layer(x, own, memories[number], mask, None if maps is None else maps[number])
+            captured.append(tap)
+        return self.norm(x), captured
+
+
+_ROWS_WORTH_PACKING = 512  # below, packing a matrix costs more than it saves in one product
+
+
+def initialise(*maps: nn.Linear) -> None:
+    """Xavier uniform weights, zero biases."""
+    for linear in maps:
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)

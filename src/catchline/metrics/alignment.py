@@ -1,0 +1,322 @@
+"""Which summary word comes from which document word: links, files of links, and the error rate of attention heads.
+
+A link is a pair (summary word, document word), both counted from 0. **Sure** links are those nobody would
+doubt, **possible** ones those an alignment may but need not have; every sure link is possible (Och and Ney 2003).
+
+Files of links, told apart by their beginning:
+
+* lines: one line a pair of the data, in its order: ``0-0 3-1 4?1`` (document-summary; ``-`` sure, ``?`` possible).
+  An empty line is a pair that nobody aligned;
+* JSON lines: ``{"id": "...", "links": "0-0 3-1"}``, any order, any selection;
+* a sheet, as `write_sheet` makes it: the words of each pair with their numbers, and an empty line to fill.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from textwrap import TextWrapper
+
+import numpy as np
+from tokenizers import Regex, pre_tokenizers
+
+from catchline.errors import DataError, refuse_unknown
+from catchline.files import write_text
+from catchline.text.normalization import WORD_PATTERN
+from catchline.types import Record
+
+Link = tuple[int, int]  # (target position, source position)
+Entry = tuple[int, str, str]  # of a file of links: the position of the pair, its links, and where they stand
+# Between words of text that is already tokenized, and all that parts what a sheet or a line holds.
+_BLANKS = r"\s\x1c-\x1f"
+RULES = {"split": WORD_PATTERN, "spaces": f"[^{_BLANKS}]+"}
+SHEET = "# catchline alignment sheet"
+_WRAPPER = TextWrapper(100, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+_LINK = re.compile(r"(\d{1,9})([-?])(\d{1,9})")
+_NUMBERED = re.compile(r"(\d+):(\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The links of one pair; ``possible`` holds the sure ones too."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+    @property
+    def targets(self) -> set[int]:
+        """The summary words that somebody linked."""
+        return {target for target, _ in self.possible}
+
+
+@dataclass(frozen=True, slots=True)
+class WordPair:
+    """The words of a document and of its summary, as (start, end) in the texts; ``label`` names the pair."""
+
+    label: str
+    document: str
+    summary: str
+    source: tuple[tuple[int, int], ...]
+    target: tuple[tuple[int, int], ...]
+
+    @property
+    def source_words(self) -> list[str]:
+        return [self.document[start:end] for start, end in self.source]
+
+    @property
+    def target_words(self) -> list[str]:
+        return [self.summary[start:end] for start, end in self.target]
+
+
+def word_spans(text: str, rule: str = "split") -> tuple[tuple[int, int], ...]:
+    """Where the words of ``text`` stand.
+
+    ``split`` cuts as the word tokenizer does (punctuation apart, a Chinese character a word); ``spaces`` at
+    white space only, for text that is already tokenized.
+
+    Raises:
+        ConfigError: no such rule.
+    """
+    refuse_unknown("rule for words", rule, RULES)
+    return tuple(span for _, span in _splitter(rule).pre_tokenize_str(text))
+
+
+@cache
+def _splitter(rule: str) -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split(Regex(RULES[rule]), "removed", invert=True)
+
+
+def word_pairs(records: Sequence[Record], rule: str = "split") -> list[WordPair]:
+    """The words of each record. Its label is its id, or ``#3`` for the third record without one of its own."""
+    ids = Counter(_flat(record.id) for record in records)
+    return [
+        word_pair(record, record.id if ids[_flat(record.id)] == 1 else "", number, rule)
+        for number, record in enumerate(records, start=1)
+    ]
+
+
+def word_pair(record: Record, name: str, number: int, rule: str = "split") -> WordPair:
+    """The words of one record; its label is ``name``, or its number where that is empty."""
+    source, target = word_spans(record.document, rule), word_spans(record.summary, rule)
+    return WordPair(_flat(name) or f"#{number}", record.document, record.summary, source, target)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+# --------------------------------------------------------------------------------------------- links
+
+
+def lexical_links(pair: WordPair) -> Links:
+    """A link for each word that stands exactly once on either side, upper and lower case alike.
+
+    Punctuation is no word here. Summaries that copy much are well served by it; paraphrases are not seen.
+    """
+    source = [word.casefold() for word in pair.source_words]
+    target = [word.casefold() for word in pair.target_words]
+    often = Counter(source), Counter(target)
+    links = frozenset(
+        (index, source.index(word))
+        for index, word in enumerate(target)
+        if often[0][word] == often[1][word] == 1 and any(map(str.isalnum, word))
+    )
+    return Links(links, links)
+
+
+def parse_links(text: str, where: str, pair: WordPair | None = None) -> Links:
+    """Read ``0-0 3-1 4?1``; with ``pair``, check that the words exist. ``none`` is no link at all.
+
+    Raises:
+        DataError: something else stands there, or a word does not exist; the message begins with ``where``.
+    """
+    sure, possible = set(), set()
+    for item in () if text.strip().casefold() == "none" else text.replace(",", " ").split():
+        found = _LINK.fullmatch(item)
+        if found is None:
+            raise DataError(
+                f"{where}: '{item}' is not a link; write i-j (sure) or i?j (possible) for document word i and "
+                "summary word j, counted from 0."
+            )
+        source, target = int(found[1]), int(found[3])
+        if pair is not None:
+            for side, number, words in (("document", source, pair.source), ("summary", target, pair.target)):
+                if number >= len(words):
+                    raise DataError(
+                        f"{where}: '{item}' links {side} word {number}, but the {side} of pair '{pair.label}' has "
+                        f"{len(words)} words (0 to {len(words) - 1})."
+                    )
+        possible.add((target, source))
+        if found[2] == "-":
+            sure.add((target, source))
+    return Links(frozenset(sure), frozenset(possible))
+
+
+# --------------------------------------------------------------------------------------------- files
+
+
+def read_links(path: Path, pairs: Sequence[WordPair]) -> dict[int, Links]:
+    """The links of a file by the position of their pair in ``pairs``; pairs that nobody aligned are absent.
+
+    Raises:
+        DataError: the file cannot be read, is of none of the three forms, or does not fit the pairs.
+    """
+    first, lines = _lines(path)
+    read = _read_sheet if first.startswith(SHEET) else _read_json if first.lstrip().startswith("{") else _read_plain
+    found = {index: parse_links(text, where, pairs[index]) for index, text, where in read(path, lines, pairs)}
+    if not any(links.possible for links in found.values()):
+        raise DataError(f"{path} holds no link; there is nothing to compare the attention with.")
+    return found
+
+
+def sheet_rule(path: Path) -> str | None:
+    """The rule by which a sheet's words were cut; None for other files of links."""
+    first, _ = _lines(path)
+    return first.rpartition("words:")[2].strip() or None if first.startswith(SHEET) else None
+
+
+def _lines(path: Path) -> tuple[str, list[str]]:
+    """The first line that is not empty, and all of them."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+        return next(filter(str.strip, lines), ""), lines
+    except FileNotFoundError:
+        raise DataError(f"There is no file of links {path}.") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not UTF-8 text; a file of links is.") from None
+
+
+def _read_plain(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
+    if len(lines) > len(pairs):
+        raise DataError(f"{path} has {len(lines)} lines, the data {len(pairs)} pairs; line by line they do not fit.")
+    yield from ((index, line, f"{path}:{index + 1}") for index, line in enumerate(lines) if line.strip())
+
+
+def _read_json(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
+    places = {pair.label: index for index, pair in enumerate(pairs)}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            values = json.loads(line)
+            label, text = _flat(str(values["id"])), values["links"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise DataError(f'{where} is not of the form {{"id": "...", "links": "0-0 3-1 4?1"}}.') from None
+        yield _place(label, places, where), " ".join(map(str, text)) if isinstance(text, list) else str(text), where
+
+
+def _place(label: str, places: dict[str, int], where: str) -> int:
+    if label not in places:
+        raise DataError(f"{where}: the data has no pair '{label}'.")
+    return places[label]
+
+
+# -------------------------------------------------------------------------------------------- sheets
+
+
+def write_sheet(path: Path, pairs: Iterable[WordPair], rule: str = "split") -> int:
+    """Write a sheet for ``pairs``; returns how many there are."""
+    parts = [
+        f"{SHEET}, words: {rule}\n"
+        "# Fill the line after 'links:'. i-j says that document word i is where summary word j comes from;\n"
+        "# i?j says that it may be. Several links are separated by spaces; 'none': no word is linked.\n"
+        "# A pair whose line stays empty is left out.\n"
+    ]
+    parts += [
+        f"=== {pair.label}\n"
+        f"document:\n{_numbered(pair.source_words)}\n"
+        f"summary:\n{_numbered(pair.target_words)}\n"
+        "links: \n"
+        for pair in pairs
+    ]
+    write_text(path, "\n".join(parts))
+    return len(parts) - 1
+
+
+def _numbered(words: Sequence[str]) -> str:
+    text = " ".join(f"{index}:{word}" for index, word in enumerate(words))
+    return _WRAPPER.fill(text) or " "
+
+
+def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
+    places = {pair.label: index for index, pair in enumerate(pairs)}
+    starts = [index for index, line in enumerate(lines) if line.startswith("===")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        block, number = lines[start:end], start + 1
+        index = _place(_flat(block[0][3:]), places, f"{path}:{number}")
+        pair = pairs[index]
+        parts: dict[str, list[str]] = {"document": [], "summary": [], "links": []}
+        part, at = "", number
+        for offset, line in enumerate(block[1:], start=1):
+            name, colon, rest = line.partition(":")
+            if colon and name in parts:
+                part, line = name, rest
+                at = number + offset if name == "links" else at
+            if part:
+                parts[part].append(line)
+            elif line.strip():
+                raise DataError(f"{path}:{number + offset}: '{line.strip()[:40]}' belongs to no part of the sheet.")
+        for name, words in (("document", pair.source_words), ("summary", pair.target_words)):
+            if [word for _, word in _NUMBERED.findall(" ".join(parts[name]))] != words:
+                raise DataError(
+                    f"{path}:{number}: the {name} of pair '{pair.label}' is not the one in the data; "
+                    "give the data (and the split) that the sheet was made from."
+                )
+        text = " ".join(parts["links"]).strip()
+        if text:
+            yield index, text, f"{path}:{at}"
+
+
+# ------------------------------------------------------------------------------------------------- error rates of heads
+
+
+def word_attention(
+    weights: np.ndarray, rows: Sequence[int], columns: Sequence[int], shape: tuple[int, int]
+) -> np.ndarray:
+    """Attention between subwords as attention between words: the sum over source, the mean over target subwords.
+
+    ``weights`` (..., T, S); ``rows[t]`` is the target word that row t writes, ``columns[s]`` the source word of
+    position s, -1 for what belongs to no word (the end symbol, padding). Returns (..., target words, source
+    words) for ``shape``; a target word without any row has a row of zeros.
+    """
+    target, source = np.asarray(rows, dtype=int), np.asarray(columns, dtype=int)
+    gather = (source[:, None] == np.arange(shape[1])).astype(np.float64)  # (S, source words)
+    average = (np.arange(shape[0])[:, None] == target).astype(np.float64)  # (target words, T)
+    average /= np.maximum(average.sum(1, keepdims=True), 1.0)
+    return average @ np.asarray(weights, dtype=np.float64) @ gather
+
+
+def head_counts(maps: np.ndarray, sure: Collection[Link], possible: Collection[Link] = ()) -> np.ndarray:
+    """What the error rate of each head needs from one pair: ``|A & S| + |A & P|`` and ``|A| + |S|``, (2, ...).
+
+    ``maps`` (..., target words, source words). A has for each target word that is in some link the source word
+    with the largest weight (the leftmost of equals); target words in no link, and rows of zeros, are dropped.
+    """
+    wanted = sorted({target for target, _ in (*sure, *possible)})
+    marks = np.zeros(maps.shape[-2:], dtype=np.int64)  # 2 at sure links, 1 at possible ones
+    for link in possible:
+        marks[link] = 1
+    for link in sure:
+        marks[link] = 2
+    chosen = maps[..., wanted, :].argmax(-1)  # (..., wanted)
+    there = maps[..., wanted, :].max(-1, initial=0.0) > 0
+    hits = np.where(there, marks[np.array(wanted, dtype=int), chosen], 0).sum(-1)
+    return np.stack([hits, there.sum(-1) + len(set(sure))])
+
+
+def head_error_rates(counts: np.ndarray) -> np.ndarray:
+    """AER of each head from the sum of `head_counts` over all pairs.
+
+    Raises:
+        DataError: no head has a predicted or sure link.
+    """
+    hits, size = counts
+    if not np.all(size):
+        raise DataError("The alignment error rate is not defined: there is no predicted and no sure link.")
+    return 1.0 - hits / size

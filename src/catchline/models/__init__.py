@@ -1,0 +1,1 @@
+"""Whole models. Names: `catchline.config.names.MODELS`."""

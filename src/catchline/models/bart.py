@@ -1,0 +1,386 @@
+"""Any BART-family checkpoint (BART, mBART, Marian, Pegasus) behind ``encode / start / step / forward``.
+
+The layers are those of transformers; the attention function, the cache and the output are ours.
+
+* **The memory is never copied per beam.** Keys and values of the cross attention are projected once a
+  document; in a step its beams are K queries into one memory (`catchline.models.bart_attention.folded_attention`).
+* The cache of the decoder's self attention is a plain tree of tensors with N in front, which search
+  re-orders like any other state; so is what a copy head remembers from step to step.
+* The weights that explain a step, and that copy heads copy by, are computed from a layer's `Capture`, before dropout:
+  see `catchline.models.captured`.
+* Without a copy head the output is the checkpoint's own, W_o h + final_logits_bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, PretrainedConfig, PreTrainedModel
+from transformers.cache_utils import EncoderDecoderCache
+from transformers.models.bart.modeling_bart import shift_tokens_right
+
+from catchline.config.base import ConfigBase
+from catchline.errors import CatchlineError, ConfigError, ModelError
+from catchline.kernels.dispatch import linear_map
+from catchline.kernels.packed import Packing
+from catchline.layers.opponent import DecoderShape
+from catchline.layers.vocabulary import BorrowedProjection
+from catchline.models.bart_attention import ATTENTION, Capture, Layers, filled_cache, offer_states, refuse_reentrant
+from catchline.models.base import Spec
+from catchline.models.captured import CapturedTransformer, Decoded, EncodedSource
+from catchline.models.stored import FAMILY, as_model_error, at_most, first_line
+from catchline.types import Batch, Memory, Shared, StepOutput, TrainingBatch
+
+LEARNED_POSITIONS = ("bart", "mbart")
+NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
+SINES, MOST_SINES, MOST_LAYERS = ("marian", "pegasus"), 8_000_000, 1000
+MOST_TENSORS = 20_000  # parameters of one network; the largest of the family have some hundred
+
+
+class PackedWhereDecoding(nn.Linear):
+    """A linear layer of transformers that is multiplied from packed weights where a `Packing` keeps them."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.bias is None or Packing.current() is None:
+            return super().forward(input)
+        return linear_map(self.weight, self.bias, pack=True)(input)
+
+
+class BartSummarizer(CapturedTransformer):
+    """A sequence-to-sequence Transformer of transformers as a `SummarizationModel`.
+
+    Decoding starts from the checkpoint's ``decoder_start_token_id`` whatever ``bos_id`` says, and begins
+    with ``forced_bos_token_id`` where the checkpoint asks for it.
+    """
+
+    class Config(ConfigBase):
+        """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration.
+
+        ``attention_layer`` is the decoder layer whose cross attention explains the summary; ``forced_bos_id``
+        the id that every summary begins with (none: what the checkpoint's generation settings say). ``head`` says
+        how words come about: ``vocabulary`` as the checkpoint does, or a copy head on top of it, which copies by that
+        attention. ``opponent`` puts an opponent attention on one of the layers (`catchline.layers.opponent`).
+        ``gradient_checkpointing``: keep less in training and compute each layer again in the backward pass.
+        """
+
+        pretrained: str | None = None
+        architecture: Spec | None = None
+        attention_layer: int = -1
+        forced_bos_id: int | None = None
+        head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
+        opponent: Spec | None = None
+        gradient_checkpointing: bool = False
+
+    config: BartSummarizer.Config
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        vocab_size: int | None = None,
+        pad_id: int | None = None,
+        unk_id: int | None = None,
+        bos_id: int | None = None,
+        eos_id: int | None = None,
+    ) -> None:
+        """Build from ``config``; the ids of the tokenizer, where given, fill what the architecture leaves open.
+
+        Raises:
+            ConfigError: neither or both of ``pretrained`` and ``architecture``, no such model type, or layers that
+                may be left out where a head or an opponent reads them.
+            ModelError: the checkpoint cannot be opened or is not of the BART family.
+        """
+        given = {"vocab_size": vocab_size, "pad_token_id": pad_id, "bos_token_id": bos_id, "eos_token_id": eos_id}
+        known = {name: value for name, value in given.items() if value is not None}
+        network = build_network(config.pretrained, config.architecture, known)
+        options = network.config
+        padding = int(options.pad_token_id)
+        generation = network.generation_config
+        starts = (generation.decoder_start_token_id, options.decoder_start_token_id, options.bos_token_id)
+        start = options.decoder_start_token_id = int(next(id_ for id_ in starts if id_ is not None))
+        if config.forced_bos_id is None and generation.forced_bos_token_id is not None:
+            config = config.model_copy(update={"forced_bos_id": first_id(generation.forced_bos_token_id)})
+        super().__init__(
+            config.model_copy(update={"pretrained": None, "architecture": portable(options)}),
+            vocab_size=int(network.lm_head.out_features),
+            pad_id=padding,
+            unk_id=padding if unk_id is None else unk_id,
+            bos_id=start,
+            eos_id=first_id(options.eos_token_id),
+        )
+        self.forced_bos_id = forced = config.forced_bos_id
+        if forced is not None and not 0 <= forced < self.vocab_size:
+            raise ConfigError(
+                f"model.forced_bos_id {forced} is no word of the vocabulary (0 to {self.vocab_size - 1})."
+            )
+        self.network = network
+        for module in network.modules():
+            if type(module) is nn.Linear:
+                module.__class__ = PackedWhereDecoding
+        if options.model_type in LEARNED_POSITIONS:
+            self.max_source_tokens = self.max_target_tokens = int(options.max_position_embeddings)
+        if not options.encoder_layers:
+            raise ConfigError("model.architecture.encoder_layers is 0: the model needs one at least.")
+        if not -options.decoder_layers <= config.attention_layer < options.decoder_layers:
+            raise ConfigError(
+                f"model.attention_layer {config.attention_layer} does not exist:"
+                f" the decoder has {options.decoder_layers} layers."
+            )
+        self.attention_layer = config.attention_layer % options.decoder_layers
+        heads = options.decoder_attention_heads
+        shape = DecoderShape(options.decoder_layers, heads, options.d_model // heads, options.dropout)
+        special = [id_ for id_ in (self.pad_id, options.bos_token_id, self.eos_id, start) if id_ is not None]
+        self._build_output(BorrowedProjection(network), shape, special)
+        self._prepare(config, options)
+
+    @classmethod
+    def from_checkpoint(cls, name_or_path: str | Path, **options: Any) -> BartSummarizer:
+        """Open a checkpoint of the hub or of a local folder, in 32-bit floats, with ``options`` of the `Config`: a
+        ``head`` that it lacks starts untrained.
+
+        Raises:
+            ModelError: it cannot be read, or is not of the BART family.
+        """
+        return cls(cls.Config(pretrained=str(name_or_path), **options))
+
+    def _prepare(self, config: Config, options: Any) -> None:
+        if config.gradient_checkpointing:
+            # transformers 5.23 has a new name for it and warns of the old one
+            newer = getattr(self.network, "activation_checkpointing_enable", None)
+            (newer or self.network.gradient_checkpointing_enable)({"use_reentrant": False})
+            self.network.disable_input_require_grads()  # the embeddings are trained, unlike an adapter's
+        for layer in self._decoder.layers:
+            offer_states(layer.encoder_attn)
+        offer_states(self._last_encoder_layer.self_attn)
+        if self._looked_into and (options.encoder_layerdrop or options.decoder_layerdrop):
+            raise ConfigError(
+                "The copy head or the opponent reads layers that LayerDrop leaves out now and then: set "
+                "encoder_layerdrop and decoder_layerdrop to 0, in model.architecture or the checkpoint's config.json."
+            )
+
+    def encode(self, batch: Batch) -> Memory:
+        """Run the encoder; ``final`` is empty because the decoder starts from nothing but the memory.
+
+        Raises:
+            DataError: the source is longer than the checkpoint's position table.
+        """
+        self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
+        if self.training and self._looked_into:
+            refuse_reentrant([self._last_encoder_layer, *(self._decoder.layers[number] for number in self._wanted)])
+        capture = Capture(self._last_encoder_layer.self_attn)
+        states = self.network.get_encoder()(
+            input_ids=batch.source_ids,
+            attention_mask=batch.source_mask,
+            captures=[capture] if self.head.reads_captured else [],
+        ).last_hidden_state
+        captured = capture.taken(batch.source_mask)
+        return self._memory(batch, states, captured=None if captured is None else (captured.queries, captured.keys))
+
+    def _first_state(self, memory: Memory) -> dict[str, Any]:
+        """An empty self-attention cache (B rows) and, shared by the beams, each layer's keys and values."""
+        cross: Layers = []
+        cache: Layers = []
+        for layer in self._decoder.layers:
+            attention = layer.encoder_attn
+            keys, values = attention.k_proj(memory.states), attention.v_proj(memory.states)  # (B, S, D)
+            heads, width = attention.num_heads, attention.head_dim
+            cross.append(tuple(x.unflatten(-1, (heads, width)).transpose(1, 2) for x in (keys, values)))
+            empty = keys.new_zeros(memory.batch_size, layer.self_attn.num_heads, 0, layer.self_attn.head_dim)
+            cache.append((empty, empty))
+        return {"cache": cache, "memory": Shared(EncodedSource(memory.states, memory.mask, cross))}
+
+    def _values(self, encoded: EncodedSource) -> Tensor:
+        return encoded.layers[self.attention_layer][1].transpose(1, 2)
+
+    def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
+        """One token for N rows; in the first step everything but ``forced_bos_id`` is excluded where the checkpoint
+        has one, which costs nothing."""
+        first = state["cache"][0][0].shape[2] == 0
+        output, state = super().step(last_ids, state)
+        if first and self.forced_bos_id is not None:
+            output.scores = torch.full_like(output.scores, -torch.inf)
+            output.scores[:, self.forced_bos_id] = 0.0
+        return output, state
+
+    def _advance(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[Decoded, dict[str, Any]]:
+        encoded: EncodedSource = state["memory"].tree
+        steps = state["cache"][0][0].shape[2]
+        self._check_length("summary", steps + 1, "search.max_length")
+        last_ids = self._known(last_ids)
+        if steps == 0:
+            last_ids = torch.full_like(last_ids, self.decoder_start_id)
+        cache = EncoderDecoderCache(filled_cache(state["cache"]), filled_cache(encoded.layers))
+        decoded = self._decode(last_ids[:, None], encoded, past_key_values=cache, use_cache=True)
+        layers: list[Any] = cache.self_attention_cache.layers
+        return decoded, state | {"cache": [(layer.keys, layer.values) for layer in layers]}
+
+    def _decode(
+        self, ids: Tensor, memory: EncodedSource | Memory, *, every_layer: bool = False, **options: Any
+    ) -> Decoded:
+        """Run the decoder on (N, Q') ids: T of a document, or one of each of its beams."""
+        wanted = range(len(self._decoder.layers)) if every_layer else self._wanted
+        captures = {number: Capture(self._decoder.layers[number].encoder_attn) for number in wanted}
+        hidden = self._decoder(
+            input_ids=ids,
+            encoder_hidden_states=memory.states,
+            encoder_attention_mask=memory.mask,
+            captures=list(captures.values()),
+            **options,
+        ).last_hidden_state
+        documents = len(memory.mask)
+        found = {number: capture.taken(memory.mask) for number, capture in captures.items()}
+        return Decoded(
+            ids.reshape(documents, -1),
+            hidden.reshape(documents, -1, hidden.shape[-1]),
+            {number: each for number, each in found.items() if each is not None},
+        )
+
+    # -------------------------------------------------------------------------------- training
+
+    def _gold_inputs(self, batch: TrainingBatch) -> Tensor:
+        """``target_ids`` shifted right from ``decoder_start_token_id``, as transformers shifts labels;
+        ``target_input_ids`` is not read."""
+        self._check_length("summary", batch.target_ids.shape[1], "text.max_target_tokens")
+        return shift_tokens_right(self._known(batch.target_ids), self.pad_id, self.decoder_start_id)
+
+    def _forced(self, batch: TrainingBatch, memory: Memory, *, every_layer: bool = False) -> Decoded:
+        return self._decode(self._gold_inputs(batch), memory, every_layer=every_layer, use_cache=False)
+
+    def _free_running(self, batch: TrainingBatch, memory: Memory, forced: Tensor) -> Decoded:
+        """Raises:
+        ConfigError: checkpointed layers do not keep the cache.
+        """
+        if self.training and self._last_encoder_layer.gradient_checkpointing:
+            raise ConfigError(
+                "Reading its own words in training needs the cache, which checkpointed layers do not keep: set "
+                "model.gradient_checkpointing to false, or force every word."
+            )
+        return super()._free_running(batch, memory, forced)
+
+    # ------------------------------------------------------------------------------------- parts
+
+    @property
+    def _decoder(self) -> Any:
+        return self.network.get_decoder()
+
+    @property
+    def _last_encoder_layer(self) -> Any:
+        return self.network.get_encoder().layers[-1]
+
+    @property
+    def _wanted(self) -> list[int]:
+        """The decoder layers that a pass looks into: the one that explains and copies, and the opponent's."""
+        return sorted({self.attention_layer, *([self.opponent.config.layer] if self.opponent else [])})
+
+    @property
+    def _looked_into(self) -> bool:
+        """Does training read the captured layers?"""
+        return self.head.copies or self.opponent is not None
+
+    def _embedded(self, decoded: Decoded) -> Tensor:
+        return F.embedding(decoded.inputs, self._decoder.embed_tokens.weight)
+
+
+# ----------------------------------------------------------------------------- opening networks
+
+
+def build_network(
+    pretrained: str | None, architecture: Mapping[str, Any] | None, ids: Mapping[str, int]
+) -> PreTrainedModel:
+    """The network of ``pretrained`` (a hub id or folder) or, with random weights, of ``architecture``.
+
+    ``ids`` of the tokenizer fill what the architecture leaves open.
+
+    Raises:
+        ConfigError: neither or both, or no such model type.
+        ModelError: the checkpoint cannot be opened or is not of the BART family.
+    """
+    if (pretrained is None) == (architecture is None):
+        raise ConfigError("A model of type 'bart' needs either 'pretrained' or 'architecture' (and not both).")
+    if pretrained is not None:
+        network = _open(pretrained)
+    else:
+        values = {**ids, **(architecture or {})}
+        kind = values.pop("model_type", "bart")
+        if kind not in FAMILY:
+            raise ConfigError(f"model.architecture.model_type '{kind}' is not one of {', '.join(FAMILY)}.")
+        try:
+            options = AutoConfig.for_model(kind, **values)
+            _refuse_impossible(options)
+            network = AutoModelForSeq2SeqLM.from_config(options, attn_implementation=ATTENTION)
+        except (CatchlineError, RuntimeError, MemoryError):  # the latter two: too large for this machine
+            raise
+        except Exception as error:  # what transformers refuses has no common base
+            reason = " ".join(str(error).split())[:200]
+            raise ConfigError(f"model.architecture is none that transformers can build: {reason}") from error
+    _refuse_foreign_ids(network)
+    return network
+
+
+def portable(options: Any) -> dict[str, Any]:
+    """Everything that describes the network, and nothing of where it came from."""
+    values = options.to_dict()
+    return {key: value for key, value in values.items() if not key.startswith("_") and key not in NOT_ARCHITECTURE}
+
+
+def _refuse_impossible(options: PretrainedConfig) -> None:
+    """What transformers would notice in the middle of a summary only, or fill a table of sines for, number by number.
+
+    Raises:
+        ConfigError: a dropout that is no share, a size below zero, or positions without end.
+    """
+    for name, value in options.to_dict().items():
+        share = isinstance(value, int | float) and 0 <= value <= 1
+        if not share and "drop" in name and not name.startswith("classif"):
+            raise ConfigError(f"{name} is {str(value)[:60]!r}, and a share between 0 and 1 was expected.")
+        if isinstance(value, int) and value < 0 and not name.endswith("_id"):
+            raise ConfigError(f"{name} is {value}, and no number below zero was expected.")
+    if options.model_type in SINES and options.max_position_embeddings * options.d_model > MOST_SINES:
+        raise ConfigError(
+            f"A '{options.model_type}' model of {options.max_position_embeddings} positions of width {options.d_model} "
+            "is larger than any that there is; correct max_position_embeddings or d_model."
+        )
+
+
+def _refuse_foreign_ids(network: PreTrainedModel) -> None:
+    options, size = network.config, network.config.vocab_size
+    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id"):
+        for settings in (options, getattr(network, "generation_config", None)):
+            given = getattr(settings, name, None)
+            for value in given if isinstance(given, list | tuple) else [given]:
+                if value is not None and (type(value) is not int or not 0 <= value < size):
+                    raise ConfigError(f"{name} is {value!r}, which is no id of a vocabulary of {size}.")
+
+
+def _open(name_or_path: str) -> PreTrainedModel:
+    with as_model_error(lambda error: f"The checkpoint {name_or_path} could not be opened: {first_line(error)}."):
+        options = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
+        if options.model_type not in FAMILY:
+            raise ModelError(
+                f"{name_or_path} holds a '{options.model_type}' model; catchline opens {', '.join(FAMILY)} checkpoints."
+            )
+        _refuse_impossible(options)
+        with at_most(MOST_TENSORS, Path(name_or_path)):
+            network, report = AutoModelForSeq2SeqLM.from_pretrained(
+                name_or_path,
+                dtype=torch.float32,
+                output_loading_info=True,
+                trust_remote_code=False,
+                attn_implementation=ATTENTION,  # else config.json might name one, and that is code of the hub
+            )
+        if absent := sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])]):
+            raise ModelError(
+                f"The weights of {name_or_path} do not fit its config.json: {', '.join(absent[:3])}"
+                f"{' and more' if len(absent) > 3 else ''} would be left untrained."
+            )
+        return network
+
+
+def first_id(value: Any) -> int:
+    return int(value[0] if isinstance(value, (list, tuple)) else value)

@@ -1,0 +1,418 @@
+"""The model folder: what a trained summarizer is on disk and on the hub (no pickle anywhere).
+
+```
+config.json            architecture, format version, model and text sections, special ids, switches
+model.safetensors      the weights
+tokenizer.json         the tokenizer (and tokenizer_config.json)
+casing.json            how the training texts write their words, of models trained here
+generation_config.json the decoding defaults (SearchConfig)
+README.md              the model card, made by `catchline.metrics.card`
+card.json              what only a person can say of it, and its scores beside other systems
+recipe.yaml            the resolved run that made it
+metrics.json           which data and how many updates made it, and the validation then
+calibration.json       how confident it may be, where `catchline calibrate` has found out
+precision.json         what decoding in bf16 and int8 does to its words, where that was found out
+environment.json       versions, seed, platform
+```
+
+A folder is written beside its final place and renamed. While an older folder is being replaced it waits
+as ``.NAME.XXXXXXXX.previous``; whoever opens NAME after a crash finds it there and puts it back.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import platform
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from huggingface_hub import ModelHubMixin, get_token, hf_hub_download, snapshot_download
+
+from catchline.config.base import validate
+from catchline.config.generation import search_from
+from catchline.config.loading import dump_run, load_run
+from catchline.config.names import EXTRACTIVE, MODELS, name_of, refuse_code, resolve, trusting
+from catchline.config.schema import RunConfig, SearchConfig, TextConfig
+from catchline.config.shipped import SHIPPED, place_of
+from catchline.errors import CatchlineError, ModelError, did_you_mean
+from catchline.files import put_back, refuse_other, replacing_folder, write_json
+from catchline.metrics import confidence, lower_precision
+from catchline.metrics.card import FILE as CARD
+from catchline.metrics.card import HUB_ID, Facts, write_card
+from catchline.metrics.confidence import Calibration
+from catchline.metrics.lower_precision import Precisions
+from catchline.metrics.scoring import Scoring, scoring
+from catchline.models import stored
+from catchline.models.base import SummarizationModel
+from catchline.models.stored import AGAIN, FAMILY, first_line
+from catchline.text.base import read_json, read_json_if_there
+from catchline.text.tokenizer import Tokenizer
+
+FORMAT = 1
+FILES = (
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "casing.json",
+    "generation_config.json",
+    "README.md",
+    CARD,
+    "recipe.yaml",
+    "metrics.json",
+    "environment.json",
+    confidence.FILE,
+    lower_precision.FILE,
+)
+PLACES = {  # by section the keys that may hold a path; of the data section all
+    "text": ("tokenizer", "pretrained_embeddings"),
+    "training": ("initial_weights",),
+    "pretraining": ("data", "set"),
+}
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
+
+
+class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summarization", tags=["summarization"]):
+    """A model with all it needs to be used: tokenizer, text limits, decoding defaults, its run.
+
+    ``save_pretrained(folder)``, ``push_to_hub("owner/name")`` and ``from_pretrained(...)`` are those of
+    huggingface_hub's model mixin.
+    """
+
+    def __init__(
+        self,
+        model: SummarizationModel,
+        tokenizer: Tokenizer,
+        *,
+        run: RunConfig | None = None,
+        text: TextConfig | None = None,
+        search: SearchConfig | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        name: str = "",
+        calibration: Calibration | None = None,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        tokenizer.widen(model.vocab_size)
+        self.run = run
+        self.text = text or (run.text if run else TextConfig())
+        self.search = search or (run.search if run else SearchConfig())
+        self.metrics = dict(metrics or {})
+        self.calibration = calibration
+        self.precisions: Precisions | None = None
+        self.in_eight_bits = False  # are the matrices to be stored so?
+        self.card = Facts()
+        parts = (run.name, run.row, run.size) if run else ()
+        self.name = name or "-".join(part for part in parts if part)
+
+    @property
+    def start_id(self) -> int:
+        """The id decoding starts from."""
+        return self.model.decoder_start_id
+
+    @property
+    def scoring(self) -> Scoring:
+        """How the run that made it counts ROUGE."""
+        return scoring(self.run.evaluation.profile, self.run.evaluation.rouge) if self.run else Scoring()
+
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
+        """Write the folder as a whole (beside and renamed); with ``push_to_hub=True`` upload it too.
+
+        Raises:
+            ConfigError: something else than a model is in the folder, which would be lost.
+        """
+        refuse_other(Path(save_directory), "model.safetensors", "model folder")
+        if options.pop("push_to_hub", False):
+            repo_id = options.pop("repo_id", None) or Path(save_directory).name
+            self.save_pretrained(save_directory)
+            return self.push_to_hub(repo_id, **options)
+        self._save_pretrained(Path(save_directory))
+        return None
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        with replacing_folder(save_directory) as folder:
+            _write(folder, self)
+
+    @classmethod
+    def _from_pretrained(cls, *, model_id: str, **options: Any) -> LoadedModel:
+        wanted = ("revision", "token", "cache_dir", "force_download", "local_files_only")
+        with trusting(bool(options.get("trust_code"))):
+            return load_model_folder(model_id, **{name: options[name] for name in wanted if options.get(name)})
+
+
+def save_model_folder(
+    folder: str | Path,
+    *,
+    model: SummarizationModel,
+    tokenizer: Tokenizer,
+    run: RunConfig | None = None,
+    metrics: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write ``folder`` (replaced when it exists) and return its path."""
+    LoadedModel(model, tokenizer, run=run, metrics=metrics).save_pretrained(folder)
+    return Path(folder)
+
+
+def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_options: Any) -> LoadedModel:
+    """Open a model folder, a run folder, a BART-family folder, the hub id of either, or a model of the package.
+
+    The network is used only for an id of the form ``owner/name`` that is no local folder.
+
+    Raises:
+        ModelError: nothing there, a file missing or damaged, a newer format, or weights that do not fit.
+    """
+    folder = find_folder(folder_or_hub_id, hub_options)
+    config = read_json(folder / "config.json")
+    name = _name(folder_or_hub_id)
+    if "catchline" in config:
+        loaded = _load_own(folder, config, name)
+    elif config.get("model_type") in FAMILY:
+        loaded = _load_family(folder, name)
+    else:
+        raise ModelError(
+            f"{folder_or_hub_id} holds a model of type '{config.get('model_type', 'unknown')}'; catchline opens its own"
+            f" model folders and {', '.join(FAMILY)} checkpoints."
+        )
+    loaded.model.to(device).eval()
+    return loaded
+
+
+# --------------------------------------------------------------------------------------------- finding
+
+
+def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyType({})) -> Path:
+    """The folder that holds a model's files: itself, that of a run, one of the package, or a copy of the hub's.
+
+    Raises:
+        ModelError: there is none.
+    """
+    if not str(name).strip():
+        raise ModelError("The name of the model is empty; give a folder made by `catchline train`, or a model's name.")
+    folder = place_of(name).expanduser()
+    for candidate in (folder, folder / "model"):
+        put_back(candidate)
+        if (candidate / "config.json").is_file():
+            return candidate
+    if folder.is_dir():
+        raise ModelError(f"{name} holds no config.json: it is neither a model folder nor a finished run folder.")
+    text = str(name)
+    if folder.exists():
+        raise ModelError(f"{name} is a file; a model is a folder, such as `catchline train` makes.")
+    if text in EXTRACTIVE:
+        raise ModelError(f"{name} is an extractive method, which has no weights; name a model such as oneline.")
+    if not HUB_ID.fullmatch(text) or folder.parent.is_dir():
+        raise ModelError(
+            f"There is no model folder {name}; give a folder made by `catchline train`, a hub id of the form "
+            f"owner/name,"
+            f" or an extractive method such as lead or lexrank."
+            + (_neighbour(folder) or did_you_mean(text, [*SHIPPED, *EXTRACTIVE]))
+        )
+    return _download(text, hub_options)
+
+
+def _neighbour(folder: Path) -> str:
+    """``" Did you mean 'runs/mine'?"`` for the folder beside it with the nearest name; or empty."""
+    beside = [entry.name for entry in folder.parent.iterdir() if entry.is_dir()] if folder.parent.is_dir() else []
+    close = difflib.get_close_matches(folder.name, beside, n=1, cutoff=0.7)
+    return f" Did you mean '{folder.parent / close[0]}'?" if close else ""
+
+
+def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # one sentence at the end, not one a retry
+    with stored.as_model_error(
+        lambda error: (
+            f"There is no local folder {hub_id}, and it could not be fetched from the hub "
+            f"({first_line(error).split('. ')[0]}); check the name, the connection, and HF_HUB_OFFLINE."
+        )
+    ):
+        config = hf_hub_download(hub_id, "config.json", **options)
+        own = "catchline" in read_json(Path(config))
+        patterns = [*FILES] if own else ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
+        folder = Path(snapshot_download(hub_id, allow_patterns=patterns, **options))
+        if not own and not list(folder.glob("*.safetensors")):
+            snapshot_download(hub_id, allow_patterns=["pytorch_model*.bin*"], **options)
+        return folder
+
+
+def _name(folder_or_hub_id: str | Path) -> str:
+    path = Path(folder_or_hub_id).resolve()
+    if path.is_dir():
+        return path.parent.name if path.name == "model" else path.name
+    return str(folder_or_hub_id)
+
+
+# --------------------------------------------------------------------------------------------- loading
+
+
+def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
+    written = config["catchline"]
+    version = written.get("format") if isinstance(written, dict) else None
+    if not isinstance(version, int) or version > FORMAT:
+        raise ModelError(
+            f"{folder} was written in model format {version}; this version of catchline reads up to {FORMAT}:"
+            " upgrade catchline."
+        )
+    missing = [key for key in ("model", "vocab_size", "special_ids", "text") if key not in config]
+    if missing:
+        raise ModelError(f"{folder / 'config.json'} lacks {', '.join(missing)}; the folder is damaged: {AGAIN}.")
+    weights = folder / "model.safetensors"
+    try:
+        refuse_code(config, folder / "config.json")
+        described = validate(stored.FolderDescription, config, where="")
+        tokenizer = _load_tokenizer(folder)
+        stored.check_ids(described, tokenizer, folder)
+        search = stored.stored_search(folder / "generation_config.json")
+        run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
+        model = stored.build_described(lambda: stored.built(described), weights)
+        stored.load_weights(model, weights)
+        stored.check_sums(folder, described.catchline.sha256)  # last: damage that shows otherwise is named more exactly
+        model.switch(described.switches)
+        before = model.switches()
+        model.switch(search.model if search else {})  # decoding does so: the model has to have them
+        model.switch(before)
+        card = Facts.of(folder)
+    except ModelError:
+        raise
+    except CatchlineError as error:
+        raise ModelError(f"{folder} cannot be opened: {error}") from None
+    loaded = LoadedModel(
+        model,
+        tokenizer,
+        run=run,
+        text=described.text,
+        search=search,
+        metrics=read_json_if_there(folder / "metrics.json"),
+        name=described.name or name,
+        calibration=Calibration.load(folder),
+    )
+    loaded.precisions, loaded.card = Precisions.load(folder), card
+    return loaded
+
+
+def _load_family(folder: Path, name: str) -> LoadedModel:
+    """A checkpoint of transformers: its own decoding settings become the defaults."""
+    tokenizer = _load_tokenizer(folder)
+    try:
+        model = resolve("model", MODELS, "bart").from_checkpoint(folder)
+        return _family_model(model, tokenizer, name)
+    except ModelError:
+        raise
+    except Exception as error:  # what a checkpoint says can be impossible in any way
+        raise ModelError(f"The checkpoint {folder} cannot be used: {first_line(error)}.") from error
+
+
+def _family_model(model: Any, tokenizer: Tokenizer, name: str) -> LoadedModel:
+    model.unk_id = tokenizer.unk_id
+    limit = model.max_source_tokens or 1024
+    search, refused = search_from(model.network.generation_config.to_dict(), eos_id=tokenizer.eos_id, limit=limit)
+    if refused:
+        logging.getLogger(__name__).warning(
+            "%s asks for %s in generation_config.json, which catchline does not follow: summaries may differ from those"
+            " of transformers' generate.",
+            name,
+            ", ".join(refused),
+        )
+    text = TextConfig(
+        tokenizer={"type": "pretrained"},
+        max_source_tokens=limit,
+        max_target_tokens=min(limit, 256),
+        source_specials=True,
+        oov_copy="unk",
+    )
+    return LoadedModel(model, tokenizer, text=text, search=search, name=name)
+
+
+def _load_tokenizer(folder: Path) -> Tokenizer:
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelError(
+            f"{folder} has no tokenizer.json; copy it from where the model was trained, or save the checkpoint's"
+            " fast tokenizer there."
+        )
+    try:
+        return Tokenizer.load(folder)
+    except CatchlineError as error:
+        raise ModelError(f"The tokenizer in {folder} cannot be read: {error}") from None
+    except Exception as error:  # the tokenizers library raises plain Exception
+        raise ModelError(f"{folder / 'tokenizer.json'} is damaged: {first_line(error)}.") from error
+
+
+# --------------------------------------------------------------------------------------------- writing
+
+
+def uploaded(repo_id: str, send: Callable[[str], object], token: str | None = None) -> str:
+    """What ``send`` gives, told the token to upload ``repo_id`` with: the address.
+
+    Raises:
+        ModelError: there is no token, or the hub refuses.
+    """
+    token = token or get_token()
+    if not token:
+        raise ModelError(
+            f"{repo_id} was not uploaded: there is no token for the Hugging Face hub. Make one with write access"
+            " at https://huggingface.co/settings/tokens, then run `hf auth login` or set HF_TOKEN."
+        )
+    with stored.as_model_error(lambda error: f"{repo_id} was not uploaded to the hub: {first_line(error)}."):
+        return str(send(token))
+
+
+def _write(folder: Path, loaded: LoadedModel) -> None:
+    model, run = loaded.model, _without_places(loaded.run) if loaded.run else None
+    stored.save_weights(model, folder / "model.safetensors")
+    if loaded.in_eight_bits:
+        stored.in_eight_bits(folder / "model.safetensors")
+    loaded.tokenizer.save(folder)
+    config = {
+        "architectures": [type(model).__name__],
+        "model_type": "catchline",
+        "catchline": {"format": FORMAT, "version": _version("catchline"), "sha256": stored.digests(folder)},
+        "name": loaded.name,
+        "vocab_size": model.vocab_size,
+        "special_ids": loaded.tokenizer.ids,
+        "switches": model.switches(),
+        "model": {"type": name_of(MODELS, type(model)), **model.config.model_dump(mode="json")},
+        "text": _cut_paths((run.text if run else loaded.text).model_dump(mode="json")),
+    }
+    write_json(folder / "config.json", config, indent=2)
+    write_json(folder / "generation_config.json", loaded.search.model_dump(mode="json"), indent=2)
+    write_json(folder / "metrics.json", loaded.metrics, indent=2)
+    write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None), indent=2)
+    if loaded.calibration:
+        loaded.calibration.save(folder)
+    if loaded.precisions:
+        loaded.precisions.save(folder)
+    if run is not None:
+        (folder / "recipe.yaml").write_text(dump_run(run), encoding="utf-8")
+    write_card(folder, loaded.card)
+
+
+def environment(seed: int | None = None) -> dict[str, Any]:
+    """Versions, seed and platform; no paths and no names of people or machines."""
+    found = {"python": platform.python_version()} | {name: _version(name) for name in ("catchline", *PACKAGES)}
+    return found | {"platform": f"{platform.system()} {platform.machine()}", "seed": seed}
+
+
+def _without_places(run: RunConfig) -> RunConfig:
+    """The run with absolute paths cut to their last part: a folder that travels names no machine."""
+    values, sections = _cut_paths(run.model_dump(mode="json")), {}
+    for name, keys in {"data": tuple(values["data"]), **PLACES}.items():
+        update = {key: values[name][key] for key in keys}
+        sections[name] = getattr(run, name).model_copy(update=update)
+    return run.model_copy(update=sections)
+
+
+def _cut_paths(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {key: _cut_paths(value) for key, value in values.items()}
+    return Path(values).name if isinstance(values, str) and os.path.isabs(values) else values
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"

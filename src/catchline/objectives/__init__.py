@@ -1,0 +1,1 @@
+"""Training objectives. Names: `catchline.config.names.OBJECTIVES`."""

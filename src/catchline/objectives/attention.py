@@ -1,0 +1,102 @@
+"""What attention shall look like: not twice at one place, where the document is central, or at few chunks.
+
+The guidance loss is that of SAGCopy (Xu et al., ACL 2020), over real source positions; gradients reach both, and the
+mean is over real target steps:
+
+    loss = sum_b KL( mean_t alpha_b,t || c_b )
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from catchline.config.schema import RunConfig
+from catchline.errors import ConfigError
+from catchline.objectives.base import Objective, count_of
+from catchline.text.base import Tokenizer
+from catchline.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
+
+_SMALLEST = 1e-9
+
+
+def guidance_divergence(attention: Tensor, centrality: Tensor, steps: Tensor, source: Tensor, over: str) -> Tensor:
+    """``KL(a || c) = sum_i a_i (log a_i - log c_i)`` over real source positions: (B, T, S), (B, S) -> (B,).
+
+    ``steps`` (B, T) and ``source`` (B, S) are true at real tokens. a is the ``mean`` or the ``max`` of the attention
+    over real steps; c is kept within [1e-9, 1 - 1e-9].
+    """
+    real = steps.unsqueeze(-1)
+    if over == "mean":
+        attended = (attention * real).sum(dim=1) / steps.sum(dim=1, keepdim=True).clamp_min(1)
+    else:
+        attended = attention.masked_fill(~real, 0.0).amax(dim=1)
+    expected = centrality.clamp(_SMALLEST, 1 - _SMALLEST)
+    return (torch.xlogy(attended, attended.clamp_min(_SMALLEST) / expected) * source).sum(dim=-1)
+
+
+class CoverageLoss(Objective):
+    """``weight * covloss_t`` over real decoder steps; zero while coverage is switched off."""
+
+    class Config(Objective.Config):
+        needs = "coverage"
+        remedy = "attention that keeps coverage: set model.attention to {type: additive, coverage: true}"
+
+    name = "coverage"
+    counts_words = True
+    _model: tuple[Any, ...] = ()
+
+    def attach(self, model: Any, tokenizer: Tokenizer, run: RunConfig) -> None:
+        self._model = (model,)
+
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        losses = output.coverage_losses
+        for model in self._model if losses is None else ():
+            if model.switches().get("coverage"):
+                raise ConfigError(
+                    f"The attention of {type(model).__name__} keeps coverage, but its pass leaves no coverage_losses."
+                )
+        return torch.zeros_like(output.gold_log_probs) if losses is None else losses
+
+
+class Guidance(Objective):
+    """``weight * KL`` of each document, divided by what ``reduction`` counts: target ``token``s, so that it is added to
+    the token-summed loss before the division, or documents (``example``, ``sentence``)."""
+
+    class Config(Objective.Config):
+        needs = "centrality"
+        remedy = "a copy head with a centrality: set model.head to {type: guided}"
+
+        weight: float = Field(1.0, ge=0)
+        over: Literal["mean", "max"] = "mean"
+
+    config: Config
+    name = "guidance"
+
+    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
+        mask, centrality = output.counted(batch), self.needed(output, "centrality")
+        assert output.attention is not None, "heads with a centrality copy by attention"
+        divergence = guidance_divergence(output.attention, centrality, mask, batch.source_mask, self.config.over)
+        count = count_of(mask, self.config.reduction).to(divergence.dtype)
+        return Term(self.name, divergence.sum(), count, self.config.weight)
+
+
+class CoarseEntropy(Objective):
+    """``weight`` times the mean entropy of the coarse attention: positive sharpens it, negative spreads it (row 41 of
+    docs/coarse_to_fine.md)."""
+
+    class Config(Objective.Config):
+        needs = "coarse_entropy"
+        remedy = "a model that reads chunks: set model.type to coarse_to_fine"
+
+        weight: float = Field(1.0, ge=-100, le=100)
+        reduction: Literal["token", "sentence"] = "sentence"
+
+    config: Config
+    name = "coarse_entropy"
+
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        return self.needed(output, "coarse_entropy")

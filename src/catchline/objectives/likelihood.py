@@ -1,0 +1,203 @@
+"""Likelihoods of the gold summary: the model's and, of contrastive attention, its opponent's.
+
+Equation (9) of Duan et al. 2019,
+
+    (9)  maximise  J = sum_i log P_c(y_i) + lambda log P_o(y_i)
+
+is two objectives, ``nll`` for the first term and one of the opponent's for the second; ``weight`` is lambda. Both
+divide by the number of target words, so together they are -J / words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from catchline.config.schema import RunConfig
+from catchline.errors import ConfigError, TrainingError
+from catchline.objectives.base import Objective, masked_mean, token_weights
+from catchline.text.base import Tokenizer
+from catchline.types import ModelOutput, TrainingBatch, UpdateContext
+
+_REMEDY = "an opponent attention: set model.opponent, for example to {type: max, layer: 2, head: 4}"
+
+
+def smoothed_or_plain(name: str, smoothing: float, output: ModelOutput, key: str = "smoothed_log_probs") -> Tensor:
+    """Label-smoothed log-probabilities ``output.details[key]`` where ``smoothing`` asks for them, else the gold words'.
+
+    Raises:
+        ConfigError: the model was asked for them and has none.
+    """
+    if not smoothing:
+        return output.gold_log_probs
+    if key not in output.details:
+        raise ConfigError(f"This model cannot smooth labels: set label_smoothing of the objective {name} to 0.")
+    return output.details[key]
+
+
+class NegativeLogLikelihood(Objective):
+    """``- log P(y_t)`` over real target tokens (of all words, copied or generated).
+
+    With ``label_smoothing`` eps, in training only: ``(1 - eps) log P(y_t) + eps / V sum_v log P(v)``, over all V words
+    (torch's formula; fairseq spreads eps over the other V - 1 words today). Validation reports the plain value.
+    """
+
+    class Config(Objective.Config):
+        label_smoothing: float = Field(0.0, ge=0, lt=1)
+
+    config: Config
+    name = "nll"
+    counts_words = True
+
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        return -smoothed_or_plain(self.name, context.label_smoothing, output)
+
+    def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
+        """Where labels are smoothed or words summed: the mean of the plain ``- log P(y_t)`` and its exponential."""
+        if not self.config.label_smoothing and self.config.reduction not in ("sentence", "sum"):
+            return {}
+        nll = masked_mean(-output.gold_log_probs.detach(), output, batch)
+        return {"nll_plain": nll, "perplexity": torch.exp(nll)}
+
+    def wants(self, batch: TrainingBatch, context: UpdateContext) -> UpdateContext:
+        """Label smoothing, and what each target token weighs, (B, T), which saves the vocabulary projection a product
+        (see `catchline.layers.vocabulary`)."""
+        weights = token_weights(batch.target_mask, self.config.reduction)
+        return replace(context, token_weights=weights, label_smoothing=self.config.label_smoothing)
+
+
+class OpponentLikelihood(Objective):
+    """``- log P_o(y_t)`` over real target tokens; needs a model with an opponent (``model.opponent``)."""
+
+    class Config(Objective.Config):
+        needs = "opponent"
+        remedy = _REMEDY
+
+        weight: float = Field(0.2, ge=0)  # lambda (row 21 of docs/contrastive.md)
+        label_smoothing: float = Field(0.0, ge=0, lt=1)  # row 22
+
+    config: Config
+    name = "opponent"
+    counts_words = True
+
+    def wants(self, batch: TrainingBatch, context: UpdateContext) -> UpdateContext:
+        return replace(context, opponent_smoothing=self.config.label_smoothing)
+
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        plain, smoothing = self.needed(output, "opponent_log_probs"), context.opponent_smoothing
+        return -(smoothed_or_plain(self.name, smoothing, output, "opponent_smoothed") if smoothing else plain)
+
+    def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
+        """Where labels are smoothed: the mean of the plain ``- log P_o(y_t)``."""
+        if not self.config.label_smoothing:
+            return {}
+        plain = self.needed(output, "opponent_log_probs").detach()
+        return {"opponent_plain": masked_mean(-plain, output, batch)}
+
+
+class MinusSoftmax(Objective):
+    """Footnote 3's variant: maximise ``log P_c - lambda log P_o`` with a softmax (``model.opponent.output: softmax``).
+
+    It has no lower bound: making P_o of the gold word ever smaller pays ever more. The paper says that it "failed to
+    train"; so do we, in one sentence, as soon as the mean log P_o of an update is below ``limit``.
+    """
+
+    class Config(Objective.Config):
+        needs = "opponent"
+        remedy = _REMEDY
+
+        weight: float = Field(0.2, ge=0)  # lambda
+        limit: float = Field(-50.0, lt=0)
+
+    config: Config
+    name = "minus_softmax"
+    counts_words = True
+
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        return self.needed(output, "opponent_log_probs")
+
+    def check(self, value: float, update: int) -> None:
+        """``value`` is the update's mean log P_o of the gold words.
+
+        Raises:
+            TrainingError: it is below the limit.
+        """
+        if not value < self.config.limit:
+            return
+        raise TrainingError(
+            f"The mean log P_o of the gold words is {value:.1f} at update {update}, below {self.config.limit:g} "
+            "(an even guess over 32,000 words is -10.4): the objective log P_c - lambda log P_o has no bound and "
+            "diverges, as footnote 3 of the paper reports. This row is expected to end so; to train a model, use the "
+            "objective 'opponent' with model.opponent.output softmin."
+        )
+
+
+# -------------------------------------------------------------------------------------------------------------- R-drop
+
+
+_CLOSEST = -1e-6  # log-probabilities are kept below this: the logit of 1 is infinite
+_OTHER_NOISE = 0x5DEECE66D  # what the second pass adds to the seed of noise that is not the global generator's
+
+
+def two_way_divergence(first: Tensor, second: Tensor) -> Tensor:
+    """``1/2 (p - q) (logit p - logit q)`` of two log-probabilities, at least 0."""
+    first, second = first.clamp_max(_CLOSEST), second.clamp_max(_CLOSEST)
+    logits = [each - torch.log(-torch.expm1(each)) for each in (first, second)]
+    return 0.5 * (first.exp() - second.exp()) * (logits[0] - logits[1])
+
+
+class RDrop(Objective):
+    """R-drop (Liang et al. 2021): two passes with different dropout shall say the same.
+
+        L_i = - log P1(y_i) - log P2(y_i) + alpha / 2 [KL(P1 || P2) + KL(P2 || P1)]
+
+    at every target word; the first term is the objective ``nll``, this one is the rest: the second pass's likelihood
+    and ``alpha`` times the divergence. Without dropout (validation) that is ``nll``.
+
+    Our reading: the divergence is that of the two-way distributions (the gold word, all others together), since (B, T,
+    V) of either is more than the whole pass takes. By the data processing inequality it is never more than the full
+    one, and it is zero exactly where both passes give the gold word the same probability. It needs nothing but
+    log P(gold), so every model and every head can have it.
+    """
+
+    class Config(Objective.Config):
+        """``alpha`` is the paper's."""
+
+        alpha: float = Field(1.0, gt=0)
+
+    config: Config
+    name = "r_drop"
+    counts_words = True
+
+    def attach(self, model: Any, tokenizer: Tokenizer, run: RunConfig) -> None:
+        """Raises:
+        ConfigError: the two passes would be equal, or would read different words.
+        """
+        rates = [run.model[key] for key in run.model if key.endswith("dropout")]
+        rates += [module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)]
+        if rates and not any(rates):
+            raise ConfigError("The objective 'r_drop' compares passes that dropout makes different: set model.dropout.")
+        if run.training.teacher_forcing.ratio < 1:
+            raise ConfigError(
+                "The objective 'r_drop' compares two passes over the same words: set training.teacher_forcing.ratio "
+                "to 1."
+            )
+        self._model = (model,)  # in a tuple: not a submodule
+
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        values = -output.gold_log_probs
+        self._divergence = torch.zeros_like(values)
+        if torch.is_grad_enabled():
+            seed = None if context.noise_seed is None else context.noise_seed ^ _OTHER_NOISE
+            second = self._model[0](batch, context=replace(context, noise_seed=seed, observe=False))
+            self._divergence = two_way_divergence(output.gold_log_probs, second.gold_log_probs)
+            own = smoothed_or_plain("nll", context.label_smoothing, second)
+            values = self.config.alpha * self._divergence - own
+        return values
+
+    def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
+        return {"r_drop_divergence": masked_mean(self._divergence.detach(), output, batch)}

@@ -1,0 +1,146 @@
+"""An exported model as search sees it: what `catchline.decoding` says a model offers, of graphs and NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from catchline.config.base import ConfigBase
+from catchline.errors import ConfigError, DataError
+from catchline.runtime.sessions import Session
+from catchline.types import Batch, Memory, Shared, StepOutput
+
+
+class Layout(ConfigBase):
+    """The decoder's state in an exported folder: names of its tensors, one a row and one a document. ``next`` are those
+    that a step changes, ``outputs`` what else it gives."""
+
+    rows: tuple[str, ...]
+    shared: tuple[str, ...]
+    next: tuple[str, ...]
+    outputs: tuple[str, ...]
+    same_scores: bool = True  # are the scores the log-probabilities?
+    first_id: int | None = None  # what the decoder reads first, whatever it is given
+    forced_id: int | None = None  # what every summary begins with
+
+
+class Exported(ConfigBase, extra="ignore"):
+    """``export.json``. ``uncounted`` are the ids that a summary's likelihood leaves out, ``outside_counts`` whether it
+    counts words outside the vocabulary."""
+
+    format: int
+    catchline: str = ""
+    quantized: bool = False
+    family: str = ""
+    copies: bool = False
+    parameters: int = 0
+    vocab_size: int = Field(ge=1)
+    start_id: int
+    max_source_tokens: int | None = None
+    max_target_tokens: int | None = None
+    uncounted: tuple[int, ...] = ()
+    outside_counts: bool = True
+    switches: dict[str, Any] = Field(default_factory=dict)
+    layout: Layout
+    sha256: dict[str, str]
+
+
+class GraphModel:
+    """``encode``, ``start`` and ``step`` over two sessions.
+
+    Details that nobody wants are not asked for: see `plain`.
+    """
+
+    def __init__(self, encoder: Session, step: Session, about: Exported) -> None:
+        self._encoder, self._step, self.layout, self._switches = encoder, step, about.layout, about.switches
+        self.vocab_size = about.vocab_size
+        self.max_source_tokens, self.max_target_tokens = about.max_source_tokens, about.max_target_tokens
+        self._unflattened = {name for name, shape in step.outputs.items() if list(shape[:2]) == ["B", "K"]}
+        self._outputs = [*self.layout.outputs, *(f"next.{name}" for name in self.layout.next)]
+
+    def encode(self, batch: Batch) -> Memory:
+        """Read the source; ``extra`` is the state before the first step.
+
+        Raises:
+            DataError: the source is longer than the model reads.
+        """
+        self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
+        ids, mask, size = batch.source_extended_ids, batch.source_mask, batch.extended_vocab_size
+        given = {"source_ids": batch.source_ids, "extended_ids": ids, "mask": mask, "outside": self._outside(size)}
+        return Memory(mask, mask, ids, size, extra=self._encoder.run(given))
+
+    def _outside(self, extended_vocab_size: int) -> np.ndarray:
+        """What tells a graph how many words are outside the vocabulary: a vector of as many zeros."""
+        return np.zeros(extended_vocab_size - self.vocab_size, np.float32)
+
+    def start(self, memory: Memory, kind: str = "state") -> dict[str, Any]:
+        """The state before the first step. Of kind ``taught`` it is that of training, where decoding has another."""
+        made = memory.extra
+        shared = {name: made[f"state.{name}"] for name in self.layout.shared}
+        rows = {name: made.get(f"{kind}.{name}", made[f"state.{name}"]) for name in self.layout.rows}
+        return {"rows": rows, "documents": Shared(shared), "size": memory.extended_vocab_size, "steps": 0}
+
+    def step(self, last_ids: np.ndarray, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
+        """One step for N rows.
+
+        Raises:
+            DataError: the summary grows longer than the model can write.
+        """
+        layout, steps = self.layout, state["steps"]
+        self._check_length("summary", steps + 1, "search.max_length")
+        if steps == 0 and layout.first_id is not None:
+            last_ids = np.full_like(last_ids, layout.first_id)
+        held = state["rows"] | state["documents"].tree
+        given = {"last_ids": last_ids, "outside": self._outside(state["size"])}
+        given |= {f"state.{name}": value for name, value in held.items()}
+        found = self._step.run(given, self._outputs)
+        for name in self._unflattened & found.keys():
+            found[name] = found[name].reshape(len(last_ids), *found[name].shape[2:])
+        rows = state["rows"] | {name: found[f"next.{name}"] for name in layout.next}
+        log_probs = found["log_probs"]
+        output = StepOutput(
+            scores=log_probs if layout.same_scores else found["scores"],
+            log_probs=log_probs,
+            details={name[8:]: value for name, value in found.items() if name.startswith("details.")},
+            **{name: found.get(name) for name in ("attention", "context", "state", "attention_scores")},
+        )
+        if steps == 0 and layout.forced_id is not None:
+            output.scores = np.full_like(log_probs, -np.inf)
+            output.scores[:, layout.forced_id] = 0.0
+        return output, {**state, "rows": rows, "steps": steps + 1}
+
+    def read_figures(self, memory: Memory) -> list[dict[str, int]]:
+        """Empty: chunks are read by torch models only."""
+        return []
+
+    def chunk_tokens(self, memory: Memory) -> list[np.ndarray]:
+        """Empty, as `read_figures`."""
+        return []
+
+    def switches(self) -> dict[str, Any]:
+        """The values that the graphs were made with."""
+        return dict(self._switches)
+
+    def switch(self, options: Mapping[str, Any]) -> None:
+        """Graphs cannot be switched; to what they are they can.
+
+        Raises:
+            ConfigError: another value.
+        """
+        for name, value in options.items():
+            if name not in self._switches or self._switches[name] != value:
+                raise ConfigError(
+                    f"An exported model keeps the switches that it was exported with: {name} is "
+                    f"{self._switches.get(name, 'not one of them')}. For another, export it again from a copy that "
+                    "Summarizer.from_pretrained(MODEL, model={...}).save_pretrained(DIR) makes."
+                )
+
+    def _check_length(self, what: str, length: int, setting: str) -> None:
+        limit = self.max_source_tokens if what == "source" else self.max_target_tokens
+        if limit is not None and length > limit:
+            raise DataError(
+                f"A {what} of {length} tokens is longer than the {limit} of this model: set {setting} lower."
+            )

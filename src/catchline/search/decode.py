@@ -1,0 +1,125 @@
+"""From a model and a batch to hypotheses: encode, start, search.
+
+Nothing here knows torch. What a model has to offer stands in `catchline.decoding`, which makes it of torch models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from catchline.config.schema import SearchConfig
+from catchline.search.beam import beam_search
+from catchline.search.scorers import Scorer, SpecialIds, build_scorers
+from catchline.text.unknown import DROP, UnkRule
+from catchline.types import Batch, Hypothesis, Memory
+
+
+def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
+    """The best hypotheses of each document of ``batch``, best first.
+
+    Args:
+        model: anything that offers what `catchline.decoding` names.
+        batch: as the model's ``encode`` takes it.
+        config: the search. With ``beam_size`` 1 it is greedy.
+        ids: the fields of `SpecialIds`.
+
+    Raises:
+        ConfigError: an unknown scorer, or one that the model cannot serve.
+        ModelError: the model gave scores that are not numbers.
+    """
+    specials = SpecialIds(**ids)
+    with switched(model, config.model):
+        memory = model.encode(batch)
+        if memory.extended_vocab_size == batch.extended_vocab_size:
+            memory.oov_words = batch.oov_words
+        results = search_memory(model, memory, config, specials)
+    if figures := model.read_figures(memory):
+        _note_reading(results, figures, model.chunk_tokens(memory))
+    if config.replace_unk:
+        rule = UnkRule(config.replace_unk, specials.separator_id)
+        for source, hypotheses in zip(memory.extended_ids, results, strict=True):
+            hypotheses[:] = [without_unk(hypothesis, source, specials, rule) for hypothesis in hypotheses]
+    return results
+
+
+def search_memory(
+    model: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: Sequence[Scorer] = ()
+) -> list[list[Hypothesis]]:
+    """The search over what the encoder left, with the scorers that ``config`` names and then ``scorers``."""
+    return beam_search(
+        model.step,
+        model.start(memory),
+        memory=memory,
+        config=config,
+        specials=specials,
+        scorers=[*build_scorers(config, specials), *scorers],
+    )
+
+
+_SWITCHING = RLock()
+
+
+@contextmanager
+def switched(model: Any, options: Mapping[str, Any]) -> Iterator[None]:
+    """The model with the switches ``options``, inside only; one thread after the other, for a model has them once."""
+    if not options:
+        yield
+        return
+    with _SWITCHING:
+        before = dict(model.switches())
+        model.switch(options)
+        try:
+            yield
+        finally:
+            model.switch({name: before[name] for name in options})
+
+
+def _note_reading(
+    results: Sequence[Sequence[Hypothesis]], figures: Sequence[Mapping[str, float]], chunk_tokens: Sequence[np.ndarray]
+) -> None:
+    """Tell each hypothesis what was read of its document, and what of that its own path chose: how many distinct
+    chunks, and the mean entropy of its coarse attention, in nats, over its tokens."""
+    for hypotheses, found, ranges in zip(results, figures, chunk_tokens, strict=True):
+        for hypothesis in hypotheses:
+            details, steps = hypothesis.details, len(hypothesis.ids)
+            hypothesis.chunk_tokens, hypothesis.reading = ranges, dict(found)
+            if "sampled" in details:
+                hypothesis.reading["chunks_chosen"] = len(np.unique(details["sampled"][details["shares"] > 0]))
+            if "coarse" in details and steps:
+                weights = details["coarse"][:steps].astype(np.float64)
+                logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+                hypothesis.reading |= {"coarse_entropy": float(-(weights * logs).sum() / steps), "steps": steps}
+
+
+def without_unk(
+    hypothesis: Hypothesis, source_extended_ids: np.ndarray, specials: SpecialIds, rule: UnkRule
+) -> Hypothesis:
+    """The hypothesis with each UNK replaced by a source token (S,), as ``rule`` says, or dropped with its step.
+
+    An ordinary word of the source stands for itself, one outside the vocabulary is its extended id; BOS, EOS, PAD
+    and UNK are no words. Without attention, or with nothing to put there, UNK stays.
+    """
+    unknown = [t for t, id_ in enumerate(hypothesis.ids) if id_ == specials.unk_id]
+    if hypothesis.attention is None or not unknown:
+        return hypothesis
+    nothing = [specials.unk_id, specials.bos_id, specials.eos_id, specials.pad_id]
+    words = ~np.isin(source_extended_ids, nothing)
+    found = rule.positions(hypothesis.attention[unknown], source_extended_ids, words).tolist()
+    put = {t: int(source_extended_ids[place]) for t, place in zip(unknown, found, strict=True) if place >= 0}
+    dropped = {t for t, place in zip(unknown, found, strict=True) if place == DROP}
+    replaced = replace(hypothesis, ids=[put.get(t, id_) for t, id_ in enumerate(hypothesis.ids) if t not in dropped])
+    if not dropped:
+        return replaced
+    kept = [t for t in range(len(hypothesis.attention)) if t not in dropped]
+    return replace(
+        replaced,
+        token_log_probs=[hypothesis.token_log_probs[t] for t in kept],
+        attention=hypothesis.attention[kept],
+        details={name: value[kept] for name, value in hypothesis.details.items()},
+    )

@@ -1,0 +1,205 @@
+"""Micro-batching: documents of concurrent requests that ask for the same thing are worked on together.
+
+One thread does the work. While a batch runs, documents wait in one bounded queue; then the next batch is made
+of the document whose turn it is and of those with the same key and nearly the same length. An idle worker waits
+a few milliseconds for company.
+
+Whose turn it is: time is counted in batches. The first ``max_batch`` documents of a request are due now, the next
+as many one batch later, and so on. A large request therefore lets a small one in between its batches, and waits
+for no more than what arrived before it was due: nobody starves.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from catchline.allocator import give_back
+from catchline.errors import CatchlineError
+from catchline.server.schemas import ProblemError
+from catchline.server.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class AbandonedError(Exception):
+    """Nobody waits for this batch any more."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One document to be worked on.
+
+    Jobs with equal ``key`` may share a batch; ``size`` is the length that counts for padding. ``future`` gets the
+    result; cancelled before the start, the job is dropped. `abandon` later ends the batch if all of it is.
+    """
+
+    key: Hashable
+    size: int
+    payload: Any
+    future: Future[Any] = field(default_factory=Future)
+    abandoned: bool = False
+    due: int = 0
+    submitted: float = 0.0
+    started: float = 0.0
+
+    def abandon(self) -> None:
+        """Say that nobody waits for the result."""
+        self.abandoned = True
+        self.future.cancel()
+
+
+# ``work(jobs, check)`` gives one result a job; ``check()`` raises `AbandonedError` when it has no purpose.
+Work = Callable[[Sequence[Job], Callable[[], None]], Sequence[Any]]
+OnBatch = Callable[[Sequence[Job], float], None]  # told by the worker of each batch and its seconds
+
+
+class Batcher:
+    """A queue and the thread that empties it; of ``settings`` those count here that say how much waits and how long."""
+
+    def __init__(self, name: str, work: Work, settings: Settings, on_batch: OnBatch) -> None:
+        self.name, self.settings = name, settings
+        self._work, self._on_batch = work, on_batch
+        self.waiting: list[Job] = []
+        self.running: list[Job] = []
+        self._changed = threading.Condition()
+        self._batches = 0
+        self._seconds_each = 0.05  # running mean of the seconds a document
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread; also again after `stop`."""
+        self._stopping = False
+        self._thread = threading.Thread(target=self._serve, name=f"catchline-{self.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Queue the jobs of one request, all or none.
+
+        Raises:
+            ProblemError: there is no room for all of them.
+        """
+        now = time.monotonic()
+        with self._changed:
+            self.waiting = [job for job in self.waiting if not job.future.cancelled()]
+            there = len(self.waiting)
+            if self._stopping or there + len(jobs) > self.settings.max_queue:
+                seconds = min(60, max(1, math.ceil(self._seconds_each * max(1, there))))
+                reason = f"{there} documents wait already; try again in {seconds} s."
+                raise ProblemError("queue_full", reason, {"Retry-After": str(seconds)})
+            for place, job in enumerate(jobs):
+                job.due = self._batches + place // self.settings.max_batch
+                job.submitted = now
+            self.waiting.extend(jobs)
+            self._changed.notify()
+
+    def stop(self, timeout: float) -> bool:
+        """Take no more jobs, finish those there are, end the thread; false if that took too long."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return not self.alive
+
+    def abandon(self) -> None:
+        """Give up what waits and what runs; the latter ends at its next step."""
+        with self._changed:
+            for job in (*self.waiting, *self.running):
+                job.abandon()
+
+    def _serve(self) -> None:
+        while (batch := self._next()) is not None:
+            if not batch:
+                continue
+            self.running = batch
+            started = time.monotonic()
+            for job in batch:
+                job.started = started
+            try:
+                self._run(batch)
+            except BaseException as error:  # a bug here must not end the service
+                log.exception("The worker %s failed outside of a batch", self.name)
+                _fail(batch, error)
+            seconds = time.monotonic() - started
+            self._seconds_each += 0.2 * (seconds / len(batch) - self._seconds_each)
+            self.running = []
+            self._on_batch(batch, seconds)
+            if not self.waiting:
+                give_back()
+
+    def _next(self) -> list[Job] | None:
+        """Wait for work: a batch, empty if all of it was cancelled just now; ``None`` when there will be no more."""
+        with self._changed:
+            was_idle = not self.waiting
+            while True:
+                batch = self._choose()
+                if not batch:
+                    if self._stopping:
+                        return None
+                    self._changed.wait()
+                    was_idle = True
+                    continue
+                opened = min(job.submitted for job in batch)
+                left = opened + self.settings.batch_wait - time.monotonic()
+                if not was_idle or left <= 0 or len(batch) == self.settings.max_batch or self._stopping:
+                    break
+                self._changed.wait(left)
+            self._batches += 1
+            self.waiting = [job for job in self.waiting if job not in batch]
+        return [job for job in batch if job.future.set_running_or_notify_cancel()]
+
+    def _choose(self) -> list[Job]:
+        self.waiting = [job for job in self.waiting if not job.future.cancelled()]
+        if not self.waiting:
+            return []
+        head = min(self.waiting, key=lambda job: job.due)  # the first of those that are due
+        others = [job for job in self.waiting if job.key == head.key and job is not head]
+        others.sort(key=lambda job: (abs(job.size - head.size), job.due))
+        batch, longest = [head], head.size
+        for job in others[: self.settings.max_batch - 1]:
+            longest = max(longest, job.size)
+            if longest * (len(batch) + 1) > self.settings.max_batch_tokens:
+                break
+            batch.append(job)
+        return batch
+
+    def _run(self, batch: list[Job]) -> None:
+        """Work on a batch; if it fails, on each of its jobs alone, so that one bad document spoils no other."""
+
+        def check() -> None:
+            if all(job.abandoned for job in batch):
+                raise AbandonedError
+
+        try:
+            results = self._work(batch, check)
+        except BaseException as error:  # a library in Rust that panics raises no Exception
+            if isinstance(error, AbandonedError):
+                _fail(batch, error)
+            elif len(batch) == 1:
+                if not isinstance(error, CatchlineError):
+                    log.exception("A document could not be summarized")
+                _fail(batch, error)
+            else:
+                for job in batch:
+                    self._run([job])
+            return
+        for job, result in zip(batch, results, strict=True):
+            job.future.set_result(result)
+
+
+def _fail(batch: Sequence[Job], error: BaseException) -> None:
+    for job in batch:
+        if not job.future.done():
+            job.future.set_exception(error if isinstance(error, Exception) else RuntimeError("the worker failed"))

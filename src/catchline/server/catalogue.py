@@ -1,0 +1,213 @@
+"""What the service can use (the trained models it was started with, and every extractive method by its name), and the
+options that requests may give it, in our words or in those of the hub's summarization task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, create_model
+
+from catchline.config.base import ConfigBase, validate
+from catchline.config.generation import length_options
+from catchline.config.names import EXTRACTIVE
+from catchline.config.schema import SearchConfig
+from catchline.errors import ConfigError, did_you_mean
+from catchline.server.schemas import HubParameters, ModelInfo, OptionInfo, ProblemError
+from catchline.server.settings import Settings
+from catchline.summarizer import Summarizer
+from catchline.systems.extractive import ExtractiveSystem, is_method
+from catchline.text.normalization import encodable
+
+# The decoding options a client may set. Scorers and model switches are left to the operator: they can name code.
+SEARCH_OPTIONS = (
+    *("beam_size", "num_return", "min_length", "max_length", "length_normalisation", "length_alpha"),
+    *("no_repeat_ngram", "coverage_penalty", "coverage_beta", "forbid_unk", "replace_unk"),
+    *("diverse_groups", "diversity_strength", "finish", "unfinished", "early_stopping", "surface", "capitals"),
+    *("min_length_share", "choose", "no_repeat_word", "revisions"),
+)
+GREEDY = {"beam_size": 1, "num_return": 1, "diverse_groups": 1, "shrink_beam": False, "choose": "best"}
+HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine
+MAX_NUMBER = 1000.0  # of options that have no bound of their own
+MAX_TEXT = 1000
+METHOD_SECONDS = 10.0
+# the hub's names of our options
+HUB_NAMES = {
+    "max_length": "max_length",
+    "max_new_tokens": "max_length",
+    "min_length": "min_length",
+    "min_new_tokens": "min_length",
+    "num_beams": "beam_size",
+    "num_return_sequences": "num_return",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "early_stopping": "early_stopping",
+}
+HUB_WITHOUT_EFFECT = {"clean_up_tokenization_spaces", "truncation", "return_text", "return_tensors", "use_cache"}
+
+
+class Served:
+    """One model or method by the name that requests use."""
+
+    def __init__(self, name: str, system: Any, settings: Settings) -> None:
+        self.name, self.system, self.about = name, system, system.about()
+        defaults = system.options({})
+        self.is_neural = isinstance(defaults, SearchConfig)
+        self.kind = "neural" if self.is_neural else "extractive"
+        if self.is_neural:
+            beams = settings.max_beam_size
+            if defaults.beam_size > beams:
+                system.set_defaults({"beam_size": beams})
+            config: Any = system.options({})
+            longest = min(settings.max_summary_tokens, self.about["max_summary_tokens"] or settings.max_summary_tokens)
+            most: dict[str, float] = dict.fromkeys(("beam_size", "num_return", "diverse_groups"), beams)
+            most |= dict.fromkeys(("min_length", "max_length"), longest)
+            keys = list(SEARCH_OPTIONS)
+        else:
+            config, most = defaults.config, {"time_limit": METHOD_SECONDS}
+            keys = [key for key in type(config).model_fields if key not in HIDDEN_SETTINGS]
+        schema, values = type(config).model_json_schema()["properties"], config.model_dump(mode="json")
+        found = {key: _option(schema[key], values[key], most.get(key)) for key in keys}
+        self.options = {key: info for key, info in found.items() if info is not None}
+        self.accepts = _accepting(self.options)
+
+    def parse(self, options: Mapping[str, Any], *, stream: bool = False) -> Any:
+        """The system's own options.
+
+        Raises:
+            ProblemError: an option that does not exist here, or a value that does not fit.
+        """
+        values = {_short(name): value for name, value in options.items()}
+        try:
+            validate(self.accepts, values, where="")
+            if stream and self.is_neural:
+                if values.get("beam_size", 1) != 1 or values.get("num_return", 1) != 1:
+                    raise ProblemError("invalid_option", "Streaming is greedy: leave out beam_size and num_return.")
+                values |= GREEDY
+            return self.system.options(values)
+        except ConfigError as error:
+            raise ProblemError("invalid_option", str(error)) from None
+
+    def info(self, default: bool) -> ModelInfo:
+        """The entry of ``GET /v1/models``."""
+        here = {"name": self.name, "kind": self.kind, "streams": self.is_neural, "default": default}
+        return ModelInfo.model_validate({**self.about, **here, "options": self.options})
+
+
+class Catalogue:
+    """Everything by name; ``default`` answers requests that name nothing."""
+
+    def __init__(self, models: Mapping[str, Summarizer], settings: Settings) -> None:
+        if not models:
+            raise ConfigError("Name at least one model or extractive method to serve.")
+        self._entries = {name: Served(name, given.system, settings) for name, given in models.items()}
+        for name in sorted(set(EXTRACTIVE) - set(self._entries)):
+            with suppress(ConfigError):  # it needs a package that is not installed
+                if not (method := ExtractiveSystem(name)).needs_reference:
+                    self._entries[name] = Served(name, method, settings)
+        self.default = next(iter(models))
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self._entries.values())
+
+    def get(self, name: str | None) -> Served:
+        """The entry called ``name``, or the default.
+
+        Raises:
+            ProblemError: there is none.
+        """
+        wanted = self.default if name is None else name
+        if wanted not in self._entries:
+            meant = did_you_mean(wanted, self._entries)
+            raise ProblemError("unknown_model", f"There is no model '{_short(wanted)}'.{meant} GET /v1/models has all.")
+        return self._entries[wanted]
+
+
+def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
+    """Open ``FOLDER``, ``NAME=FOLDER``, hub ids and extractive methods, by the names they are served under.
+
+    Raises:
+        ConfigError: two have the same name.
+        ModelError: nothing there, or damaged.
+    """
+    models: dict[str, Summarizer] = {}
+    for place in places:
+        whole = Path(place).exists() or is_method(place)
+        given, equals, rest = (place, "", "") if whole else place.partition("=")
+        folder = rest if equals else place
+        summarizer = Summarizer.from_pretrained(folder, device=device)
+        name = given if equals else summarizer.name or place
+        if encodable(name) != name:
+            raise ConfigError(f"The model name {name!r} is no UTF-8; give it another: NAME={folder!r}.")
+        if not name:
+            raise ConfigError(f"'{place}' gives the model no name; write NAME={folder}.")
+        if name in models:
+            raise ConfigError(f"Two models are called '{name}'; name them yourself, as in short={folder}.")
+        if name in EXTRACTIVE and summarizer.name != name:
+            raise ConfigError(f"'{name}' is the name of an extractive method; give the model another: NAME={folder}.")
+        models[name] = summarizer
+    return models
+
+
+def _option(schema: Mapping[str, Any], value: Any, most: float | None) -> OptionInfo | None:
+    """What JSON schema says of an option, whose largest value is ``most`` here; ``None`` for lists and other things
+    that clients cannot set."""
+    if "enum" in schema:
+        return OptionInfo(type="string", default=value, choices=schema["enum"])
+    kinds = [schema, *schema.get("anyOf", ())]
+    described = next((kind for kind in kinds if kind.get("type") in ("integer", "number", "boolean", "string")), None)
+    if described is None:
+        return None
+    kind = described["type"]
+    low = described.get("minimum", described.get("exclusiveMinimum"))
+    high = described.get("maximum", described.get("exclusiveMaximum")) if most is None else most
+    if kind in ("integer", "number"):
+        low, high = -MAX_NUMBER if low is None else low, MAX_NUMBER if high is None else high
+    return OptionInfo(type=kind, default=value, minimum=low, maximum=high)
+
+
+_TYPES: dict[str, Any] = {"integer": StrictInt, "number": StrictFloat, "boolean": StrictBool, "string": StrictStr}
+
+
+def _accepting(options: Mapping[str, OptionInfo]) -> type[ConfigBase]:
+    """What a request's options are checked with. Nothing is converted, so that bounds hold for what is used."""
+    fields: dict[str, Any] = {}
+    for name, info in options.items():
+        kind = Literal[tuple(info.choices)] if info.choices else _TYPES[info.type]
+        longest = MAX_TEXT if info.type == "string" and not info.choices else None
+        fields[name] = (kind, Field(info.default, ge=info.minimum, le=info.maximum, max_length=longest))
+    return create_model("Options", __base__=ConfigBase, __cls_kwargs__={"validate_default": False}, **fields)
+
+
+def hub_options(parameters: HubParameters | None, served: Served) -> dict[str, Any]:
+    """The options that the hub's parameters ask for. Names that are options of the model itself pass too.
+
+    Raises:
+        ProblemError: sampling, or a parameter without counterpart.
+    """
+    given = {} if parameters is None else parameters.model_dump(exclude_none=True)
+    nested = given.pop("generate_parameters", {})
+    options: dict[str, Any] = {}
+    for name, value in {**given, **nested}.items():
+        if value is None or name in HUB_WITHOUT_EFFECT or (name == "do_sample" and value is False):
+            continue
+        if name == "do_sample":
+            raise ProblemError("invalid_option", "This service does not sample; leave out do_sample.")
+        if name == "length_penalty":
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ProblemError("invalid_option", "length_penalty is a number.")
+            try:
+                options |= length_options(value)
+            except OverflowError:
+                raise ProblemError("invalid_option", "length_penalty is too large a number.") from None
+            continue
+        ours = HUB_NAMES.get(name, name)
+        if ours not in served.options and name in HUB_NAMES:
+            raise ProblemError("invalid_option", f"{name} has no meaning for an extractive method.")
+        options[ours] = value
+    return options
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 60 else name[:57] + "..."

@@ -1,0 +1,374 @@
+"""The bodies of requests and answers, which are the OpenAPI document, and what can be wrong with a request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    GetPydanticSchema,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from catchline.errors import did_you_mean
+from catchline.text.normalization import encodable
+
+
+def _whole(value: Any) -> Any:
+    return encodable(value) if isinstance(value, str) else value
+
+
+def _few(value: Any) -> Any:
+    """Refuse a mapping that is too large before an error is made of each of its fields."""
+    if isinstance(value, Mapping) and len(value) > MOST_FIELDS:
+        raise PydanticCustomError("too_many_fields", "give at most {most} fields", {"most": MOST_FIELDS})
+    return value
+
+
+MOST_FIELDS = 50
+FIRST_ERROR = GetPydanticSchema(lambda kind, schema: {**schema(kind), "fail_fast": True})  # `FailFast` has no hash
+Text = Annotated[StrictStr, BeforeValidator(_whole)]  # JSON can hold half characters, UTF-8 cannot
+Options = Annotated[dict[Text, StrictBool | StrictInt | StrictFloat | Text], BeforeValidator(_few)]
+Format = Literal["text", "markdown", "auto"]
+Kind = Literal["markdown", "restructuredtext", "page", "tagged", "manual", "mail", "article"]
+Mixed = Annotated[dict[str, Any], BeforeValidator(_few)]
+
+TEXT = (
+    "The river rose two metres in a night. Rescue crews from Ludlow carried forty people out of their houses. "
+    "Schools stay closed until Thursday, the council said."
+)
+SEVERAL: Any = {"model": "lexrank", "documents": [TEXT], "options": {"sentences": 1}, "explain": True}
+TEXT_NAMES = {"text", "texts", "content", "body", "article", "input", "inputs", "source", "prompt"}
+
+
+class _Body(BaseModel, extra="forbid", protected_namespaces=(), allow_inf_nan=False):
+    _few_fields = model_validator(mode="before")(_few)
+
+
+# ------------------------------------------------------------------------------------------- requests
+
+
+class Document(_Body):
+    """A document with a name of its own, which its summary carries too."""
+
+    document: Text = Field(description="The text.")
+    id: Text = Field("", max_length=200)
+
+
+# Told apart by their JSON kind, so that an error is about the kind that was given.
+TextOrDocument = Annotated[
+    Annotated[Text, Tag("(text)")] | Annotated[Document, Tag("(object)")],
+    Discriminator(lambda value: "(object)" if isinstance(value, Mapping) else "(text)"),
+]
+Documents = Annotated[list[TextOrDocument], FIRST_ERROR]
+TextOrTexts = Annotated[
+    Annotated[Text, Tag("(text)")] | Annotated[list[Text], FIRST_ERROR, Tag("(list)")],
+    Discriminator(lambda value: "(list)" if isinstance(value, list) else "(text)"),
+]
+TAGS = frozenset(("(text)", "(object)", "(list)"))
+
+
+class SummarizeRequest(_Body, json_schema_extra={"examples": [{"document": TEXT}, SEVERAL]}):
+    """Give ``document`` or ``documents``."""
+
+    document: Text | None = Field(None, description="One text.")
+    documents: Documents | None = Field(None, description="Several texts, with or without an id.")
+    model: Text | None = Field(
+        None, description="A name from `GET /v1/models`; the first of them if not given.", max_length=200
+    )
+    options: Options = Field(
+        default_factory=dict,
+        description="Decoding options of a trained model, or settings of an extractive method: see `GET /v1/models`.",
+        json_schema_extra={"maxProperties": MOST_FIELDS},
+    )
+    format: Format = Field("text", description="`markdown`: only what its sentences say; `auto`: as it looks.")
+    explain: StrictBool = Field(False, description="Say where each word came from, and what the text does not support.")
+    attention: StrictBool = Field(False, description="With `explain`: the attention of each word over the source.")
+    always_write: StrictBool = Field(False, description="Give what the model wrote, also where it is not sure of it.")
+    stream: StrictBool = Field(False, description="Answer with server-sent events, as `POST /v1/summarize/stream`.")
+
+
+class HubParameters(_Body, extra="allow"):
+    """Names as in transformers. What is not named here is refused."""
+
+    max_length: StrictInt | None = None
+    min_length: StrictInt | None = None
+    max_new_tokens: StrictInt | None = None
+    min_new_tokens: StrictInt | None = None
+    num_beams: StrictInt | None = None
+    num_return_sequences: StrictInt | None = None
+    no_repeat_ngram_size: StrictInt | None = None
+    early_stopping: StrictBool | Literal["never"] | None = None
+    length_penalty: StrictFloat | StrictInt | None = Field(
+        None, description="The power of the length that the sum of the scores is divided by."
+    )
+    do_sample: StrictBool | None = Field(None, description="Only false: the service does not sample.")
+    generate_parameters: Mixed | None = Field(None, description="More of the same.")
+
+
+class HubRequest(_Body, json_schema_extra={"examples": [{"inputs": TEXT, "parameters": {"max_length": 20}}]}):
+    """The body of a summarization task on the Hugging Face hub."""
+
+    inputs: TextOrTexts
+    parameters: HubParameters | None = None
+    options: Mixed | None = Field(None, description="Ignored (`wait_for_model`, `use_cache`).")
+
+
+def unknown_field(where: str, body: Any, unknown: Collection[str]) -> str:
+    """A sentence on the field ``where`` (dotted), one of the ``unknown``, with what was probably meant."""
+    place, _, name = where.rpartition(".")
+    hub = isinstance(body, Mapping) and "inputs" in body and "inputs" not in unknown
+    fields = Document.model_fields if place else (HubRequest if hub else SummarizeRequest).model_fields
+    if not place and not hub and name.lower() in TEXT_NAMES:
+        return f"Unknown field {where}; the text goes into document (or documents)."
+    return f"Unknown field {where}.{did_you_mean(name, fields)} Known: {', '.join(fields)}."
+
+
+# -------------------------------------------------------------------------------------------- answers
+
+
+class Span(BaseModel):
+    """A piece of the document, `document[start:end]`."""
+
+    start: int
+    end: int
+    text: str
+    weight: float = Field(description="Its share of the attention, or of the copying.")
+
+
+class Token(BaseModel):
+    """One token of a word, of models that copy in several steps."""
+
+    text: str
+    probability: float
+    p_gen: float | None
+    copy_share: float
+    figures: dict[str, float]
+    sources: dict[str, list[Span]] = Field(description="The heaviest places of each distribution over the source.")
+
+
+class Word(BaseModel):
+    """One word of the summary, `summary[start:end]`, and where it came from."""
+
+    text: str
+    start: int
+    end: int
+    probability: float
+    copied: bool = Field(description="More than half of the word's probability was copied from the source.")
+    copy_share: float
+    p_gen: float | None = Field(description="The gate: 1 writes from the vocabulary, 0 copies. null: no gate.")
+    sources: list[Span]
+    attention: list[float] | None = Field(None, description="Weights over `source_offsets`, if asked for.")
+    maps: dict[str, list[float]] | None = Field(
+        None, description="Other weights over `source_offsets` that the model has, by name, if attention is asked for."
+    )
+    figures: dict[str, float] | None = Field(None, description="Gates and the like of the model's copying.")
+    tokens: list[Token] | None = None
+
+
+class ClaimRecord(BaseModel):
+    """A number, date (or time), name, or other content word of the summary, `summary[start:end]`."""
+
+    kind: Literal["number", "date", "name", "word"]
+    text: str
+    start: int
+    end: int
+
+
+class SupportedClaim(ClaimRecord):
+    """One that the document has, at `document[source[0]:source[1]]`."""
+
+    source: Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
+class Support(BaseModel):
+    """What was compared with the document, and what it lacks. A hint for a reader, not a verdict."""
+
+    checked: dict[str, int]
+    unsupported: list[ClaimRecord] = Field(description="Numbers, dates and names that the document does not have.")
+    new_words: list[ClaimRecord] = Field(description="Other content words that it has in no form.")
+    supported: list[SupportedClaim]
+    rate: float | None = Field(
+        description="The share of the numbers, dates and names that the document has; null if there are none."
+    )
+
+
+class ChunkRecord(BaseModel):
+    """A piece of the document, `document[start:end]`, that the model reads as one."""
+
+    start: int
+    end: int
+    weights: list[float] = Field(description="Coarse attention, one a word of the summary.")
+    read: list[int] | None = Field(None, description="The words it was read for; null: for all, like every chunk.")
+
+
+class Alternative(BaseModel):
+    """Another hypothesis of the beam."""
+
+    id: str
+    summary: str
+    model: str
+    score: float
+    log_prob: float
+    tokens_read: int
+    tokens_given: int
+    truncated: bool
+    finished: bool
+    terms: dict[str, float] | None = None
+    reading: dict[str, float] | None = Field(
+        None, description="Of models that read in chunks: `chunks` and `words` of the document, how many were read."
+    )
+    confidence: float | None = Field(None, description="The chance that a reader accepts the words, where known.")
+    unlike: list[str] | None = Field(None, description="In what the document is unlike those the model knows.")
+    facts: dict[str, float] | None = Field(None, description="What confidence was computed from.")
+    words: list[Word] | None = None
+    support: Support | None = None
+
+
+class SummaryRecord(Alternative):
+    """A summary. `words`, `support` and `document` are there with `explain`, `alternatives` with `num_return`; `format`
+    and `document` where the document was not taken as it is. Places in texts count Unicode characters (code points),
+    not bytes and not UTF-16 units."""
+
+    source_offsets: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = None
+    chunks: list[ChunkRecord] | None = None
+    declined: str | None = Field(
+        None,
+        description="Why `summary` is taken from the document; the first of `alternatives` is what the model wrote.",
+    )
+    read_to: int | None = Field(None, description="Where the part of the document ends that the model was given.")
+    format: Kind | None = Field(None, description="As what the document was read, if not as it is.")
+    document: str | None = Field(None, description="The text that was summarized; places in the document count in it.")
+    alternatives: list[Alternative] | None = None
+
+
+class Timing(BaseModel):
+    """Milliseconds: waiting for the worker, and in all."""
+
+    queue_ms: float
+    total_ms: float
+
+
+class SummarizeResponse(BaseModel):
+    """The summaries in the order of the documents."""
+
+    model: str
+    options: dict[str, Any] = Field(description="The decoding, or the method's settings, that was used.")
+    summaries: list[SummaryRecord]
+    timing: Timing
+    request_id: str
+
+
+class HubSummary(BaseModel):
+    """One answer of the hub's summarization task."""
+
+    summary_text: str
+
+
+class OptionInfo(BaseModel):
+    """What an option may be."""
+
+    type: Literal["integer", "number", "boolean", "string"]
+    default: bool | int | float | str | None
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    choices: list[bool | str] | None = None
+
+
+class ModelInfo(BaseModel):
+    """A trained model, or an extractive method."""
+
+    name: str
+    kind: Literal["neural", "extractive"]
+    family: str = Field(description="The kind of model (`seq2seq`, `bart`, ...), or the method's name.")
+    in_short: str = Field(description="What it does, one sentence for people who do not know it.")
+    copies: bool = Field(description="Can it copy words that its vocabulary lacks?")
+    streams: bool = Field(description="Does `stream` give it word by word?")
+    default: bool = Field(description="Is it used when a request names none?")
+    parameters: int | None = Field(description="Number of weights.")
+    max_source_tokens: int | None = Field(description="Longer documents are cut there.")
+    max_summary_tokens: int | None
+    options: dict[str, OptionInfo]
+
+
+class Limits(BaseModel):
+    """The limits of the service."""
+
+    max_body_bytes: int
+    max_documents: int
+    max_characters: int
+    max_beam_size: int
+    max_summary_tokens: int
+    max_queue: int
+    request_timeout: float
+
+
+class ModelList(BaseModel):
+    """What this service can use."""
+
+    version: str
+    models: list[ModelInfo]
+    limits: Limits
+
+
+class Health(BaseModel):
+    """Alive, or ready for work."""
+
+    status: Literal["ok", "ready", "draining", "broken"]
+
+
+# -------------------------------------------------------------------------------------------- errors
+
+
+CODES: dict[str, tuple[int, str]] = {
+    "invalid_json": (400, "The body is not JSON."),
+    "unauthorized": (401, "The token is missing or wrong."),
+    "not_found": (404, "There is nothing at this address."),
+    "unknown_model": (404, "There is no model or method of this name."),
+    "method_not_allowed": (405, "This address does not answer this method."),
+    "body_timeout": (408, "The request took too long to arrive."),
+    "body_too_large": (413, "The body is larger than the limit."),
+    "document_too_long": (413, "A document is longer than the limit."),
+    "unknown_host": (421, "The service does not answer to this name."),
+    "unsupported_media_type": (415, "The body is not declared as JSON, or is compressed."),
+    "invalid_request": (422, "A field is missing, unknown or of the wrong type."),
+    "invalid_option": (422, "An option is unknown, or its value does not fit."),
+    "empty_document": (422, "A document has no text, or the request has no documents."),
+    "too_many_documents": (422, "More documents than the limit."),
+    "queue_full": (429, "Too many documents wait already."),
+    "internal_error": (500, "An error in the service."),
+    "draining": (503, "The service is about to stop."),
+    "timeout": (504, "The answer was not ready in time."),
+}
+
+
+class ProblemError(Exception):
+    """A request that cannot be answered; ``code`` is one of `CODES`, whose sentence is the message if none is given."""
+
+    def __init__(self, code: str, message: str = "", headers: Mapping[str, str] | None = None) -> None:
+        self.code, self.headers = code, dict(headers or {})
+        self.status, usual = CODES[code]
+        self.message = message or usual
+        super().__init__(self.message)
+
+    def body(self, request_id: str) -> dict[str, str]:
+        """The fields of an `ErrorBody`."""
+        return {"error": self.message, "code": self.code, "request_id": request_id}
+
+
+class ErrorBody(BaseModel):
+    """What every error looks like."""
+
+    error: str = Field(description="One sentence.", examples=["Document 2 is empty; there is nothing to summarize."])
+    code: str = Field(description="For programs; it does not change.", examples=["empty_document"])
+    request_id: str = Field(examples=["6f9c1e"])

@@ -1,0 +1,147 @@
+"""The shards of a corpus and the documents in them, read as a stream."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from catchline.data.columns import RawRecord, TableOptions
+from catchline.data.lines import SKIP_BAD, BadRecordError, bare_name, text_lines
+from catchline.data.tables import read_jsonl
+from catchline.errors import ConfigError, DataError
+from catchline.text.normalization import encodable
+
+OnSkip = Callable[[BadRecordError], object]
+
+_TEXT = {".txt", ".text"}
+_JSONL = {".jsonl", ".ndjson"}
+_OTHER = frozenset(".json .csv .tsv .parquet .arrow .db .sqlite .zip .tar .tgz .bz2 .xz .pdf".split())  # noqa: SIM905
+_WILD = re.compile(r"[*?\[]")
+_PIECE = 1 << 20  # characters of a text file that are held in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A file of the corpus. ``name`` is its path below the common folder of all; size and time tell a change."""
+
+    name: str
+    path: str
+    size: int
+    modified: int
+
+    def check(self) -> None:
+        """Is the file still the one that was found?
+
+        Raises:
+            DataError: it is gone, or another.
+        """
+        try:
+            now = os.stat(self.path)
+        except OSError as error:
+            raise DataError(
+                f"{self.path} was there when the selection began and cannot be opened any more ({error.strerror}); put "
+                "it back and run the same command again, or use --skip-bad."
+            ) from None
+        if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
+            raise DataError(
+                f"{self.path} changed since the selection began; run the command again with --overwrite to start anew."
+            )
+
+
+def find_shards(inputs: Sequence[str], out: Path) -> list[Shard]:
+    """The files that ``inputs`` (files, folders, patterns) name, each once, in the order of their names.
+
+    A folder stands for all files of text and JSON lines below it, hidden ones excepted.
+
+    Raises:
+        ConfigError: the output folder lies in an input folder.
+        DataError: an input that does not exist or holds nothing to read.
+    """
+    expanded = [_expand(text, out) for text in inputs]
+    base = os.path.commonpath([root for root, _ in expanded])
+    shards = []
+    for path in dict.fromkeys(path for _, paths in expanded for path in paths):
+        if (suffix := _suffix(path)) in _OTHER:
+            raise DataError(
+                f"{path}: {suffix} files are not read here; write the documents as JSON lines or plain text."
+            )
+        about = path.stat()
+        shards.append(Shard(path.relative_to(base).as_posix(), str(path), about.st_size, about.st_mtime_ns))
+    return sorted(shards, key=lambda shard: shard.name)
+
+
+def _expand(text: str, out: Path) -> tuple[Path, list[Path]]:
+    """An input's own folder, and its files."""
+    place = Path(os.path.abspath(text))
+    if place.is_dir():
+        if Path(os.path.abspath(out)).is_relative_to(place):
+            raise ConfigError(f"--out {out} lies in the input folder {text}; choose a folder outside of it.")
+        read = (path for path in place.rglob("*") if path.is_file() and _suffix(path) in _TEXT | _JSONL)
+        files = sorted(path for path in read if not any(part.startswith(".") for part in path.relative_to(place).parts))
+        if not files:
+            raise DataError(
+                f"{text} holds no file to read; files end in .txt or .jsonl, with .gz or .zst behind it or not."
+            )
+        return place, files
+    if place.is_file():
+        return place.parent, [place]
+    if not _WILD.search(text):
+        raise DataError(f"{text} does not exist.")
+    files = sorted(Path(os.path.abspath(name)) for name in glob.glob(text, recursive=True) if Path(name).is_file())
+    if not files:
+        raise DataError(f"No file has a name like {text}.")
+    parts = place.parts
+    fixed = next(index for index, part in enumerate(parts) if _WILD.search(part))
+    return Path(*parts[:fixed]), files
+
+
+def _suffix(path: Path) -> str:
+    return Path(bare_name(path)).suffix.lower()
+
+
+def documents(path: Path, *, text: str, column: str | None, on_skip: OnSkip | None) -> Iterator[tuple[int, str]]:
+    """The documents of a file with their numbers; those without text are left out.
+
+    Numbers count JSON records, lines, or, where a file is one document, its pieces: a longer file is cut at line ends
+    into pieces of about a million characters, so that it need not fit into memory.
+
+    Raises:
+        DataError: the file cannot be read, or a record is bad and there is no ``on_skip`` to take it.
+    """
+    if _suffix(path) in _JSONL:
+        found = _usable(enumerate(read_jsonl(path, TableOptions(column, None, need_summary=False))), on_skip)
+    else:
+        found = _usable(((number - 1, line) for number, line in text_lines(path)), on_skip)
+        found = found if text == "line" else _pieces(found)
+    for number, document in found:
+        if document and not document.isspace():
+            yield number, encodable(document)
+
+
+def _usable(
+    entries: Iterable[tuple[int, RawRecord | str | BadRecordError]], on_skip: OnSkip | None
+) -> Iterator[tuple[int, str]]:
+    for number, entry in entries:
+        if not isinstance(entry, BadRecordError):
+            yield number, entry if isinstance(entry, str) else entry.document
+        elif on_skip is None:
+            entry.option = entry.option or SKIP_BAD
+            raise entry
+        else:
+            on_skip(entry)
+
+
+def _pieces(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    lines: list[str] = []
+    size = number = 0
+    for _, line in found:
+        lines.append(line)
+        size += len(line) + 1
+        if size >= _PIECE:
+            yield number, "\n".join(lines)
+            lines, size, number = [], 0, number + 1
+    yield number, "\n".join(lines)

@@ -1,0 +1,348 @@
+"""Tables of systems: what stands in a row, the marks of significance, and the table of `catchline evaluate`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from catchline.errors import refuse_unknown
+from catchline.evaluation import measures
+from catchline.evaluation.run import EvaluationResult
+from catchline.metrics.card import CardScores
+from catchline.metrics.significance import TestResult, approximate_randomization, holm, paired_bootstrap, paired_t_test
+
+FIGURES = {"f": "F1", "recall": "recall"}
+FAITHFUL_NOTE = (
+    "Unfaithful: summaries with a name, number or date that the document lacks; new: the share of all names, numbers, "
+    "dates, and other content words that it lacks. Repeating: summaries that say a word or phrase again at once, a "
+    "content word within three words, or four words in a row twice."
+)
+BLANK_NOTE = "Unk: words that are marks of unknown words; empty: summaries without any word."
+READING_NOTE = (
+    "Chunks read: by the encoder, for all hypotheses of a search; chosen: for the summary itself; coarse entropy: "
+    "nats, a mean over generated tokens."
+)
+COPYING_TITLE = "Copying"
+COPYING_NOTE = (
+    "Copied: words of the summary that the document holds (Grusky et al.'s coverage); density: theirs. "
+    "Correct n-grams: those that document and reference both hold, of all n-grams of all summaries. "
+    "Over-copied: words that the document holds and no reference, a mean count."
+)
+_MARKS = (
+    " ** p < 0.01, * p < 0.05 against {} (paired approximate randomization over documents, Holm's correction over the "
+    "systems)."
+)
+
+# --------------------------------------------------------------------------------------- significance
+
+Scores = Mapping[str, Sequence[float]]  # kind -> one score a document
+Difference = dict[str, float]
+Test = Callable[[Sequence[float], Sequence[float]], TestResult]
+
+TESTS: Mapping[str, tuple[Test, str]] = {
+    "randomization": (approximate_randomization, "paired approximate randomization over documents"),
+    "bootstrap": (paired_bootstrap, "paired bootstrap over documents"),
+    "t": (paired_t_test, "paired t-test over documents"),
+}
+
+
+def named_test(name: str) -> Test:
+    """The paired test called ``name``.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    refuse_unknown("significance test", name, TESTS)
+    return TESTS[name][0]
+
+
+def mark_of(p: float) -> str:
+    """``**`` below 0.01, ``*`` below 0.05, else nothing."""
+    return "**" if p < 0.01 else "*" if p < 0.05 else ""
+
+
+def differences(
+    baseline: Scores, systems: Mapping[str, Scores], test: str = "randomization"
+) -> dict[str, dict[str, Difference]]:
+    """By system and kind of ROUGE the ``difference`` to ``baseline``, its two-sided ``p``, and ``p_holm`` after
+    correction over the systems. Each kind is a family of its own for that.
+
+    Raises:
+        ConfigError: no such test.
+        DataError: the systems were not scored on the same documents.
+    """
+    run = named_test(test)
+    found: dict[str, dict[str, Difference]] = {name: {} for name in systems}
+    for kind in baseline:
+        results = {name: run(scores[kind], baseline[kind]) for name, scores in systems.items() if kind in scores}
+        corrected = holm({name: result.p for name, result in results.items()})
+        for name, result in results.items():
+            found[name][kind] = {"difference": result.difference, "p": result.p, "p_holm": corrected[name]}
+    return found
+
+
+# ------------------------------------------------------------------------------------ rows and columns
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A mean over documents and seeds, from 0 to 1; ``low`` and ``high`` its 95% interval over documents; ``sd`` the
+    standard deviation over seeds, with two seeds or more; then what `differences` found."""
+
+    f: float
+    low: float
+    high: float
+    sd: float | None = None
+    difference: float | None = None
+    p: float | None = None
+    p_holm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a table says of one system; empty figures where it failed. ``published`` maps a measure, perhaps with the
+    table it is of (``subset.bleu``), to the paper's figure; ``losses`` are of its training."""
+
+    name: str
+    label: str
+    seeds: int = 1
+    rouge: Mapping[str, Figure] = field(default_factory=dict)
+    measures: Mapping[str, float] = field(default_factory=dict)
+    losses: Mapping[str, float] = field(default_factory=dict)
+    published: Mapping[str, Any] = field(default_factory=dict)
+    errors: Sequence[str] = ()
+    flags: str = ""
+    signature: str = ""
+    bleu_signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading and what stands below it; ``published`` columns hold the paper's figures, others a ``measure``."""
+
+    heading: str
+    cell: Callable[[Row], str]
+    measure: str = ""
+    published: bool = False
+
+
+def rouge_column(kind: str, *, marks: bool = True) -> Column:
+    """ROUGE times 100 with half the width of its interval; ``marks``: of significance, or the blanks in their place."""
+
+    def cell(row: Row) -> str:
+        figure = row.rouge.get(kind)
+        if figure is None:
+            return ""
+        mark = f"{'' if figure.p_holm is None else mark_of(figure.p_holm):<2}" if marks else ""
+        return f"{100 * figure.f:.2f} ±{50 * (figure.high - figure.low):.2f}{mark}"
+
+    return Column(f"ROUGE-{kind}", cell)
+
+
+def number(value: float, digits: int) -> str:
+    """With ``digits`` behind the point; a training that diverged may have a perplexity of three hundred before it."""
+    return f"{value:.{digits}f}" if abs(value) < 1e7 else f"{value:.3g}"
+
+
+def measure_column(heading: str, *keys: str, digits: int = 1) -> Column:
+    """A figure beside ROUGE (in per cent where the heading says so), a loss, or several between slashes, a dash where
+    one of these was not measured."""
+    factor = 100 if heading.endswith("%") else 1
+
+    def cell(row: Row) -> str:
+        figures = {**row.measures, **row.losses}
+        if keys[0] not in figures and (len(keys) == 1 or not figures):
+            return ""
+        return "/".join(number(factor * figures[key], digits) if key in figures else "–" for key in keys)
+
+    return Column(heading, cell, keys[0])
+
+
+_COPIED, _NOVEL = measure_column("copied %", "copy_rate"), measure_column("novel 2-grams %", "novel_2")
+_UNK, _P_GEN = measure_column("unk %", "unk_rate"), measure_column("p_gen", "p_gen", digits=2)
+FAITHFUL = (
+    measure_column("unfaithful %", measures.UNFAITHFUL),
+    measure_column("new names/numbers/dates %", *(measures.UNSUPPORTED[kind] for kind in ("name", "number", "date"))),
+    measure_column("new words %", measures.UNSUPPORTED_WORDS),
+)
+MEASURES = (
+    *FAITHFUL,
+    _COPIED,
+    measure_column("density", "density"),
+    _NOVEL,
+    measure_column("repeating %", measures.REPEATING),
+    measure_column("repeated 1/2/3/4-grams %", *measures.REPEATED.values()),
+    _UNK,
+    measure_column("words", "words"),
+    _P_GEN,
+)
+BLANK = (_UNK, measure_column("empty %", "empty"))  # shown where one is not 0
+# of models that read in chunks
+READING = (
+    measure_column("chunks read", "chunks_read"),
+    measure_column("chunks chosen", "chunks_chosen"),
+    measure_column("words read %", "words_read"),
+    measure_column("coarse entropy", "coarse_entropy", digits=2),
+    measure_column("s/document", "seconds", digits=3),
+)
+# how much of a summary stands in the document, how much of that was right, how much too much
+COPYING = (
+    _COPIED,
+    measure_column("density", "density", digits=2),
+    _NOVEL,
+    *(measure_column(f"correct {n}-grams %", key, digits=2) for n, key in measures.CORRECT.items()),
+    measure_column("over-copied words", measures.OVER_COPIED, digits=2),
+    measure_column("without stop words", measures.OVER_COPIED_CONTENT, digits=2),
+    _P_GEN,
+)
+
+
+def cells_of(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a table, as texts."""
+    header = ["system", *[column.heading for column in columns]]
+    return header, [[row.label, *[column.cell(row) for column in columns]] for row in rows]
+
+
+def copy_table(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
+    """The table of copying; columns that no system has are left out, and so are the rows of systems without measures.
+    Without any row there is no table: both are empty."""
+    measured = [row for row in rows if row.measures]
+    shown = [column for column in COPYING if any(column.measure in row.measures for row in measured)]
+    return cells_of(measured, shown) if shown else ([], [])
+
+
+# ------------------------------------------------------------------------------------ for papers, for programs
+
+
+def latex(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]) -> str:
+    """A table with booktabs' rules, to be read into a paper; notes and signatures are comments above it. A page is as
+    wide as seven figures: further ones are tables of their own, beside the first column again."""
+    lines, rows = [f"% {line}" for note in notes for line in note.splitlines()], list(rows)
+    for first in range(1, len(header), 7):
+        shown = slice(first, first + 7)
+        top, *body = (_latex_line([line[0], *line[shown]]) for line in (header, *rows))
+        lines += ["\\begin{tabular}{l" + "r" * len(header[shown]) + "}", "\\toprule", top, "\\midrule", *body]
+        lines += ["\\bottomrule", "\\end{tabular}", ""]
+    return "\n".join(lines)
+
+
+_LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "±": "$\\pm$", "–": "--"}
+)
+
+_SUPERSCRIPT = re.compile(r"(?<=\d)(\*{1,2})$")  # marks behind a figure
+
+
+def _latex_line(texts: Sequence[str]) -> str:
+    cells = [_SUPERSCRIPT.sub(r"$^{\1}$", text.strip().translate(_LATEX)) for text in texts]
+    return " & ".join(cells) + r" \\"
+
+
+def csv_text(rows: Iterable[Row]) -> str:
+    """One line a row, its numbers unrounded."""
+    flat = list(map(_flat, rows))
+    names = list(dict.fromkeys(name for row in flat for name in row if name != "error"))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*names, "error"], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return out.getvalue()
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {"row": row.name, "label": row.label, "seeds": row.seeds}
+    for kind, figure in row.rouge.items():
+        found |= {f"rouge{kind}_{name}": value for name, value in asdict(figure).items()}
+    found |= {**row.measures, **row.losses}
+    found |= {f"published_{key}": value for key, value in row.published.items()}
+    return found | {"error": "; ".join(row.errors)}
+
+
+# ------------------------------------------------------------------------------- the table of evaluate
+
+
+def result_row(result: EvaluationResult, versus: Mapping[str, Difference] | None = None) -> Row:
+    """What one evaluation found."""
+    rouge = {
+        kind: Figure(result.value(kind), score.low, score.high, **(versus or {}).get(kind, {}))
+        for kind, score in result.rouge.items()
+    }
+    seconds = {"seconds": result.seconds / result.records} if result.seconds else {}
+    return Row(result.system, result.system, rouge=rouge, measures={**result.measures, **seconds})
+
+
+def result_rows(results: Sequence[EvaluationResult]) -> list[Row]:
+    """What the evaluations found, each but the first with its differences to the first."""
+    return list(map(result_row, results, _differences(results)))
+
+
+def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
+    """JSON-ready scores; each system after the first also has its `differences` to the first.
+
+    Raises:
+        DataError: the systems were scored on different numbers of records.
+    """
+    listed = []
+    for place, (result, found) in enumerate(zip(results, _differences(results), strict=True)):
+        entry = result.as_dict()
+        if place:
+            for name in ("difference", "p", "p_holm"):
+                entry[name] = {kind: versus[name] for kind, versus in found.items()}
+        listed.append(entry)
+    return listed
+
+
+def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[list[str]], list[str]]:
+    """Header, rows and notes of the table.
+
+    Stars mark differences to the first system, see `compared`. The column ``p_gen`` is there when a system that can
+    copy is, those of `READING` when one that reads in chunks is.
+    """
+    there = {name for result in results for name in result.measures}
+    several = len(results) > 1
+    columns = [rouge_column(kind, marks=several) for kind in results[0].rouge]
+    columns += [column for column in MEASURES if column is not _P_GEN or "p_gen" in there]
+    columns += READING if "chunks_read" in there else ()
+    notes = [
+        f"ROUGE {FIGURES[results[0].shown]} x 100 ± half of the 95% bootstrap interval; copied: words of the summary "
+        "that the document holds; repeated: n-grams that occurred in the summary before."
+        + (_MARKS.format(results[0].system) if several else ""),
+        FAITHFUL_NOTE,
+        *([READING_NOTE] if "chunks_read" in there else []),
+        *dict.fromkeys(line for result in results for line in (result.flags, result.signature) if line),
+    ]
+    return *cells_of(result_rows(results), columns), notes
+
+
+def for_card(results: Sequence[EvaluationResult], data: str, split: str = "") -> CardScores:
+    """The table as a model card has it; the model is the last of ``results``."""
+    header, rows, notes = result_table(results)
+    model = results[-1]
+    return CardScores(
+        data=data,
+        split=split,
+        records=model.records,
+        rouge={kind: round(100 * model.value(kind), 2) for kind in model.rouge},
+        figure=FIGURES[model.shown],
+        signature=model.signature,
+        header=header,
+        rows=[[cell.strip() for cell in row] for row in rows],
+        notes=notes,
+    )
+
+
+@lru_cache(maxsize=1)
+def _tested(scores: tuple[tuple[tuple[str, tuple[float, ...]], ...], ...]) -> tuple[dict[str, Difference], ...]:
+    first, *others = (dict(system) for system in scores)
+    return ({}, *differences(first, {str(place): system for place, system in enumerate(others)}).values())
+
+
+def _differences(results: Sequence[EvaluationResult]) -> tuple[dict[str, Difference], ...]:
+    """By place and kind, each system's difference to the first; tested once for `compared` and `result_table`."""
+    return _tested(tuple(tuple(result.per_document.items()) for result in results))

@@ -1,0 +1,436 @@
+"""`Summarizer`: the same few methods for a trained model and for an extractive method.
+
+No tensor library is imported until a model is opened, so ``Summarizer.from_pretrained("lexrank")`` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import islice
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Literal, Protocol, overload
+
+from catchline.allocator import give_back
+from catchline.config.names import resolve, trusting
+from catchline.config.shipped import default_model, place_of
+from catchline.errors import CatchlineError, ConfigError, DataError
+from catchline.explain.provenance import extractive_summary
+from catchline.files import put_back
+from catchline.jobs import R, T, Threaded, batches
+from catchline.metrics.confidence import LEADS_ELSEWHERE, Calibration, answering_sentence, divided
+from catchline.metrics.words import is_ordinary, is_stop_word, ordinary_stems, stem, words
+from catchline.runtime.manifest import is_exported
+from catchline.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
+from catchline.text.casing import capital
+from catchline.text.sentences import markup, without
+from catchline.text.sources import lines_of
+from catchline.types import Record, Summary, SummaryWord
+
+SYSTEMS = {  # imported when a model is opened
+    "exported": "catchline.systems.exported:ExportedSystem",
+    "neural": "catchline.systems.neural:NeuralSystem",
+}
+LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of which
+FIRST_WORDS = 50  # are given, and of one without blanks
+FIRST_CHARACTERS = 1000
+WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
+BATCH = 16  # what a batch counts for there, where nobody says how many documents it has
+
+_VERBS = frozenset(("is", "are", "was", "were", "has", "have", "had", "can", "will", "may", "must", "does", "do"))
+
+_Batch = list[tuple[int, Record]]  # each with its place in the window
+OnError = Literal["raise", "skip"]
+Document = str | Record
+
+
+class System(Protocol):
+    """What makes summaries of a batch: an extractive method or a trained model. ``options`` checks settings once;
+    ``unk_text`` is what a word outside the vocabulary looks like in the output, if it can occur."""
+
+    name: str
+
+    @property
+    def calibration(self) -> Calibration | None: ...
+    @property
+    def unk_text(self) -> str | None: ...
+    def summarize_batch(
+        self,
+        records: Sequence[Record],
+        *,
+        explain: bool,
+        options: Any,
+        on_step: Callable[[], object] | None = None,
+        on_text: OnText | None = None,
+    ) -> list[Summary]: ...
+    def about(self) -> dict[str, Any]: ...
+    def options(self, overrides: Mapping[str, Any]) -> Any: ...
+    def describe(self, options: Any) -> dict[str, Any]: ...
+    def documents_at_once(self, longest: str) -> int: ...
+    def batches_at_once(self, documents: int, options: Any) -> int: ...
+    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]: ...
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]: ...
+    def to(self, device: Any) -> None: ...
+    def save_pretrained(self, folder: str | Path) -> None: ...
+    def push_to_hub(self, repo_id: str, **options: Any) -> str: ...
+
+
+class Summarizer:
+    """Summarize, explain and score.
+
+    ::
+
+        summarizer = Summarizer()  # the model in the box; or .from_pretrained("runs/demo"), a hub id, "lexrank-2"
+        summary = summarizer.explain("Your text ...")
+        for word in summary.words:
+            print(word.text, word.copied, [span.text for span in word.sources])
+    """
+
+    def __init__(self, system: System | None = None) -> None:
+        if isinstance(system, str | os.PathLike):
+            raise ConfigError(f"A model is opened with Summarizer.from_pretrained({os.fspath(system)!r}).")
+        self.system: System = system or Summarizer.from_pretrained(default_model(warnings.warn)).system
+
+    @classmethod
+    def from_pretrained(
+        cls, folder_or_id: str | Path, device: Any = "cpu", *, trust_code: bool = False, **options: Any
+    ) -> Summarizer:
+        """Open a model or run folder, a BART-family checkpoint, a hub id, ``"oneline"`` (the model in the box) or an
+        extractive method (``"lead-1"``, ``"concept_ilp:max_words=50"``: see `catchline.systems.extractive`).
+
+        ``options`` are settings of the method (``sentences=2``) or new decoding defaults (``beam_size=8``).
+        ``trust_code``: run Python classes that the folder names, which can do anything.
+
+        Raises:
+            ModelError: no such model, a damaged one, or one that names code that is not trusted.
+            ConfigError: an option that does not exist or does not fit.
+        """
+        name = os.fspath(folder_or_id)
+        if is_method(name):
+            method = ExtractiveSystem(name, options)
+            if method.needs_reference:
+                raise ConfigError(f"'{name}' picks by the reference summary: it can be evaluated, not used.")
+            return cls(method)
+        exported = with_graphs(name) if str(device) in ("cpu", "auto") else None
+        with trusting(trust_code):
+            kind = resolve("system", SYSTEMS, "exported" if exported else "neural")
+            system = kind.from_pretrained(exported or folder_or_id, device)
+        system.options(options)  # refuses more than the next line: what must be learnt before
+        system.set_defaults(options)
+        return cls(system)
+
+    def __repr__(self) -> str:
+        return f"Summarizer({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        return self.system.name
+
+    @overload
+    def summarize(self, texts: Document, **options: Any) -> Summary: ...
+    @overload
+    def summarize(
+        self, texts: Iterable[Document], *, on_error: Literal["skip"], **options: Any
+    ) -> list[Summary | None]: ...
+    @overload
+    def summarize(self, texts: Iterable[Document], **options: Any) -> list[Summary]: ...
+    def summarize(self, texts: Document | Iterable[Document], **options: Any) -> Any:
+        """Summarize one text (gives a `Summary`) or many (gives a list in the same order).
+
+        Options:
+            explain: fill ``Summary.words``, where each word came from.
+            batch_size: documents decoded together; by their length, 8 to 64, if not given.
+            progress: called with the number of newly finished documents.
+            always_write: give what the model wrote also where it is not sure (see below).
+            on_error: ``"raise"``, or ``"skip"``: a document that cannot be summarized gives ``None``.
+            anything else: the decoding (``beam_size``, ``min_length``, ``max_length``, ``num_return``, ...) or,
+                for extractive methods, the method's settings (``sentences``).
+
+        A long document is cut at the model's limit; ``tokens_read``, ``tokens_given`` and ``truncated`` say so.
+
+        A calibrated model that is not sure of its words (``Summary.confidence``), or that is given a text unlike those
+        it knows, or of which a sentence is likelier to do, answers with the sentence of the document that is likeliest
+        to say what it is about (with the first words of a text without sentences); ``declined`` says why, and what it
+        wrote is in ``alternatives``.
+
+        Raises:
+            DataError: a document is empty or not a text (the message says which).
+            ConfigError: an unknown option or a value that does not fit.
+        """
+        if _is_one(texts):
+            return next(self.stream([texts], **options))  # type: ignore[list-item]
+        return list(self.stream(texts, **options))  # type: ignore[arg-type]
+
+    __call__ = summarize  # for those who call a model like a function
+
+    def explain(self, text: Document, **options: Any) -> Summary:
+        """Summarize one text and say of each word where it came from."""
+        return self.summarize(text, **{**options, "explain": True})
+
+    def stream(
+        self,
+        texts: Iterable[Document],
+        *,
+        explain: bool = False,
+        batch_size: int | None = None,
+        progress: Progress | None = None,
+        on_error: OnError = "raise",
+        on_skip: Callable[[Record, CatchlineError], object] | None = None,
+        always_write: bool = False,
+        first: int = 1,
+        **overrides: Any,
+    ) -> Iterator[Summary]:
+        """Like `summarize` over an iterable of any length: read ahead, batched by length, given back in order.
+        ``on_skip(record, error)`` is told about each document that ``on_error="skip"`` passes over; messages number the
+        documents from ``first``."""
+        if on_error not in ("raise", "skip"):
+            raise ConfigError(f"on_error is 'raise' or 'skip', not '{on_error}'.")
+        if _is_one(texts):
+            raise ConfigError("stream takes several documents: stream([document]).")
+        if batch_size is not None:
+            _check_batch_size(batch_size)
+        if not (progress is None or callable(progress)):
+            raise ConfigError("progress is called with numbers of documents, as tqdm(total=len(texts)).update can be.")
+        options = self.system.options(overrides)
+
+        def skipped(record: Record, error: CatchlineError) -> None:
+            if on_error == "raise":
+                raise error
+            if on_skip:
+                on_skip(record, error)
+
+        def decoded(batch: _Batch, go_on: Callable[[], None]) -> Sequence[Summary | CatchlineError]:
+            records = [record for _, record in batch]
+            try:
+                return self.system.summarize_batch(records, explain=explain, options=options, on_step=go_on)
+            except ConfigError:  # no document's fault
+                raise
+            except CatchlineError as error:
+                if on_error == "raise":
+                    raise
+                if len(batch) == 1:
+                    return [error]
+            return [one for alone in batch for one in decoded([alone], go_on)]
+
+        calibration = None if always_write else self.system.calibration
+        at_once = self.system.documents_at_once if batch_size is None else lambda _: batch_size
+        windows = _windows(texts, WINDOW_BATCHES * (batch_size or BATCH), first, skipped)
+        return (  # None, which `summarize` types, in place of what is skipped
+            summary and or_decline(summary, calibration)  # type: ignore[misc]
+            for window in windows
+            for summary in _by_length(window, self.system, options, at_once, decoded, skipped, progress)
+        )
+
+    def score(
+        self,
+        documents: Sequence[str],
+        summaries: Sequence[str],
+        *,
+        batch_size: int = 16,
+        progress: Progress | None = None,
+    ) -> list[float]:
+        """log P(summary | document) of each pair, end token included.
+
+        Raises:
+            DataError: not as many documents as summaries, or an empty one.
+            ConfigError: an extractive method has no probabilities.
+        """
+        if _is_one(documents) or _is_one(summaries):
+            raise ConfigError("score takes lists: score([document], [summary]).")
+        _check_batch_size(batch_size)
+        documents, summaries = list(documents), list(summaries)
+        if len(documents) != len(summaries):
+            raise DataError(f"There are {len(documents)} documents and {len(summaries)} summaries.")
+        records = []
+        for number, (document, summary) in enumerate(zip(documents, summaries, strict=True), 1):
+            record = as_record(document, number)
+            if not isinstance(summary, str):
+                raise DataError(f"Summary {number} is of type {type(summary).__name__}; a summary is a text.")
+            if not summary.strip():
+                raise DataError(f"Summary {number} is empty; there is nothing to score.")
+            records.append(Record(record.document, summary, origin=f"pair {number}"))
+        return self.system.score(records, batch_size, progress) if records else []
+
+    def decoding(self, **overrides: Any) -> dict[str, Any]:
+        """The decoding (or the method's settings) that these overrides lead to, for records of results."""
+        return self.system.describe(self.system.options(overrides))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model folder (replaced as a whole if it exists), with the decoding defaults this summarizer has.
+
+        Raises:
+            ConfigError: an extractive method, an exported model, or ``folder`` holds something else than a model.
+        """
+        self.system.save_pretrained(folder)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload the model folder to the Hugging Face hub as ``owner/name``; gives back the address of the upload.
+
+        ``options``: ``private``, ``token``, ``branch``, ``commit_message``, ``create_pr``.
+
+        Raises:
+            ModelError: there is no token, or the hub refuses.
+            ConfigError: an extractive method, which has nothing to upload, or an exported model.
+        """
+        return self.system.push_to_hub(repo_id, **options)
+
+    def to(self, device: Any) -> Summarizer:
+        """Move the model to a device; gives back the summarizer itself."""
+        self.system.to(device)
+        return self
+
+
+def with_graphs(name: str) -> Path | None:
+    """The folder of a model that was exported, if it was: its graphs run here without torch.
+
+    Where onnxruntime is not installed and torch is, torch opens the folder's weights instead.
+    """
+    if not find_spec("onnxruntime") and find_spec("torch"):
+        return None
+    folder = place_of(name).expanduser()
+    for place in (folder, folder / "model"):
+        put_back(place)
+    return next((place for place in (folder, folder / "model") if is_exported(place)), None)
+
+
+def _is_one(texts: Any) -> bool:
+    """Is this a document, or what is refused as one, rather than several?"""
+    one = isinstance(texts, (str, bytes, Record, Mapping)) or hasattr(texts, "columns")  # a table gives their names
+    return one or not (isinstance(texts, Iterable) or hasattr(texts, "__getitem__"))
+
+
+def _check_batch_size(given: Any) -> None:
+    if not isinstance(given, Integral) or given < 1:
+        raise ConfigError(f"batch_size must be at least 1, a whole number (given: {given!r}).")
+
+
+def _windows(
+    texts: Iterable[Document], size: int, first: int, skipped: Callable[[Record, CatchlineError], object]
+) -> Iterator[list[Record | None]]:
+    """The documents by so many, checked; ``None`` for one that was skipped."""
+    for window in batches(texts, size):
+        records: list[Record | None] = []
+        for number, given in enumerate(window, first):
+            try:
+                records.append(as_record(given, number))
+            except CatchlineError as error:
+                skipped(given if isinstance(given, Record) else Record("", id=str(number)), error)
+                records.append(None)
+        first += len(window)
+        yield records
+
+
+def _by_length(
+    window: Sequence[Record | None],
+    system: System,
+    options: Any,
+    at_once: Callable[[str], int],
+    decoded: Threaded[_Batch, Sequence[Summary | CatchlineError]],
+    skipped: Callable[[Record, CatchlineError], None],
+    progress: Progress | None,
+) -> Iterator[Summary | None]:
+    """The summaries of a window in order, decoded in batches of documents of similar length, at least as many as can
+    be worked on at once."""
+    records = sorted(((i, one) for i, one in enumerate(window) if one), key=lambda pair: -len(pair[1].document))
+    results: list[Summary | None] = [None] * len(window)
+    workers = system.batches_at_once(len(records), options)
+    groups, start = list[_Batch](), 0
+    while start < len(records):
+        most = -(-len(records) // workers)
+        groups.append(records[start : start + min(at_once(records[start][1].document), most)])
+        start += len(groups[-1])
+    with closing(system.in_threads(decoded, groups, workers)) as found:
+        for group, made in zip(groups, found, strict=True):
+            for (place, record), summary in zip(group, made, strict=True):
+                if isinstance(summary, CatchlineError):
+                    skipped(record, summary)
+                else:
+                    results[place] = summary
+            if progress:
+                progress(len(group))
+    if progress and len(window) > len(records):
+        progress(len(window) - len(records))
+    give_back()
+    yield from results
+
+
+def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
+    """``summary``, or where the model had better not answer the sentence of its document that is likeliest to say what
+    it is about, made a line (of a log and the like one of its lines, of a list the first words)."""
+    if calibration is None or summary.confidence is None:
+        return summary
+    document, confidence = summary.document, 0.0 if LEADS_ELSEWHERE.match(summary.text) else summary.confidence
+    if not (calibration.sentence or summary.unlike or confidence < calibration.threshold):
+        return summary
+    (begins, start, end), facts = answering_sentence(document, summary.text, strange=bool(summary.unlike))
+    chance = calibration.sentence_confidence(facts | {"confidence": confidence})
+    if words(document[start:end]) == words(summary.text):
+        confidence = max(confidence, chance)
+    if (summary.unlike or confidence < calibration.threshold) and (lines := lines_of(document)):
+        kind, (start, end) = lines
+        begins, reason = start, f"the text is {kind}, not sentences"
+    elif summary.unlike:
+        reason = f"the text is unlike those the model knows: {', '.join(summary.unlike)}"
+    elif confidence < calibration.threshold:
+        reason = f"the model is not sure of its words (confidence {confidence:.2f})"
+    elif chance > confidence:
+        reason = f"a sentence of the text is likelier to do ({chance:.2f} against {confidence:.2f})"
+    else:
+        return replace(summary, confidence=confidence)
+    if end - start > FIRST_CHARACTERS or len(document[start:end].split()) > LONGEST_SENTENCE:
+        begins = start = len(document) - len(document.lstrip())
+        text = document[start : start + FIRST_CHARACTERS]
+        end = start + [word.end() for word in islice(re.finditer(r"\S+", text), FIRST_WORDS)][-1]
+    signs = [*divided(document, start, end), *markup(document[start:end])]
+    signs = [(start + first, start + last) for first, last in signs]
+    signs = signs if without(document, signs, start, end).strip() else []
+    found = extractive_summary(document, [(start, end)], model_name=summary.model, record_id=summary.id, left_out=signs)
+    first = found.words[0].text
+    if any(map(str.isalnum, document[begins:start])) or not _may_be_name(first, found.words[1:2]):  # its subject went
+        plain, head = first.rstrip(",.;:").removesuffix("'s").replace("-", ""), capital(first[0], document)
+        if plain.isalpha() and plain.islower() and len(head) == 1:  # no iOS, no ligature
+            begun = replace(found.words[0], text=head + first[1:])
+            found = replace(found, text=begun.text + found.text[len(first) :], words=(begun, *found.words[1:]))
+    return replace(
+        found,
+        confidence=confidence,
+        unlike=summary.unlike,
+        declined=reason,
+        alternatives=(replace(summary, alternatives=()), *summary.alternatives),
+    )
+
+
+def _may_be_name(first: str, following: Sequence[SummaryWord]) -> bool:
+    """May the word with which an answer begins be written in lower case on purpose, as names of commands are? It may
+    unless it is an ordinary word, which no verb, sign or other name follows ("hug makes ...", "hug: ...")."""
+    word, behind = first.rstrip(",").removesuffix("'s"), following[0].text.rstrip(",.") if following else ""
+    if is_stop_word(word) and behind[:1].isalnum():
+        return len(word) == 1 and word not in "ai"
+    verb = behind in _VERBS or (behind.endswith("s") and not behind.endswith("ss") and not is_stop_word(behind))
+    ordinary = stem(word) in ordinary_stems() and (behind[:1].isupper() or is_ordinary(behind))
+    return not ordinary or verb
+
+
+def as_record(given: Any, number: int) -> Record:
+    """Check one document; its ``number`` names it in messages.
+
+    Raises:
+        DataError: not a text, or nothing but white space.
+    """
+    record = given if isinstance(given, Record) else Record(given)
+    if not isinstance(record.document, str):
+        table = hasattr(record.document, "columns")
+        how = "give a column of it, table['text']" if table else "on_error='skip' passes over what is none"
+        kind = type(record.document).__name__
+        raise DataError(f"Document {number} is of type {kind}; a document is a text: {how}.")
+    if not record.document.strip():
+        label = f"Document {number}" + (f" (id '{record.id}')" if record.id else "")
+        where = f"{record.origin}: " if record.origin else ""
+        raise DataError(f"{where}{label} is empty; there is nothing to summarize.")
+    return record if record.id or record.origin else replace(record, origin=str(number))

@@ -1,0 +1,446 @@
+"""What a decoding system is, of whatever its model is made: tokenize, decode, say where the words came from.
+
+`catchline.systems.neural` runs torch models, `catchline.systems.exported` graphs; nothing here needs a tensor library.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from numbers import Integral
+from pkgutil import resolve_name
+from typing import Any, ClassVar
+
+import numpy as np
+
+from catchline.config.base import validate
+from catchline.config.loading import merge
+from catchline.config.schema import SearchConfig, TextConfig
+from catchline.data.dataset import EncodedDataset, Example, encode_documents
+from catchline.data.padding import ArrayCollator
+from catchline.errors import ConfigError, DataError
+from catchline.explain.provenance import build_summary
+from catchline.jobs import R, T, Threaded, batches, threaded, threads_each
+from catchline.metrics.confidence import Calibration, DocumentWords, Facts, facts_of, unknown_words, word_ids
+from catchline.search.decode import decode
+from catchline.search.scorers import with_word_blocking
+from catchline.systems.extractive import OnText, Progress
+from catchline.text.base import Tokenizer
+from catchline.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
+
+_BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
+MOST_THREADS = 4  # a quarter of the search around a small model is Python, of which one runs at a time
+_ENDLESS = 10_000  # characters of a summary
+_TOLD_SINGLY = 32  # tokens of a summary that is watched
+WRITES = "A trained model: writes a line of its own, word by word."
+WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
+
+
+class DecodingSystem:
+    """Settings, decoding and explanation.
+
+    Args:
+        model: what `catchline.search.decode.decode` drives; its ``max_source_tokens`` and ``max_target_tokens`` are the
+            most that it can read and write, none for any.
+        opened: has its ``name``, ``tokenizer``, ``text`` (limits of documents and summaries), ``search`` (the decoding
+            defaults) and ``calibration`` (how confident it may be, where that has been found out).
+        start_id: what the decoder reads first.
+    """
+
+    collator: ClassVar[type[ArrayCollator]] = ArrayCollator
+    words_at_once: ClassVar[int] = 6400  # of documents decoded together where nobody says how many
+    attended_tokens: int | None = None  # a batch with a longer document has no attention over the whole of any
+
+    def __init__(self, model: Any, opened: Any, start_id: int) -> None:
+        self.decoded_by, self.start_id = model, start_id
+        self.name: str = opened.name
+        self.tokenizer: Tokenizer = opened.tokenizer
+        self.search: SearchConfig = opened.search
+        self.calibration: Calibration | None = opened.calibration
+        self.text: TextConfig = opened.text
+        if model.max_source_tokens is not None and self.text.max_source_tokens > model.max_source_tokens:
+            self.text = self.text.model_copy(update={"max_source_tokens": model.max_source_tokens})
+        self._collator = self.collator(self.tokenizer)
+
+    # ---------------------------------------------------------------------------------- what differs
+
+    @abstractmethod
+    def _log_likelihoods(self, batch: Any) -> list[float]:
+        """log P(summary | document) of each pair of a batch."""
+
+    @abstractmethod
+    def _kind(self) -> tuple[str, bool, int]:
+        """The family of the model, whether it copies, and how many parameters it has."""
+
+    @abstractmethod
+    def to(self, device: Any) -> None:
+        """Move the model.
+
+        Raises:
+            ConfigError: there is no such device.
+        """
+
+    def _decoder(self, options: SearchConfig, batch: Any) -> Any:
+        """What the search drives, in the precision that ``options`` ask for.
+
+        Raises:
+            ConfigError: this model cannot be run in it.
+        """
+        return self.decoded_by
+
+    def _batch(self, examples: Sequence[Example]) -> Any:
+        """A batch where the model is, with the summaries if all examples have one."""
+        return self._collator(examples)
+
+    @abstractmethod
+    def _opponent_log_probs(self, batch: Any) -> np.ndarray | None:
+        """log P_o (B, T) of the summaries of a batch, where the model can say; asked only of models that have one."""
+
+    # ----------------------------------------------------------------------------------- what is common
+
+    def about(self) -> dict[str, Any]:
+        """What kind of model this is, for those who choose one: family, whether it copies, its size and limits."""
+        family, copies, parameters = self._kind()
+        return {
+            "family": family,
+            "in_short": WRITES_AND_COPIES if copies else WRITES,
+            "copies": copies,
+            "parameters": parameters,
+            "max_source_tokens": self.text.max_source_tokens,
+            "max_summary_tokens": self.decoded_by.max_target_tokens,
+        }
+
+    def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
+        """``opponent_log_prob`` (T,), log P_o of each token written: one teacher-forced pass, so that no step of the
+        search keeps a second (N, V) for it."""
+        if not all("opponent_attention" in hypothesis.details for hypothesis in best):
+            return
+        eos = self.tokenizer.eos_id
+        written = [
+            replace(example, target_extended_ids=np.array([*hypothesis.ids, eos], dtype=np.int32))
+            for example, hypothesis in zip(examples, best, strict=True)
+        ]
+        log_probs = self._opponent_log_probs(self._batch(written))
+        for row, hypothesis in zip(log_probs, best, strict=True) if log_probs is not None else ():
+            hypothesis.details["opponent_log_prob"] = row[: len(hypothesis.details["opponent_attention"])]
+
+    def set_defaults(self, overrides: Mapping[str, Any]) -> None:
+        """Change the decoding that is used when nothing else is asked for."""
+        self.search = self._changed(overrides)
+
+    def options(self, overrides: Mapping[str, Any]) -> SearchConfig:
+        """The decoding defaults changed by ``overrides``.
+
+        A beam grows to hold ``num_return``, and the least length follows a smaller ``max_length``, unless
+        they are given too.
+
+        Raises:
+            ConfigError: an unknown key, a value that does not fit, a summary longer than can be written, or a model
+            that has not learnt to rerank.
+        """
+        if overrides.get("choose") == "rerank" and not (self.calibration and self.calibration.choosing):
+            raise ConfigError(
+                f"{self.name} has not learnt to rerank: run `catchline calibrate MODEL --data PAIRS --set "
+                f"choose=rerank`."
+            )
+        return self._changed(overrides)
+
+    def _changed(self, overrides: Mapping[str, Any]) -> SearchConfig:
+        if not overrides:
+            return self.search
+        values = merge(self.search.model_dump(), overrides, revive=True)
+        if "beam_size" not in overrides:
+            values["beam_size"] = max(values["beam_size"], _number(overrides.get("num_return")))
+        elif "num_return" not in overrides:
+            values["num_return"] = min(values["num_return"], max(1, _number(overrides["beam_size"])))
+        if "min_length" not in overrides and (longest := _number(overrides.get("max_length"))):
+            values["min_length"] = min(values["min_length"], longest)
+        config = validate(SearchConfig, values, where="")
+        limit = self.decoded_by.max_target_tokens
+        if limit is not None and config.num_steps > limit:
+            most = limit - config.num_steps + config.max_length
+            raise ConfigError(
+                f"search.max_length {config.max_length} is more than the {most} tokens this model can write."
+            )
+        return config
+
+    def describe(self, options: SearchConfig) -> dict[str, Any]:
+        """The settings that differ from the schema's defaults, and always beam and lengths."""
+        always = ("beam_size", "min_length", "max_length")
+        values, usual = options.model_dump(mode="json"), SearchConfig().model_dump(mode="json")
+        return {key: value for key, value in values.items() if key in always or value != usual[key]}
+
+    def batches_at_once(self, documents: int, options: SearchConfig) -> int:
+        """How many parts of so many documents are best searched `in_threads`."""
+        return min(documents, threads_each(1), MOST_THREADS)
+
+    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
+        """``work`` of each batch, in order, by so many threads of this process."""
+        return threaded(work, batches, workers)
+
+    def summarize_batch(
+        self,
+        records: Sequence[Record],
+        *,
+        explain: bool,
+        options: SearchConfig,
+        on_step: Callable[[], object] | None = None,
+        on_text: OnText | None = None,
+    ) -> list[Summary]:
+        """Decode the documents together.
+
+        ``on_step()`` is called before each step; what it raises ends the work. ``on_text(i, text)`` is given the
+        summary of document i so far, as it grows (greedy decoding only).
+
+        Raises:
+            DataError: a document without any token.
+            ConfigError: ``on_text`` with a beam, whose best summary is not known before its end.
+        """
+        if on_text and options.beam_size > 1:
+            raise ConfigError("A summary can be given word by word with beam_size 1 only.")
+        labels, tokenizer = [f"'{record.id}'" if record.id else record.origin for record in records], self.tokenizer
+        examples, encodings = encode_documents(records, tokenizer, self.text, labels)
+        documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
+        # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
+        every = {"num_return": options.beam_size} if options.choose != "best" or options.revisions else {}
+        config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
+        found = self._found(documents, config, on_step, on_text)
+        if options.revisions and not on_text and tokenizer.repeatable_ids is not None:
+            revise = resolve_name("catchline.systems.revision:revised")  # imported when asked for
+            cleaned = options.model_copy(update={"surface": "clean"})  # the same line is found whatever is shown of it
+            for place, one in enumerate(documents):
+                if one.is_endless(found[place]):
+                    continue
+                found[place] = revise(
+                    found[place],
+                    partial(self._without, one, config),
+                    partial(one.text, search=cleaned),
+                    one.record.document,
+                    tokenizer,
+                    one.example.oov_words,
+                    options.revisions,
+                )
+        if explain:
+            self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
+        return [one.summary(best[: options.num_return], explain) for one, best in zip(documents, found, strict=True)]
+
+    def _found(
+        self,
+        documents: Sequence[DecodedDocument],
+        config: SearchConfig,
+        on_step: Callable[[], object] | None = None,
+        on_text: OnText | None = None,
+    ) -> list[list[Hypothesis]]:
+        """What the search finds for each document, in the order of ``search.choose``.
+
+        Raises:
+            DataError: a document so long that the model has not the attention over it that ``config`` asks for.
+        """
+        most = self.attended_tokens or sys.maxsize
+        long = [place for place, one in enumerate(documents) if len(one.encoding.ids) > most]
+        if long and len(long) < len(documents):  # apart, or the others would have no attention either
+            found: dict[int, list[Hypothesis]] = {}
+            for places in (sorted({*range(len(documents))} - {*long}), long):
+                told = on_text and partial(_told, on_text, places)
+                found |= zip(places, self._found([documents[i] for i in places], config, on_step, told), strict=True)
+            return [found[place] for place in range(len(documents))]
+        if long and (config.coverage_penalty != "none" or (config.distraction and config.distraction.attention)):
+            raise DataError(
+                f"Document {documents[0].example.record_id} has more than {most:,} tokens, and over so many this model "
+                "shows no attention: set coverage_penalty to none and distraction.attention to 0."
+            )
+        batch, ids = self._batch([one.example for one in documents]), self.tokenizer.search_ids(self.start_id)
+        model = self._decoder(config, batch)
+        if on_step or on_text:
+            model = Watched(model, on_step, on_text, [Writer(one, ids["eos_id"]) for one in documents])
+        hypotheses = self._search(model, batch, config, **ids)
+        return [one.in_order(own) for one, own in zip(documents, hypotheses, strict=True)]
+
+    def _search(self, model: Any, batch: Any, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
+        return decode(model, batch, config, **ids)
+
+    def _without(self, document: DecodedDocument, config: SearchConfig, ids: tuple[int, ...]) -> list[Hypothesis]:
+        """What the search finds for one document if these ids may not be written."""
+        forbid = {"type": "forbid_tokens", "ids": ids, "unk": False, "pad": False, "bos": False}
+        return self._found([document], config.model_copy(update={"scorers": (*config.scorers, forbid)}))[0]
+
+    @property
+    def unk_text(self) -> str | None:
+        """The token for words outside the vocabulary."""
+        return self.tokenizer.token(self.tokenizer.unk_id)
+
+    def documents_at_once(self, longest: str) -> int:
+        """How many documents, none longer than this one, are best decoded together."""
+        words = min(len(longest.encode(errors="replace")) // _BYTES_A_WORD + 1, self.text.max_source_tokens)
+        return min(max(self.words_at_once // words, _FEWEST), _MOST)
+
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
+        """Teacher-forced log-probabilities, batched by length, in the given order."""
+        data = EncodedDataset.build(records, self.tokenizer, self.text)
+        for place in np.flatnonzero(data.targets_cut)[:1].tolist():
+            name, most = records[place].id or place + 1, self.text.max_target_tokens
+            raise DataError(f"The summary of record {name} is longer than the {most} tokens that this model scores.")
+        lengths = data.source_lengths.tolist()
+        order = sorted(range(len(data)), key=lambda index: -lengths[index])
+        scores = [0.0] * len(data)
+        for chosen in batches(order, batch_size):
+            sums = self._log_likelihoods(self._batch([data[index] for index in chosen]))
+            for index, value in zip(chosen, sums, strict=True):
+                scores[index] = value
+            if progress:
+                progress(len(chosen))
+        return scores
+
+
+class DecodedDocument:
+    """A document of a batch, and what becomes of the hypotheses that a search finds for it."""
+
+    def __init__(
+        self, system: DecodingSystem, options: SearchConfig, record: Record, encoding: TokenizedText, example: Example
+    ) -> None:
+        self.record, self.encoding, self.example, self.options = record, encoding, example, options
+        self._tokenizer, self._calibration = system.tokenizer, system.calibration
+        self._build = partial(
+            build_summary,
+            document=record,
+            source_encoding=encoding,
+            tokenizer=system.tokenizer,
+            oov_words=example.oov_words,
+            model_name=system.name,
+            search=options,
+        )
+
+    def text(self, hypothesis: Hypothesis, **changed: Any) -> str:
+        """What a reader gets to see of it."""
+        return self._build(hypothesis, explain=False, **changed).text
+
+    def in_order(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """The hypotheses, given by their score, in the order of ``search.choose``."""
+        choose, calibration = self.options.choose, self._calibration
+        learnt = calibration is not None and calibration.choosing
+        if len(hypotheses) < 2 or choose == "best" or (choose == "rerank" and not learnt):
+            return hypotheses
+        if self.is_endless(hypotheses):
+            return hypotheses
+        utilities_of = resolve_name("catchline.metrics.consensus:expected_utilities")
+        texts = [self._plain(hypothesis) for hypothesis in hypotheses]
+        utilities = utilities_of(texts, [hypothesis.score for hypothesis in hypotheses])
+        if choose == "rerank" and calibration:
+            found = zip(hypotheses, texts, utilities, strict=True)
+            order = calibration.order([self._facts(one, text) | {"agreement": value} for one, text, value in found])
+        else:
+            order = sorted(range(len(texts)), key=lambda place: -utilities[place])
+        return [hypotheses[place] for place in order]
+
+    def summary(self, hypotheses: Sequence[Hypothesis], explain: bool) -> Summary:
+        """The first with the others as alternatives; of a calibrated model with what confidence is computed from. To
+        any other model only a text most of whose words are unknown is unlike those that it knows."""
+        made = [self._build(hypothesis, explain=explain) for hypothesis in hypotheses]
+        calibration = self._calibration
+        if calibration is not None:
+            pairs = zip(made, hypotheses, strict=True)
+            made = [replace(summary, facts=self._facts(hypothesis, summary.text)) for summary, hypothesis in pairs]
+            facts = made[0].facts
+            made[0] = replace(
+                made[0], confidence=calibration.confidence(facts), unlike=calibration.ranges.unlike(facts)
+            )
+        elif (read := word_ids(self.encoding)) and 2 * (unknown := read.count(self._tokenizer.unk_id)) > len(read):
+            made[0] = replace(made[0], unlike=(unknown_words(unknown / len(read)),))
+        return replace(made[0], alternatives=tuple(made[1:]))
+
+    def is_endless(self, hypotheses: Sequence[Hypothesis]) -> bool:
+        """Is one longer than any line is? A copied word may be the whole of a text without blanks; to compare such ones
+        takes minutes."""
+        return any(len(self._plain(one)) > _ENDLESS for one in hypotheses)
+
+    def _plain(self, hypothesis: Hypothesis) -> str:
+        """Its text as the model wrote it, by which alone hypotheses are compared."""
+        tokenizer, words = self._tokenizer, self.example.oov_words
+        ids = [id_ for id_ in hypothesis.ids if id_ not in tokenizer.special_ids or id_ == tokenizer.unk_id]
+        return str(tokenizer.detokenize([tokenizer.token(id_, words) for id_ in ids])[0])
+
+    @cached_property
+    def _words(self) -> DocumentWords:
+        return DocumentWords(self.record.document)
+
+    def _facts(self, hypothesis: Hypothesis, text: str) -> Facts:
+        return facts_of(
+            hypothesis,
+            self.example.source_extended_ids.tolist(),
+            self.encoding,
+            unk_id=self._tokenizer.unk_id,
+            reserved=len(self._tokenizer.special_ids),
+            word_ratios=self._calibration.word_ratios if self._calibration else "",
+            wording=self._words.facts(text),
+        )
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, Integral) else 0
+
+
+def _told(on_text: OnText, places: Sequence[int], index: int, text: str) -> None:
+    on_text(places[index], text)
+
+
+# ------------------------------------------------------------------------------------------------- while it is written
+
+
+class Writer:
+    """The summary of one document while greedy decoding makes it."""
+
+    def __init__(self, document: DecodedDocument, eos_id: int) -> None:
+        self.hypothesis = Hypothesis([], 0.0, 0.0, [], finished=False)
+        self.open, self._told = True, 0
+        self._rows: list[np.ndarray] = []
+        self._document, self._eos_id, self._options = document, eos_id, document.options
+        if self._options.surface == "clean":  # what is dropped is known at the end only
+            self._options = self._options.model_copy(update={"surface": "cased"})
+
+    def add(self, token_id: int, attention: np.ndarray | None) -> str | None:
+        """The text with one token more, of a long one with several, for all of it is written anew each time; ``None``
+        when there is nothing to tell yet."""
+        ids, self.open = self.hypothesis.ids, token_id != self._eos_id
+        if self.open:
+            ids.append(token_id)
+            self.hypothesis.token_log_probs.append(0.0)
+            if self._options.replace_unk and attention is not None:
+                self._rows.append(attention)
+        unfinished = self.open and len(ids) < self._options.max_length
+        if len(ids) - self._told <= (len(ids) // _TOLD_SINGLY if unfinished else 0):
+            return None
+        self._told = len(ids)
+        if self._rows:
+            self.hypothesis.attention = np.stack(self._rows)
+        return self._document.text(self.hypothesis, search=self._options)
+
+
+class Watched:
+    """A model (`catchline.decoding`) that tells of its steps, and of the texts so far; the rest is the model's own."""
+
+    def __init__(
+        self, model: Any, on_step: Callable[[], object] | None, on_text: OnText | None, writers: Sequence[Writer]
+    ) -> None:
+        self._model, self._on_step, self._on_text, self._writers = model, on_step, on_text, writers
+        self._attention: np.ndarray | None = None
+        self._steps = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def step(self, last_ids: np.ndarray, state: Any) -> tuple[StepOutput, Any]:
+        """The model's step; ``last_ids`` are what greedy decoding chose in the one before."""
+        if self._on_step:
+            self._on_step()
+        if self._steps and self._on_text:
+            attention = [None] * len(self._writers) if self._attention is None else list(self._attention)
+            for row, (writer, token_id) in enumerate(zip(self._writers, last_ids.tolist(), strict=True)):
+                if writer.open and (text := writer.add(token_id, attention[row])) is not None:
+                    self._on_text(row, text)
+        self._steps += 1
+        output, state = self._model.step(last_ids, state)
+        self._attention = output.attention
+        return output, state

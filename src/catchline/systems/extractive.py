@@ -1,0 +1,219 @@
+"""Extractive methods: the grammar of their names, and one behind the interface of `catchline.summarizer.System`.
+
+A name is ``lexrank``, ``lead-1`` (that many sentences) or ``concept_ilp:max_words=50,sentences=9`` (any settings); a
+class of one's own is ``my_package.module:Mine``, with ``-1`` or settings behind it likewise. A name means the same in
+every command and in Python.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+from catchline.config.loading import LONGEST_NUMBER, parse_overrides
+from catchline.config.names import EXTRACTIVE, parse, resolve
+from catchline.config.shipped import SHIPPED, place_of
+from catchline.errors import ConfigError, ModelError, did_you_mean
+from catchline.explain.provenance import extractive_summary
+from catchline.jobs import R, T, Threaded, threaded
+from catchline.types import Record, Summary, references_of
+
+if TYPE_CHECKING:
+    from catchline.extractive.base import Extractor
+
+Progress = Callable[[int], object]  # is told the number of documents just done
+OnText = Callable[[int, str], object]  # is given the place of a document and its summary so far
+# ``my_package.module:Mine`` or ``my_module:Mine-2``; a drive is one letter, and ``hub:`` stands before data
+_OUTSIDE = re.compile(r"(?!hub:)[^\W\d]\w+(\.\w+)*:[A-Z]\w*(-\d+)?(?=$|:)")
+
+
+def method_spec(name: str) -> dict[str, Any]:
+    """The spec of a component (``type`` and settings) that a name means, whether there is such a method or not.
+
+    Raises:
+        ConfigError: settings that cannot be read.
+    """
+    method, colon, settings = name.partition(":")
+    if method not in EXTRACTIVE and (outside := _OUTSIDE.match(name)):
+        method, colon, settings = outside[0], *name[outside.end() :].partition(":")[1:]
+    spec: dict[str, Any] = {"type": method}
+    numbered = re.fullmatch(r"(.+)-(\d+)", method)
+    if method not in EXTRACTIVE and numbered:
+        if len(numbered[2]) > LONGEST_NUMBER:
+            raise ConfigError(f"'{name:.40}...' asks for a number of {len(numbered[2]):,} digits; write fewer.")
+        spec = {"type": numbered[1], "sentences": int(numbered[2])}
+    if not colon or not (spec["type"] in EXTRACTIVE or ":" in spec["type"]):
+        return spec
+    if not settings.strip():
+        raise ConfigError(f"'{name}' has no setting behind the colon: drop it, or write {method}:language=de, say.")
+    return spec | parse_overrides(settings.split(","))
+
+
+def is_method(name: str) -> bool:
+    """Is ``name`` an extractive method, with or without settings? (A folder of such a name is ``./lead-1``.)"""
+    return (kind := method_spec(name)["type"]) in EXTRACTIVE or ":" in kind
+
+
+def meaning(name: str) -> str:
+    """Equal for names of one system, however it is spelled (``lead-1``, ``lead:sentences=1``; ``run``, ``run/``)."""
+    found: object = method_spec(name) if is_method(name) else place_of(name).expanduser().resolve()
+    return str(found).removesuffix("/model")
+
+
+def check_name(name: str, recipes: Sequence[str] = ()) -> bool:
+    """Whether ``name`` is a method rather than a model, found out before anything runs; ``recipes`` are what it could
+    have meant too.
+
+    Raises:
+        ModelError: it can be neither.
+        ConfigError: settings that the method does not have.
+    """
+    if is_method(name):
+        ExtractiveSystem(name)
+        return True
+    place = place_of(name).expanduser()
+    if not place.exists() and "/" not in name:
+        meant = did_you_mean(name, [*recipes, *SHIPPED, *EXTRACTIVE])
+        known = f"Recipes: {', '.join(recipes)}. " if recipes else ""
+        raise ModelError(
+            f"'{name}' is neither {'a recipe, ' if recipes else ''}a model nor an extractive method.{meant} "
+            f"{known}Methods: {', '.join(sorted(EXTRACTIVE))}."
+        )
+    if place.parent.is_dir() and not any((at / "config.json").is_file() for at in (place, place / "model")):
+        resolve_name("catchline.models.folder:find_folder")(name)  # no id of the hub: it says what this is instead
+    return False
+
+
+class ExtractiveSystem:
+    """The method ``name`` with further ``settings``, or, where these have a ``type``, the method they describe; its
+    provenance is the place of each sentence."""
+
+    calibration = None  # its words are the document's own
+    unk_text = None
+
+    def __init__(self, name: str, settings: Mapping[str, Any] | None = None) -> None:
+        self.name = name
+        given = dict(settings or {})
+        self._spec = given if "type" in given else method_spec(name) | given
+        self._extractor = self.options({})
+
+    @property
+    def needs_reference(self) -> bool:
+        """Does the method pick by the reference summary? It can be evaluated, not used."""
+        return self._extractor.needs_reference
+
+    def options(self, overrides: Mapping[str, Any]) -> Extractor:
+        """The method with its settings changed by ``overrides``.
+
+        Raises:
+            ConfigError: no such method, an unknown setting, or a value that does not fit.
+        """
+        known = resolve("extractive method", EXTRACTIVE, self._spec["type"]).Config.model_fields
+        for key in overrides:
+            if key not in known:
+                raise ConfigError(f"'{self.name}' is extractive and has no setting '{key}'; it has {', '.join(known)}.")
+        cls, config = parse("extractive method", EXTRACTIVE, {**self._spec, **overrides})
+        return cls(config)
+
+    def describe(self, options: Extractor) -> dict[str, Any]:
+        """The settings, for records of results."""
+        return {"method": self._spec["type"], **options.config.model_dump(mode="json")}
+
+    def summarize_batch(
+        self,
+        records: Sequence[Record],
+        *,
+        explain: bool | None,
+        options: Extractor,
+        on_step: Callable[[], object] | None = None,
+        on_text: OnText | None = None,
+    ) -> list[Summary]:
+        """Pick the sentences of each document; ``on_step()`` is called before each, and ``on_text(i, text)`` given the
+        whole summary of document i. Words have their places unless ``explain`` is None."""
+        summaries = []
+        for index, record in enumerate(records):
+            if on_step:
+                on_step()
+            summaries.append(self._one(record, options, words=explain is not None))
+            if on_text:
+                on_text(index, summaries[-1].text)
+        return summaries
+
+    def about(self) -> dict[str, Any]:
+        """What kind of thing this is, for those who choose one."""
+        return {
+            "family": self._spec["type"],
+            "in_short": self._extractor.in_short,
+            "copies": True,
+            "parameters": None,
+            "max_source_tokens": None,
+            "max_summary_tokens": None,
+        }
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        raise ConfigError(f"'{self.name}' has no weights, so there is nothing to save; its name opens it anywhere.")
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        raise ConfigError(f"'{self.name}' has no weights, so there is nothing to upload; its name opens it anywhere.")
+
+    def _one(self, record: Record, extractor: Extractor, *, words: bool) -> Summary:
+        document = record.document
+        given = list(record.sentences) or document
+        sentences = extractor.sentences(given)
+        asked = {"references": references_of(record)} if extractor.needs_reference else {}
+        picked = range(len(sentences)) if extractor.cuts else extractor.summarize(sentences, **asked)
+        places = locate(document, sentences[: max(picked, default=-1) + 1])
+        spans = [place for index in picked if (place := places[index]) is not None]
+        if len(spans) < len(picked):  # the split that came with the text is of another writing of it
+            text = extractor.text(given) if extractor.cuts else " ".join(sentences[index] for index in picked)
+            return Summary(" ".join(text.split()), id=record.id, model=self.name, document=document)
+        if extractor.cuts:
+            spans = shorten(document, spans, len("".join(extractor.text(given).split())))
+        return extractive_summary(document, spans, model_name=self.name, record_id=record.id, with_words=words)
+
+    def batches_at_once(self, documents: int, options: Extractor) -> int:
+        """The work is Python's, which several threads do no faster."""
+        return 1
+
+    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
+        return threaded(work, batches, workers)
+
+    def documents_at_once(self, longest: str) -> int:
+        """They are picked from one by one."""
+        return 16
+
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
+        raise ConfigError(f"'{self.name}' is extractive and gives summaries no probability; score with a model.")
+
+    def to(self, device: Any) -> None:
+        """Nothing to move."""
+
+
+def locate(document: str, sentences: Sequence[str]) -> list[tuple[int, int] | None]:
+    """The span of each sentence in the document, in order; ``None`` for what does not stand there."""
+    places: list[tuple[int, int] | None] = []
+    position = 0
+    for sentence in sentences:
+        text = sentence.strip()
+        start = document.find(text, position) if text else -1
+        if start < 0:
+            places.append(None)
+            continue
+        position = start + len(text)
+        places.append((start, position))
+    return places
+
+
+def shorten(document: str, spans: Sequence[tuple[int, int]], num_characters: int) -> list[tuple[int, int]]:
+    """The spans up to their ``num_characters``-th visible character (methods that count words or characters cut the
+    last sentence)."""
+    kept: list[tuple[int, int]] = []
+    for start, end in spans:
+        visible = [place for place in range(start, end) if not document[place].isspace()]
+        if num_characters > 0 and visible:
+            kept.append((start, end if len(visible) <= num_characters else visible[num_characters - 1] + 1))
+        num_characters -= len(visible)
+    return kept

@@ -1,0 +1,408 @@
+"""What every tokenizer offers: text to ids with the way back to the user's characters, and ids to text."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import tokenizers
+
+from catchline.config.base import ConfigBase
+from catchline.config.names import TOKENIZERS, name_of, parse, refuse_code
+from catchline.errors import ConfigError, ModelError
+from catchline.jobs import batches
+from catchline.text.casing import Casing
+from catchline.text.detokenize import Detokenized, join_marked
+from catchline.text.normalization import SPACE_MARK, encodable, extend_over_marks
+from catchline.text.sentences import insert_separators
+from catchline.text.stretches import Coded, Numbers, coded
+from catchline.types import TokenizedText
+
+PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
+SPECIAL_TOKENS = (PAD, UNK, BOS, EOS)  # ids 0 to 3 of the tokenizers trained here
+
+TOKENIZER_FILE = "tokenizer.json"
+CONFIG_FILE = "tokenizer_config.json"
+_CHUNK = 512  # texts a call of the library
+MOST_UNUSED = 10_000  # ids without a token that a small vocabulary may have
+
+Specials = bool | Literal["end"]
+
+
+class Tokenizer(ABC):
+    """Base of the tokenizers. ``Class(config)``, then `train`; or `Tokenizer.load` from a folder.
+
+    Special tokens are not looked for in the text: a user who writes ``</s>`` gets those four characters.
+
+    One of your own writes `train`, which hands an object of the `tokenizers` library, whose first four ids are
+    `SPECIAL_TOKENS`, to `_set_backend`; `_finish`; and `_starts_word`.
+    """
+
+    class Config(ConfigBase):
+        """Options, as they stand below ``text.tokenizer`` in a recipe."""
+
+    name: ClassVar[str]  # by which a recipe asks for the class, and folders name it
+    guesses_spaces: ClassVar[bool] = False  # do blanks between tokens follow rules, rather than stand in the tokens?
+
+    def __init_subclass__(cls) -> None:
+        cls.name = name_of(TOKENIZERS, cls)
+
+    def __init__(self, config: ConfigBase) -> None:
+        self.config = config
+        self._backend: tokenizers.Tokenizer | None = None
+        self.vocabulary: list[str] = []  # the token of every id
+        self._width = 0
+        self.separator: str | None = None  # the word between sentences, if texts are read with one; `use_separator`
+        self.casing = Casing()  # how the training texts write their words
+        self._hub_config: dict[str, Any] = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
+
+    # ------------------------------------------------------------------------------- vocabulary
+
+    pad_id: int = 0
+    unk_id: int = 1
+    bos_id: int = 2
+    eos_id: int = 3
+    decoder_start_id: int = 2  # what the decoder reads first
+    prefix_ids: tuple[int, ...] = (2,)  # what ``specials=True`` puts in front, and behind
+    suffix_ids: tuple[int, ...] = (3,)
+    target_prefix_ids: tuple[int, ...] = ()  # what the decoder must write before a summary (BART writes ``<s>``)
+
+    @property
+    def vocab_size(self) -> int:
+        """V: ids below it are tokens of the vocabulary, ids from it on are an example's own words."""
+        return max(len(self.vocabulary), self._width)
+
+    def widen(self, size: int) -> None:
+        """Leave the ids below ``size`` to a model whose vocabulary has more rows than there are tokens."""
+        self._width = max(self._width, size)
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The ids that every model knows, by the names of its arguments."""
+        return {"pad_id": self.pad_id, "unk_id": self.unk_id, "bos_id": self.bos_id, "eos_id": self.eos_id}
+
+    def search_ids(self, bos_id: int) -> dict[str, Any]:
+        """What search knows of it, for a model whose decoder reads ``bos_id`` first."""
+        return {**self.ids, "bos_id": bos_id, "separator_id": self.separator_id, "vocabulary": self.vocabulary}
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Ids that `decode` drops."""
+        return frozenset((self.pad_id, self.bos_id, self.eos_id, self.decoder_start_id))
+
+    @property
+    def separator_id(self) -> int | None:
+        """Its id; an ordinary one, which `special_ids` does not hold."""
+        return None if self.separator is None else self.token_id(self.separator)
+
+    @cached_property
+    def lowercases(self) -> bool:
+        """Does the vocabulary lack capitals, because the normalisation takes them away?"""
+        normalizer = self.backend.normalizer
+        return normalizer is not None and "A" not in normalizer.normalize_str("A")
+
+    @property
+    def repeatable_ids(self) -> tuple[int, ...] | None:
+        """Tokens that may well come twice in one line; ``None`` where tokens are pieces of words."""
+        return None
+
+    def use_separator(self, token: str | None) -> None:
+        """Let ``token`` stand between sentences: before `train`, which makes it a word of the vocabulary.
+
+        Raises:
+            ConfigError: the vocabulary exists already and lacks it.
+        """
+        if token is not None and self._backend is not None and self.token_id(token) is None:
+            raise ConfigError(
+                f"The tokenizer's vocabulary has no '{token}'; text.sentence_separator must be one of its tokens."
+            )
+        self.separator = token
+
+    def token_id(self, token: str) -> int | None:
+        return self.backend.token_to_id(token)
+
+    def token(self, token_id: int, oov_words: Sequence[str] = ()) -> str:
+        """The string of an id; ids from V on are ``oov_words[id - V]``, unknown ones are UNK."""
+        if 0 <= token_id < len(self.vocabulary):
+            return self.vocabulary[token_id]
+        place = token_id - self.vocab_size
+        return oov_words[place] if 0 <= place < len(oov_words) else self.vocabulary[self.unk_id]
+
+    # --------------------------------------------------------------------------------- training
+
+    @abstractmethod
+    def train(self, texts: Iterable[str]) -> None:
+        """Learn the vocabulary. The result does not depend on the order of the texts.
+
+        Raises:
+            ConfigError: the texts hold no token.
+        """
+
+    @property
+    def backend(self) -> tokenizers.Tokenizer:
+        """The object of the `tokenizers` library."""
+        if self._backend is None:
+            raise ConfigError("The tokenizer has no vocabulary yet; train it on texts or load it from a folder.")
+        return self._backend
+
+    def _set_backend(self, backend: tokenizers.Tokenizer) -> None:
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        size = max(vocabulary.values(), default=-1) + 1
+        if size > 2 * len(vocabulary) + MOST_UNUSED:
+            raise ModelError(f"The vocabulary has ids up to {size - 1} for {len(vocabulary)} tokens; it is damaged.")
+        self._backend = backend
+        self.vocabulary = [f"<unused{index}>" for index in range(size)]
+        for token, index in vocabulary.items():
+            self.vocabulary[index] = token
+
+    # --------------------------------------------------------------------------------- encoding
+
+    def encode(self, text: str, *, max_tokens: int | None = None, specials: Specials = False) -> TokenizedText:
+        """Tokenize one text.
+
+        ``max_tokens`` cuts at the end and counts the special tokens that ``specials`` adds: ``True`` on both sides,
+        ``"end"`` behind.
+        """
+        return self.encode_batch([text], max_tokens=max_tokens, specials=specials)[0]
+
+    def encode_batch(
+        self, texts: Sequence[str], *, max_tokens: int | None = None, specials: Specials = False
+    ) -> list[TokenizedText]:
+        """Tokenize many texts on all cores; results in order."""
+        return list(self.encode_stream(texts, max_tokens=max_tokens, specials=specials))
+
+    def encode_stream(
+        self,
+        texts: Iterable[str],
+        *,
+        max_tokens: int | None = None,
+        specials: Specials = False,
+        gaps: Iterable[Sequence[tuple[int, int]]] | None = None,
+    ) -> Iterator[TokenizedText]:
+        """Like `encode_batch` over an iterable, with only some hundred texts in memory at a time.
+
+        ``gaps`` are, for each text, the places of the separator (`catchline.text.sentences.sentence_gaps`).
+
+        Raises:
+            ConfigError: ``max_tokens`` leaves no room beside the special tokens.
+        """
+        prefix = self.prefix_ids if specials is True else ()
+        suffix = self.suffix_ids if specials else ()
+        room = None if max_tokens is None else max_tokens - len(prefix) - len(suffix)
+        if room is not None and room < 1:
+            raise ConfigError(f"max_tokens {max_tokens} leaves no room for text beside the special tokens.")
+        marked = zip(texts, gaps, strict=True) if gaps is not None else ((text, ()) for text in texts)
+        for chunk in batches(((encodable(text), places) for text, places in marked), _CHUNK):
+            yield from self._encode_chunk(chunk, room, prefix, suffix)
+
+    def encode_many(
+        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
+    ) -> Coded:
+        """What training needs of `encode_stream`, as arrays."""
+        unknown = Numbers()
+        stream = self.encode_stream(texts, max_tokens=max_tokens, gaps=gaps)
+        return coded([(self._codes(text, unknown), text.total) for text in stream], unknown.names)
+
+    def _codes(self, text: TokenizedText, unknown: Numbers) -> np.ndarray:
+        """The ids; those that are UNK as `catchline.text.stretches` has them."""
+        pairs = zip(text.ids, text.tokens, strict=True)
+        return np.array([~unknown[token] if index == self.unk_id else index for index, token in pairs], np.int32)
+
+    def _encode_chunk(
+        self,
+        texts: list[tuple[str, Sequence[tuple[int, int]]]],
+        room: int | None,
+        prefix: tuple[int, ...],
+        suffix: tuple[int, ...],
+    ) -> Iterator[TokenizedText]:
+        separator = self.separator_id
+        encodings = self.backend.encode_batch([text for text, _ in texts], add_special_tokens=False)
+        for (text, gaps), encoding in zip(texts, encodings, strict=True):
+            marked = bool(gaps) and separator is not None
+            total = len(encoding)
+            # which tokens are left out for separators, and so which are kept, is known behind them only
+            kept = total if room is None or marked else min(room, total)
+            # with one more behind it the last that is kept is what it is in the whole text
+            ids, offsets = encoding.ids[: kept + 1], encoding.offsets[: kept + 1]
+            tokens = [self.vocabulary[index] for index in ids]
+            if not text.isascii():
+                offsets = extend_over_marks(text, offsets)
+            self._finish(text, ids, tokens, offsets)
+            ids, tokens, offsets = ids[:kept], tokens[:kept], offsets[:kept]
+            if marked:
+                assert separator is not None
+                ids, tokens, offsets = insert_separators(ids, tokens, offsets, gaps, (separator, self.token(separator)))
+                total = len(ids)
+                kept = total if room is None else min(room, total)
+                ids, tokens, offsets = ids[:kept], tokens[:kept], offsets[:kept]
+            if prefix or suffix:
+                end = offsets[-1][1] if offsets else 0
+                ids = [*prefix, *ids, *suffix]
+                tokens = [*map(self.token, prefix), *tokens, *map(self.token, suffix)]
+                offsets = [(0, 0)] * len(prefix) + offsets + [(end, end)] * len(suffix)
+            yield TokenizedText(tuple(ids), tuple(tokens), tuple(offsets), kept < total, total)
+
+    @abstractmethod
+    def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
+        """Correct, in place, tokens and offsets of one encoding (the string of unknown words, for example)."""
+
+    # --------------------------------------------------------------------------------- decoding
+
+    def tokens_of(self, ids: Sequence[int], oov_words: Sequence[str] = ()) -> list[str]:
+        """The strings of ids, special ones dropped."""
+        drop = self.special_ids
+        return [self.token(index, oov_words) for index in ids if index not in drop]
+
+    def decode(self, ids: Sequence[int], oov_words: Sequence[str] = ()) -> str:
+        """Ids to text as people write it; ids from V on are ``oov_words[id - V]``, special ids are dropped."""
+        return self.detokenize(self.tokens_of(ids, oov_words))[0]
+
+    def detokenize(self, tokens: Sequence[str]) -> Detokenized:
+        """Join tokens to a text; also the character span of each token in that text.
+
+        Sentence separators become line breaks, and nothing at the ends; their spans are empty.
+        """
+        if self.separator is None or self.separator not in tokens:
+            return self._join(tokens)
+        text = ""
+        spans: list[tuple[int, int]] = []
+        sentence: list[str] = []
+        for token in [*tokens, self.separator]:
+            if token != self.separator:
+                sentence.append(token)
+                continue
+            joined, own = self._join(sentence)
+            text += "\n" if text and joined else ""
+            spans += [(len(text) + first, len(text) + last) for first, last in own]
+            text += joined
+            spans.append((len(text), len(text)))
+            sentence = []
+        return text, spans[:-1]
+
+    def _join(self, tokens: Sequence[str]) -> Detokenized:
+        """`detokenize` for the tokens of one sentence."""
+        return join_marked(tokens)
+
+    def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
+        """Which tokens form one word: lists of positions, in order, each position once."""
+        groups = [[0]] if tokens else []
+        for index, starts in enumerate(map(self._starts_word, tokens, tokens[1:]), 1):
+            if starts:
+                groups.append([index])
+            else:
+                groups[-1].append(index)
+        return groups
+
+    @abstractmethod
+    def _starts_word(self, previous: str, token: str) -> bool:
+        """Does ``token``, behind the token ``previous``, begin a word?"""
+
+    def word_key(self, tokens: Sequence[str], written: str) -> str:
+        """What a word is compared by: its normalised characters. ``written`` is the word in a text."""
+        return "".join(tokens).replace(SPACE_MARK, "")
+
+    # ------------------------------------------------------------------------------------- disk
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``tokenizer.json`` and ``tokenizer_config.json``, which transformers' ``AutoTokenizer`` reads too, and
+        what was learnt of case."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / TOKENIZER_FILE).write_text(self.backend.to_str(pretty=True), encoding="utf-8")
+        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **self._hub_config}
+        config["catchline"] = {"type": self.name, **self._described_config()}
+        text = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True)
+        (path / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
+        self.casing.save(path)
+
+    def _described_config(self) -> dict[str, Any]:
+        separator = {} if self.separator is None else {"sentence_separator": self.separator}
+        return self.config.model_dump(mode="json") | separator
+
+    @staticmethod
+    def load(folder: str | Path) -> Tokenizer:
+        """Open the tokenizer of a folder; a folder that is not ours opens as a pretrained tokenizer.
+
+        Raises:
+            ModelError: no ``tokenizer.json``, or a damaged file.
+        """
+        path = Path(folder)
+        described = read_json_if_there(path / CONFIG_FILE)
+        spec = described.get("catchline") or {"type": "pretrained", "path": str(path)}
+        if not isinstance(spec, dict):
+            raise ModelError(f"{path / CONFIG_FILE}: 'catchline' is no JSON object; copy the model folder again.")
+        refuse_code(spec, path / CONFIG_FILE)
+        separator = spec.pop("sentence_separator", None)
+        if spec.get("type") == "pretrained":
+            spec = spec | {"path": str(path)}
+        cls, config = parse("tokenizer", TOKENIZERS, spec)
+        tokenizer: Tokenizer = cls(config)
+        if tokenizer._backend is None:
+            tokenizer._set_backend(read_backend(path / TOKENIZER_FILE))
+            if (found := tuple(tokenizer.vocabulary[:4])) != SPECIAL_TOKENS:
+                raise ModelError(f"{path / TOKENIZER_FILE}: the first tokens are {found}, not {SPECIAL_TOKENS}.")
+        tokenizer.use_separator(separator)
+        tokenizer.casing = Casing.load(path)
+        return tokenizer
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises ModelError when the file is damaged or cannot be read."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(value, ensure_ascii=False).encode()  # half characters (lone surrogates) can be written nowhere
+    except FileNotFoundError:
+        raise ModelError(f"{path} does not exist; the folder holds no tokenizer.") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror}); copy the folder again.") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not valid JSON ({error}); the file is damaged: save or copy it again.") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} does not hold a JSON object; the file is damaged: save or copy it again.")
+    return value
+
+
+def read_json_if_there(path: Path) -> dict[str, Any]:
+    """`read_json`; nothing where there is no such file."""
+    return read_json(path) if path.is_file() else {}
+
+
+def read_backend(path: Path) -> tokenizers.Tokenizer:
+    """Read a ``tokenizer.json``. Raises ModelError when it is missing or damaged."""
+    if not path.is_file():
+        raise ModelError(f"{path} does not exist; a model folder needs a tokenizer.json.")
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception
+        raise ModelError(f"{path} could not be read ({str(error)[:300]}); copy the model folder again.") from None
+
+
+# The library warns when a process that used its threads forks (a data loader's workers do). The workers only
+# collate; say so to the library, in the child, unless the user has decided.
+_PARALLELISM = "TOKENIZERS_PARALLELISM"
+
+
+def _before_fork() -> None:
+    if _PARALLELISM not in os.environ:
+        os.environ[_PARALLELISM] = "false"
+        _state.append(True)
+
+
+def _after_fork_in_parent() -> None:
+    if _state:
+        _state.clear()
+        os.environ.pop(_PARALLELISM, None)
+
+
+_state: list[bool] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

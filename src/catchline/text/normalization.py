@@ -1,0 +1,222 @@
+"""What happens to the characters before tokenization, and where tokens begin and end.
+
+The steps are those of the `tokenizers` library, which keeps for every character of the result the
+characters it came from: the way back to the user's text.
+
+The patterns are in Oniguruma's syntax (what the `tokenizers` library runs) and match tokens; what they do
+not match (white space, control characters) separates tokens. They run on normalised text, which may be
+lower-cased, so no rule looks at case.
+
+Every repetition that can fail after a long match starts at a word character and is bounded, so that a text
+of 200,000 odd characters still takes linear time.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from pydantic import model_validator
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+from catchline.config.base import ConfigBase
+
+SPACE_MARK = "▁"  # the space before a word, as the subword and character tokenizers write it
+UNKNOWN_WORD = "unk"
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_INVISIBLE = "[\\x{00AD}\\x{2060}]"  # soft hyphen, word joiner
+
+
+# What the rules see across a blank: separators that are blanks to Python alone, signs that join to what follows them
+# (Unicode's Prepend), and halves of characters.
+_ACROSS_BLANKS = re.compile(
+    "[\x1c-\x1f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U00011000-\U00011fff\ud800-\udfff]"
+)
+
+
+def across_blanks(text: str) -> bool:
+    """Is the text more than its stretches between blanks, one by one?"""
+    plain = text.isascii() and not ("\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text)
+    return not plain and bool(_ACROSS_BLANKS.search(text))  # the common case first, for speed
+
+
+class NormalizationConfig(ConfigBase):
+    """The steps, in this order: Unicode form, straight quotes, marks of unknown words, lower case, digits.
+
+    ``unknown_marks`` are what the data has in place of words it lost (``<unk>`` and ``UNK`` in copies of Gigaword);
+    where they stand between blanks they all become the word ``unk``. Only what the model reads and learns changes,
+    references do not.
+    """
+
+    lowercase: bool = False
+    unicode_form: Literal["none", "NFC", "NFKC"] = "NFC"
+    straight_quotes: bool = True
+    unknown_marks: tuple[str, ...] = ()
+    digits_to_zero: bool = False
+    digits_to_hash: bool = False
+
+    @model_validator(mode="after")
+    def _one_digit(self) -> NormalizationConfig:
+        if self.digits_to_zero and self.digits_to_hash:
+            raise ValueError("digits_to_zero and digits_to_hash exclude each other; choose one")
+        return self
+
+
+def build_normalizer(
+    config: NormalizationConfig, *, spaces_to_marks: bool = False, mark_in_front: bool = True
+) -> normalizers.Normalizer:
+    """Make the library's normalizer.
+
+    ``spaces_to_marks`` turns runs of white space into ``▁`` and, with ``mark_in_front``, puts one before the
+    first word too, so that a word is the same token wherever it stands.
+    """
+    marks = "|".join(map(re.escape, config.unknown_marks))
+    blanks = rf"[\s\p{{Cc}}\x{{200B}}\x{{FEFF}}{SPACE_MARK}]+"
+    edge = rf"{SPACE_MARK}\z" if mark_in_front else rf"\A{SPACE_MARK}|{SPACE_MARK}\z"
+    steps: tuple[tuple[bool, normalizers.Normalizer], ...] = (
+        (config.unicode_form == "NFC", normalizers.NFC()),
+        (config.unicode_form == "NFKC", normalizers.NFKC()),
+        (True, _replaced(_INVISIBLE, "")),
+        (config.straight_quotes, _replaced("[‘’‛]", "'")),
+        (config.straight_quotes, _replaced("[“”„‟]", '"')),
+        (bool(config.unknown_marks), _replaced(rf"(?<!\S)(?:{marks})(?!\S)", UNKNOWN_WORD)),
+        (config.lowercase, normalizers.Lowercase()),
+        (config.digits_to_zero, _replaced(r"\p{Nd}", "0")),
+        (config.digits_to_hash, _replaced(r"\p{Nd}", "#")),
+        (spaces_to_marks, _replaced(blanks, SPACE_MARK)),
+        (spaces_to_marks, _replaced(edge, "")),
+        (spaces_to_marks and mark_in_front, _replaced(rf"\A(?!{SPACE_MARK})", SPACE_MARK)),
+    )
+    return normalizers.Sequence([step for wanted, step in steps if wanted])
+
+
+def _replaced(pattern: str, content: str) -> normalizers.Normalizer:
+    return normalizers.Replace(Regex(pattern), content)
+
+
+def whole_marks(text: str, offsets: list[tuple[int, int]], marks: Sequence[str]) -> None:
+    """Widen, in place, the spans of unknown words' marks: the library traces a replaced one to its last character."""
+    ends: dict[int, int] = {}
+    for mark in marks:
+        for found in re.finditer(rf"(?<!\S){re.escape(mark)}(?!\S)", text) if mark in text else ():
+            ends[found.end()] = found.start()
+    for index, (start, end) in enumerate(offsets) if ends else ():
+        offsets[index] = (min(start, ends.get(end, start)), end)
+
+
+def encodable(text: str) -> str:
+    """Return ``text`` with lone surrogates (from broken JSON escapes) replaced one for one, so positions stay."""
+    if text.isascii():
+        return text
+    return _SURROGATES.sub("\ufffd", text)
+
+
+def extend_over_marks(text: str, offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Give a token the combining characters behind it that composition swallowed.
+
+    Composing ``e`` and an accent (or Hangul letters) into one character leaves the accent outside every
+    span; here it goes to the token before it, so that ``text[start:end]`` is the whole character.
+    """
+    result = []
+    for index, (start, end) in enumerate(offsets):
+        limit = offsets[index + 1][0] if index + 1 < len(offsets) else len(text)
+        while start < end < limit and (unicodedata.category(text[end])[0] == "M" or "\u1160" <= text[end] <= "\u11ff"):
+            end += 1
+        result.append((start, end))
+    return result
+
+
+def shares_characters(offsets: list[tuple[int, int]], index: int) -> bool:
+    """Did the character of this token become several tokens?"""
+    start, end = offsets[index]
+    before = index > 0 and offsets[index - 1][1] > start
+    after = index + 1 < len(offsets) and offsets[index + 1][0] < end
+    return before or after
+
+
+# ------------------------------------------------------------------------------------------- where tokens begin and end
+
+
+# Scripts written without spaces: Han, Hiragana, Thai, ... one grapheme a token; Katakana in runs.
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー"
+_LETTER = rf"[\p{{L}}\p{{M}}\x{{200C}}\x{{200D}}&&[^{_UNSPACED}]]"
+_APOSTROPHE = "['’]"
+_ABBREVIATION = (
+    "mr|mrs|ms|dr|prof|vs|inc|ltd|corp|jr|sr|gov|sen|rep|gen|rev|lt|col|sgt|capt|st|cf|fig|eq|approx|dept|etc|al|vol"
+)
+_BLANK = r"\s\p{Cc}\x{200B}\x{FEFF}"
+
+
+def word_pattern(hash_digits: bool = False) -> str:
+    """The rules of words, in order; the first that matches at a position wins.
+
+    With ``hash_digits`` the sign ``#`` is a digit (Gigaword writes 3.5 as ``#.#`` and 10-year-old as ``##-year-old``).
+    """
+    mark = "#" if hash_digits else ""
+    word = rf"[\p{{L}}\p{{M}}\p{{N}}_{mark}\x{{200C}}\x{{200D}}&&[^{_UNSPACED}]]"
+    digit = r"[\p{Nd}#]" if hash_digits else r"\p{Nd}"
+    clitic = rf"(?i:s|re|ve|ll|d|m)(?!{word})"
+    rules = (
+        # the common case first, for speed: no other rule would say otherwise
+        r"(?>[a-zA-Z]+)(?=[ ,;)\n]|\z)",
+        # addresses: never split, trailing sentence punctuation left out
+        rf"(?:(?:https?|ftp)://|www\.)[^{_BLANK}<>\"]*[^{_BLANK}<>\"'.,;:!?)\]}}]",
+        r"\w[\w.+\-]{0,63}@\w[\w\-]{0,63}(?:\.\w[\w\-]{0,63})+",
+        # placeholders and tags: #Person1#, #topic, @user, -lrb-, c++, c#
+        r"(?<!\w)#\w+#|(?<!\w)[#@](?=[\p{L}_])\w+",
+        r"-(?i:[lr][rsc]b)-",
+        r"(?<!\w)(?:[cC]\+\+|[cCfFjJ]\#)(?!\w)",
+        # u.s., e.g.: the full stop belongs to the token; so it does in mr. and dr.
+        r"(?<!\w)(?:\p{L}\.){2,}(?!\w)",
+        rf"(?<!\w)(?i:{_ABBREVIATION})\.",
+        # 1,234.5  10/12/2001  10:30am  3.5mm, but not the 10 of 10-year
+        rf"(?<!{word})(?>{digit}+(?:[.,:/\-]{digit}+)*)(?:{_LETTER}{{1,3}})?(?![\-‐‑]?{word})",
+        # do|n't, he|'ll, john|'s; also where the text comes already split (Gigaword, CNN/DailyMail)
+        rf"{_LETTER}+?(?=(?i:n){_APOSTROPHE}(?i:t)(?!{word}))",
+        rf"(?i:n){_APOSTROPHE}(?i:t)(?!{word})",
+        rf"(?<={word}){_APOSTROPHE}{clitic}|(?<![^\s]){_APOSTROPHE}{clitic}(?=\s|\z)",
+        # words with inner hyphens, apostrophes, full stops: state-of-the-art, o'clock, np.ndarray, snake_case, at&t
+        rf"{word}+(?:(?:[\-‐‑.&]|{_APOSTROPHE}(?!{clitic})){word}+)*",
+        r"[\p{Katakana}ー]+",
+        # runs that mean one thing
+        r"\.{2,}|-{2,}|={2,}|\*{2,}|#{2,}|~{2,}|!{2,}|\?{2,}|\+{2,}|<{2,}|>{2,}|`{2}|'{2}",
+        # anything else a reader sees as one character, emoji sequences included
+        rf"(?![{_BLANK}])\X",
+    )
+    return "|".join(rules)
+
+
+WORD_PATTERN = word_pattern()
+_IN_ASCII = (  # what the rules say, in the syntax of Python and of ASCII alone: longer parts first
+    *((f"&&[^{_UNSPACED}]", ""), (r"\x{200C}\x{200D}", ""), (r"\x{200B}\x{FEFF}", ""), (r"\p{Katakana}", "")),
+    *((r"\p{L}\p{M}", "a-zA-Z"), (r"[\p{L}", "[a-zA-Z"), (r"\p{L}", "[a-zA-Z]"), (r"\p{Nd}", r"\d"), (r"\p{N}", r"\d")),
+    *((r"\p{Cc}", r"\x00-\x1f\x7f"), (r"\X", "."), (r"\z", r"\Z")),
+)
+
+
+def words_of_ascii(cutter: pre_tokenizers.PreTokenizer) -> Callable[[str], list[str]]:
+    """What cuts ASCII text as ``cutter`` does; where that goes by `word_pattern`, in half the time."""
+    for rules in (WORD_PATTERN, word_pattern(hash_digits=True)):
+        if cutter.__getstate__() == cut_by(rules).__getstate__():
+            for rule, plain in _IN_ASCII:
+                rules = rules.replace(rule, plain)
+            return re.compile(rules, re.ASCII).findall
+    return lambda text: [piece for piece, _ in cutter.pre_tokenize_str(text)]
+
+
+def cut_by(rules: str) -> pre_tokenizers.PreTokenizer:
+    """What cuts a text into what matches the rules."""
+    return pre_tokenizers.Split(Regex(rules), "removed", invert=True)
+
+
+# On text whose white space has become SPACE_MARK: a word or number or a run of signs with the mark before it.
+SUBWORD_PATTERN = (
+    rf"{SPACE_MARK}?[\p{{L}}\p{{M}}]+|{SPACE_MARK}?\p{{N}}{{1,4}}|{SPACE_MARK}?[^{SPACE_MARK}\p{{L}}\p{{M}}\p{{N}}]{{1,8}}"
+    rf"|{SPACE_MARK}+"
+)
+
+# One token for each character a reader sees; a run of white space is one SPACE_MARK, or nothing.
+CHARACTER_PATTERN = r"\X"
+VISIBLE_CHARACTER_PATTERN = rf"(?![{_BLANK}])\X"

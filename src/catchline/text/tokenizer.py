@@ -1,0 +1,433 @@
+"""The tokenizers: words, subwords (byte-pair encoding) and characters, trained here, and those of hub checkpoints.
+
+Those trained here keep the strings of what their vocabulary lacks, so that a pointer can copy it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from string import printable
+from typing import Any, ClassVar
+
+import numpy as np
+import tokenizers
+from pydantic import Field
+from tokenizers import decoders, models, trainers
+
+from catchline.config.base import ConfigBase
+from catchline.errors import ConfigError, ModelError
+from catchline.jobs import Pieces
+from catchline.text.base import (
+    CONFIG_FILE,
+    SPECIAL_TOKENS,
+    TOKENIZER_FILE,
+    UNK,
+    Tokenizer,
+    read_backend,
+    read_json_if_there,
+)
+from catchline.text.detokenize import Detokenized, join_with, join_words
+from catchline.text.mending import is_content
+from catchline.text.normalization import (
+    CHARACTER_PATTERN,
+    SPACE_MARK,
+    SUBWORD_PATTERN,
+    VISIBLE_CHARACTER_PATTERN,
+    WORD_PATTERN,
+    NormalizationConfig,
+    build_normalizer,
+    cut_by,
+    encodable,
+    shares_characters,
+    whole_marks,
+    word_pattern,
+    words_of_ascii,
+)
+from catchline.text.sentences import bounds
+from catchline.text.stretches import Coded, Numbers, Read, ReadAscii, Stretches, coded, joined
+from catchline.types import TokenizedText
+
+__all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
+
+TEXTS = 2000  # a piece of work of a process
+_PROBE = "a"
+# role -> what a checkpoint usually calls the token, where its files do not say
+_USUAL = {"pad": ("<pad>", "[PAD]"), "unk": ("<unk>", "[UNK]"), "bos": ("<s>", "[CLS]"), "eos": ("</s>", "[SEP]")}
+
+
+class _OpenTokenizer(Tokenizer):
+    """A tokenizer whose tokens are pieces of the normalised text, also those outside the vocabulary."""
+
+    pattern: ClassVar[str]
+    spaces_to_marks: ClassVar[bool] = False
+    blanks_separate: ClassVar[bool] = False  # is a text read as its stretches between blanks are, one by one?
+
+    config: NormalizationConfig
+
+    def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
+        backend = tokenizers.Tokenizer(model)
+        backend.normalizer = build_normalizer(self.config, spaces_to_marks=self.spaces_to_marks)
+        backend.pre_tokenizer = cut_by(self._rules())
+        return backend
+
+    def _rules(self) -> str:
+        """What is a token, as a pattern; settings may change it."""
+        return self.pattern
+
+    def _pieces(self, backend: tokenizers.Tokenizer, text: str) -> list[str]:
+        normalised = backend.normalizer.normalize_str(text)
+        return [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(normalised)]
+
+    def _reserved(self, backend: tokenizers.Tokenizer) -> list[str]:
+        """The first entries of the vocabulary: special tokens and the sentence separator.
+
+        Raises:
+            ConfigError: the separator is what ordinary text could hold as one token.
+        """
+        if self.separator is None:
+            return list(SPECIAL_TOKENS)
+        if len(self._pieces(backend, self.separator)) < 2 or self.separator in SPECIAL_TOKENS:
+            raise ConfigError(
+                f"text.sentence_separator '{self.separator}' is what the tokenizer reads as one word of ordinary "
+                "text; choose a string that text does not hold, such as <EOS>."
+            )
+        return [*SPECIAL_TOKENS, self.separator]
+
+    def encode_many(
+        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
+    ) -> Coded:
+        """As `Tokenizer.encode_many`; where blanks separate, each stretch between them is read once and remembered."""
+        if gaps is not None or not self._by_stretches:
+            return super().encode_many(texts, max_tokens, gaps)
+        return self._stretches.coded(texts, max_tokens)
+
+    @property
+    def _by_stretches(self) -> bool:
+        return self.blanks_separate and all(mark.split() == [mark] for mark in self.config.unknown_marks)
+
+    @cached_property
+    def _stretches(self) -> Stretches:
+        def read(stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
+            found = zip(stretches, self.encode_batch(stretches), strict=True)
+            return joined([none if self._is_blank(own, text) else self._codes(text, unknown) for own, text in found])
+
+        def whole(text: str, most: int, unknown: Numbers) -> tuple[np.ndarray, int]:
+            found = self.encode(text, max_tokens=most)
+            return self._codes(found, unknown), found.total
+
+        none = np.zeros(0, np.int32)
+        return Stretches(read, whole)
+
+    def _is_blank(self, stretch: str, text: TokenizedText) -> bool:
+        """Does it count as a blank to this tokenizer?"""
+        marks = self.spaces_to_marks and len(text.ids) < 2
+        return marks and self.backend.normalizer.normalize_str(encodable(stretch)) == SPACE_MARK
+
+    def count_words(self, texts: Iterable[str]) -> Counter[str]:
+        """How often each token that a vocabulary could have stands in the texts."""
+        counts: Counter[str] = Counter()
+        for part in Pieces.of(texts, TEXTS).worked(self._counted):
+            counts.update(part)
+        return counts
+
+    def _counted(self, texts: Sequence[str]) -> Counter[str]:
+        return Counter(piece for text in texts for piece in self._pieces(self._cutter, encodable(text)))
+
+    @cached_property
+    def _cutter(self) -> tokenizers.Tokenizer:
+        return self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
+
+    def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
+        backend = self._cutter
+        counts = self.count_words(texts)
+        if not counts:
+            raise ConfigError("The texts to train the tokenizer on hold no token.")
+        reserved = self._reserved(backend)
+        for special in reserved:
+            counts.pop(special, None)
+        frequent = [(-count, token) for token, count in counts.items() if count >= min_frequency]
+        words = [token for _, token in sorted(frequent)[: max(0, size - len(reserved))]]
+        if not words:
+            name, most = min((-count, token) for token, count in counts.items())[::-1] if counts else ("", 0)
+            raise ConfigError(
+                f"The vocabulary would hold no word: with text.tokenizer.min_frequency {min_frequency:,} and "
+                f"max_vocabulary {size:,} none is kept, and the most frequent, '{name}', stands there {-most:,} times."
+            )
+        vocabulary = {token: index for index, token in enumerate([*reserved, *words])}
+        self._set_backend(self._blank(models.WordLevel(vocabulary, unk_token=UNK)))
+
+    def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
+        whole_marks(text, offsets, self.config.unknown_marks)
+        unknown = [index for index, value in enumerate(ids) if value == self.unk_id]
+        if not unknown:
+            return
+        normalise = self.backend.normalizer.normalize_str
+        pieces: list[str] | None = None
+        for index in unknown:
+            start, end = offsets[index]
+            if shares_characters(offsets, index):
+                # one character became several tokens (½ under NFKC): read the piece off the normalised text
+                pieces = self._pieces(self.backend, text) if pieces is None else pieces
+                tokens[index] = pieces[index]
+            else:
+                tokens[index] = normalise(text[start:end])
+
+
+class WordTokenizer(_OpenTokenizer):
+    """Words, numbers and punctuation by rule (`catchline.text.normalization`); a closed vocabulary by frequency.
+
+    Clitics are split (``do n't``), words keep inner hyphens and apostrophes, addresses and identifiers stay
+    whole, Han characters stand alone.
+    """
+
+    class Config(NormalizationConfig):
+        """``max_vocabulary`` counts the four special tokens."""
+
+        lowercase: bool = True
+        max_vocabulary: int = Field(50_000, ge=5)
+        min_frequency: int = Field(2, ge=1)
+
+    guesses_spaces = blanks_separate = True
+    pattern = WORD_PATTERN
+    config: Config
+    _known: Stretches | None = None  # what training has cut
+
+    def _rules(self) -> str:
+        return word_pattern(hash_digits=True) if self.config.digits_to_hash else self.pattern
+
+    def train(self, texts: Iterable[str]) -> None:
+        """Keep the most frequent words; equal counts are ordered by the word itself."""
+        self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
+        self.__dict__.pop("_stretches", None)  # of an earlier training
+        _ = self._stretches  # once, and not by each process that encodes
+
+    def count_words(self, texts: Iterable[str]) -> Counter[str]:
+        """As above, each stretch between blanks cut once and remembered for `encode_many`."""
+        if not self._by_stretches:
+            return super().count_words(texts)
+
+        def each(stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
+            pieces = [self._pieces(self._cutter, encodable(stretch)) for stretch in stretches]
+            return joined([np.array([~unknown[piece] for piece in own], np.int32) for own in pieces])
+
+        cut = Stretches(self._reading(self._cutter, {}, each), lambda *_: (np.zeros(0, np.int32), 0))
+        self._known = None if self.config.unknown_marks else cut
+        return cut.counts(Pieces.of(texts, TEXTS), self._counted)
+
+    @cached_property
+    def _stretches(self) -> Stretches:
+        usual, vocabulary = super()._stretches, self.backend.get_vocab()
+        found = Stretches(self._reading(self.backend, vocabulary, usual.read), usual.whole)
+        if self._known is not None:
+            found.learn(self._known, vocabulary)
+        return found
+
+    def _reading(self, backend: tokenizers.Tokenizer, vocabulary: dict[str, int], others: Read) -> Read:
+        if self.config.unknown_marks:  # the library looks at what is around them
+            return others
+        library, plain = backend.normalizer.normalize_str, str.lower if self.config.lowercase else str
+        normalise = plain if library(printable) == plain(printable) else library
+        return ReadAscii(normalise, words_of_ascii(backend.pre_tokenizer), vocabulary, others)
+
+    def _join(self, tokens: Sequence[str]) -> Detokenized:
+        return join_words(tokens)
+
+    def _starts_word(self, previous: str, token: str) -> bool:
+        return True
+
+    @cached_property
+    def repeatable_ids(self) -> tuple[int, ...]:
+        """All but content words: function words, signs, numbers, short words, characters of unspaced scripts."""
+        reserved = {*self.special_ids, self.unk_id, self.separator_id}
+        return tuple(id for id, word in enumerate(self.vocabulary) if id in reserved or not is_content(word.lower()))
+
+
+class CharacterTokenizer(_OpenTokenizer):
+    """What a reader sees as one character is one token (a flag, an accented letter); white space is ``▁``.
+
+    Without ``keep_spaces`` white space is nothing: Chinese text and the same text with blanks between its characters
+    are equal, and so is what is written, without any blank.
+    """
+
+    class Config(NormalizationConfig):
+        """``max_vocabulary`` counts the four special tokens."""
+
+        keep_spaces: bool = True
+        max_vocabulary: int = Field(10_000, ge=5)
+        min_frequency: int = Field(1, ge=1)
+
+    pattern = CHARACTER_PATTERN
+    spaces_to_marks = True
+    config: Config
+
+    def train(self, texts: Iterable[str]) -> None:
+        """Keep the most frequent characters; equal counts are ordered by the character itself."""
+        self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
+
+    def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
+        backend = super()._blank(model)
+        marks = self.config.keep_spaces
+        backend.normalizer = build_normalizer(self.config, spaces_to_marks=marks, mark_in_front=False)
+        backend.decoder = decoders.Fuse()
+        return backend
+
+    def _rules(self) -> str:
+        return self.pattern if self.config.keep_spaces else VISIBLE_CHARACTER_PATTERN
+
+    def _starts_word(self, previous: str, token: str) -> bool:
+        together = (previous[:1].isalnum() and token[:1].isalnum()) and (previous + token).isascii()
+        alphabetic = previous[:1].isalpha() and token[:1].isalpha() and max(previous[0], token[0]) < "\u0e00"
+        return not (together or alphabetic)
+
+
+class BpeTokenizer(_OpenTokenizer):
+    """Byte-pair encoding over words with the space in front written as ``▁``.
+
+    Characters that training did not see are unknown, one a token, and can be copied like unknown words.
+    """
+
+    class Config(NormalizationConfig):
+        """``vocab_size`` counts the four special tokens; fewer come out when the texts hold no more."""
+
+        vocab_size: int = Field(16_000, ge=5)
+        min_frequency: int = Field(2, ge=1)
+
+    blanks_separate = True
+    pattern = SUBWORD_PATTERN
+    spaces_to_marks = True
+    config: Config
+
+    def train(self, texts: Iterable[str]) -> None:
+        backend = self._blank(models.BPE(unk_token=UNK))
+        reserved = self._reserved(backend)
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.config.vocab_size,
+            min_frequency=self.config.min_frequency,
+            special_tokens=reserved,
+            show_progress=False,
+        )
+        backend.train_from_iterator((encodable(text) for text in texts), trainer)
+        if backend.get_vocab_size() <= len(reserved):
+            raise ConfigError("The texts to train the tokenizer on hold no token.")
+        # The trainer registers the special tokens as strings to look for in text; ours are ids only.
+        described = json.loads(backend.to_str())
+        described["added_tokens"] = []
+        self._set_backend(tokenizers.Tokenizer.from_str(json.dumps(described)))
+
+    def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
+        whole_marks(text, offsets, self.config.unknown_marks)
+        for index, token in enumerate(tokens):
+            start, end = offsets[index]
+            if token.startswith(SPACE_MARK):
+                offsets[index] = (end - len(text[start:end].lstrip()), end)
+            elif ids[index] == self.unk_id:
+                tokens[index] = self.backend.normalizer.normalize_str(text[start:end]).lstrip(SPACE_MARK)
+
+    def _starts_word(self, previous: str, token: str) -> bool:
+        if token.startswith(SPACE_MARK):
+            return True
+        return previous != SPACE_MARK and not (previous[-1:].isalnum() and token[:1].isalnum())
+
+
+class PretrainedTokenizer(Tokenizer):
+    """The ids, special tokens and templates of a checkpoint, with our offsets and word groups.
+
+    ``path`` is a folder with a ``tokenizer.json`` (and the ``config.json`` or ``tokenizer_config.json`` that
+    say which ids are special) or the file itself.
+    """
+
+    class Config(ConfigBase):
+        """``decoder_start_id`` overrides what the checkpoint's ``config.json`` says."""
+
+        path: str
+        decoder_start_id: int | None = None
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        path = Path(config.path)
+        folder = path if path.is_dir() else path.parent
+        self._set_backend(read_backend(folder / TOKENIZER_FILE if path.is_dir() else path))
+        model = read_json_if_there(folder / "config.json")
+        described = read_json_if_there(folder / CONFIG_FILE)
+        special = read_json_if_there(folder / "special_tokens_map.json")
+        self._hub_config = {key: value for key, value in (special | described).items() if key != "catchline"}
+        ids = {role: self._special_id(role, model) for role in _USUAL}
+        if ids["eos"] is None:
+            raise ModelError(f"{path}: neither the files beside it nor its vocabulary say which token ends a text.")
+        self.eos_id = ids["eos"]
+        self.bos_id = self.eos_id if ids["bos"] is None else ids["bos"]
+        self.pad_id = self.eos_id if ids["pad"] is None else ids["pad"]
+        self.unk_id = self.pad_id if ids["unk"] is None else ids["unk"]
+        stored = (described.get("catchline") or {}).get("decoder_start_id")
+        start = (config.decoder_start_id, model.get("decoder_start_token_id"), stored, self.bos_id)
+        self.decoder_start_id = int(next(value for value in start if value is not None))
+        self.prefix_ids, self.suffix_ids = self._template()
+        self.target_prefix_ids = self.prefix_ids
+
+    def _special_id(self, role: str, model: dict[str, Any]) -> int | None:
+        named = self._hub_config.get(f"{role}_token")
+        named = named.get("content") if isinstance(named, dict) else named
+        for token in (named, *_USUAL[role]):
+            if isinstance(token, str) and (found := self.token_id(token)) is not None:
+                return found
+        value = model.get(f"{role}_token_id")
+        return value if isinstance(value, int) else None
+
+    def _template(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        plain = self.backend.encode(_PROBE, add_special_tokens=False).ids
+        full = self.backend.encode(_PROBE, add_special_tokens=True).ids
+        for start in range(len(full) - len(plain) + 1):
+            if full[start : start + len(plain)] == plain:
+                return tuple(full[:start]), tuple(full[start + len(plain) :])
+        return (), (self.eos_id,)
+
+    def train(self, texts: Iterable[str]) -> None:
+        """Refuse: the vocabulary belongs to the checkpoint."""
+        raise ConfigError("A pretrained tokenizer is not trained; choose type word, bpe or character instead.")
+
+    def encode_many(
+        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
+    ) -> Coded:
+        """As `Tokenizer.encode_many`; nobody asks for offsets where no separator has a place to find."""
+        if gaps is not None:
+            return super().encode_many(texts, max_tokens, gaps)
+        found = self.backend.encode_batch_fast(list(map(encodable, texts)), add_special_tokens=False)
+        ids = [np.array(text.ids, dtype=np.int32) for text in found]
+        return coded(
+            [(np.where(own == self.unk_id, -1, own)[:max_tokens], len(own)) for own in ids], [self.token(self.unk_id)]
+        )
+
+    def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
+        offsets[:] = [bounds(text, start, end) for start, end in offsets]
+
+    def _join(self, tokens: Sequence[str]) -> Detokenized:
+        decoder = self.backend.decoder
+        if decoder is None:
+            return join_with(" ".join, tokens)
+        return join_with(lambda some: decoder.decode(some).strip(), tokens)
+
+    @cached_property
+    def _marks_inner_pieces(self) -> bool:
+        return any(token.startswith("##") for token in self.vocabulary)
+
+    def _starts_word(self, previous: str, token: str) -> bool:
+        """``Ġ`` (byte-level) and ``▁`` (sentence-piece) mark where a word begins, ``##`` where it goes on."""
+        if self._marks_inner_pieces:
+            return not token.startswith("##")
+        return token.startswith(("Ġ", "▁", "Ċ")) or not (_wordlike(previous[-1:]) and _wordlike(token[:1]))
+
+    def word_key(self, tokens: Sequence[str], written: str) -> str:
+        return written.strip().lower()
+
+    def _described_config(self) -> dict[str, Any]:
+        return super()._described_config() | {"path": ".", "decoder_start_id": self.decoder_start_id}
+
+
+def _wordlike(character: str) -> bool:
+    return character.isalnum() or character in "ĠĊ" or character >= "\x80"

@@ -1,0 +1,413 @@
+"""What a run's exact continuation needs, and the folder that holds it: written beside, flushed, renamed; verified when
+read; no pickle anywhere.
+
+Tensors are in ``model.safetensors`` (parameters and buffers), ``optimizer.safetensors`` and, if any,
+``average.safetensors`` and ``objectives.safetensors`` (what these remember). ``state.json`` has the rest: the model's
+switches, what the optimizer's tensors belong to, the random number generators of Python, NumPy and torch, of every
+process, with probe draws, and the training state (`TrainState`): learning rate and batches are pure functions of it,
+and a resumed run cuts ``log.jsonl`` back to the length noted there. ``manifest.json`` has the format version and the
+size and SHA-256 of each file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from accelerate.utils import gather_object
+from safetensors import SafetensorError
+from torch import Tensor
+
+from catchline.errors import CheckpointError, DiskFullError, is_disk_full
+from catchline.files import digest_of, put_back, replacing_folder, write_json
+from catchline.models.base import SummarizationModel
+from catchline.models.stored import save_tensors
+from catchline.objectives.base import Objective
+from catchline.training.optim import WeightAverage, parameter_names
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+STATE = "state.json"
+STAGE_FOLDER = "pretraining"  # the sub-folder in which a run's pre-training stage is a run of its own
+_NAME = re.compile(r"checkpoint-(\d+)")
+_DRAFT = ".draft-"
+
+
+@dataclass
+class TrainState:
+    """Where a run stands: everything the loop decides by, apart from tensors and random number generators.
+
+    ``update`` counts optimizer steps; ``epoch`` passes over the data that are complete; ``position`` the micro-batches
+    of this epoch that the *loop* has consumed (a prefetching loader is further). ``phase`` is the index of the phase
+    entered last, -1 before the first; ``window`` the sums since the last line of the log.
+    """
+
+    update: int = 0
+    epoch: int = 0
+    position: int = 0
+    phase: int = -1
+    tokens: int = 0
+    best_metric: float | None = None
+    best_update: int | None = None
+    bad_validations: int = 0
+    validated_update: int = 0
+    plateau_factor: float = 1.0
+    plateau_bad: int = 0
+    previous_metric: float | None = None
+    decaying: bool = False
+    elapsed_seconds: float = 0.0
+    stopped: str | None = None
+    log_bytes: int = 0
+    timing_bytes: int = 0
+    averaged_updates: int = 0
+    window: dict[str, float] = field(default_factory=dict)
+    last_metrics: dict[str, float] = field(default_factory=dict)
+    best_metrics: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def from_state_dict(cls, values: dict[str, Any]) -> TrainState:
+        """The inverse of `asdict`, also after JSON: floats survive unchanged.
+
+        Raises:
+            CheckpointError: the fields are not those of this version.
+        """
+        known = {f.name for f in fields(cls)}
+        if set(values) != known:
+            strange = ", ".join(sorted(set(values) ^ known))
+            raise CheckpointError(
+                f"The checkpoint's training state does not fit this version of Catchline ({strange})."
+            )
+        return cls(**values)
+
+    def next_epoch(self) -> None:
+        """Begin another pass over the data, whether this one is complete or cut short."""
+        self.epoch, self.position = self.epoch + 1, 0
+
+
+@dataclass
+class Snapshot:
+    """The content of a checkpoint: groups of tensors by file, and what JSON can hold."""
+
+    tensors: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # "model", "optimizer", "average", "objectives"
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+# --------------------------------------------------------------------------- from the run and back to it
+
+
+@dataclass(frozen=True)
+class Learner:
+    """All of a run that holds tensors which training changes."""
+
+    model: SummarizationModel
+    optimizer: torch.optim.Optimizer
+    average: WeightAverage
+    objectives: Sequence[Objective]
+
+    def objective_state(self) -> dict[str, Tensor]:
+        """What objectives remember (a baseline of rewards), as ``objective.buffer``; not the model, which they may
+        hold."""
+        held = {id(value) for value in self.model.state_dict(keep_vars=True).values()}
+        kept = ((o.name, name, value) for o in self.objectives for name, value in o.state_dict(keep_vars=True).items())
+        return {f"{objective}.{name}": value for objective, name, value in kept if id(value) not in held}
+
+
+def gather(learner: Learner, state: TrainState, identity: dict[str, Any]) -> Snapshot:
+    """Take everything together; every process must call this. ``identity`` is compared when the run is resumed."""
+    tensors, structure = _optimizer_state(learner.optimizer)
+    snapshot = Snapshot(tensors={"model": learner.model.state_dict(), "optimizer": tensors})
+    if learner.average.mean:
+        snapshot.tensors["average"] = learner.average.mean
+    if own := learner.objective_state():
+        snapshot.tensors["objectives"] = own
+    snapshot.values = {
+        "switches": learner.model.switches(),
+        "optimizer": structure,
+        "generators": gather_object([capture_generators()]),
+        "train_state": asdict(state),
+        "identity": identity,
+    }
+    return snapshot
+
+
+def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
+    """Refuse to resume with other data, another tokenizer or another number of processes.
+
+    Raises:
+        CheckpointError: says what differs.
+    """
+    stored = snapshot.values["identity"]
+    if stored.get("processes") != identity["processes"]:
+        raise CheckpointError(
+            f"The run was made by {stored.get('processes')} process(es) and is resumed by {identity['processes']}; "
+            "an exact continuation needs the same number (training.processes, or accelerate launch --num_processes)."
+        )
+    if identity["processes"] > 1 and not stored.get("dealt"):  # each process then had batches of its own
+        raise CheckpointError(
+            "The run was made by a version that divided the records otherwise over processes, so it cannot continue "
+            "exactly; resume it with that version, or start a new run."
+        )
+    for key, what in (("data", "training data"), ("validation", "validation data"), ("tokenizer", "tokenizer")):
+        if stored.get(key, identity[key]) != identity[key]:  # an older version noted the training data only
+            raise CheckpointError(
+                f"The {what} is not what the run was started with, so it cannot continue exactly; "
+                "put the old files back, or start a new run."
+            )
+
+
+def restore(snapshot: Snapshot, learner: Learner, process: int) -> None:
+    """Put model, optimizer, averaged weights and objectives back, and last the generators of process ``process``.
+
+    Raises:
+        CheckpointError: the tensors do not fit the model, or a generator cannot be put back.
+    """
+    tensors, values = snapshot.tensors, snapshot.values
+    learner.model.switch(values["switches"])
+    try:
+        learner.model.load_state_dict(tensors["model"], strict=True)
+        _load_optimizer(learner.optimizer, tensors.get("optimizer", {}), values["optimizer"])
+        for name, buffer in learner.objective_state().items():
+            buffer.copy_(tensors["objectives"][name])
+        if learner.average.mean:
+            learner.average.load(tensors["average"], values["train_state"]["averaged_updates"])
+    except (RuntimeError, KeyError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint does not fit the run's model: {str(error).splitlines()[0]}") from error
+    restore_generators(values["generators"][process])
+
+
+def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The optimizer's tensors as ``parameter.key`` and, for each parameter, the keys; numbers stay numbers."""
+    state = optimizer.state_dict()["state"]
+    entries = {name: state.get(index, {}) for index, name in enumerate(parameter_names(optimizer))}
+    structure = {
+        name: {key: None if isinstance(value, Tensor) else value for key, value in entry.items()}
+        for name, entry in entries.items()
+    }
+    tensors = {f"{n}.{key}": v for n, entry in entries.items() for key, v in entry.items() if isinstance(v, Tensor)}
+    return tensors, structure
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], structure: dict[str, Any]) -> None:
+    state = {
+        index: {key: tensors[f"{name}.{key}"] if value is None else value for key, value in structure[name].items()}
+        for index, name in enumerate(parameter_names(optimizer))
+        if structure[name]
+    }
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+# ------------------------------------------------------------------------------ random number generators
+
+
+def seed_everything(seed: int, rank: int = 0) -> None:
+    """Seed Python, NumPy and torch; ranks get different, fixed streams."""
+    words = np.random.SeedSequence([seed, rank]).generate_state(3)
+    random.seed(int(words[0]))
+    np.random.seed(int(words[1]))
+    torch.manual_seed(int(words[2]))
+
+
+def capture_generators() -> dict[str, Any]:
+    """The states of this process's global generators, as JSON can hold them, each with the number that it gives next,
+    the probe: a restored state is only worth something if the generator really is in it (accelerate only logs a restore
+    that failed)."""
+    version, internal, gauss = random.getstate()
+    name, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
+    states: dict[str, Any] = {
+        "python": [version, list(internal), gauss],
+        "numpy": [str(name), [int(key) for key in keys], int(place), int(has_gauss), float(cached)],
+        "torch": torch.get_rng_state().numpy().tobytes().hex(),
+    }
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state().numpy().tobytes().hex()
+    states["probes"] = _probes()
+    _set_generators(states)
+    return states
+
+
+def restore_generators(states: dict[str, Any]) -> None:
+    """Put the generators into ``states``; the last thing before the next update.
+
+    Raises:
+        CheckpointError: a generator does not draw what it would have drawn when the state was captured.
+    """
+    _set_generators(states)
+    drawn, stored = _probes(), states["probes"]
+    wrong = [name for name in drawn if name in stored and drawn[name] != stored[name]]
+    if wrong or ("cuda" in stored) != ("cuda" in drawn):
+        raise CheckpointError(
+            f"The random number generators ({', '.join(wrong) or 'cuda'}) could not be restored from the checkpoint; "
+            "resume on the same kind of machine with the same versions of Python, NumPy and PyTorch."
+        )
+    _set_generators(states)
+
+
+def _probes() -> dict[str, float]:
+    drawn = {"python": random.random(), "numpy": float(np.random.random_sample()), "torch": float(torch.rand(()))}
+    if torch.cuda.is_available():
+        drawn["cuda"] = float(torch.rand((), device="cuda"))
+    return drawn
+
+
+def _set_generators(states: dict[str, Any]) -> None:
+    version, internal, gauss = states["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, place, has_gauss, cached = states["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
+    torch.set_rng_state(torch.frombuffer(bytearray.fromhex(states["torch"]), dtype=torch.uint8))
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(torch.frombuffer(bytearray.fromhex(states["cuda"]), dtype=torch.uint8))
+
+
+# ---------------------------------------------------------------------------------------- writing
+
+
+def checkpoint_folders(run_folder: Path) -> list[Path]:
+    """The checkpoints of a run, newest first."""
+    found = [(int(match[1]), path) for path in run_folder.glob("checkpoint-*") if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def write_checkpoint(run_folder: Path, update: int, snapshot: Snapshot) -> Path:
+    """Write ``checkpoint-UPDATE`` as a whole and return its path; one of an earlier try is replaced."""
+    final = run_folder / f"checkpoint-{update}"
+    with replacing_folder(final) as folder:
+        for name, tensors in snapshot.tensors.items():
+            save_tensors(_separate(tensors), folder / f"{name}.safetensors")
+        write_json(folder / STATE, snapshot.values)
+        files = {p.name: {"bytes": p.stat().st_size, "sha256": digest_of(p)} for p in sorted(folder.iterdir())}
+        write_json(folder / MANIFEST, {"format_version": FORMAT_VERSION, "files": files})
+    return final
+
+
+@contextmanager
+def naming_a_full_disk(run_folder: Path) -> Iterator[None]:
+    """Turn "no space left" anywhere inside into one sentence with the last good checkpoint.
+
+    Raises:
+        DiskFullError: instead of the system's error.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        if not is_disk_full(error):
+            raise
+        raise DiskFullError(
+            f"The disk is full, so training into {run_folder} had to stop. {last_good(run_folder)} "
+            f"Free some space, then: catchline resume {quote(str(run_folder))}"
+        ) from error
+
+
+def last_good(run_folder: Path) -> str:
+    """A sentence that names the newest checkpoint, for messages."""
+    folders = checkpoint_folders(run_folder) or checkpoint_folders(run_folder / STAGE_FOLDER)
+    return f"The last good checkpoint is {folders[0]}." if folders else "No checkpoint had been written before."
+
+
+def prune(run_folder: Path, keep: int, best_update: int | None) -> None:
+    """Remove all checkpoints but the ``keep`` newest and the one of ``best_update``; a crash in between leaves no half
+    checkpoint under a checkpoint's name."""
+    for folder in checkpoint_folders(run_folder)[keep:]:
+        if folder.name != f"checkpoint-{best_update}":
+            hidden = folder.with_name(f"{_DRAFT}{folder.name}-{os.getpid()}")
+            shutil.rmtree(hidden, ignore_errors=True)
+            os.rename(folder, hidden)
+            shutil.rmtree(hidden, ignore_errors=True)
+
+
+def remove_drafts(run_folder: Path) -> None:
+    """Remove what a killed process left half written or half removed; what it was replacing comes back."""
+    for path in run_folder.glob(".checkpoint-*.previous"):
+        put_back(path.with_name(path.name.split(".")[1]))
+    for pattern in (f"{_DRAFT}*", ".checkpoint-*.partial", ".checkpoint-*.previous"):
+        for path in run_folder.glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous tensors that share no memory (safetensors refuses tied ones)."""
+    seen: set[int] = set()
+    result = {}
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().contiguous()
+        shared = tensor.untyped_storage().data_ptr() in seen
+        seen.add(tensor.untyped_storage().data_ptr())
+        result[name] = tensor.clone() if shared else tensor
+    return result
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+def read_newest(run_folder: Path, notify: Callable[[str], None]) -> tuple[Path, Snapshot] | None:
+    """The newest checkpoint that verifies, or None if the run has not written any. A damaged one is named through
+    ``notify`` and the one before it is tried.
+
+    Raises:
+        CheckpointError: there are checkpoints, and all are damaged.
+    """
+    folders = checkpoint_folders(run_folder)
+    for folder in folders:
+        try:
+            return folder, read_checkpoint(folder)
+        except CheckpointError as error:
+            notify(f"{error} Trying the checkpoint before it." if folder != folders[-1] else str(error))
+    if folders:
+        raise CheckpointError(
+            f"None of the {len(folders)} checkpoints in {run_folder} can be read; "
+            "copy one back from a backup, or train again with force (--force)."
+        )
+    return None
+
+
+def newest_values(run_folder: Path) -> dict[str, Any] | None:
+    """What the newest checkpoint whose ``state.json`` can be read says beside its tensors; it is not verified."""
+    for folder in checkpoint_folders(run_folder):
+        with suppress(OSError, ValueError, AttributeError):
+            values = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            if {"identity", "train_state"} <= values.keys():
+                return values
+    return None
+
+
+def read_checkpoint(folder: Path) -> Snapshot:
+    """Verify one checkpoint and read it into main memory.
+
+    Raises:
+        CheckpointError: a file is missing or not what the manifest says, or the format is another version's.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        version = manifest["format_version"]
+        files = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise CheckpointError(f"The checkpoint {folder} is incomplete: its {MANIFEST} is missing or damaged.") from None
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"The checkpoint {folder} has format {version}, this version of Catchline reads format {FORMAT_VERSION}; "
+            "resume it with the version that wrote it."
+        )
+    for name, (size, digest) in files.items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != size or digest_of(path) != digest:
+            raise CheckpointError(f"The checkpoint {folder} is damaged: {name} is not the file that was written.")
+    if STATE not in files:
+        raise CheckpointError(f"The checkpoint {folder} is incomplete: {STATE} is missing.")
+    snapshot = Snapshot(values=json.loads((folder / STATE).read_text(encoding="utf-8")))
+    for name in files:
+        if name.endswith(".safetensors"):
+            mapped = safetensors.torch.load_file(folder / name)  # as long as they live; Windows removes no such file
+            snapshot.tensors[name.removesuffix(".safetensors")] = {key: each.clone() for key, each in mapped.items()}
+    return snapshot

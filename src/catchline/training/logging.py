@@ -1,0 +1,192 @@
+"""What leaves the loop while it runs: the log, trackers, and the callbacks of whoever started it.
+
+``log.jsonl`` holds only what training determines, so a resumed run's log equals an uninterrupted one's byte for byte;
+``timing.jsonl`` holds what the clock determines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from accelerate import Accelerator
+
+from catchline.errors import ConfigError, DataError, unknown_choice
+from catchline.training.checkpoint import TrainState
+
+LOG, TIMING = "log.jsonl", "timing.jsonl"
+SHOW_EVERY_SECONDS = 0.2
+_NOT_CURVES = {"kind", "update", "epoch", "phase", "best"}
+
+
+# how far training is: ``update(completed, total=, description=, note=)`` of a progress bar (`catchline.cli.output`)
+ShowProgress = Callable[..., None]
+
+
+def ignore(*arguments: object, **options: object) -> None:
+    """The callback of those who do not want to know."""
+
+
+def _to_stderr(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """What a run calls: with its progress, with each entry of ``log.jsonl``, and with sentences for a person."""
+
+    show: ShowProgress = ignore
+    on_log: Callable[[dict[str, Any]], None] = ignore
+    on_message: Callable[[str], None] = _to_stderr
+
+
+class LogFile:
+    """A file of JSON lines that a checkpoint can cut back to the length it had then."""
+
+    def __init__(self, path: Path, keep_bytes: int = 0) -> None:
+        self.path = path
+        self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115 - closed by `close`
+        size = os.fstat(self._file.fileno()).st_size
+        if size > keep_bytes:
+            self._file.truncate(keep_bytes)
+        elif size < keep_bytes:  # it was cut by hand and that was accepted: go on after the last whole line
+            self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Append one line; it is in the operating system's hands when this returns."""
+        self._file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+        self._file.flush()
+
+    def sync(self) -> int:
+        """Force the file to the disk; return its length in bytes."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return os.fstat(self._file.fileno()).st_size
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The entries of a ``log.jsonl``; a last line cut off by a crash is left out.
+
+    Raises:
+        DataError: a line is damaged.
+    """
+    entries = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            entries.append(dict(json.loads(line).items()))
+        except (ValueError, RecursionError, AttributeError):
+            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.") from None
+    return entries
+
+
+def read_curve(run: Path, value: str, against: str = "update") -> tuple[list[float], np.ndarray]:
+    """Where and what: the points of ``value`` in a run's log."""
+    path = run / LOG
+    if not path.is_file():
+        raise DataError(f"{run} has no {LOG}; give a run folder made by `catchline train`.")
+    entries = read_log(path)
+    tokens = 0
+    places, values = [], []
+    for number, entry in enumerate(entries, start=1):
+        try:
+            tokens += entry.get("tokens", 0)
+            if value in entry:
+                places.append(tokens if against == "tokens" else 1 * entry[against])
+                values.append(float(entry[value]))
+        except (KeyError, TypeError, ValueError):
+            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.") from None
+    if not values:
+        known = sorted({key for entry in entries for key in entry} - _NOT_CURVES)
+        raise ConfigError(f"{path}: {unknown_choice('value', value, known)}")
+    return places, np.array(values, dtype=float)
+
+
+class RunLog:
+    """Both files, the trackers and the callbacks. Only the first process writes; the others keep the window."""
+
+    def __init__(self, out: Path, state: TrainState, accelerator: Accelerator, callbacks: Callbacks) -> None:
+        self._state, self._accelerator, self._callbacks = state, accelerator, callbacks
+        self._log: LogFile | None = None
+        self._timing: LogFile | None = None
+        if accelerator.is_main_process:
+            self._log = LogFile(out / LOG, state.log_bytes)
+            self._timing = LogFile(out / TIMING, state.timing_bytes)
+        self._window_at = self._shown_at = time.perf_counter()
+        self._read_tokens = self._rate = 0.0
+
+    def update(
+        self, values: dict[str, float], place: dict[str, Any], log_every: int, details: dict[str, float] | None = None
+    ) -> None:
+        """Take in one update's figures. Every ``log_every`` updates they become a line: the means of ``values`` (loss,
+        gradient norm, objectives) since the last one, the sum of ``tokens``, and ``details`` as they are. The sums live
+        in the training state, so a resumed run closes the same window."""
+        window = self._state.window
+        for name, value in values.items():
+            window[name] = window.get(name, 0.0) + value
+        window["updates"] = window.get("updates", 0) + 1
+        self._read_tokens += values["tokens"]
+        if self._state.update % log_every == 0:
+            self.close_window(place, details)
+        self._show(values["loss"])
+
+    def close_window(self, place: dict[str, Any], details: dict[str, float] | None = None) -> None:
+        """Write the window's line, if any update is in it."""
+        window, self._state.window = self._state.window, {}
+        count = window.pop("updates", 0)
+        if not count:
+            return
+        tokens = int(window.pop("tokens"))
+        self._state.tokens += tokens
+        means = {name: total / count for name, total in window.items()}
+        self._write({"kind": "train", **place, **(details or {}), **means, "tokens": tokens})
+        now = time.perf_counter()
+        self._rate = self._read_tokens / max(now - self._window_at, 1e-9)
+        if self._timing:
+            seconds, rate = round(self._state.elapsed_seconds, 3), round(self._rate, 1)
+            self._timing.write({"update": self._state.update, "elapsed_seconds": seconds, "tokens_per_second": rate})
+        self._window_at, self._read_tokens = now, 0.0
+
+    def validation(self, values: dict[str, float], place: dict[str, Any], *, best: bool) -> None:
+        self._write({"kind": "validation", **place, **values, "best": best})
+
+    def resume_clock(self) -> None:
+        """Do not count what just happened (validation, checkpoint) into tokens per second."""
+        self._window_at, self._read_tokens = time.perf_counter(), 0.0
+
+    def sync(self) -> None:
+        """Force the files to the disk and note their lengths in the training state."""
+        if self._log and self._timing:
+            self._state.log_bytes, self._state.timing_bytes = self._log.sync(), self._timing.sync()
+
+    def close(self) -> None:
+        for file in (self._log, self._timing):
+            if file:
+                file.close()
+        for tracker in self._accelerator.trackers:
+            tracker.finish()
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        if self._log:
+            self._log.write(entry)
+            self._callbacks.on_log(entry)
+        if self._accelerator.trackers:
+            prefix = "" if entry["kind"] == "train" else "validation/"
+            numbers = {prefix + k: v for k, v in entry.items() if isinstance(v, float) and not isinstance(v, bool)}
+            self._accelerator.log(numbers, step=entry["update"])
+
+    def _show(self, loss: float) -> None:
+        now = time.perf_counter()
+        if now - self._shown_at >= SHOW_EVERY_SECONDS:
+            self._shown_at = now
+            rate = self._rate or self._read_tokens / max(now - self._window_at, 1e-9)
+            self._callbacks.show(self._state.update, note=f"loss {loss:.3f}, {rate:,.0f} tokens/s")

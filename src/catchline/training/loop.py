@@ -1,0 +1,375 @@
+"""The training loop: while not done, validate, save, enter the phase, make an update.
+
+`Trainer.fit` is the loop; an update's arithmetic is in `catchline.training.step`, what a checkpoint holds in
+`catchline.training.checkpoint`, what comes before and after in `catchline.training.run`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from accelerate import Accelerator
+from accelerate.utils import broadcast
+
+from catchline.config.schema import RunConfig
+from catchline.errors import ConfigError
+from catchline.models.folder import save_model_folder
+from catchline.training import checkpoint as files
+from catchline.training import optim
+from catchline.training.batches import BatchStream
+from catchline.training.checkpoint import Learner, TrainState
+from catchline.training.logging import Callbacks, RunLog
+from catchline.training.phases import Phases, PhaseSettings, freeze
+from catchline.training.prepare import Prepared
+from catchline.training.processes import StopRequest
+from catchline.training.step import UpdateStep
+from catchline.training.validate import LOWER_IS_BETTER, Validator, is_best
+
+MODEL_FOLDER = "model"
+ESTIMATE_AFTER = 20  # updates
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a finished run leaves: the run folder, the exported model, and how it went.
+
+    ``stopped`` is one of ``max_updates``, ``max_epochs``, ``max_minutes``, ``early_stopping``. ``metrics`` are the
+    validation values of the exported model.
+    """
+
+    folder: str
+    model_folder: str
+    updates: int
+    epochs: int
+    stopped: str
+    best_metric: float | None
+    best_update: int | None
+    metrics: dict[str, float]
+    elapsed_seconds: float
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM: the update was finished and a checkpoint written. ``str()`` says how to go on."""
+
+
+class Trainer:
+    """A run in progress. It starts where the run folder's newest checkpoint stands, or at the beginning.
+
+    ``whole`` is the folder of the run that this is the pre-training stage of, which is what can be resumed."""
+
+    def __init__(
+        self,
+        run: RunConfig,
+        out: Path,
+        parts: Prepared,
+        accelerator: Accelerator,
+        callbacks: Callbacks | None = None,
+        whole: Path | None = None,
+    ) -> None:
+        self.run, self.out, self.parts, self.accelerator = run, out, parts, accelerator
+        self.callbacks, self._resumable = callbacks or Callbacks(), whole or out
+        training = run.training
+        self.model = parts.model.to(accelerator.device)
+        refuse_too_long(run, parts)
+        self._trainable = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
+        broadcast(self.model.state_dict())  # the first process's, in place
+        if training.teacher_forcing.feed != "argmax":
+            self.model.switch({"prediction_feed": training.teacher_forcing.feed})
+        self.stream = BatchStream(
+            parts.train_set,
+            parts.collator.pairs,
+            training,
+            rank=accelerator.process_index,
+            world_size=accelerator.num_processes,
+            pin_memory=accelerator.device.type == "cuda",
+        )
+        self.phases = Phases(
+            training, run.text, lambda limits: self.stream.updates_per_epoch(parts.train_set.limits(*limits))
+        )
+        self.total = optim.total_updates(training, self.phases.end_of_pass)
+        optim.schedule_factor(training.schedule, training.schedule.warmup_updates, self.total)  # refuse it now
+        self.step = UpdateStep(run.training, self.model, parts.objectives, accelerator)
+        self.phase = self.phases.at(0)
+        self.phases.try_on(self.model, self.step.acting, self._trainable)
+        self.optimizer = optim.build_optimizer(training.optimizer, self.model)
+        self.average = optim.WeightAverage(self.model, training.average_last)
+        validation = parts.validation_set
+        self.validator = None if validation is None else Validator(run, parts, validation, self.step)
+        self.state = TrainState()
+        made = {"processes": accelerator.num_processes, "dealt": True, "recipe": run.model_dump(mode="json")}
+        self._identity = parts.identity | made
+        self._saved_update, self._improved, self._elapsed_before = 0, False, 0.0
+        self._count_made, self._first_at = 0, 0.0  # updates of this process, and when the first was done
+        self._stop_flag = self._end_flag = self._save_flag = 0.0
+        files.seed_everything(training.seed, accelerator.process_index + 1)
+        self._load()
+
+    # ------------------------------------------------------------------------------------ the loop
+
+    def fit(self) -> TrainResult:
+        """Train to the end; see `catchline.training.run.train` for what can happen on the way."""
+        self.log = RunLog(self.out, self.state, self.accelerator, self.callbacks)
+        self._started_at = time.perf_counter() - self.state.elapsed_seconds
+        self._saved_at = time.perf_counter()
+        self.callbacks.show(self.state.update, total=self.total, description="Training")
+        self.model.train()
+        try:
+            with StopRequest() as stop:
+                while True:
+                    if self._validation_due():
+                        self._validate()
+                    if self._checkpoint_due():
+                        self._checkpoint()
+                    if reason := self._stop_reason():
+                        return self._finish(reason)
+                    self._enter_phase()
+                    self._update(stop)
+                    if self._stop_flag:
+                        self._checkpoint()
+                        raise TrainingInterrupted(
+                            f"Interrupted after update {self.state.update:,}; everything is saved. "
+                            f"Go on with: catchline resume {quote(str(self._resumable))}"
+                        )
+        finally:
+            self.stream.close()
+            self.log.close()
+
+    def _update(self, stop: StopRequest) -> None:
+        state = self.state
+        batches = self.stream.take(state.epoch, state.position)
+        figures = self.step(batches, state.update, self._control_flags(stop), self.out)
+        rate = self._learning_rate()
+        optim.set_learning_rate(self.optimizer, rate)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.average.update()
+        state.averaged_updates = self.average.updates
+        state.update += 1
+        state.position += len(batches)
+        place = self._place() | {"lr": rate}
+        if state.position >= self.stream.batches_per_epoch:
+            state.next_epoch()
+        state.elapsed_seconds = time.perf_counter() - self._started_at
+        self._stop_flag, self._end_flag, self._save_flag = figures.flags
+        values = {"loss": figures.loss, **figures.values, "grad_norm": figures.grad_norm, "tokens": figures.tokens}
+        self.log.update(values, place, self.run.training.log_every, figures.details)
+        self._count_made += 1
+        if self._count_made in (1, ESTIMATE_AFTER):
+            self._estimate()
+
+    def _estimate(self) -> None:
+        """Say how long it will take, once, by the updates behind the first, which is slower; not if it is a minute."""
+        now = time.perf_counter()
+        if self._count_made == 1:
+            self._first_at = now
+            return
+        seconds = (now - self._first_at) / (self._count_made - 1)
+        updates = float("inf") if self.total is None else self.total - self.state.update
+        minutes = self.run.training.max_minutes
+        within = float("inf") if minutes is None else 60 * minutes - self.state.elapsed_seconds
+        if 60 < min(left := updates * seconds, within) < float("inf"):
+            if within < left:
+                text = f"the time ({minutes:g} minutes) will be up after about {within / seconds:,.0f} more updates"
+            else:
+                text = f"about {left / 60:,.0f} minutes for {updates:,} more updates"
+            self.callbacks.on_message(f"Time:  {text}, validation not counted ({seconds:.2f} s an update).")
+
+    def _control_flags(self, stop: StopRequest) -> list[float]:
+        """What this process wants to happen after the update: stop, end (time is up), save.
+
+        They travel with the gradients, so that all processes decide alike; the first one's clock counts.
+        """
+        training, now = self.run.training, time.perf_counter()
+        first = self.accelerator.is_main_process
+        minutes, every = training.max_minutes, training.checkpoint.every_minutes
+        over = first and minutes is not None and now - self._started_at >= 60 * minutes
+        save = first and every is not None and now - self._saved_at >= 60 * every
+        return [float(stop.requested), float(over), float(save)]
+
+    def _learning_rate(self) -> float:
+        schedule = self.run.training.schedule
+        factor = optim.schedule_factor(schedule, self.state.update, self.total, self.state.plateau_factor)
+        return self.phase.learning_rate * factor
+
+    def _stop_reason(self) -> str | None:
+        training, state = self.run.training, self.state
+        ends = {  # what there is so far, and the most there may be
+            "max_updates": (state.update, training.max_updates),
+            "max_epochs": (state.epoch, training.max_epochs),
+            "max_minutes": (float("inf") if self._end_flag else self._elapsed_before / 60, training.max_minutes),
+            "early_stopping": (state.bad_validations, training.early_stopping.patience),
+        }
+        return next((reason for reason, (count, most) in ends.items() if most is not None and count >= most), None)
+
+    def _place(self) -> dict[str, Any]:
+        """Where the run stands, as its log says it."""
+        epoch = self.state.epoch + self.state.position / self.stream.batches_per_epoch
+        return {"update": self.state.update, "epoch": round(epoch, 4), "phase": self.phase.name}
+
+    # -------------------------------------------------------------------------------------- phases
+
+    def _enter_phase(self) -> None:
+        state, phase = self.state, self.phases.at(self.state.update)
+        if phase.index == state.phase:
+            return
+        before, first = self.phase, state.phase < 0
+        self._apply_phase(phase)
+        state.phase = phase.index
+        if phase.reset_optimizer and not first:
+            self.optimizer = optim.build_optimizer(self.run.training.optimizer, self.model)
+        if phase.limits != before.limits and state.position:
+            state.next_epoch()  # other lengths make other batches: the pass over the data is cut short
+        changed = phase.model != before.model or phase.objective_weights != before.objective_weights
+        if changed and not first and self.run.training.validation.metric in LOWER_IS_BETTER:
+            # Losses of different objectives cannot be compared: best model and patience start again.
+            state.best_metric, state.best_update, state.bad_validations = None, None, 0
+            state.previous_metric = None
+
+    def _apply_phase(self, phase: PhaseSettings) -> None:
+        """Bring model, objectives and data into ``phase``; neither parameters nor optimizer state change."""
+        self.model.switch(phase.model)
+        self.step.set_weights(phase.objective_weights)
+        freeze(self.model, phase.freeze, self._trainable)
+        if phase.limits != (self.stream.dataset.max_source_tokens, self.stream.dataset.max_target_tokens):
+            self.stream.limit(self.parts.train_set.limits(*phase.limits))
+        self.phase = phase
+
+    # ---------------------------------------------------------------------------------- validation
+
+    def _validation_due(self) -> bool:
+        state, every = self.state, self.run.training.validation.every_updates
+        if self.validator is None or state.validated_update == state.update:
+            return False
+        return state.position == 0 if every is None else state.update % every == 0
+
+    def _validate(self) -> None:
+        assert self.validator is not None
+        state, training = self.state, self.run.training
+        self.callbacks.show(state.update, note="validating")
+        with self.average.applied():
+            values = self.validator()
+            state.validated_update, state.last_metrics = state.update, values
+            self._improved = is_best(state, values[training.validation.metric], training)
+            if self._improved:
+                state.best_metrics = values
+                self._export(values, state)
+        self.log.validation(values, self._place(), best=self._improved)
+        self.log.resume_clock()
+
+    # --------------------------------------------------------------------------------- checkpoints
+
+    @property
+    def _learner(self) -> Learner:
+        return Learner(self.model, self.optimizer, self.average, self.parts.objectives)
+
+    def _checkpoint_due(self) -> bool:
+        state, settings = self.state, self.run.training.checkpoint
+        if self._improved:
+            return True
+        if self._saved_update == state.update:
+            return False
+        if settings.every_updates is None and settings.every_minutes is None:
+            return state.position == 0
+        by_count = settings.every_updates is not None and state.update % settings.every_updates == 0
+        return by_count or bool(self._save_flag)
+
+    def _checkpoint(self) -> None:
+        state = self.state
+        state.elapsed_seconds = time.perf_counter() - self._started_at
+        self.log.sync()
+        content = files.gather(self._learner, state, self._identity)
+        if self.accelerator.is_main_process:
+            files.write_checkpoint(self.out, state.update, content)
+            files.prune(self.out, self.run.training.checkpoint.keep, state.best_update)
+        self.accelerator.wait_for_everyone()
+        self._saved_update, self._saved_at, self._improved = state.update, time.perf_counter(), False
+        self.log.resume_clock()
+
+    def _load(self) -> None:
+        """Go to the newest checkpoint, if there is one."""
+        found = files.read_newest(self.out, self.callbacks.on_message)
+        if found is None:
+            return
+        folder, content = found
+        files.check_identity(content, self._identity)
+        self.state = state = TrainState.from_state_dict(content.values["train_state"])
+        if state.phase >= 0:
+            self._apply_phase(self.phases[state.phase])
+        if state.position >= self.stream.batches_per_epoch:  # changes that were accepted make fewer batches
+            state.next_epoch()
+        files.restore(content, self._learner, self.accelerator.process_index)
+        self._saved_update, self._elapsed_before = state.update, state.elapsed_seconds
+        self.callbacks.on_message(f"Resuming from {folder} (update {state.update:,}).")
+
+    # ------------------------------------------------------------------------------------- the end
+
+    def _finish(self, reason: str) -> TrainResult:
+        """Validate once more if needed, save, and make sure that the best model is exported."""
+        state = self.state
+        self.callbacks.show(state.update, note="")
+        self.log.close_window(self._place() | {"lr": self._learning_rate()})
+        if self.validator is not None and state.validated_update != state.update:
+            self._validate()
+        if state.stopped != reason or self._improved or self._saved_update != state.update:
+            state.stopped = reason
+            self._checkpoint()
+        if state.best_update is None:
+            with self.average.applied():
+                self._export(state.last_metrics, state)
+        elif not (self.out / MODEL_FOLDER / "config.json").is_file():
+            self._export_checkpoint(state.best_update)
+        return TrainResult(
+            folder=str(self.out),
+            model_folder=str(self.out / MODEL_FOLDER),
+            updates=state.update,
+            epochs=state.epoch,
+            stopped=reason,
+            best_metric=state.best_metric,
+            best_update=state.best_update,
+            metrics=state.best_metrics or state.last_metrics,
+            elapsed_seconds=state.elapsed_seconds,
+        )
+
+    def _export(self, metrics: dict[str, float], state: TrainState) -> None:
+        if self.accelerator.is_main_process:
+            facts: dict[str, Any] = {"update": state.update, "epoch": state.epoch, "validation": metrics}
+            facts["data"] = self.parts.facts
+            if self.validator is not None and (signature := self.validator.signature):
+                facts["signature"] = signature
+            save_model_folder(
+                self.out / MODEL_FOLDER, model=self.model, tokenizer=self.parts.tokenizer, run=self.run, metrics=facts
+            )
+        self.accelerator.wait_for_everyone()
+
+    def _export_checkpoint(self, update: int) -> None:
+        """Export the weights of an earlier checkpoint (the model folder was lost); the model keeps them."""
+        earlier = files.read_checkpoint(self.out / f"checkpoint-{update}")
+        self.model.load_state_dict(earlier.tensors["model"])
+        self.model.load_state_dict(earlier.tensors.get("average", {}), strict=False)
+        self.model.switch(earlier.values["switches"])
+        self._export(self.state.best_metrics, TrainState.from_state_dict(earlier.values["train_state"]))
+
+
+def refuse_too_long(run: RunConfig, parts: Prepared) -> None:
+    """Refuse before the training what the model has no positions for.
+
+    Raises:
+        ConfigError: a text, or what validation may write, is longer.
+    """
+    source, target = parts.model.max_source_tokens, parts.model.max_target_tokens
+    if target is not None and run.search.num_steps > target:
+        raise ConfigError(
+            f"search.max_length {run.search.max_length} is more than this model's {target} positions hold."
+        )
+    for data in filter(None, (parts.train_set, parts.validation_set)):
+        sides = (("source", source, data.source_lengths), ("target", target, data.target_lengths))
+        for side, most, lengths in sides:
+            if most is not None and (longest := int(lengths.max(initial=0))) > most:
+                raise ConfigError(
+                    f"A {side} of {longest} tokens is longer than the {most} positions of this model: set "
+                    f"text.max_{side}_tokens to {most}."
+                )

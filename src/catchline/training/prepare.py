@@ -1,0 +1,376 @@
+"""From a run's settings to what the loop works with: data, tokenizer, model, objectives, initial weights.
+
+**Initial weights.** A run can start from a model that exists (``training.initial_weights``). Tensors that match by name
+and shape are taken. What the new model has and the folder lacks (new gates, an opponent's branch) stays exactly as this
+run's seed draws it, as if nothing had been loaded. Weights belong to the ids of a vocabulary, so the run takes the
+folder's tokenizer too; a recipe that describes another one is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build, parse, without_effect
+from catchline.config.schema import RunConfig, Spec, TextConfig
+from catchline.data.collate import Collator
+from catchline.data.dataset import EncodedDataset, Pairs
+from catchline.data.embeddings import load_glove
+from catchline.data.readers import ReadOptions, read_with
+from catchline.errors import ConfigError
+from catchline.files import digest_of, replacing_folder, sha256
+from catchline.jobs import Pieces
+from catchline.models.base import SummarizationModel
+from catchline.models.folder import LoadedModel, load_model_folder
+from catchline.objectives.base import Objective
+from catchline.text.base import TOKENIZER_FILE
+from catchline.text.sentences import between_gaps, sentence_gaps
+from catchline.text.tokenizer import PretrainedTokenizer, Tokenizer
+from catchline.training.corpus import Corpus, encoded, kept
+from catchline.training.logging import ShowProgress
+from catchline.training.outlook import reading_table
+from catchline.types import Record
+
+TOKENIZER_FOLDER = "tokenizer"
+NAMES_SHOWN = 12
+
+
+@dataclass
+class Prepared:
+    """What `catchline.training.loop.Trainer` needs. ``identity`` holds digests of what an exact continuation must have
+    again: the texts (``data``, ``validation``) and the tokenizer. ``notes`` are for the person who trains."""
+
+    tokenizer: Tokenizer
+    model: SummarizationModel
+    objectives: list[Objective]
+    train_set: EncodedDataset
+    validation_set: EncodedDataset | None
+    collator: Collator
+    identity: dict[str, str]
+    notes: list[str]
+    left_out: dict[str, int]  # by split, the pairs that the settings leave out
+
+    @property
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """By split, how many pairs there are and the digest of their texts, for the model card."""
+        found = {"train": ("data", self.train_set), "validation": ("validation", self.validation_set)}
+        return {
+            split: {"pairs": len(pairs), "sha256": self.identity[key]} for split, (key, pairs) in found.items() if pairs
+        }
+
+
+def prepare(
+    run: RunConfig, out: Path, accelerator: Accelerator, show: ShowProgress, *, start: str | None = None
+) -> Prepared:
+    """Read the data, make (or, on resume, load) the tokenizer, encode, build the model and the objectives.
+
+    The tokenizer is kept in the run folder, so a resumed run reads the same ids. ``start`` is the model folder, run
+    folder or hub id whose weights (and, where the run has none yet, tokenizer) are taken.
+
+    Raises:
+        ConfigError, DataError: the settings name no training data, or the data is not usable.
+        ModelError: ``start`` cannot be opened.
+    """
+    initial = None if start is None else open_initial(start)
+    show(description="Reading")
+    training = Corpus(run.data, "train", run.text.max_source_tokens)
+    corpora = {"training": training}
+    if run.data.validation:
+        corpora["validation"] = Corpus(run.data, "validation")
+    folder = out / TOKENIZER_FOLDER
+    trained = []
+    if accelerator.is_main_process:
+        trained = provide_tokenizer(out, run, [training], show, start, initial)
+    accelerator.wait_for_everyone()
+    tokenizer = Tokenizer.load(folder)
+    built: list[str] = []
+    model = build_model(run.model, run.text, tokenizer, run.training.seed, built)
+    for one in (tokenizer, *trained):
+        one.widen(model.vocab_size)  # a text's own words get the ids behind the model's rows
+    notes: dict[str, list[str]] = {}
+    data: dict[str, EncodedDataset] = {}
+    for first in (True, False):  # the others find what the first process made
+        if accelerator.is_main_process is first:
+            for name, corpus in reversed(corpora.items()):
+                reader = [*trained, tokenizer][0]  # the first has seen the texts already, and is not kept
+                data[name], notes[name] = encoded(corpus, name, reader, folder, run.text, show)
+        accelerator.wait_for_everyone()
+    said = [note for corpus in corpora.values() for note in corpus.notes]
+    said += [*(note for name in corpora for note in notes[name]), *built]
+    tables = [(name, one) for name, one in model.named_parameters() if one.dim() == 2 and len(one) == model.vocab_size]
+    frozen = [name for name, table in tables if not table.requires_grad]
+    if frozen and initial is None and run.text.pretrained_embeddings is None:
+        said.append(
+            f"Words: {' and '.join(frozen)} stay as they were drawn: they are frozen, and no vectors are given; name a "
+            "file with text.pretrained_embeddings, or set model.freeze_words=false and model.coarse.frozen=false."
+        )
+    if initial is not None:
+        said.append(take_weights(model, initial, tokenizer, str(start)))
+    objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
+    for objective in objectives:
+        objective.attach(model, tokenizer, run)
+        learnt = set(map(id, model.parameters()))
+        if own := [name for name, value in objective.named_parameters() if id(value) not in learnt]:
+            raise ConfigError(
+                f"The objective '{objective.name}' has parameters of its own ({', '.join(own)}), which no optimizer "
+                "changes: let them be parts of the model."
+            )
+    return Prepared(
+        tokenizer=tokenizer,
+        model=model,
+        objectives=objectives,
+        train_set=data["training"],
+        validation_set=data.get("validation"),
+        collator=Collator(tokenizer),
+        identity={
+            "data": training.digest,
+            "validation": corpora["validation"].digest if "validation" in corpora else sha256(b""),
+            "tokenizer": digest_of(folder / TOKENIZER_FILE),
+        },
+        notes=list(dict.fromkeys(said)),
+        left_out={name: corpus.left_out + data[name].num_too_long for name, corpus in corpora.items()},
+    )
+
+
+def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]:
+    """What is going to be trained, in a few lines."""
+    training, model = run.training, parts.model
+    count = sum(p.numel() for p in model.parameters())
+    validated = {"validation": parts.validation_set} if parts.validation_set else {}
+    validation = f", validate on {len(parts.validation_set):,}" if parts.validation_set else ", no validation data"
+    each = ", divided between" if training.processes > 1 else ","
+    processes = f"{each} {accelerator.num_processes} processes" if accelerator.num_processes > 1 else ""
+    size = f"{training.batch_tokens:,} tokens" if training.batch_tokens else str(training.batch_size)
+    batch = f"batches of {size}" + (f" x {training.accumulation}" if training.accumulation > 1 else "")
+    ends = {name: getattr(training, name) for name in ("max_updates", "max_epochs", "max_minutes")}
+    until = " or ".join(f"{value:,} {name.removeprefix('max_')}" for name, value in ends.items() if value)
+    idle = without_effect(run)
+    return [
+        *parts.notes,
+        *([f"{idle}."] if idle else []),
+        f"Run:   {' / '.join(part for part in (run.name, run.row, run.size) if part)}, {until}",
+        f"Data:  train on {len(parts.train_set):,} pairs{validation}; {batch}{processes}",
+        f"Model: {type(model).__name__}, {count:,} parameters, vocabulary of {parts.tokenizer.vocab_size:,}, "
+        f"on {accelerator.device} in {training.precision}",
+        *reading_table({"training": parts.train_set, **validated}, parts.left_out),
+    ]
+
+
+# ---------------------------------------------------------------------------- tokenizer, model, weights
+
+
+def provide_tokenizer(
+    out: Path,
+    run: RunConfig,
+    corpora: Sequence[Corpus],
+    show: ShowProgress,
+    start: str | None,
+    initial: LoadedModel | None = None,
+) -> list[Tokenizer]:
+    """Put the tokenizer into the run folder, unless it is there: that of the initial weights ``start`` (``initial``,
+    where they are open already), a pretrained one, or one trained on ``corpora``, by this run or one before. How words
+    are written is learnt from the first of these, in addition to what the tokenizer knew. Only the first process calls
+    this; all load the result. One that was trained here is returned.
+
+    Raises:
+        ConfigError: the initial weights have another tokenizer than the run describes.
+    """
+    folder, text = out / TOKENIZER_FOLDER, run.text
+    if (folder / TOKENIZER_FILE).is_file():
+        return []
+    trained: list[Tokenizer] = []
+    show(description="Reading")
+    if run.data.validation:  # a mistake in it is better found now
+        next(read_with(run.data.validation, ReadOptions.of(run.data)), None)
+
+    def make(place: Path) -> None:
+        if start is not None:
+            tokenizer = adopted_tokenizer(initial or open_initial(start), text, start)
+        else:
+            tokenizer = build("tokenizer", TOKENIZERS, text.tokenizer)
+            tokenizer.use_separator(text.sentence_separator)
+            if not isinstance(tokenizer, PretrainedTokenizer):
+                show(description="Training the tokenizer")
+                texts = [vocabulary_texts(corpus, text) for corpus in corpora]
+                tokenizer.train(texts[0] if len(texts) == 1 else chain.from_iterable(texts))
+                trained.append(tokenizer)
+        if tokenizer.lowercases:
+            show(description="Learning names and capitals")
+            tokenizer.casing = tokenizer.casing.adapted(corpora[0].casing())
+        tokenizer.save(place)
+
+    kind = text.tokenizer.get("type", "")
+    if start is None and kind in TOKENIZERS and kind != PretrainedTokenizer.name:
+        contents = [corpus.content for corpus in corpora]
+        about = json.dumps([*contents, text.tokenizer, text.sentence_separator, text.vocabulary_from])
+        with suppress(OSError):
+            place = kept("tokenizer", sha256(about.encode()), lambda place: make(place / TOKENIZER_FOLDER))
+            copy_tokenizer(place / TOKENIZER_FOLDER, folder)
+            return trained
+    with replacing_folder(folder) as draft:  # half a tokenizer would be taken for a whole one when the run goes on
+        make(draft)
+    return trained
+
+
+def copy_tokenizer(source: Path, folder: Path) -> None:
+    """The same tokenizer in another folder, with the permissions of new files."""
+    with replacing_folder(folder) as draft:
+        for path in source.iterdir():
+            shutil.copyfile(path, draft / path.name)
+
+
+def vocabulary_texts(corpus: Corpus, text: TextConfig) -> Pieces[str]:
+    """What the vocabulary is learnt from; a separator that the data spells out is not part of it."""
+    separator, sides = text.sentence_separator, 1 if text.vocabulary_from == "documents" else 2
+
+    def texts(pairs: Sequence[Record]) -> list[str]:
+        first, *more = Pairs.of(pairs).sides[:sides]
+        found = sum(more, first)
+        if not separator or not any(separator in text for text in found):
+            return found
+        return [" ".join(between_gaps(t, sentence_gaps(t, separator))) if separator in t else t for t in found]
+
+    return corpus.pairs.map(texts)
+
+
+def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, notes: list[str]) -> SummarizationModel:
+    """The model that ``spec`` describes for this vocabulary, with pre-trained word vectors where ``text`` names them.
+
+    Raises:
+        ConfigError: it does not fit into memory, or its chunks are sentences and nothing stands between these.
+    """
+    settings = dict(spec)
+    if settings.get("chunking") == "sentence" and settings.get("separator_id") is None:
+        if tokenizer.separator_id is None:
+            raise ConfigError(
+                "model.chunking 'sentence' needs a mark between sentences: set text.sentence_separator, such as <EOS>."
+            )
+        settings["separator_id"] = tokenizer.separator_id
+    try:
+        model: SummarizationModel = build("model", MODELS, settings, vocab_size=tokenizer.vocab_size, **tokenizer.ids)
+    except (RuntimeError, MemoryError) as error:
+        if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+            raise
+        raise ConfigError(f"The model does not fit into memory; make its sizes smaller ({spec}).") from None
+    if (path := text.pretrained_embeddings) is not None:
+        matrix, share = load_glove(path, tokenizer, missing=text.pretrained_missing, seed=seed)
+        model.load_embeddings(torch.from_numpy(matrix))
+        notes.append(f"{path}: vectors for {share:.1%} of the vocabulary")
+    return model
+
+
+def open_initial(place: str) -> LoadedModel:
+    """The model of a model folder, a run folder or a hub id, opened as `load_model_folder` does; the random number
+    generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        return load_model_folder(place)
+
+
+def adopted_tokenizer(initial: LoadedModel, text: TextConfig, place: str) -> Tokenizer:
+    """The folder's tokenizer, for a run whose settings describe that one.
+
+    Raises:
+        ConfigError: the settings differ; says in what, and what to set.
+    """
+    tokenizer = initial.tokenizer
+    cls, config = parse("tokenizer", TOKENIZERS, text.tokenizer)
+    theirs = _described(tokenizer)
+    ours = {"type": cls.name, **config.model_dump(mode="json")}
+    if isinstance(tokenizer, PretrainedTokenizer) and cls is type(tokenizer):
+        # a path that is not there names no other vocabulary: the weights came with the one that was meant
+        same = not Path(ours["path"]).exists() or list(tokenizer.vocabulary) == list(
+            build("tokenizer", TOKENIZERS, text.tokenizer).vocabulary
+        )
+        found = "" if same else f"the vocabulary of {ours['path']} is another one"
+    else:
+        found = "; ".join(
+            f"{key} is {json.dumps(theirs.get(key))} there, {json.dumps(ours.get(key))} here"
+            for key in dict.fromkeys((*theirs, *ours))
+            if theirs.get(key) != ours.get(key)
+        )
+    if found:
+        described = json.dumps(theirs, ensure_ascii=False)
+        raise ConfigError(
+            f"training.initial_weights: {place} was made with another tokenizer than this run describes ({found}). "
+            f"Weights belong to their vocabulary, so describe its tokenizer: --set 'text.tokenizer={described}'."
+        )
+    if tokenizer.separator != text.sentence_separator:
+        raise ConfigError(
+            f"training.initial_weights: text.sentence_separator is {tokenizer.separator or 'none'} in {place}, "
+            f"{text.sentence_separator or 'none'} here; set it to that of the folder."
+        )
+    return tokenizer
+
+
+def tokenizer_settings(initial: LoadedModel) -> dict[str, Any]:
+    """Keys of a run's text section that describe the folder's tokenizer."""
+    return {"tokenizer": _described(initial.tokenizer), "sentence_separator": initial.tokenizer.separator}
+
+
+def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, place: str) -> str:
+    """Copy what matches into ``model``; the result says what was taken and what was not.
+
+    Raises:
+        ConfigError: another vocabulary, a tensor of another shape, or nothing that matches.
+    """
+    if list(initial.tokenizer.vocabulary) != list(tokenizer.vocabulary):
+        raise ConfigError(
+            f"The tokenizer of this run is not that of {place}, so its weights mean other words; "
+            "train into a new folder, which takes the tokenizer from there."
+        )
+    own, given = model.state_dict(), initial.model.state_dict()
+    shared = [name for name in own if name in given]
+    if not shared:
+        raise ConfigError(
+            f"Nothing in {place}, a {type(initial.model).__name__}, has the name of anything in this run's "
+            f"{type(model).__name__}; name a model of the same type."
+        )
+    other = [
+        f"{name} is {_shape(given[name])} there, {_shape(own[name])} here"
+        for name in shared
+        if own[name].shape != given[name].shape
+    ]
+    if other:
+        more = f", and {len(other) - 3} more" if len(other) > 3 else ""
+        raise ConfigError(
+            f"The {type(initial.model).__name__} of {place} has other sizes than this run's {type(model).__name__}: "
+            f"{'; '.join(other[:3])}{more}. Make the settings below 'model' equal (its recipe.yaml has them)."
+        )
+    with torch.no_grad():
+        for name in shared:
+            own[name].copy_(given[name])
+    torn = [name for name in shared if not torch.equal(own[name], given[name].to(own[name].dtype))]
+    if torn:
+        raise ConfigError(
+            f"This run's model has one tensor for what {place} has several for ({_listed(torn)}); "
+            "share embeddings in both or in neither."
+        )
+    note = f"{place}: {len(shared)} tensors taken as initial weights"
+    if new := [name for name in own if name not in given]:
+        note += f"; {len(new)} that it lacks start as drawn ({_listed(new)})"
+    if left := [name for name in given if name not in own]:
+        note += f"; {len(left)} that this model lacks are left out ({_listed(left)})"
+    return note
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return " x ".join(map(str, tensor.shape)) or "a number"
+
+
+def _described(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {"type": tokenizer.name, **tokenizer.config.model_dump(mode="json")}

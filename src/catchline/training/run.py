@@ -1,0 +1,445 @@
+"""A run from its settings to its model: its folder, its processes, its pre-training stage and the training proper.
+
+A pre-training stage (the same model on other pairs, before the training proper) is a run of its own in the sub-folder
+``pretraining``: recipe, log, checkpoints, model. Both stages read with one tokenizer, which is made first and lies in
+both folders. The training proper starts from the stage's exported model.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, fields, replace
+from itertools import islice
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from accelerate import Accelerator
+
+from catchline.config.base import validate
+from catchline.config.loading import dump_run, first_difference, merge, with_absolute_paths
+from catchline.config.names import check_run, outside_names, trusting
+from catchline.config.schema import SPLITS, DataConfig, RunConfig
+from catchline.data.holdout import LEAST
+from catchline.data.holdout import hold_out as split_pairs
+from catchline.data.places import splits_in
+from catchline.data.readers import ReadOptions, SkipCounter, read_with
+from catchline.data.subset import write_records
+from catchline.errors import CheckpointError, ConfigError, DataError
+from catchline.files import digest_of, only_here, remove_leftovers, sha256, write_json, write_text
+from catchline.text.base import read_json_if_there
+from catchline.training import checkpoint as files
+from catchline.training.checkpoint import STAGE_FOLDER
+from catchline.training.corpus import Corpus
+from catchline.training.logging import LOG, TIMING, Callbacks, ShowProgress, ignore, read_log
+from catchline.training.loop import MODEL_FOLDER, Trainer, TrainResult
+from catchline.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
+from catchline.training.processes import divided, join_processes, launched, on_the_first
+
+RECIPE = "recipe.yaml"
+PARTS = ".held_out.json"  # in the sub-folder data: the digest of each part that was held out for a run
+FINISHED = "finished.json"  # in the folder of a pre-training stage: there is nothing left to do in it
+KEPT_TEXT = ("tokenizer", "sentence_separator", "vocabulary_from")  # what both stages must agree on
+_DIGEST = "# sha256 of what follows, when the run wrote it: "
+
+
+def train(
+    run: RunConfig,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    accept_changes: bool = False,
+    progress: ShowProgress | None = None,
+    on_log: Callable[[dict[str, Any]], None] | None = None,
+    on_message: Callable[[str], None] | None = None,
+) -> TrainResult:
+    """Train what ``run`` describes into the run folder ``out``; with ``resume`` go on from its newest checkpoint.
+
+    A run with a pre-training stage does that first, in the sub-folder ``pretraining``, or goes on with it.
+
+    Args:
+        force: remove what an earlier run wrote into ``out``.
+        accept_changes: go on although recipe or log are not those that the run had at its newest checkpoint.
+        progress: called as ``progress(completed, total=..., description=..., note=...)``, with what has changed.
+        on_log: called with each entry of ``log.jsonl``, on the first process.
+        on_message: called with each sentence for a person, on the first process (default: printed to stderr).
+
+    Raises:
+        ConfigError: the settings do not fit together, ``out`` holds a run and neither option was given, or what is in
+            ``out`` is of no run.
+        DataError: the data is not usable.
+        TrainingError: loss or gradients are not finite, or a process of the run died.
+        CheckpointError: no checkpoint can be read, or it is of another run.
+        DiskFullError: there is no room for a checkpoint.
+        FolderInUseError: another process works in ``out``.
+        TrainingInterrupted: Ctrl-C or SIGTERM; a checkpoint has been written.
+    """
+    out, run = Path(out), with_absolute_paths(run)
+    check_run(run)
+    stage = stage_of(run) if run.pretraining.enabled else None
+    given: dict[str, Any] = {"show": progress, "on_log": on_log, "on_message": on_message}
+    callbacks = Callbacks(**{name: value for name, value in given.items() if value is not None})
+
+    def both_stages() -> TrainResult:
+        accelerator = join_processes(run.training.trackers, out)
+        told = callbacks if accelerator.is_main_process else Callbacks(ignore, ignore, ignore)
+        with ExitStack() as held:
+            folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
+            on_the_first(accelerator, lambda: held.enter_context(folder))
+            held.enter_context(files.naming_a_full_disk(out))
+            held.enter_context(trusting(outside_names(run.model_dump())))
+            start = run.training.initial_weights
+            if files.checkpoint_folders(out):
+                start = None  # whatever it started from is in the checkpoints
+            elif stage is not None:
+                start = _pretrain(run, stage, out, accelerator, told, accept_changes)
+            return _train_stage(run, out, start, accelerator, told)
+
+    return divided(both_stages, run.training.processes, out)
+
+
+def _train_stage(
+    run: RunConfig,
+    out: Path,
+    start: str | None,
+    accelerator: Accelerator,
+    callbacks: Callbacks,
+    whole: Path | None = None,
+) -> TrainResult:
+    if run.training.trackers:
+        accelerator.init_trackers("catchline")
+    files.seed_everything(run.training.seed)
+    parts = prepare(run, out, accelerator, callbacks.show, start=start)
+    for line in plan(run, parts, accelerator):
+        callbacks.on_message(line)
+    return Trainer(run, out, parts, accelerator, callbacks, whole).fit()
+
+
+# ------------------------------------------------------------------------------ the stage before the training
+
+
+def stage_of(run: RunConfig) -> RunConfig:
+    """The pre-training stage of ``run`` as a run of its own.
+
+    Raises:
+        ConfigError: ``pretraining.data`` is not set, or ``pretraining.set`` does not fit.
+        DataError: there is no training file in ``pretraining.data``.
+    """
+    stage = run.pretraining
+    if stage.data is None:
+        name = f"Row '{run.row}'" if run.row else "This run"
+        raise ConfigError(
+            f"{name} has a pre-training stage, and nothing says on which pairs: set pretraining.data to a folder with "
+            "train and validation files (`catchline data select-spans` makes one), or pretraining.enabled to false."
+        )
+    values = run.model_dump(mode="json")
+    values |= {"data": DataConfig().model_dump(mode="json"), "pretraining": {}, "published": {}}
+    values["description"] = f"The pre-training stage of: {run.description or run.row or run.name}"
+    values = merge(values, stage.set, revive=True)
+    places = splits_in(stage.data) or {"train": stage.data}  # no folder of splits: no validation
+    if "train" not in places:
+        raise DataError(f"pretraining.data: {stage.data} has no training file (only {', '.join(places)}).")
+    values["training"]["processes"] = run.training.processes
+    values["data"] |= {"train": places["train"], "validation": places.get("validation"), "test": None}
+    found = validate(RunConfig, values, where="")
+    for key in KEPT_TEXT:
+        if getattr(found.text, key) != getattr(run.text, key):
+            raise ConfigError(f"pretraining.set changes text.{key}; both stages read with one tokenizer: remove it.")
+    return found
+
+
+def _pretrain(
+    run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, callbacks: Callbacks, accept: bool
+) -> str:
+    """Do the stage before the training, or what is left of it; the folder of its model."""
+    place = out / STAGE_FOLDER
+    done = (place / FINISHED).is_file() and (place / MODEL_FOLDER / "config.json").is_file()
+    accelerator.wait_for_everyone()
+    if not done:
+        with ExitStack() as held:
+            begun = _is_of_a_run(place)
+            folder = run_folder(stage, place, resume=begun, force=False, accept=accept)
+            on_the_first(accelerator, lambda: held.enter_context(folder))
+            callbacks.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
+            _share_tokenizer(run, stage, out, accelerator, callbacks.show)
+            start = None if files.checkpoint_folders(place) else stage.training.initial_weights
+            own = join_processes(stage.training.trackers, place)
+            result = _train_stage(stage, place, start, own, _stage_callbacks(callbacks), whole=out)
+            if accelerator.is_main_process:
+                write_json(place / FINISHED, asdict(result))
+    callbacks.on_message("Stage 2 of 2: training, from the weights of the first stage")
+    return str(place / MODEL_FOLDER)
+
+
+def _share_tokenizer(run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, show: ShowProgress) -> None:
+    """Make the tokenizer of both stages, unless it is there, and put it into both folders.
+
+    The data of the training proper is read here, so that a mistake in it is found now and not when the stage is over.
+    """
+    if accelerator.is_main_process:
+        both = (run, stage) if run.pretraining.in_vocabulary else (run,)
+        corpora = [Corpus(one.data, "train", one.text.max_source_tokens) for one in both]
+        provide_tokenizer(out, run, corpora, show, stage.training.initial_weights)
+        if not (out / STAGE_FOLDER / TOKENIZER_FOLDER).is_dir():
+            copy_tokenizer(out / TOKENIZER_FOLDER, out / STAGE_FOLDER / TOKENIZER_FOLDER)
+    accelerator.wait_for_everyone()
+
+
+def _stage_callbacks(callbacks: Callbacks) -> Callbacks:
+    """The same callbacks, told in each call that it is of the pre-training stage."""
+
+    def show(completed: float | None = None, *, description: str | None = None, **shown: Any) -> None:
+        if description is not None:
+            description = "Pre-training" if description == "Training" else f"Pre-training: {description}"
+        callbacks.show(completed, description=description, **shown)
+
+    return replace(callbacks, show=show, on_log=lambda entry: callbacks.on_log({"stage": STAGE_FOLDER, **entry}))
+
+
+# ------------------------------------------------------------------------------------------ the run folder
+
+
+@contextmanager
+def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: bool) -> Iterator[None]:
+    """Hold the run folder; make it, with the recipe in it, or check that ``run`` can go on there exactly (unless
+    ``accept`` says that it may go on as another one).
+
+    Raises:
+        CheckpointError: ``resume`` where there is no run, or where recipe or log are not those of the checkpoints.
+        ConfigError: there is one, and neither ``resume`` nor ``force`` was asked for, or see `refuse_used`.
+        FolderInUseError: another process works in it.
+    """
+    if resume:
+        recipe_of(out)
+    with only_here(out):
+        if resume:
+            _refuse_lost(run, out)
+            if not accept:
+                _refuse_changes(run, out)
+            _remove_leftovers(out)
+        else:
+            refuse_used(out, force=force)
+            clear_run(out)
+            _remove_parts(run, out)
+        text = dump_run(run)
+        write_text(out / RECIPE, f"{_DIGEST}{sha256(text.encode())}\n{text}")
+        yield
+
+
+def recipe_of(out: Path) -> Path:
+    """The recipe of a run folder, and of nothing else (CheckpointError): a model folder has one too."""
+    if (out / "config.json").is_file():
+        raise CheckpointError(
+            f"{out} is a model folder, not a run folder: resume the run that made it, or train another run from its "
+            f"weights with `catchline train RECIPE --from {quote(str(out))}`."
+        )
+    if not (out / RECIPE).is_file():
+        raise CheckpointError(f"{out} is not a run folder: it has no {RECIPE}. Start one with `catchline train`.")
+    return out / RECIPE
+
+
+def refuse_used(out: Path, *, force: bool) -> None:
+    """Before a run begins in ``out``. One that is there and has not begun failed on its data or settings: it may go.
+
+    Raises:
+        ConfigError: it holds a run, and ``force`` was not asked for, or what a run would replace and none wrote.
+    """
+    places = (out, out / STAGE_FOLDER)
+    if not _is_of_a_run(out):
+        written = (RECIPE, LOG, TIMING, MODEL_FOLDER, TOKENIZER_FOLDER)
+        found = [*(out / name for name in written if (out / name).exists()), *files.checkpoint_folders(out)]
+        if found:
+            raise ConfigError(f"{out} is no run folder, and its {found[0].name} would be lost: name another (--out).")
+    elif not force and any((at / LOG).exists() or (at / MODEL_FOLDER).exists() or _saved(at) for at in places):
+        resume = f"Go on with resume (`catchline resume {quote(str(out))}`), choose"
+        resume = resume if any(map(_saved, places)) else "Choose"
+        raise ConfigError(f"{out} already holds a run. {resume} another folder (--out), or use force (--force).")
+
+
+def clear_run(out: Path) -> None:
+    """Remove what a run wrote into its folder, its pre-training stage included, and nothing else."""
+    if not _is_of_a_run(out):
+        return
+    clear_run(out / STAGE_FOLDER)
+    with suppress(OSError):  # there is none, or there are files of somebody else in it
+        (out / STAGE_FOLDER).rmdir()
+    _remove_leftovers(out)
+    for folder in (*files.checkpoint_folders(out), out / TOKENIZER_FOLDER, out / MODEL_FOLDER):
+        shutil.rmtree(folder, ignore_errors=True)
+    for name in (LOG, TIMING, FINISHED, "predictions.jsonl", RECIPE):  # the last tells whose the others are
+        (out / name).unlink(missing_ok=True)
+
+
+def held_out_parts(out: Path) -> list[Path]:
+    """The files in ``out``/data that were held out for a run and are as it wrote them; all others are the user's."""
+    noted = read_json_if_there(out / "data" / PARTS)
+    parts = [out / "data" / f"{split}.jsonl" for split in SPLITS]
+    there = [part for part in parts if part.name in noted and part.is_file() and not part.is_symlink()]
+    return [part for part in there if digest_of(part) == noted[part.name]]
+
+
+def on_parts(run: RunConfig, out: Path) -> RunConfig:
+    """The run on the parts that were held out for it, or written for it, if there are any."""
+    read = {"max_train_records", *(field.name for field in fields(ReadOptions))}  # how the parts are not read
+    plain = {name: field.default for name, field in DataConfig.model_fields.items() if name in read}
+    parts = {part.stem: str(part) for part in held_out_parts(out)}
+    return run.model_copy(update={"data": run.data.model_copy(update=plain | parts)}) if parts else run
+
+
+def hold_out(
+    run: RunConfig,
+    out: Path,
+    *,
+    force: bool,
+    say: Callable[[str], object],
+    note: Callable[[str], object],
+    rows: Mapping[str, Any] | None = None,
+    all_pairs: bool = False,
+) -> RunConfig:
+    """The run on those of its training pairs that are not held out; all parts lie in ``out``/data from then on, also
+    ``rows``, the pairs in memory by split. None is held out if there are validation pairs or with ``all_pairs``.
+
+    Raises:
+        ConfigError: there are several processes, or a part would replace a file that no run wrote.
+        DataError: the pairs cannot be read.
+    """
+    if launched() > 1:
+        raise ConfigError(
+            "Several processes need pairs that are held out already: give a folder with train and validation files "
+            "(`catchline data subset PAIRS validation.jsonl --last 500 --rest train.jsonl`), or all_pairs "
+            "(--all-pairs)."
+        )
+    given: dict[str, Any] = {split: path for split in SPLITS if (path := getattr(run.data, split))} | {**(rows or {})}
+    if "train" not in given or not given.keys() <= set(SPLITS):
+        raise ConfigError(f"Pairs by part are {', '.join(SPLITS)} (given: {', '.join(map(str, given)) or 'none'}).")
+    place, name = out / "data", "data" if rows else str(run.data.train)
+    with only_here(out):
+        refuse_used(out, force=force)
+        earlier = held_out_parts(out)
+        if not rows and Path(name).resolve().is_relative_to(place.resolve()):
+            raise ConfigError(f"{name} would be overwritten with the part of it that stays: give another --out.")
+        for split in SPLITS:
+            if (part := place / f"{split}.jsonl").exists() and part not in earlier:
+                raise ConfigError(
+                    f"{part} is there, and nothing says that a run wrote it: move {place} away, or remove it if an "
+                    "older version of catchline held these pairs out; or give another --out."
+                )
+        skipped, reading, most = SkipCounter(), ReadOptions.of(run.data), {"train": run.data.max_train_records}
+        splits = {
+            split: list(islice(read_with(pairs, reading, on_skip=skipped, on_choice=note), most.get(split)))
+            for split, pairs in given.items()
+        }
+        if skipped.total:
+            note(skipped.describe())
+        if "validation" not in given and not all_pairs:
+            total, seed = len(splits["train"]), run.training.seed
+            found = split_pairs(splits["train"], seed, test="test" not in given)
+            splits |= found.splits
+            if "validation" in found.splits:
+                parts = ", ".join(f"{len(kept):,} for {part}" for part, kept in found.splits.items())
+                doubles = f"; {found.doubles:,} (near) duplicates stay with their originals" if found.doubles else ""
+                say(f"{name} has no validation file: {parts} (seed {seed}{doubles}), in {place}")
+            elif total < LEAST:
+                say(f"{total:,} pairs are too few to hold any out.")
+            else:
+                reason = f"{found.doubles:,} are (near) duplicates of others, which stay together"
+                say(f"None of the {total:,} pairs is held out: {reason}.")
+        if not rows and "validation" not in splits:
+            return run
+        for part in earlier:
+            part.unlink()
+        noted: dict[str, str] = {}
+        for split, kept in splits.items():
+            write_records(part := place / f"{split}.jsonl", kept)
+            noted[part.name] = digest_of(part)
+            write_json(place / PARTS, noted)
+    return on_parts(run, out)
+
+
+def found_again(run: RunConfig, out: Path) -> RunConfig:
+    """The run with the parts that were held out for it where they lie now: its folder may have been moved."""
+    parts = {part.stem: str(part) for part in held_out_parts(out)}
+    gone = {split for split in parts if (place := getattr(run.data, split)) and not Path(place).exists()}
+    return run.model_copy(update={"data": run.data.model_copy(update={split: parts[split] for split in gone})})
+
+
+def _remove_parts(run: RunConfig, out: Path) -> None:
+    """Remove what was held out for an earlier run and this one does not read: it may learn from those very pairs."""
+    read = [Path(place).resolve() for place in (run.data.train, run.data.validation, run.data.test) if place]
+    for part in held_out_parts(out):
+        if not any(part.resolve().is_relative_to(place) for place in read):
+            part.unlink()
+
+
+def _remove_leftovers(out: Path) -> None:
+    files.remove_drafts(out)
+    for name in (MODEL_FOLDER, TOKENIZER_FOLDER):
+        remove_leftovers(out / name)
+
+
+def _is_of_a_run(out: Path) -> bool:
+    """Did a run write the recipe in the folder? Of one of an older version its other files tell."""
+    recipe = out / RECIPE
+    written = recipe.is_file() and recipe.read_bytes().startswith(_DIGEST.encode())
+    return written or _saved(out) or (recipe.is_file() and (out / FINISHED).is_file())
+
+
+def _saved(out: Path) -> bool:
+    return any((folder / files.MANIFEST).is_file() for folder in files.checkpoint_folders(out))
+
+
+# ------------------------------------------------------------------------------------- the same run?
+
+
+def _refuse_lost(run: RunConfig, out: Path) -> None:
+    """A model without checkpoints is what is left of a run, unless a stage before it is there, or it was killed between
+    its first validation, which writes a model, and the checkpoint of that."""
+    if run.pretraining.enabled or files.checkpoint_folders(out) or not (out / MODEL_FOLDER / "config.json").is_file():
+        return
+    validations = [entry["kind"] for entry in read_log(out / LOG)].count("validation") if (out / LOG).is_file() else 2
+    if run.data.validation is None or validations > 1:
+        raise CheckpointError(
+            f"{out} holds a model and no checkpoint to go on from: train another run, from this model's weights with "
+            f"`catchline train RECIPE --from {quote(str(out))}`."
+        )
+
+
+def _refuse_changes(run: RunConfig, out: Path) -> None:
+    """The newest checkpoint knows the settings of its run and how long its log was."""
+    accepting = (
+        f"`catchline resume {quote(str(out))} --accept-changes` goes on as it is, which is no exact continuation."
+    )
+    known = files.newest_values(out)
+    if known is None:
+        if not _as_written(out / RECIPE):
+            raise CheckpointError(
+                f"{out / RECIPE} was changed or cut short, and there is no checkpoint yet that could say in what: put "
+                f"back what it was, or start anew with `catchline train`. {accepting}"
+            )
+        return
+    if "recipe" in known["identity"]:  # a checkpoint of an older version does not say
+        before = _fixed(validate(RunConfig, known["identity"]["recipe"], where=""))
+        found = first_difference(before, _fixed(run))
+        if found:
+            raise CheckpointError(
+                f"{out / RECIPE} is not what the run was made with so far ({found}): put that back. {accepting}"
+            )
+    log, wanted = out / LOG, int(known["train_state"]["log_bytes"])
+    there = log.stat().st_size if log.is_file() else 0
+    if there < wanted:
+        what = f"has {there:,} of the {wanted:,} bytes" if there else f"is gone or empty; it had {wanted:,} bytes"
+        raise CheckpointError(f"{log} {what} that it had at the last checkpoint: put the file back. {accepting}")
+
+
+def _fixed(run: RunConfig) -> dict[str, Any]:
+    """What an exact continuation cannot change. Data counts by its content, wherever it lies."""
+    return run.model_dump(mode="json", exclude={"training": {*run.training.CHANGEABLE}, "data": {*SPLITS}})
+
+
+def _as_written(recipe: Path) -> bool:
+    """Does the file say what the run wrote into it? Files of older versions do not tell."""
+    first, _, rest = recipe.read_text(encoding="utf-8").partition("\n")
+    return not first.startswith(_DIGEST) or first.removeprefix(_DIGEST).strip() == sha256(rest.encode())

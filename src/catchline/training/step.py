@@ -1,0 +1,229 @@
+"""Gradients of one update: forward, objectives, one division, sums over micro-batches and processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor, nn
+
+from catchline.config.schema import TrainingConfig
+from catchline.errors import ConfigError, TrainingError, refuse_unknown
+from catchline.layers.noise import sent
+from catchline.models.base import SummarizationModel
+from catchline.objectives.base import Objective
+from catchline.training.batches import forced_mask, noise_seed
+from catchline.training.checkpoint import last_good
+from catchline.training.processes import sum_gradients
+from catchline.types import Batch, ModelOutput, Term, TrainingBatch, UpdateContext
+
+_NAMED_RECORDS = 20
+Ready = tuple[TrainingBatch, UpdateContext]  # a micro-batch on the device, and what is asked of its pass
+
+
+@dataclass(frozen=True)
+class UpdateFigures:
+    """One update in numbers, the same on every process. ``flags`` are the processes' flags added up; ``details`` are
+    this process's figures of its last micro-batch, where a line of the log is due."""
+
+    loss: float
+    values: dict[str, float]
+    grad_norm: float
+    tokens: int
+    flags: list[float]
+    details: dict[str, float] = field(default_factory=dict)
+
+
+class UpdateStep:
+    """Leaves an update's clipped gradients on the model's parameters; the loop steps the optimizer."""
+
+    def __init__(
+        self,
+        settings: TrainingConfig,
+        model: SummarizationModel,
+        objectives: Sequence[Objective],
+        accelerator: Accelerator,
+    ) -> None:
+        self.settings, self.model, self.accelerator = settings, model, accelerator
+        self._objectives = [objective.to(accelerator.device) for objective in objectives]
+        names = [objective.name for objective in objectives]
+        if len(set(names)) != len(names):
+            raise ConfigError(f"objectives: each may be named once (given: {', '.join(names)}).")
+        self._parameters = list(model.parameters())
+        self._weights: dict[str, float] = {}
+        self.active = self._objectives
+
+    def set_weights(self, weights: Mapping[str, float]) -> None:
+        """Replace weights by objective name; an objective of weight 0 is not computed.
+
+        Raises:
+            ConfigError: there is no objective of that name, or none is left.
+        """
+        self.active, self._weights = self.acting(weights), dict(weights)
+
+    def acting(self, weights: Mapping[str, float]) -> list[Objective]:
+        """The objectives that are computed with these weights by name; raises as `set_weights` does."""
+        own = {objective.name: objective.config.weight for objective in self._objectives}
+        for name in weights:
+            refuse_unknown("objective in objective_weights", name, own)
+        active = [o for o in self._objectives if (own | dict(weights))[o.name] != 0]
+        if not active:
+            raise ConfigError("All objectives have weight 0; there is nothing to train.")
+        return active
+
+    def terms(self, batch: TrainingBatch, context: UpdateContext) -> tuple[list[Term], Tensor, Mapping[str, Tensor]]:
+        """Forward pass and the active objectives (under autocast for bf16), with their present weights; how many target
+        words count; and what the model says of the pass, means over target words."""
+        output = self._forward(batch, context)
+        return self._terms_of(output, batch, context), output.counted(batch).sum(), output.figures
+
+    def _forward(self, batch: TrainingBatch, context: UpdateContext) -> ModelOutput:
+        with self._autocast():
+            return self.model(batch, context=context)
+
+    def _autocast(self) -> torch.autocast:
+        low = self.settings.precision == "bf16"
+        return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=low)
+
+    def _terms_of(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> list[Term]:
+        with self._autocast():  # for those that ask the model again
+            terms = [objective(output, batch, context) for objective in self.active]
+        return [replace(term, weight=self._weights.get(term.name, term.weight)) for term in terms]
+
+    def __call__(
+        self, micro_batches: Sequence[TrainingBatch], update: int, flags: Sequence[float], out: Path
+    ) -> UpdateFigures:
+        """Compute the gradients of the update after ``update`` completed ones.
+
+        Raises:
+            TrainingError: loss or gradient norm is not finite, or an objective's check fails; nothing has been stepped.
+        """
+        device = self.accelerator.device
+        tokens = sum(int(batch.target_mask.sum()) for batch in micro_batches)
+        last = len(micro_batches) - 1
+        batches = [self._ready(batch, update, last=n == last) for n, batch in enumerate(micro_batches)]
+        several = len(batches) > 1 or self.accelerator.num_processes > 1
+        # One count: divide the summed gradients. More: each objective's is needed before the backward pass.
+        late = several and self._one_count()
+        ahead = [objective for objective in self.active if objective.looks_ahead]
+        counts = self._look(batches, ahead) if len(batches) > 1 and (ahead or not late) else None
+        sums, seen = torch.zeros(2, len(self.active), device=device)
+        losses: list[Tensor] = []
+        observed: dict[str, Tensor] = {}
+        for batch, context in batches:
+            output = self._forward(batch, context)
+            for objective in ahead if len(batches) == 1 else ():
+                objective.see(output, batch)
+                objective.seen()
+            terms = self._terms_of(output, batch, context)
+            if context.observe:
+                observed = self._observed(output, batch)
+            weights = [term.weight for term in terms]
+            own = torch.stack([term.count.detach().float() for term in terms])
+            if counts is None and not late:
+                counts = self._shared(own)
+            divisors = torch.ones_like(own) if counts is None else counts
+            loss = torch.stack([t.weight * t.sum / count for t, count in zip(terms, divisors, strict=True)]).sum()
+            loss.backward()
+            losses.append(loss.detach())
+            sums += torch.stack([term.sum.detach().float() for term in terms])
+            seen += own
+        del output, terms
+        figures = torch.cat([sums, seen, sent(torch.tensor([float(tokens), *flags]), device)])
+        figures = sum_gradients(self._parameters, figures, self.accelerator)
+        size = len(self.active)
+        if counts is None:
+            counts = self._divisors(figures[size : 2 * size])
+            torch._foreach_div_([p.grad for p in self._parameters if p.grad is not None], counts[0])
+        norm = nn.utils.clip_grad_norm_(self._parameters, self.settings.clip_norm or math.inf, foreach=True)
+        # the one moment of an update at which the host waits for the device
+        own = torch.stack([norm.detach(), *observed.values()]).float()
+        numbers = torch.cat([figures[:size] / counts, own, figures[2 * size :]]).tolist()
+        details = dict(zip(observed, numbers[size + 1 :], strict=False))
+        del numbers[size + 1 : size + len(own)]
+        values = {o.name: value for o, value in zip(self.active, numbers[:size], strict=True)}
+        for objective in self.active:
+            objective.check(values[objective.name], update + 1)
+        total = sum(weight * value for weight, value in zip(weights, values.values(), strict=True))
+        if not (math.isfinite(total) and math.isfinite(numbers[size])):
+            self._refuse(total, numbers[size], micro_batches, losses, update, out)
+        return UpdateFigures(total, values, numbers[size], int(numbers[size + 1]), numbers[size + 2 :], details)
+
+    @torch.no_grad()
+    def _observed(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
+        """The scalars that model and objectives have for the log, on the device."""
+        found = dict(output.figures)
+        for objective in self.active:
+            found |= objective.figures(output, batch)
+        return found
+
+    def _ready(self, batch: TrainingBatch, update: int, *, last: bool) -> Ready:
+        """The batch on the device, and what the update wants of model and objectives: the scheduled-sampling mask, a
+        seed for noise of the model's own, whether the log looks, and what the objectives want."""
+        settings, device = self.settings, self.accelerator.device
+        mask = forced_mask(
+            settings.teacher_forcing,
+            (batch.target_ids.shape[0], batch.target_ids.shape[1]),
+            seed=settings.seed,
+            update=update,
+            examples=batch.indices,
+        )
+        batch = batch.to(device, non_blocking=True)
+        context = UpdateContext(
+            forced_mask=None if mask is None else mask.to(device, non_blocking=True),
+            noise_seed=noise_seed(settings.seed, update),
+            observe=last and (update + 1) % settings.log_every == 0,
+        )
+        for objective in self.active:
+            context = objective.wants(batch, context)
+        return batch, context
+
+    def _one_count(self) -> bool:
+        """Are the active objectives divided by the same number?"""
+        counts = {o.config.reduction if o.counts_words else o.name for o in self.active}
+        return len(self.active) == 1 or (len(counts) == 1 and all(o.counts_words for o in self.active))
+
+    def _look(self, batches: Sequence[Ready], ahead: Sequence[Objective]) -> Tensor:
+        """The objectives' counts over several micro-batches, by a forward pass without gradients that is shown to those
+        that look ahead.
+
+        Only models know which tokens count (`ModelOutput.token_mask`), and several objectives with different
+        counts cannot be put right afterwards, so this rare combination pays for one forward pass more.
+        """
+        counts, device = [], self.accelerator.device
+        with torch.no_grad(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            for batch, context in batches:
+                output = self._forward(batch, context)
+                counts.append(torch.stack([term.count.float() for term in self._terms_of(output, batch, context)]))
+                for objective in ahead:
+                    objective.see(output, batch)
+        for objective in ahead:
+            objective.seen()
+        return self._shared(torch.stack(counts).sum(0))
+
+    def _shared(self, counts: Tensor) -> Tensor:
+        return self._divisors(self.accelerator.reduce(counts, reduction="sum"))
+
+    def _divisors(self, counts: Tensor) -> Tensor:
+        """What the update's sums are divided by; plain sums by 1, in however many parts they came."""
+        plain = torch.tensor([o.config.reduction == "sum" for o in self.active])
+        return counts.masked_fill(sent(plain, counts.device), 1.0).clamp_min(1e-8)
+
+    def _refuse(
+        self, loss: float, norm: float, batches: Sequence[Batch], losses: Sequence[Tensor], update: int, out: Path
+    ) -> None:
+        what = f"gradient norm ({norm})" if math.isfinite(loss) else f"loss ({loss})"
+        bad = [batch for batch, value in zip(batches, losses, strict=True) if not bool(value.isfinite())] or batches
+        ids = gather_object([name for batch in bad for name in (batch.record_ids or map(str, batch.indices))])
+        more = f" and {len(ids) - _NAMED_RECORDS} more" if len(ids) > _NAMED_RECORDS else ""
+        named = ", ".join(ids[:_NAMED_RECORDS]) + more
+        raise TrainingError(
+            f"The {what} of update {update + 1} is not finite; training stopped before the weights changed. "
+            f"Records of the batch: {named}. {last_good(out)} "
+            "Try a lower learning rate, training.clip_norm=1.0 or training.precision=fp32, or check these records."
+        )

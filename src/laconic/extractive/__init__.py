@@ -1,7 +1,0 @@
-"""Extractive summarizers: one family of methods a file over one sentence-term model. No tensor library, no downloads.
-
-``extractive.summarize(name, document, **options)`` is the short way in; ``laconic.config.names.EXTRACTIVE`` has
-the names.
-"""
-
-from laconic.extractive.base import summarize as summarize

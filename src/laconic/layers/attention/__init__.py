@@ -1,1 +1,0 @@
-"""Attention mechanisms, one a file. Names: `laconic.config.names.ATTENTIONS`."""

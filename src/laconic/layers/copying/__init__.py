@@ -1,1 +1,0 @@
-"""Copy heads, one a file. Names: `laconic.config.names.COPY_HEADS`."""

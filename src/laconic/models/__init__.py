@@ -1,1 +1,0 @@
-"""Whole models. Names: `laconic.config.names.MODELS`."""

@@ -1,1 +1,0 @@
-"""Training objectives. Names: `laconic.config.names.OBJECTIVES`."""
