@@ -90,7 +90,7 @@ class BeamCache:
         """The documents ``document_index`` (D,) with all their rows."""
         rooms = [_Room(room.slots.index_select(1, document_index), room.filled) for room in self._rooms]
         visible = self.visible.view(self.documents, beams, -1).index_select(0, document_index).flatten(0, 1)
-        return BeamCache(rooms, visible, len(document_index), self.steps, self._capacity)
+        return BeamCache(rooms, visible, document_index.shape[0], self.steps, self._capacity)
 
     def _with_room(self) -> BeamCache:
         """Itself, or, where the next step does not fit, without the slots that nobody sees and with more room."""

@@ -89,8 +89,8 @@ def make_grid(ids: Tensor, mask: Tensor, *, chunk_words: int, num_chunks: int | 
     if missing:
         ids = nn.functional.pad(ids, (0, missing), value=pad_id)
         mask = nn.functional.pad(mask, (0, missing), value=False)
-    words = mask.view(len(ids), rows, chunk_words)
-    return Grid(ids.view(len(ids), rows, chunk_words), words, _own_rows(words, num_chunks))
+    words = mask.view(ids.shape[0], rows, chunk_words)
+    return Grid(ids.view(ids.shape[0], rows, chunk_words), words, _own_rows(words, num_chunks))
 
 
 def make_sentence_grid(
@@ -103,8 +103,8 @@ def make_sentence_grid(
     column = torch.arange(ids.shape[1], device=ids.device) - start
     rows = num_chunks if num_chunks is not None else max(1, int((row[mask].max() + 1) if bool(mask.any()) else 1))
     fits = mask & (row < rows) & (column < chunk_words)
-    batch = torch.arange(len(ids), device=ids.device).unsqueeze(1).expand_as(ids)
-    grid = ids.new_full((len(ids), rows, chunk_words), pad_id)
+    batch = torch.arange(ids.shape[0], device=ids.device).unsqueeze(1).expand_as(ids)
+    grid = ids.new_full((ids.shape[0], rows, chunk_words), pad_id)
     positions, words = torch.zeros_like(grid), torch.zeros_like(grid, dtype=torch.bool)
     place = (batch[fits], row[fits], column[fits])
     grid[place], words[place] = ids[fits], True
@@ -301,7 +301,7 @@ class ChunkStates:
         """All states in their places: (B, C, W, H), zero in rows that no document owns."""
         assert self.states is not None, "soft attention reads all chunks"
         place = self.slots.flatten()
-        grid = self.states.new_zeros(len(place), *self.states.shape[1:])
+        grid = self.states.new_zeros(place.shape[0], *self.states.shape[1:])
         own = (place >= 0).nonzero().squeeze(1)
         return grid.index_copy(0, own, self.states[: self.count]).view(*self.slots.shape, *self.states.shape[1:])
 
@@ -316,14 +316,14 @@ class ChunkStates:
         """Read these chunks, each once."""
         states = self.encode(documents, chunks)
         before = 0 if self.states is None else self.count
-        self.count = before + len(chunks)
-        self.slots[documents, chunks] = before + torch.arange(len(chunks), device=chunks.device)
+        self.count = before + chunks.shape[0]
+        self.slots[documents, chunks] = before + torch.arange(chunks.shape[0], device=chunks.device)
         if self.states is None:
             self.states = states
         elif torch.is_grad_enabled():  # a new tensor, never written into: autograd may have kept the old one
             self.states = torch.cat([self.states[:before], states])
         else:
             if self.count > len(self.states):  # with room for more, or each step would copy all that was read before
-                room = states.new_empty(len(states) + self.count // 2, *states.shape[1:])
+                room = states.new_empty(states.shape[0] + self.count // 2, *states.shape[1:])
                 self.states = torch.cat([self.states, room])
             self.states[before : self.count] = states

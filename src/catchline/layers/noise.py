@@ -33,7 +33,7 @@ class ExampleNoise:
     def of(cls, batch: Batch, seed: int | None) -> ExampleNoise:
         """With the trainer's seed, the same on every process; else one from torch's generator."""
         seed = int(torch.randint(2**31, ())) if seed is None else (seed ^ (seed >> 32)) & _LOW
-        size, device = len(batch.source_ids), batch.source_ids.device
+        size, device = batch.source_ids.shape[0], batch.source_ids.device
         known = len(batch.indices) == size
         examples = sent(torch.tensor(batch.indices), device) if known else torch.arange(size, device=device)
         return cls(seed, mixed(seed, examples))

@@ -105,7 +105,7 @@ class Recurrence(nn.Module):
         outputs, *last = _SEQUENCES[self.cell](torch.cat([inputs, padding], dim=-1), state, weights, *options)
         outputs = outputs * mask.unsqueeze(-1)
         ends = (mask.sum(dim=1) - 1).clamp_min(0)
-        first = outputs[torch.arange(len(ends), device=ends.device), ends, : self.hidden_size]
+        first = outputs[torch.arange(ends.shape[0], device=ends.device), ends, : self.hidden_size]
         # the forward h moves on through padding: o does not close
         return outputs, (torch.cat([first.unsqueeze(0), last[0][1:]]), *last[1:])
 
@@ -261,7 +261,7 @@ def _turned_positions(lengths: Tensor, width: int) -> Tensor:
 
     It is its own inverse.
     """
-    positions = torch.arange(width, device=lengths.device).expand(len(lengths), -1)
+    positions = torch.arange(width, device=lengths.device).expand(lengths.shape[0], -1)
     return torch.where(positions < lengths.unsqueeze(-1), lengths.unsqueeze(-1) - 1 - positions, positions)
 
 

@@ -233,7 +233,7 @@ class BartSummarizer(CapturedTransformer):
             captures=list(captures.values()),
             **options,
         ).last_hidden_state
-        documents = len(memory.mask)
+        documents = memory.mask.shape[0]
         found = {number: capture.taken(memory.mask) for number, capture in captures.items()}
         return Decoded(
             ids.reshape(documents, -1),

@@ -393,7 +393,7 @@ class RecurrentModel(AutoregressiveModel):
 
     def _last(self, trace: Steps, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput | None]:
         """What the head reads of the last step, as Q rows a document."""
-        documents = len(state["mask"].tree)
+        documents = state["mask"].tree.shape[0]
         inputs = self._head_inputs(trace, lambda part: part[-1].flatten(0, 1).unflatten(0, (documents, -1)))
         if not trace.weights:
             return inputs, None

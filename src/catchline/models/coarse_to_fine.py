@@ -171,7 +171,7 @@ class CoarseToFine(AutoregressiveModel):
         embedded = self.target_embedding(self._known(last_ids))
         cells, hidden = self._advance(torch.cat([embedded, state["feed"]], dim=-1), state["cells"])
         documents, mask = state["documents"].tree
-        output = self.attention(hidden.unflatten(0, (len(documents), -1)), state["attention"])
+        output = self.attention(hidden.unflatten(0, (documents.shape[0], -1)), state["attention"])
         context = output.context.flatten(0, 1)
         features = final_context(context, hidden, self.merge)
         result, state = self._step_output(self._head_input(features, state), None, hidden, state)
@@ -284,7 +284,7 @@ class CoarseToFine(AutoregressiveModel):
 
     def _head_input(self, features: Tensor, state: dict[str, Any]) -> HeadInput:
         """What the head reads, c_t (N, H), as Q rows a document."""
-        features = features.unflatten(0, (len(state["documents"].tree[0]), -1))
+        features = features.unflatten(0, (state["documents"].tree[0].shape[0], -1))
         return HeadInput(features, features)
 
     # -------------------------------------------------------------------------------- reading
@@ -320,7 +320,7 @@ class CoarseToFine(AutoregressiveModel):
             chosen = grid.chunks.nonzero(as_tuple=True)
         states = ChunkStates(self.encoder, self.embedding, grid, seeds, chosen)
         features = ChunkFeatures(states, self._attendable(grid), self._coarse(batch, grid), flat)
-        nothing = self.embedding.weight.new_zeros(len(grid.ids), 0, self.config.hidden_size)
+        nothing = self.embedding.weight.new_zeros(grid.ids.shape[0], 0, self.config.hidden_size)
         return self._memory(batch, nothing, features=features)
 
     def _flat_states(self, grid: Grid, seeds: Tensor | None) -> Tensor | None:
@@ -350,7 +350,7 @@ class CoarseToFine(AutoregressiveModel):
         if self.positions is None:
             return vectors
         places = torch.arange(grid.num_chunks, device=vectors.device).clamp_max(self.positions.num_embeddings - 1)
-        return torch.cat([vectors, self.positions(places).expand(len(vectors), -1, -1)], dim=2)
+        return torch.cat([vectors, self.positions(places).expand(vectors.shape[0], -1, -1)], dim=2)
 
     # ---------------------------------------------------------------------------------- parts
 

@@ -261,7 +261,7 @@ class Seq2Seq(RecurrentModel):
     def _attend(self, state: dict[str, Any]) -> tuple[AttentionOutput, dict[str, Any]]:
         """What attention reads now, and the state with what it remembers and the context."""
         assert self.attention is not None
-        query = self._query(state).unflatten(0, (len(state["mask"].tree), -1))
+        query = self._query(state).unflatten(0, (state["mask"].tree.shape[0], -1))
         output, attention = self.attention(query, state["attention"])
         return output, state | {"attention": attention, "context": output.context.flatten(0, 1)}
 

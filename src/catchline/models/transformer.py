@@ -136,8 +136,8 @@ class Transformer(CapturedTransformer):
         Raises:
             DataError: the summary grows longer than ``max_positions``.
         """
-        documents = len(state["memory"].tree.mask)
-        beams = len(last_ids) // documents
+        documents = state["memory"].tree.mask.shape[0]
+        beams = last_ids.shape[0] // documents
         if state["cache"].steps or beams == 1 or not self.config.start_with_end:
             return super().step(last_ids, state)
         # Every row reads END and has no past: one of each document speaks for all.
@@ -149,7 +149,7 @@ class Transformer(CapturedTransformer):
     def _advance(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[Decoded, dict[str, Any]]:
         encoded: EncodedSource = state["memory"].tree
         cache: BeamCache = state["cache"].with_step()
-        ids = self._known(last_ids).view(len(encoded.mask), -1)
+        ids = self._known(last_ids).view(encoded.mask.shape[0], -1)
         if cache.steps == 1 and self.config.start_with_end:
             ids = torch.full_like(ids, self.eos_id)
         embedded = self._target_input(ids, cache.steps - 1, 1)

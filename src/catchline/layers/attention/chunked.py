@@ -125,7 +125,7 @@ class HierarchicalAttention(ChunkAttention):
         coarse, log_coarse = self.coarse_weights(query, state)
         states, mask = state["memory"].tree
         scores = chunk_scores(self.fine_query(query), states).unflatten(2, state["shape"])
-        fine = coarse_to_fine.attention_weights(scores, mask.view(len(query), 1, *state["shape"]))
+        fine = coarse_to_fine.attention_weights(scores, mask.view(query.shape[0], 1, *state["shape"]))
         weights = coarse_to_fine.hierarchical_weights(coarse, fine).flatten(2)
         aux = {"coarse": coarse, "log_coarse": log_coarse}
         return AttentionOutput(context(weights, states), weights, aux=aux)
@@ -194,7 +194,7 @@ class CoarseToFineAttention(HierarchicalAttention):
     def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
         if soft or not self.hard:
             return super().open(features)
-        documents = torch.arange(len(features.attendable), device=features.attendable.device)
+        documents = torch.arange(features.attendable.shape[0], device=features.attendable.device)
         return {"coarse": self._coarse_state(features), "words": Shared((documents, features))}
 
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:

@@ -142,7 +142,7 @@ class UnmovedHistory:
 
     def select(self, index: Tensor) -> UnmovedHistory:
         """As it is; where the number of rows changes, the rows ``index``."""
-        return self if len(index) == len(self.rows) else UnmovedHistory(self.rows.index_select(0, index))
+        return self if index.shape[0] == self.rows.shape[0] else UnmovedHistory(self.rows.index_select(0, index))
 
     def select_documents(self, document_index: Tensor, beams: int) -> UnmovedHistory:
         rows = self.rows.unflatten(0, (-1, beams)).index_select(0, document_index)
