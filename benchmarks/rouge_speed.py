@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable
 
 from catchline.metrics import rouge_text
-from catchline.metrics.rouge import rouge
-from catchline.metrics.rouge_engine import RougeEngine, make_options, parse_kind
+from catchline.metrics.rouge import RougeEngine, make_options, parse_kind, rouge
 
 KINDS = ("1", "2", "L")
 
@@ -89,7 +88,7 @@ def main() -> None:
     engines = {}
     for profile in ("google", "rouge155"):
         settings = make_options(profile, {})
-        engines[profile] = RougeEngine([parse_kind(kind, settings) for kind in KINDS], profile, settings)
+        engines[profile] = RougeEngine([parse_kind(kind) for kind in KINDS], profile, settings)
         for hypothesis, reference in pairs:
             engines[profile].text.ids(hypothesis + " " + reference)
     hypotheses, references = [list(side) for side in zip(*pairs, strict=True)]

@@ -32,21 +32,13 @@ class ScoringOptions:
     exceptions: Annotated[
         bool | None, Option("--exceptions/--no-exceptions", help="WordNet's irregular forms before stemming.")
     ] = None
-    better: Annotated[
-        str, Option(help="Base of better and best in these forms: well (as the tool's database) or good.")
-    ] = "well"
     remove_stop_words: Annotated[bool, Option("--remove-stop-words", "-s", help="Drop SMART stop words.")] = False
-    max_bytes: Annotated[int | None, Option("--bytes", "-b", help="Cut both sides at so many bytes.")] = None
-    max_words: Annotated[int | None, Option("--words", "-l", help="Cut both at so many words between blanks.")] = None
-    multi: Annotated[
-        str | None, Option("--multi", "-f", help="Several references: average (A), best (B), max, jackknife(-average).")
-    ] = None
+    max_bytes: Annotated[int | None, Option("--bytes", "-b", help="Cut both sides at this number of bytes.")] = None
+    multi: Annotated[str | None, Option("--multi", "-f", help="Several references: average (A), best (B) or max.")] = (
+        None
+    )
     alpha: Annotated[float, Option("--alpha", "-p", help="Weight of precision in F.")] = 0.5
-    weight: Annotated[float, Option("--weight", "-w", help="Exponent of ROUGE-W.")] = 1.2
-    skip_distance: Annotated[int, Option("--skip", "-2", help="Words a skip-bigram may jump; negative: any.")] = 4
-    interval: Annotated[bool, Option("--interval", help="The tool's bootstrap interval and mean.")] = False
-    confidence: Annotated[float, Option("--confidence", "-c", help="Of the interval, in percent.")] = 95.0
-    samples: Annotated[int, Option("--samples", "-r", help="Resamplings of the interval.")] = 1000
+    interval: Annotated[bool, Option("--interval", help="Add the 95% bootstrap interval.")] = False
     processes: Annotated[int, Option(help="Worker processes.")] = 1
 
 
@@ -55,12 +47,10 @@ def command(
     references: Annotated[
         list[str] | None, Argument(help="References in the same form, one file each; JSON lines may hold both sides.")
     ] = None,
-    kinds: Annotated[str, Option(help="1 to 9, L, Lsum, W, S, SU (S4, SU*, W1.2), with commas.")] = "1,2,L",
+    kinds: Annotated[str, Option(help="1 to 9, L, Lsum, with commas.")] = "1,2,L",
     *,
     scoring: ScoringOptions,
-    separator: Annotated[
-        str, Option(help="What parts the sentences of a line, such as <n>; Lsum and W look at sentences.")
-    ] = "",
+    separator: Annotated[str, Option(help="Separator of the sentences of a line for Lsum, such as <n>.")] = "",
     per_document: Annotated[bool, Option("--per-document", "-d", help="Print each document too.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -164,9 +154,9 @@ def table(result: RougeResult, per_document: bool) -> str:
     header = ["ROUGE", "P", "R", "F"]
     rows = [[kind, *(f"{100 * value:.2f}" for value in score)] for kind, score in result.mean.items()]
     if result.interval:
-        header += ["F of resamples", "low", "high"]
+        header += ["F low", "F high"]
         for row, ends in zip(rows, result.interval.values(), strict=True):
-            row.extend(f"{100 * part.f:.2f}" for part in (ends.mean, ends.low, ends.high))
+            row.extend(f"{100 * end.f:.2f}" for end in ends)
     parts = [aligned(header, rows)]
     if per_document:
         kinds = list(result.per_document)

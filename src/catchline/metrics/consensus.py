@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from catchline.metrics.rouge_engine import RougeEngine, make_options, parse_kind
+from catchline.metrics.rouge import RougeEngine, make_options, parse_kind
 
 KINDS = ("1", "2", "L")
 PROFILE = "unicode"
@@ -23,7 +23,7 @@ PROFILE = "unicode"
 @lru_cache(maxsize=1)
 def _engine() -> RougeEngine:
     options = make_options(PROFILE, {})
-    return RougeEngine([parse_kind(kind, options) for kind in KINDS], PROFILE, options)
+    return RougeEngine([parse_kind(kind) for kind in KINDS], PROFILE, options)
 
 
 def weights_of(scores: Sequence[float]) -> list[float]:

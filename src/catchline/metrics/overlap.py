@@ -1,4 +1,4 @@
-"""What two sequences share: clipped n-grams and skip-bigrams, longest common subsequences.
+"""What two sequences share: clipped n-grams, longest common subsequences.
 
 Lengths come from rapidfuzz's bit-parallel algorithm. Where it matters *which* words match, the matrix of
 the dynamic programme is kept as one big integer a column (bit i says that the LCS grows at row i; Hyyrö
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 from rapidfuzz.distance import LCSseq
@@ -39,19 +39,6 @@ def ngram_set(items: Sequence[Hashable], n: int) -> set[Any]:
 def overlap(left: Counter, right: Counter) -> int:
     """The clipped number of matches: the sum over grams of the smaller count."""
     return sum([min(left[gram], right[gram]) for gram in left.keys() & right.keys()])
-
-
-def skip_bigram_counts(items: Sequence[Hashable], distance: int, unigrams: bool) -> tuple[Counter, int]:
-    """Pairs in order with at most ``distance`` items between them (any number if negative), and how many there are.
-
-    With ``unigrams`` every item but the last also counts by itself, as ROUGE-1.5.5 has it: it adds the
-    item that opens the window, and no window opens at the last item.
-    """
-    total = len(items)
-    reach = total if distance < 0 else distance + 1
-    pairs = ((items[start], other) for start in range(total - 1) for other in items[start + 1 : start + 1 + reach])
-    counts = Counter(chain(pairs, items[: total - 1] if unigrams else ()))
-    return counts, counts.total()
 
 
 def lcs_length(reference: Sentence, hypothesis: Sentence) -> int:
@@ -144,63 +131,4 @@ def union_hits(
                 hits += 1
                 left[word] -= 1
                 right[word] -= 1
-    return hits
-
-
-def weighted_positions(reference: Sentence, hypothesis: Sentence, weight: float) -> list[int]:
-    """The reference positions of the weighted LCS (Lin 2004): runs of k matches are worth ``k ** weight``."""
-    rows, columns = len(reference), len(hypothesis)
-    score = [[0.0] * (columns + 1) for _ in range(rows + 1)]
-    run = [[0] * (columns + 1) for _ in range(rows + 1)]
-    powers = [k**weight for k in range(min(rows, columns) + 2)]
-    for i in range(1, rows + 1):
-        word, above, here = reference[i - 1], score[i - 1], score[i]
-        for j in range(1, columns + 1):
-            if word == hypothesis[j - 1]:
-                k = run[i - 1][j - 1]
-                here[j] = above[j - 1] + powers[k + 1] - powers[k]
-                run[i][j] = k + 1
-            else:
-                here[j] = max(above[j], here[j - 1])
-    found = []
-    i, j = rows, columns
-    while i and j:
-        if reference[i - 1] == hypothesis[j - 1]:
-            i, j = i - 1, j - 1
-            found.append(i)
-        elif score[i - 1][j] >= score[i][j - 1]:
-            i -= 1
-        else:
-            j -= 1
-    return found[::-1]
-
-
-def weighted_hits(
-    references: Sequence[Sentence],
-    hypotheses: Sequence[Sentence],
-    counts: tuple[Counter, Counter],
-    weight: float,
-) -> float:
-    """ROUGE-1.5.5's hits for ROUGE-W: union of the weighted LCS, runs of marked words each worth their weight.
-
-    Only reference words are marked, so a run is one of the reference, whatever parts the words in the hypothesis.
-    A marked word that is clipped away neither adds to a run nor ends it; only an unmarked word does.
-    """
-    left, right = dict(counts[0]), dict(counts[1])
-    hits = 0.0
-    for sentence in references:
-        marked: set[int] = set()
-        for hypothesis in hypotheses:
-            marked.update(weighted_positions(sentence, hypothesis, weight))
-        run = 0
-        for position in sorted(marked):
-            word = sentence[position]
-            if left.get(word, 0) <= 0 or right.get(word, 0) <= 0:
-                continue
-            left[word] -= 1
-            right[word] -= 1
-            run += 1
-            if position + 1 not in marked:
-                hits += run**weight
-                run = 0
     return hits

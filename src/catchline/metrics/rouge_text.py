@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable
 
 from catchline.metrics.words import smart_stop_words, wordnet_exceptions
-from catchline.text.scripts import UNIT, UNSPACED
+from catchline.text.scripts import INVISIBLE, UNIT, UNSPACED
 
 _MEMORY_LIMIT = 1_000_000  # words remembered before starting afresh
 _STOPPED = -1
@@ -43,14 +43,12 @@ class RougeText:
     """What a profile makes of texts: ``words`` cuts one, cased as the profile has it; for the others see
     `catchline.metrics.rouge.RougeOptions`."""
 
-    def __init__(self, profile: str, stem: bool, exceptions: bool, remove_stop_words: bool, better: str) -> None:
+    def __init__(self, profile: str, stem: bool, exceptions: bool, remove_stop_words: bool) -> None:
         self.words, self._stem = TEXTS[profile]
         self._stems = stem
         self.memory = _Memory(self._normal_form)
         self._stops = smart_stop_words() if remove_stop_words else frozenset()
         self._exceptions = wordnet_exceptions() if stem and exceptions else {}
-        if self._exceptions and better != "well":
-            self._exceptions = {**self._exceptions, "better": better, "best": better}
 
     def _normal_form(self, word: str) -> str | None:
         """None for a word that is dropped."""
@@ -93,12 +91,10 @@ _CHARACTER_CLASSES = _CharacterClasses()
 _SHARED = threading.local()
 
 
-def shared_text(
-    profile: str, *, stem: bool, exceptions: bool, remove_stop_words: bool = False, better: str = "well"
-) -> RougeText:
+def shared_text(profile: str, *, stem: bool, exceptions: bool, remove_stop_words: bool = False) -> RougeText:
     """The calling thread's text of a profile, so that later calls know the stems of earlier ones."""
-    known: dict[tuple[str, bool, bool, bool, str], RougeText] = _SHARED.__dict__.setdefault("texts", {})
-    wanted = (profile, stem, exceptions, remove_stop_words, better)
+    known: dict[tuple[str, bool, bool, bool], RougeText] = _SHARED.__dict__.setdefault("texts", {})
+    wanted = (profile, stem, exceptions, remove_stop_words)
     if wanted not in known:
         known[wanted] = RougeText(*wanted)
     return known[wanted]
@@ -278,7 +274,7 @@ def _ascii_words(text: str) -> list[bytes]:
 
 
 def _unicode_words(text: str) -> list[str]:
-    kept = unicodedata.normalize("NFKC", text).casefold().translate(_CHARACTER_CLASSES)
+    kept = unicodedata.normalize("NFKC", text.translate(INVISIBLE)).casefold().translate(_CHARACTER_CLASSES)
     return UNIT.findall(kept) if _UNSPACED.search(kept) else kept.split()
 
 
@@ -294,6 +290,7 @@ TEXTS: dict[str, tuple[Callable[[str], list], Callable[[str], str]]] = {
     "plain": (str.split, str),
     # ROUGE-1.5.5: runs of ASCII letters and digits, lower-cased byte by byte; everything else is a gap.
     "rouge155": (_ascii_words, stem_rouge155),
-    # Any script: NFKC, case folded, runs of letters, marks and digits; by character where scripts have no blanks.
+    # Any script: NFKC without invisible characters, case folded, runs of letters, marks and digits; by character where
+    # scripts have no blanks.
     "unicode": (_unicode_words, lambda word: stem_rouge155(word) if word.isascii() else word),
 }

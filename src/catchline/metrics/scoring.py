@@ -11,8 +11,7 @@ from pydantic import Field, model_validator
 
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError, unknown_choice
-from catchline.metrics.rouge import RougeResult, rouge
-from catchline.metrics.rouge_engine import RougeOptions, make_options, parse_kind
+from catchline.metrics.rouge import RougeResult, make_options, parse_kind, rouge
 from catchline.metrics.rouge_text import TEXTS
 from catchline.text.sentences import ENGLISH, sentence_strings
 
@@ -127,11 +126,11 @@ class RunScoring:
         def _known(self) -> Self:
             options = dict(scoring(self.profile, self.rouge).rouge)
             kinds = options.pop("kinds", ["1"])
-            made = make_options(options.pop("profile", "rouge155"), options)
+            make_options(options.pop("profile", "rouge155"), options)
             if not isinstance(kinds, list | tuple) or not kinds:
                 raise ConfigError(f"ROUGE option 'kinds' is a list such as ['1', '2', 'L'] (given: {kinds!r:.100}).")
             for kind in kinds:
-                parse_kind(kind, made)
+                parse_kind(kind)
             return self
 
 
@@ -167,7 +166,7 @@ def score_texts(
         references = [tuple(_DIGIT.sub("#", text) for text in texts) for texts in references]
     if not by_sentence:
         return rouge(hypotheses, references, kinds=kinds, **options)
-    asked = ["Lsum" if parse_kind(kind, RougeOptions()).name == "L" else kind for kind in kinds]
+    asked = ["Lsum" if parse_kind(kind).name == "L" else kind for kind in kinds]
     found = rouge(
         [sentence_lines(text) for text in hypotheses],
         [tuple(map(sentence_lines, texts)) for texts in references],

@@ -9,7 +9,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def paired_bootstrap(first: Sequence[float], second: Sequence[float], *, samples
     means = _resampled_means(difference, samples)
     below, above = int((means <= 0).sum()), int((means >= 0).sum())
     p = min(1.0, 2.0 * (1 + min(below, above)) / (1 + samples))
-    return TestResult(float(difference.mean()), p, len(difference), None, *_middle(means))
+    return TestResult(float(difference.mean()), p, len(difference), None, *np.percentile(means, [2.5, 97.5]).tolist())
 
 
 def approximate_randomization(first: Sequence[float], second: Sequence[float], *, samples: int = SAMPLES) -> TestResult:
@@ -95,18 +95,13 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
     return {name: adjusted[name] for name in p_values}
 
 
-def bootstrap_interval(scores: Sequence[float]) -> tuple[float, float]:
-    """The 95% percentile bootstrap interval of a mean over documents."""
+def bootstrap_interval(scores: Sequence[float] | np.ndarray, samples: int = SAMPLES) -> tuple[Any, Any]:
+    """The 95% percentile bootstrap interval of a mean over documents (n,), or of each column's (n, columns)."""
     values = np.asarray(scores, dtype=np.float64)
     if not len(values):
         raise DataError("A confidence interval needs at least one score.")
-    return _middle(_resampled_means(values, SAMPLES))
-
-
-def _middle(means: np.ndarray) -> tuple[float, float]:
-    """The ends of the middle 95 per cent."""
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
+    low, high = np.percentile(_resampled_means(values, samples), [2.5, 97.5], axis=0)
+    return low, high
 
 
 def _differences(first: Sequence[float], second: Sequence[float]) -> np.ndarray:
@@ -128,6 +123,10 @@ def _chunks(samples: int, width: int) -> list[int]:
 
 
 def _resampled_means(values: np.ndarray, samples: int) -> np.ndarray:
-    total, generator = len(values), np.random.default_rng(_SEED)
-    parts = [values[generator.integers(0, total, size=(size, total))].mean(axis=1) for size in _chunks(samples, total)]
-    return np.concatenate(parts)
+    """The means (samples, ...) of values (n, ...), each drawn n times with replacement."""
+    total, generator, means = len(values), np.random.default_rng(_SEED), []
+    for size in _chunks(samples, total):
+        drawn = generator.integers(0, total, size=(size, total))
+        counts = np.array([np.bincount(row, minlength=total) for row in drawn], dtype=np.float64)
+        means.append(counts @ values / total)
+    return np.concatenate(means)

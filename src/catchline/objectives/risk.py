@@ -55,7 +55,7 @@ from catchline.config.schema import LONGEST, RunConfig, SearchConfig
 from catchline.decoding import evaluating, search_memory
 from catchline.errors import ConfigError
 from catchline.layers.noise import ExampleNoise, bits, mixed
-from catchline.metrics.rouge_engine import RougeEngine, make_options, parse_kind
+from catchline.metrics.rouge import RougeEngine, make_options, parse_kind
 from catchline.metrics.rouge_text import stem_rouge155
 from catchline.metrics.words import smart_stop_words
 from catchline.objectives.base import Objective
@@ -237,7 +237,7 @@ class SummaryReward:
     def __init__(self, config: RewardConfig) -> None:
         self.config = config
         options = make_options(_PROFILE, {})
-        self._engine = RougeEngine([parse_kind(kind, options) for kind in ("1", "2", "L")], _PROFILE, options)
+        self._engine = RougeEngine([parse_kind(kind) for kind in ("1", "2", "L")], _PROFILE, options)
 
     def __call__(self, summary: str, gold: str, document: str) -> float:
         """At most 1, for the gold summary itself; 0 for an empty one."""

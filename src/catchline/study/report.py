@@ -9,12 +9,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+
 from catchline.evaluation.measures import REPEATING
 from catchline.evaluation.run import options_of
 from catchline.explain.html import Curves, Prose, Samples, Section, Table, render_report
-from catchline.metrics.rouge import rouge_intervals
-from catchline.metrics.rouge_engine import Score
 from catchline.metrics.scoring import Scoring
+from catchline.metrics.significance import bootstrap_interval
 from catchline.study import tables
 from catchline.study.comparison import KINDS, Outcome, by_document, paper_bleu, training_log
 from catchline.study.plan import Plan
@@ -64,23 +65,22 @@ def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int,
     if plan.baseline in means:
         others = {name: scores for name, scores in means.items() if name != plan.baseline}
         versus = tables.differences(means[plan.baseline], others, test)
-    resampling = {name: value for name, value in plan.evaluation.rouge.items() if name in ("confidence", "samples")}
-    rows = tuple(_row(o, means.get(o.row.name, {}), versus.get(o.row.name, {}), resampling) for o in outcomes)
+    rows = tuple(_row(o, means.get(o.row.name, {}), versus.get(o.row.name, {})) for o in outcomes)
     return ComparisonTable(plan, data, records, test, rows)
 
 
-def _row(outcome: Outcome, means: Scores, versus: Mapping[str, Difference], resampling: Mapping[str, Any]) -> Row:
-    """The interval is ROUGE-1.5.5's own bootstrap of the documents' means over seeds, as for a single system."""
+def _row(outcome: Outcome, means: Scores, versus: Mapping[str, Difference]) -> Row:
+    """The interval is the bootstrap of the documents' means over seeds, as for a single system."""
     planned, scored = outcome.row, outcome.scored
     plain = Row(planned.name, planned.label, len(scored), published=planned.published, errors=tuple(outcome.errors))
     if not scored:
         return plain
-    found = rouge_intervals([[Score(one, one, one) for one in scores] for scores in means.values()], **resampling)
+    ends = zip(*bootstrap_interval(np.transpose([*means.values()])), strict=True)
     rouge = {}
-    for kind, ends in zip(means, found, strict=True):
+    for kind, (low, high) in zip(means, ends, strict=True):
         each = [s.result.value(kind) for s in scored]
         deviation = stdev(each) if len(each) > 1 else None
-        rouge[kind] = Figure(fmean(each), ends.low.f, ends.high.f, deviation, **versus.get(kind, {}))
+        rouge[kind] = Figure(fmean(each), float(low), float(high), deviation, **versus.get(kind, {}))
     measures = _means([s.result.measures for s in scored])
     if "chunks_read" in measures and all(s.result.seconds for s in scored):
         measures["seconds"] = fmean(s.result.seconds / s.result.records for s in scored)
@@ -209,7 +209,7 @@ def notes(table: ComparisonTable) -> list[str]:
     seeds = f" Means over {most} seeds; standard deviations over seeds are in compare.csv." if most > 1 else ""
     lines = [
         f"{table.data}: {table.records} records. ROUGE {tables.FIGURES[table.scoring.shown]} x 100 ± half of the "
-        f"{table.scoring.rouge.get('confidence', 95)}% bootstrap interval over documents.{seeds}",
+        f"95% bootstrap interval over documents.{seeds}",
     ]
     if len(table.rows) > 1:
         lines.append(

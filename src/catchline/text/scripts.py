@@ -23,3 +23,5 @@ MARKS = (
 SCRIPT_WORD = rf"(?=\w)[{UNSPACED}][{MARKS}]*|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*"
 # What stands between blanks, and each character of an unspaced script, with its vowel signs.
 UNIT = re.compile(rf"[{UNSPACED}][{MARKS}]*|[^\s{UNSPACED}]+")
+# For `str.translate`: soft hyphens, joiners, byte order marks and marks of direction are no part of a word.
+INVISIBLE = dict.fromkeys((0xAD, 0x61C, *range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF))
