@@ -178,7 +178,6 @@ class ModelOutput:
     token_mask: Tensor | None = None  # (B, T) bool: the tokens that count in the loss; None: target_mask
     details: dict[str, Tensor] = field(default_factory=dict)
     figures: dict[str, Tensor] = field(default_factory=dict)  # scalars for the log, where `UpdateContext.observe`
-    memory: Memory | None = None  # what the encoder left, of models with `shares_memory`
 
     def counted(self, batch: TrainingBatch) -> Tensor:
         """The target tokens that count in the loss, (B, T) bool."""

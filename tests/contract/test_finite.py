@@ -136,7 +136,7 @@ COARSE = {"type": "coarse_to_fine", "embedding_size": 8, "hidden_size": 4, "drop
 COARSE |= {"chunks": None, "chunk_words": 2}
 NLL, COVERAGE = {"type": "nll"}, {"type": "coverage"}
 OPPOSED = [NLL, {"type": "opponent"}]
-CHOSEN = [NLL, {"type": "reinforce"}, {"type": "coarse_entropy", "weight": -0.01}]
+CHOSEN = [NLL, {"type": "reinforce"}]
 CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "seq2seq": (
         {"type": "seq2seq", "embedding_size": 8, "encoder_hidden": 4, "hidden_size": 4}

@@ -75,16 +75,12 @@ EXTRACTIVE: Table = {
     "textrank": "catchline.extractive.similarity:TextRank",
 }
 OBJECTIVES: Table = {
-    "coarse_entropy": "catchline.objectives.attention:CoarseEntropy",
     "coverage": "catchline.objectives.attention:CoverageLoss",
     "guidance": "catchline.objectives.attention:Guidance",
-    "minimum_risk": "catchline.objectives.risk:MinimumRisk",
     "minus_softmax": "catchline.objectives.likelihood:MinusSoftmax",
     "nll": "catchline.objectives.likelihood:NegativeLogLikelihood",
     "opponent": "catchline.objectives.likelihood:OpponentLikelihood",
-    "r_drop": "catchline.objectives.likelihood:RDrop",
     "reinforce": "catchline.objectives.reinforce:Reinforce",
-    "self_critical": "catchline.objectives.risk:SelfCritical",
 }
 OPPONENTS: Table = {
     "dynamic": "catchline.layers.opponent:MaskDynamic",

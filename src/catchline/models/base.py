@@ -61,7 +61,6 @@ class SummarizationModel(nn.Module):
     max_target_tokens: int | None = None  # the longest summary that it can write; none: any
     attended_tokens: int | None = None  # a batch with a longer document has no attention over the whole of any
     encoder_switches: frozenset[str] | None = None  # switches that change what `encode` leaves; none: any may
-    shares_memory: ClassVar[bool] = False  # does `forward` take up a memory, and leave its own?
 
     @abstractmethod
     def encode(self, batch: Batch) -> Memory:
@@ -76,13 +75,8 @@ class SummarizationModel(nn.Module):
         """One step for N rows. ``last_ids`` (N,) may hold extended ids; they are embedded as UNK."""
 
     @abstractmethod
-    def forward(
-        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
-    ) -> ModelOutput:
-        """Teacher-forced pass; where ``context.forced_mask`` is false the model reads its own prediction.
-
-        ``memory`` is what the encoder left of these documents in an earlier pass, to models with ``shares_memory``.
-        """
+    def forward(self, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> ModelOutput:
+        """Teacher-forced pass; where ``context.forced_mask`` is false the model reads its own prediction."""
 
     def cross_attentions(self, batch: TrainingBatch) -> Tensor:
         """How each layer and head reads the source in a teacher-forced pass: (L, H, B, T, S).
@@ -143,7 +137,6 @@ class AutoregressiveModel(SummarizationModel):
     """See the file's docstring; ``Class(config, vocab_size=V, pad_id=..., unk_id=..., bos_id=..., eos_id=...)``."""
 
     encoder_switches: frozenset[str] | None = frozenset()
-    shares_memory = True
     head: CopyHead
     _longer: ClassVar[str] = ""  # how a model of this kind reads more
 
@@ -253,7 +246,7 @@ class AutoregressiveModel(SummarizationModel):
         source = self._source(memory, precomputed, decodes=False)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
         details = {name: gold.back(values) for name, values in details.items()} | self.head.of_document(precomputed)
-        return ModelOutput(gold.back(log_probs), token_mask=gold.mask, details=details, memory=memory)
+        return ModelOutput(gold.back(log_probs), token_mask=gold.mask, details=details)
 
     # ---------------------------------------------------------------------------- words and switches
 
@@ -349,12 +342,10 @@ class RecurrentModel(AutoregressiveModel):
         state = self._traced(self._embed(last_ids), state, trace, self._prepared())
         return self._step_output(*self._last(trace, state), trace.outputs[-1].flatten(0, 1), state)
 
-    def forward(
-        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
-    ) -> ModelOutput:
+    def forward(self, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> ModelOutput:
         """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
         gold = self._gold(batch, context)  # first: how many count is asked of the device, which has nothing to do yet
-        memory = self.encode(batch) if memory is None else memory
+        memory = self.encode(batch)
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # small products, which casts would cost
             state, trace = self._first_state(memory), Steps()
             if context.forced_mask is None:

@@ -119,9 +119,7 @@ class CapturedTransformer(AutoregressiveModel):
 
     # ------------------------------------------------------------------------------ training
 
-    def forward(
-        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
-    ) -> ModelOutput:
+    def forward(self, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> ModelOutput:
         """Teacher-forced pass: gold log-probabilities (B, T).
 
         Where ``forced_mask`` is false the model reads its own word, which takes one step after the other.
@@ -130,7 +128,7 @@ class CapturedTransformer(AutoregressiveModel):
         # first what the host asks of the device, which has nothing to do yet
         gold, forced = self._gold(batch, context), context.forced_mask
         in_one = forced is None or bool(forced.all())
-        memory = self.encode(batch) if memory is None else memory
+        memory = self.encode(batch)
         decoded = self._forced(batch, memory) if forced is None or in_one else self._free_running(batch, memory, forced)
         attention = self._attention_output(decoded, memory.states) if self.head.copies or not self.training else None
         precomputed, scores = None, None

@@ -88,7 +88,6 @@ class CoarseToFineConfig(ConfigBase):
     encode: Literal["auto", "full", "lazy", "replay"] = "auto"  # (48)
     init_range: float = Field(0.1, gt=0)
     head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
-    feeds: ClassVar[tuple[str, ...]] = ("coarse_entropy",)  # what objectives find in a pass
 
 
 @dataclass(slots=True)
@@ -123,7 +122,6 @@ class CoarseToFine(AutoregressiveModel):
     }
     config: CoarseToFineConfig
     encoder_switches = None  # any may
-    shares_memory = False  # what was read depends on the words that were chosen
     attended_tokens = 8192  # up to here a step's weights are also laid out over the whole document
 
     def __init__(self, config: CoarseToFineConfig, **ids: int) -> None:
@@ -197,12 +195,9 @@ class CoarseToFine(AutoregressiveModel):
 
     # ---------------------------------------------------------------------------- training
 
-    def forward(
-        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
-    ) -> ModelOutput:
+    def forward(self, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> ModelOutput:
         """Teacher-forced pass. Details (B, T): ``coarse_entropy`` in nats and, where chunks were drawn,
         ``policy_log_prob``, the log-probability of the step's draws."""
-        assert memory is None, "what was read depends on the words that were chosen"
         grid = self._grid(batch)
         noise_of = ExampleNoise.of(batch, context.noise_seed) if self.training else None
         soft = self._soft_steps(noise_of, batch.target_ids.shape[1])
@@ -269,7 +264,6 @@ class CoarseToFine(AutoregressiveModel):
         gold, mask = self._gold(batch, context), batch.target_mask
         features = gold.at(torch.stack(trace.features, dim=1))
         output = self._likelihood(HeadInput(features, features), None, gold, memory)
-        output.memory = None  # it was read for this pass alone
         output.details["coarse_entropy"] = entropies = torch.stack(trace.entropies, dim=1) * mask
         if context.observe or not self.training:
             output.figures["coarse_entropy"] = entropies.detach().sum() / mask.sum()

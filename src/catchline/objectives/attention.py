@@ -1,4 +1,4 @@
-"""What attention shall look like: not twice at one place, where the document is central, or at few chunks.
+"""Losses of the attention: coverage (not twice at one position) and guidance (where the document is central).
 
 The guidance loss is that of SAGCopy (Xu et al., ACL 2020), over real source positions; gradients reach both, and the
 mean is over real target steps:
@@ -82,21 +82,3 @@ class Guidance(Objective):
         divergence = guidance_divergence(output.attention, centrality, mask, batch.source_mask, self.config.over)
         count = count_of(mask, self.config.reduction).to(divergence.dtype)
         return Term(self.name, divergence.sum(), count, self.config.weight)
-
-
-class CoarseEntropy(Objective):
-    """``weight`` times the mean entropy of the coarse attention: positive sharpens it, negative spreads it (row 41 of
-    docs/coarse_to_fine.md)."""
-
-    class Config(Objective.Config):
-        needs = "coarse_entropy"
-        remedy = "a model that reads chunks: set model.type to coarse_to_fine"
-
-        weight: float = Field(1.0, ge=-100, le=100)
-        reduction: Literal["token", "sentence"] = "sentence"
-
-    config: Config
-    name = "coarse_entropy"
-
-    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
-        return self.needed(output, "coarse_entropy")

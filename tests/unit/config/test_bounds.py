@@ -17,7 +17,6 @@ from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import check_run
 from catchline.config.schema import Recipe, RunConfig
 from catchline.errors import ConfigError
-from catchline.objectives.risk import RewardConfig
 
 TABLES = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
 
@@ -92,17 +91,10 @@ objective minus_softmax weight 0.2 | 0 | -1e-9
 objective minus_softmax limit -50.0 | -1e-9 | 0
 objective coverage weight 1.0 | 0 | -1e-9
 objective guidance weight 1.0 | 0 | -1e-9
-objective coarse_entropy weight 1.0 | -100 100 | -100.1 100.1
 objective reinforce discount 0.5 | 0 1 | -1e-9 1.001
 objective reinforce scale 0.3 | 1e-9 | 0
 objective reinforce baseline_rate 0.1 | 1e-9 1 | 0 1.001
 objective reinforce max_steps 512 | 1 | 0
-objective minimum_risk candidates 4 | 2 | 1
-objective minimum_risk alpha 1.0 | 1e-9 | 0
-objective self_critical samples 1 | 1 | 0
-objective r_drop alpha 1.0 | 1e-9 | 0
-reward repetition 1.0 | 0 | -1e-9
-reward support 0.5 | 0 | -1e-9
 """
 
 
@@ -110,7 +102,7 @@ reward support 0.5 | 0 | -1e-9
 def test_edges(line: str) -> None:
     (*place, name, default), good, bad = (part.split() for part in line.split("|"))
     tables = {"scorer": names.SCORERS, "objective": names.OBJECTIVES}
-    section = names.resolve(place[0], tables[place[0]], place[1]).Config if place[1:] else RewardConfig
+    section = names.resolve(place[0], tables[place[0]], place[1]).Config
     assert section.model_fields[name].default == ast.literal_eval(default)
     assert not any(refused(section, name, ast.literal_eval(value)) for value in good)
     assert all(refused(section, name, ast.literal_eval(value)) for value in bad)
@@ -160,11 +152,6 @@ def test_settings_that_make_no_sense(setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_run(resolve_run(load_recipe("headline_writer"), overrides=[setting]))
     assert "\n" not in str(caught.value)
-
-
-def test_a_weight_that_may_be_negative() -> None:
-    spread = ["objectives=[{type: nll}, {type: reinforce}, {type: coarse_entropy, weight: -0.01}]"]
-    check_run(resolve_run(load_recipe("coarse_to_fine"), overrides=spread))
 
 
 def test_a_long_value_is_not_repeated_in_full() -> None:

@@ -32,7 +32,6 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None]] = [
         {"attention": {"type": "coarse_to_fine"}},
     ),
     ("reinforce", {"type": "seq2seq"}, None),
-    ("coarse_entropy", {"type": "seq2seq"}, {"type": "coarse_to_fine", "attention": {"type": "hierarchical"}}),
 ]
 
 

@@ -145,11 +145,3 @@ def test_figures_of_the_log() -> None:
     figures = {name: float(value) for name, value in objective.figures(*passed()).items()}
     expected = {"baseline_1": -3.0, "advantage_mean": 0.0, "advantage_std": (22 / 7) ** 0.5}
     assert figures == pytest.approx(expected, abs=1e-6)
-
-
-def test_the_entropy_of_the_coarse_attention_is_a_term_as_it_is() -> None:
-    """Summed over real steps, a mean over documents; its sign is the weight's business."""
-    output, batch = passed()
-    output.details["coarse_entropy"] = torch.tensor([[1.0, 2.0], [0.5, 0.5], [3.0, 9.0], [1.0, 0.0]])
-    term = build("objective", OBJECTIVES, {"type": "coarse_entropy", "weight": -0.5})(output, batch)
-    assert (float(term.sum), float(term.count), term.weight) == (8.0, 4.0, -0.5)

@@ -344,16 +344,6 @@ def test_perplexity_is_of_the_words_that_count(make_trainer: Any, reduction: str
     assert trainer.validator()["val_ppl"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_log_has_each_objectives_value(make_run: Any, tmp_path: Path) -> None:
-    """Not that of a figure of the same name, which another objective tells of the last batch."""
-    model = {"type": "coarse_to_fine", "embedding_size": 6, "hidden_size": 6, "chunks": None, "chunk_words": 4}
-    objectives = [{"type": "nll"}, {"type": "reinforce"}, {"type": "coarse_entropy", "weight": 0.5}]
-    run = make_run(model=model, objectives=objectives, training={"log_every": 1, "max_updates": 3})
-    train(run, tmp_path / "run", on_message=quiet)
-    for line in [entry for entry in read_log(tmp_path / "run" / "log.jsonl") if entry["kind"] == "train"]:
-        assert line["loss"] == pytest.approx(line["nll"] + line["reinforce"] + 0.5 * line["coarse_entropy"], rel=1e-4)
-
-
 def test_texts_beyond_the_positions_are_refused_before_the_training(make_run: Any, tmp_path: Path) -> None:
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "hidden_size": 8, "num_heads": 2, "feed_forward_size": 8}
     model = {"type": "transformer", "max_positions": 7, "head": {"type": "vocabulary"}, **sizes}
