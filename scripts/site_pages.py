@@ -102,7 +102,7 @@ def navigation(pages: set[str]) -> list[Any]:
         "Papers": [*papers, "transformer.md", "pretraining.md", "continued_pretraining.md"],
         "Results": ["results.md", "results-small.md", "protocol.md", "performance.md"],
         "How the model in the box was made": ["model_card.md", "oneline-making.md"],
-        "The code": ["architecture.md", "tour.md", "legend.md"],
+        "The code": ["architecture.md", "legend.md"],
     }
     named = {place for places in sections.values() for place in places}
     sections["More"] = sorted(place for place in pages - named if place.endswith(".md"))

@@ -41,7 +41,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for the tests that do not stop it; times are short."""
-    limits = ["max_body_bytes=100000", "body_timeout=1.5", "send_timeout=1.5", "request_timeout=120", "max_queue=64"]
+    limits = ["max_body_bytes=100000", "request_timeout=120", "max_queue=64"]
     options = [part for limit in limits for part in ("--set", limit)]
     with running(tmp_path_factory.mktemp("server"), f"tiny={model}", *options, CATCHLINE_TOKEN=TOKEN) as server:
         yield server
@@ -169,23 +169,6 @@ def test_bodies_that_cannot_be(server: Server, client: httpx.Client) -> None:
     assert client.post("/v1/summarize", json={"document": DOCUMENTS[0]}).status_code == 200
 
 
-def test_expect_100_is_answered_before_the_body_is_sent(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", server.port)) as connection:
-        connection.sendall(raw_request(b"", length=10_000_000, extra="Expect: 100-continue\r\n"))
-        assert answer_of(connection).startswith(b"HTTP/1.1 413")
-
-
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/summ", raw_request(b'{"docu', length=500)], ids=["0", "head", "body"])
-def test_a_client_that_does_not_finish_its_request_is_let_go(server: Server, sent: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port)) as connection:
-        connection.sendall(sent)
-        began = time.monotonic()
-        answer = answer_of(connection)
-        assert time.monotonic() - began < 25  # without the limit of 1.5 seconds it would wait for ever
-        assert not answer or answer.startswith(b"HTTP/1.1 408")
-        assert bool(answer) == (b"docu" in sent)
-
-
 def test_nonsense_on_the_wire(server: Server, client: httpx.Client) -> None:
     for sent in (b"\x16\x03\x01\x02\x00hello", b"GET / HTTP/9.9\r\n\r\n", b"GET /\r\n\r\n", b"A" * 100_000):
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -211,28 +194,6 @@ def test_a_client_that_leaves_ends_its_work(server: Server, client: httpx.Client
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(raw_request(b'{"document"', length=400))  # leaves in the middle of its body
     assert client.post("/v1/summarize", json={"document": DOCUMENTS[0]}).status_code == 200
-
-
-def test_a_client_that_does_not_read_holds_nobody_up(server: Server, client: httpx.Client) -> None:
-    documents = [f"{number} " + " ".join(DOCUMENTS * 20) for number in range(20)]
-    body = json.dumps({"documents": documents, "model": "longest", "options": {"sentences": 900}, "explain": True})
-    with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect(("127.0.0.1", server.port))
-        connection.sendall(raw_request(body.encode()))
-        time.sleep(0.2)
-        for _ in range(5):
-            assert client.post("/v1/summarize", json={"document": DOCUMENTS[0]}).status_code == 200
-        until(lambda: metric(client, 'catchline_running_documents{worker="extractive"}') == 0)
-        time.sleep(2.5)  # the server's patience is at its end
-        connection.settimeout(5)
-        received = 0
-        try:
-            while chunk := connection.recv(1 << 20):
-                received += len(chunk)
-        except ConnectionResetError:
-            pass
-        assert received < 3_000_000, "the answer was cut, and what was left of it dropped"
 
 
 def test_a_stream_arrives_while_it_is_made_and_ends_with_its_client(server: Server, client: httpx.Client) -> None:
@@ -262,8 +223,6 @@ def test_the_hubs_own_client_can_use_it(server: Server, model: Path) -> None:
     expected = Summarizer.from_pretrained(model).summarize(DOCUMENTS[0]).text
     hub = InferenceClient(model=server.url, token=TOKEN)
     assert hub.summarization(DOCUMENTS[0]).summary_text == expected
-    method = InferenceClient(model=f"{server.url}models/lead", token=TOKEN)
-    assert method.summarization("It rained.", generate_parameters={"sentences": 1}).summary_text == "It rained."
 
 
 # ----------------------------------------------------------------------------------- below a path of a proxy
@@ -335,7 +294,6 @@ def test_below_a_path_addresses_answer(behind: httpx.Client) -> None:
     answer = behind.post("v1/summarize", json={"document": DOCUMENTS[0], "explain": True}).json()
     assert answer["summaries"][0]["words"]
     assert behind.post("", json={"inputs": DOCUMENTS[0]}).json()[0]["summary_text"]
-    assert behind.post("models/lexrank", json={"inputs": DOCUMENTS[0]}).json()[0]["summary_text"]
     assert behind.get("nowhere").json()["code"] == "not_found"
 
 
@@ -359,7 +317,7 @@ def test_an_answer_that_takes_too_long_is_given_up(model: Path, tmp_path: Path) 
         streamed = client.post("/v1/summarize/stream", json={**body, "options": {**LONG, "beam_size": 1}})
         assert streamed.text.rstrip().splitlines()[-2] == "event: error"
         assert '"timeout"' in streamed.text
-        assert client.post("/v1/summarize", json={"document": "It rained.", "model": "lead"}).status_code == 200
+        assert client.get("/ready").status_code == 200
 
 
 @pytest.mark.slow
@@ -390,34 +348,14 @@ def test_sigterm_under_load_answers_what_was_accepted(model: Path, tmp_path: Pat
             thread.join(60)
         lines = [json.loads(line) for line in server.log().splitlines()]
     assert code == 0, server.errors()
-    assert "stopping" in server.errors()
     answered = [answer for _, answer in asked if isinstance(answer, httpx.Response)]
     statuses = Counter(answer.status_code for answer in answered)
     assert statuses.keys() <= {200, 503}
-    assert all(a.json()["code"] == "draining" for a in answered if a.status_code == 503)
+    assert all(a.json()["code"] == "stopping" for a in answered if a.status_code == 503)
     early = [answer for began, answer in asked if began < signalled - 0.3]
     assert early
     assert all(isinstance(a, httpx.Response) and a.status_code == 200 for a in early)
     assert Counter(line["status"] for line in lines) == statuses, "every accepted request reached its client"
-
-
-@pytest.mark.slow
-def test_while_it_drains_it_is_not_ready_and_a_late_end_is_an_error(model: Path, tmp_path: Path) -> None:
-    with running(tmp_path, f"tiny={model}", "--drain-timeout", "1", "--set", "max_summary_tokens=5000") as server:
-        with server.client() as client, ThreadPoolExecutor(1) as pool:
-            body = {"document": DOCUMENTS[0], "options": written(5000, beam_size=16)}
-            work = pool.submit(client.post, "/v1/summarize", json=body)
-            until(lambda: metric(client, 'catchline_running_documents{worker="neural"}') == 1)
-            server.process.terminate()
-            began = time.monotonic()
-            until(lambda: client.get("/ready").status_code == 503, 1)
-            assert client.get("/health").status_code == 200
-            assert client.post("/v1/summarize", json={"document": "a"}).json()["code"] == "draining"
-            assert server.process.wait(15) == 1
-            assert time.monotonic() - began < 12
-            answer = work.result(5)
-            assert (answer.status_code, answer.json()["code"]) == (503, "draining")
-        assert "1 requests were not answered" in server.errors()
 
 
 def test_what_cannot_be_served_is_one_sentence(

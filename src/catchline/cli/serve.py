@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Exit, Option
+from typer import Argument, Option
 
 from catchline.cli.options import Device, TrustCode
 from catchline.cli.output import say
@@ -79,8 +79,7 @@ def command(
     if threads is not None:
         limit_threads(threads)  # before a model is opened, and libraries with it
     opened = open_models(models or [default_model(say)], device)
-    if not serve(create_app(opened, settings, token=token), host, port):
-        raise Exit(1)
+    serve(create_app(opened, settings, token=token), host, port)
 
 
 def read_token(path: Path | None) -> str | None:

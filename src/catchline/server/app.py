@@ -9,10 +9,12 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
+from fastapi.sse import EventSourceResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
 
@@ -22,11 +24,18 @@ from catchline.files import sha256
 from catchline.server import page, schemas
 from catchline.server.catalogue import hub_options
 from catchline.server.metrics import CONTENT_TYPE
-from catchline.server.middleware import CLIENT_GONE, TRACE, Gate, Observed, Trace, problem_answer
+from catchline.server.middleware import (
+    CLIENT_GONE,
+    CONTEXT,
+    RequestContext,
+    RequestMiddleware,
+    problem_answer,
+    too_large,
+)
 from catchline.server.schemas import CODES, ErrorBody, Health, HubRequest, ProblemError, SummarizeRequest
-from catchline.server.service import ClientGoneError, Order, OrderResult, Service, rendered
+from catchline.server.service import CheckedRequest, ClientGoneError, Outcome, Service, rendered
 from catchline.server.settings import Settings
-from catchline.server.streaming import answer_of, events, told
+from catchline.server.streaming import answer_of, events
 from catchline.summarizer import Summarizer
 
 T = TypeVar("T")
@@ -34,10 +43,9 @@ DESCRIPTION = (
     "Summaries by the models and methods of this process, with the places in the text that each word came from. "
     "Every error has one sentence (`error`), a code for programs (`code`) and the request's id."
 )
-EVENT_STREAM = "text/event-stream"
 EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
-LAST_SECONDS = 5.0  # for the workers to notice that nobody waits
+LAST_SECONDS = 5.0  # for the workers to end
 
 
 def create_app(
@@ -54,7 +62,6 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.start()
         yield
-        service.abandon()  # the server waits for its requests before this; nobody is left
         await asyncio.to_thread(service.stop, LAST_SECONDS)
 
     app = FastAPI(
@@ -69,11 +76,11 @@ def create_app(
         telemetry=NO_TELEMETRY,
     )
     app.state.service = service
-    _add_handlers(app)
+    _add_handlers(app, service)
     _add_summaries(app, service)
     _add_descriptions(app, service)
     _add_page(app)
-    app.add_middleware(Gate, service=service, token=token)
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.max_body_bytes)
     if service.settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -82,15 +89,22 @@ def create_app(
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
             expose_headers=["X-Request-ID", "Retry-After"],
         )
-    app.add_middleware(Observed, service=service)
+    app.add_middleware(RequestMiddleware, service=service, token=token)
     _describe_token(app, token)
     return app
 
 
+def declared_json(request: Request) -> None:
+    """A page of another site may send a form, never JSON, without asking the service first."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise ProblemError("unsupported_media_type", "Send JSON, with the header Content-Type: application/json.")
+
+
 def _add_summaries(app: FastAPI, service: Service) -> None:
-    work = _errors(*{status for status, _ in CODES.values()} - {500})
-    streams = work | {200: {"content": {EVENT_STREAM: {"schema": EVENT}}}}
-    post = partial(app.post, tags=["summaries"], responses=streams)
+    errors = _errors(*{status for status, _ in CODES.values()} - {500})
+    streams = errors | {200: {"content": {EventSourceResponse.media_type: {"schema": EVENT}}}}
+    json_only = [Depends(declared_json)]
+    post = partial(app.post, tags=["summaries"], responses=streams, dependencies=json_only)
     whole: dict[str, Any] = {"response_model": schemas.SummarizeResponse, "response_model_exclude_none": True}
 
     @post("/v1/summarize", summary="Summarize one text or several", **whole)
@@ -106,41 +120,42 @@ def _add_summaries(app: FastAPI, service: Service) -> None:
     async def stream(body: SummarizeRequest, request: Request) -> Response:
         return await _summarize(service, body, request, stream=True)
 
-    hub: dict[str, Any] = {
-        "tags": ["hub"],
-        "response_model": list[schemas.HubSummary],
-        "responses": work,
-        "description": "The body and the answer of the summarization task of the Hugging Face hub's clients.",
-    }
-
-    @app.post("/", summary="The hub's task, with the first model", **hub)
-    async def hub_default(body: HubRequest, request: Request) -> Response:
-        return await _hub(service, body, request, None)
-
-    @app.post("/models/{name:path}", summary="The hub's task, with any model", **hub)
-    async def hub_named(name: str, body: HubRequest, request: Request) -> Response:
-        return await _hub(service, body, request, name)
+    @app.post(
+        "/",
+        summary="The hub's summarization task, with the first model",
+        description="The body and the answer of the summarization task of the Hugging Face hub's clients.",
+        tags=["hub"],
+        response_model=list[schemas.HubSummary],
+        responses=errors,
+        dependencies=json_only,
+    )
+    async def hub(body: HubRequest, request: Request) -> Response:
+        documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+        options = hub_options(body.parameters, service.catalogue.get(None))
+        checked = await service.check(documents, options=options)
+        outcome = await _outcome(service, checked, request, _context(request, checked))
+        return _json([{"summary_text": summary.text} for summary in outcome.summaries])
 
 
 async def _summarize(service: Service, body: SummarizeRequest, request: Request, *, stream: bool) -> Response:
     if (body.document is None) == (body.documents is None):
         raise ProblemError("invalid_request", "Give either document, one text, or documents, a list of them.")
     documents = [body.document] if body.document is not None else body.documents or []
-    asked = body.model_dump(exclude={"document", "documents", "stream"})
-    order = await _unless_gone(request, service.order(documents, stream=stream, **asked))
-    trace = _trace(request, order)
+    fields = body.model_dump(exclude={"document", "documents", "stream"})
+    checked = await _unless_gone(request, service.check(documents, stream=stream, **fields))
+    context = _context(request, checked)
     if stream:
-        return await _event_stream(service, order, trace)
-    outcome = await _outcome(service, order, request, trace)
+        return await _event_stream(service, checked, context)
+    outcome = await _outcome(service, checked, request, context)
 
     def answer() -> Response:
-        return _json(answer_of(order, outcome, trace.request_id, summaries=rendered(order, outcome.summaries)))
+        return _json(answer_of(checked, outcome, context.request_id, summaries=rendered(checked, outcome.summaries)))
 
-    return await asyncio.to_thread(answer) if order.explain else answer()
+    return await asyncio.to_thread(answer) if checked.explain else answer()
 
 
-async def _event_stream(service: Service, order: Order, trace: Trace) -> Response:
-    stream = events(service, order, trace)
+async def _event_stream(service: Service, checked: CheckedRequest, context: RequestContext) -> Response:
+    stream = events(service, checked, context)
     first = await anext(stream)  # a full queue is an ordinary error, not an event
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -149,36 +164,27 @@ async def _event_stream(service: Service, order: Order, trace: Trace) -> Respons
             async for chunk in stream:
                 yield chunk
 
-    return StreamingResponse(chunks(), media_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
+    return EventSourceResponse(chunks(), headers={"X-Accel-Buffering": "no"})
 
 
-async def _hub(service: Service, body: HubRequest, request: Request, name: str | None) -> Response:
-    documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    served = service.catalogue.get(name)
-    order = await service.order(documents, model=served.name, options=hub_options(body.parameters, served))
-    outcome = await _outcome(service, order, request, _trace(request, order))
-    made = [one for main in outcome.summaries for one in (main, *main.alternatives[bool(main.declined) :])]
-    return _json([{"summary_text": one.text} for one in made])
+def _context(request: Request, checked: CheckedRequest) -> RequestContext:
+    context: RequestContext = request.scope[CONTEXT]
+    context.about = {"model": checked.served.name, "documents": len(checked.records)}
+    context.texts = {"texts": [record.document for record in checked.records]}
+    return context
 
 
-def _trace(request: Request, order: Order) -> Trace:
-    trace: Trace = request.scope[TRACE]
-    trace.about = {"model": order.served.name, "documents": len(order.records)}
-    trace.text = {"texts": [record.document for record in order.records]}
-    return trace
-
-
-async def _outcome(service: Service, order: Order, request: Request, trace: Trace) -> OrderResult:
-    outcome = await _unless_gone(request, service.run(order))
-    told(trace, outcome)
+async def _outcome(service: Service, checked: CheckedRequest, request: Request, context: RequestContext) -> Outcome:
+    outcome = await _unless_gone(request, service.run(checked))
+    context.add_outcome(outcome)
     return outcome
 
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` gives, which is given up when the client leaves.
+    """The result of ``work``, which is given up when the client leaves.
 
     Raises:
-        ClientGoneError: there is nobody to answer.
+        ClientGoneError: the client left.
     """
 
     async def left() -> None:  # the body has been read, so that is all that can still arrive
@@ -199,7 +205,7 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
 def _add_descriptions(app: FastAPI, service: Service) -> None:
     get = partial(app.get, tags=["service"])
 
-    @get("/v1/models", summary="What can be used, and the limits", responses=_errors(401))
+    @get("/v1/models", summary="List the models, methods and limits", responses=_errors(401))
     async def models() -> schemas.ModelList:
         return schemas.ModelList(
             version=__version__,
@@ -237,7 +243,7 @@ def _add_page(app: FastAPI) -> None:
         return Response(body, headers={**headers, "Content-Type": media_type})
 
 
-def _add_handlers(app: FastAPI) -> None:
+def _add_handlers(app: FastAPI, service: Service) -> None:
     def add(kind: type[Exception], translate: Callable[[Any], ProblemError]) -> None:
         async def handler(request: Request, error: Exception) -> Response:
             problem = translate(error)
@@ -245,18 +251,18 @@ def _add_handlers(app: FastAPI) -> None:
                 routes = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
                 methods = {method for route in routes for method in getattr(route, "methods", ())}
                 problem.headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
-            return problem_answer(problem, request.scope[TRACE])
+            return problem_answer(problem, request.scope[CONTEXT])
 
         app.add_exception_handler(kind, handler)
 
     add(ProblemError, lambda error: error)
     add(RequestValidationError, _of_validation)
-    add(HTTPException, _of_http)
+    add(HTTPException, lambda error: _of_http(error, service.settings.max_body_bytes))
     add(CatchlineError, lambda error: ProblemError("invalid_option", str(error)))
 
     @app.exception_handler(ClientGoneError)
     async def gone(request: Request, error: Exception) -> Response:
-        request.scope[TRACE].code = "client_gone"
+        request.scope[CONTEXT].code = "client_gone"
         return Response(status_code=CLIENT_GONE)
 
 
@@ -266,7 +272,7 @@ def _of_validation(error: RequestValidationError) -> ProblemError:
         reason = str(first["ctx"]["error"]).removesuffix(" at")
         return ProblemError("invalid_json", f"The body is not JSON: {reason} at character {first['loc'][-1]}.")
     place, message = first["loc"], str(first["msg"])
-    if place[-1] == "bool":  # an option may be of several types, of which it is none
+    if place[-1] == "bool":  # an option may be of several types, of which it has none
         finite = any(each["type"] == "finite_number" for each in error.errors())
         place, message = place[:-1], f"It should be {'finite' if finite else 'a number, a text, true or false'}"
     where = ".".join(str(part)[:60] for part in place[1:] if part not in schemas.TAGS)
@@ -278,14 +284,16 @@ def _of_validation(error: RequestValidationError) -> ProblemError:
     return ProblemError("invalid_request", f"{where or 'The body'}: {message[:1].lower()}{message[1:300]}.")
 
 
-def _of_http(error: HTTPException) -> ProblemError:
+def _of_http(error: HTTPException, limit: int) -> ProblemError:
+    if error.status_code == 413:
+        return too_large(limit)
     if error.status_code == 404:
         return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.")
     if error.status_code == 405:
         return ProblemError("method_not_allowed")
     cause = error.__cause__
     if isinstance(cause, ValueError) and not isinstance(cause, UnicodeDecodeError):  # Python's limit for whole numbers
-        return ProblemError("invalid_request", "A number in the body has more digits than are read (4,300).")
+        return ProblemError("invalid_request", "A number in the body has more than the 4,300 digits that are read.")
     if isinstance(cause, RecursionError):
         return ProblemError("invalid_json", "The body is nested too deeply to be read.")
     return ProblemError("invalid_json", "The body is not JSON in UTF-8.")
@@ -300,7 +308,7 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _describe_token(app: FastAPI, token: str | None) -> None:
-    """Name the bearer token in the OpenAPI document where one is asked for."""
+    """Name the bearer token in the OpenAPI document where the service asks for one."""
     if token is None:
         return
     schema = app.openapi()

@@ -324,7 +324,7 @@ class ModelList(BaseModel):
 class Health(BaseModel):
     """Alive, or ready for work."""
 
-    status: Literal["ok", "ready", "draining", "broken"]
+    status: Literal["ok", "ready", "broken"]
 
 
 # -------------------------------------------------------------------------------------------- errors
@@ -336,18 +336,17 @@ CODES: dict[str, tuple[int, str]] = {
     "not_found": (404, "There is nothing at this address."),
     "unknown_model": (404, "There is no model or method of this name."),
     "method_not_allowed": (405, "This address does not answer this method."),
-    "body_timeout": (408, "The request took too long to arrive."),
     "body_too_large": (413, "The body is larger than the limit."),
     "document_too_long": (413, "A document is longer than the limit."),
     "unknown_host": (421, "The service does not answer to this name."),
-    "unsupported_media_type": (415, "The body is not declared as JSON, or is compressed."),
+    "unsupported_media_type": (415, "The body is not declared as JSON."),
     "invalid_request": (422, "A field is missing, unknown or of the wrong type."),
     "invalid_option": (422, "An option is unknown, or its value does not fit."),
     "empty_document": (422, "A document has no text, or the request has no documents."),
     "too_many_documents": (422, "More documents than the limit."),
     "queue_full": (429, "Too many documents wait already."),
     "internal_error": (500, "An error in the service."),
-    "draining": (503, "The service is about to stop."),
+    "stopping": (503, "The service stops."),
     "timeout": (504, "The answer was not ready in time."),
 }
 
@@ -359,7 +358,10 @@ class ProblemError(Exception):
         self.code, self.headers = code, dict(headers or {})
         self.status, usual = CODES[code]
         self.message = message or usual
-        super().__init__(self.message)
+        super().__init__(code, message, headers)  # the arguments, so that it can be pickled
+
+    def __str__(self) -> str:
+        return self.message
 
     def body(self, request_id: str) -> dict[str, str]:
         """The fields of an `ErrorBody`."""

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from catchline.server.catalogue import Catalogue, Served
 from catchline.server.metrics import Metrics
 from catchline.server.schemas import Document, Format, ProblemError
 from catchline.server.settings import Settings
+from catchline.server.worker import Worker, WorkerDiedError
 from catchline.summarizer import Summarizer, or_decline
 from catchline.text.markdown import markdown_text
 from catchline.text.reading import as_prose
@@ -29,22 +30,21 @@ from catchline.types import Record, Summary
 
 T = TypeVar("T")
 CHARACTERS_A_TOKEN = 5  # to guess a length without tokenizing
-SHORT = 20_000  # characters of a text that is read in tenths of a second, whatever they are
-_SENTENCE_ENDS = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f]+|\n+")
+_SENTENCE_ENDS = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f\n]")
 
 
 class ClientGoneError(Exception):
-    """Nobody waits for the answer."""
+    """The client left before the answer was ready."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A checked request; ``kinds`` says as what each of its documents was read."""
+class CheckedRequest:
+    """A request that can be worked on; ``formats`` says as what each of its documents was read."""
 
     served: Served
     options: Any
     records: tuple[Record, ...]
-    kinds: tuple[str, ...]
+    formats: tuple[str, ...]
     explain: bool = False
     attention: bool = False
     stream: bool = False
@@ -52,14 +52,14 @@ class Order:
 
     @property
     def key(self) -> str:
-        """Documents of orders with equal keys may be worked on together."""
+        """Documents of requests with equal keys may share a batch."""
         described = self.served.system.describe(self.options)
         return json.dumps([self.served.name, self.explain, self.stream, described], sort_keys=True, default=str)
 
 
 @dataclass(slots=True)
-class OrderResult:
-    """The summaries of an order and how long its first document waited."""
+class Outcome:
+    """The summaries of a request and how long its first document waited."""
 
     summaries: list[Summary]
     queue_seconds: float
@@ -67,14 +67,14 @@ class OrderResult:
 
 
 @dataclass(slots=True)
-class Running:
-    """An order at work: its jobs, and the results to wait for."""
+class RunningRequest:
+    """A request in work: its jobs, and the results to wait for."""
 
     jobs: list[Job]
     results: asyncio.Future[list[Summary]]
 
-    def outcome(self) -> OrderResult:
-        """What came out, once ``results`` is done.
+    def outcome(self) -> Outcome:
+        """The result, once ``results`` is done.
 
         Raises:
             ProblemError: a document cannot be summarized, or the service stopped before.
@@ -84,50 +84,51 @@ class Running:
         if error := self.results.exception():
             raise as_problem(error) from error
         started, submitted = min(job.started for job in self.jobs), self.jobs[0].submitted
-        return OrderResult(self.results.result(), started - submitted, time.monotonic() - submitted)
+        return Outcome(self.results.result(), started - submitted, time.monotonic() - submitted)
 
 
 class Service:
-    """The models, one worker for those with weights, one for the extractive methods."""
+    """The models. A thread decodes; a process runs the extractive methods and another one reads documents."""
 
     def __init__(self, models: Mapping[str, Summarizer], settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.catalogue = Catalogue(models, self.settings)
-        self.draining = self.abandoned = False
+        self.abandoned = False
         self.open_requests = 0
         self.metrics = Metrics()
         self.metrics.open.set_function(lambda: self.open_requests)
-        # a long text can be made to take seconds to read: short ones, which cannot, wait for none of these
-        self._readers = [ThreadPoolExecutor(1, f"catchline-reading-{texts}") for texts in ("short", "long")]
-        # nothing is gained by picking sentences of several documents at once
+        self.extractor, self.reader = Worker(), Worker()
+        self._reading = ThreadPoolExecutor(1, "catchline-reading")
+        # nothing is gained by extracting from several documents at once
         alone = self.settings.model_copy(update={"max_batch": 1, "batch_wait": 0.0})
-        self._batchers: dict[str, Batcher] = {}
-        for kind, limits in (("neural", self.settings), ("extractive", alone)):
-            self._batchers[kind] = Batcher(kind, _work, limits, self.metrics.on_batch)
-            self.metrics.watch(self._batchers[kind])
+        extract = partial(_extract_batch, self.extractor, self.settings.max_sentences)
+        self._batchers = {
+            "neural": Batcher("neural", _decode_batch, self.settings, self.metrics.on_batch),
+            "extractive": Batcher("extractive", extract, alone, self.metrics.on_batch),
+        }
+        for batcher in self._batchers.values():
+            self.metrics.watch(batcher)
 
     def start(self) -> None:
         for batcher in self._batchers.values():
             batcher.start()
 
     def stop(self, timeout: float) -> bool:
-        """Finish what is queued and end the workers; false if that took too long."""
-        return all([batcher.stop(timeout) for batcher in self._batchers.values()])
-
-    def abandon(self) -> None:
-        """Give up everything that waits or runs, or comes later; its requests are answered with an error."""
+        """Give up what waits or runs, and end the workers; false if that took too long."""
         self.abandoned = True
         for batcher in self._batchers.values():
             batcher.abandon()
+        stopped_in_time = all([batcher.stop(timeout) for batcher in self._batchers.values()])
+        for worker in (self.extractor, self.reader):
+            worker.stop()
+        return stopped_in_time
 
     @property
     def status(self) -> str:
-        """``ready``, ``draining``, or ``broken`` when a worker has died."""
-        if self.draining:
-            return "draining"
+        """``ready``, or ``broken`` when a thread has died."""
         return "ready" if all(batcher.alive for batcher in self._batchers.values()) else "broken"
 
-    async def order(
+    async def check(
         self,
         documents: Sequence[str | Document],
         *,
@@ -136,86 +137,89 @@ class Service:
         format: Format = "text",
         stream: bool = False,
         **shown: bool,
-    ) -> Order:
-        """Check everything that can be checked without a model; ``shown`` are fields of an `Order`.
+    ) -> CheckedRequest:
+        """Check all that can be checked without a model; ``shown`` are fields of a `CheckedRequest`.
 
         Raises:
-            ProblemError: with the first thing that is wrong.
+            ProblemError: the first thing that is wrong.
         """
         served = self.catalogue.get(model)
         if not documents:
             raise ProblemError("empty_document", "The list of documents is empty; give at least one text.")
         if len(documents) > self.settings.max_documents:
             reason = f"{len(documents)} documents are more than the {self.settings.max_documents} of one request"
-            raise ProblemError("too_many_documents", f"{reason}; send several.")
+            raise ProblemError("too_many_documents", f"{reason}; send several requests.")
         if stream and len(documents) > 1:
             raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
+        parsed = served.parse(options or {}, stream=stream)
         given = [Document(document=one) if isinstance(one, str) else one for one in documents]
-        try:
-            async with asyncio.timeout(self.settings.request_timeout):
-                read = [await self._record(one, format, number, served) for number, one in enumerate(given, 1)]
-        except TimeoutError:
-            raise self.too_late() from None
-        records, kinds = zip(*read, strict=True)
-        return Order(served, served.parse(options or {}, stream=stream), records, kinds, stream=stream, **shown)
+        read = [await self._record(one, format, number) for number, one in enumerate(given, 1)]
+        records, formats = zip(*read, strict=True)
+        return CheckedRequest(served, parsed, records, formats, stream=stream, **shown)
 
-    async def _record(self, given: Document, format: Format, number: int, served: Served) -> tuple[Record, str]:
-        kind, text, most = "text", given.document, self.settings.max_characters
+    async def _record(self, given: Document, format: Format, number: int) -> tuple[Record, str]:
+        found, text, most = "text", given.document, self.settings.max_characters
         if len(text) > most:
             reason = f"Document {number} has {len(text):,} characters; the limit is {most:,}."
             raise ProblemError("document_too_long", reason)
         if format != "text":
-            kind, text = await self._aside(_read, text, format)
+            found, text = await self._read(text, format, number)
         if not text.strip():
             raise ProblemError("empty_document", f"Document {number} is empty; there is nothing to summarize.")
-        most = self.settings.max_sentences
-        ends = 0 if served.is_neural else len(_SENTENCE_ENDS.findall(text))
-        if ends > most and (ends := len(await self._aside(split_sentences, text))) > most:  # which are never more
-            reason = f"Document {number} has {ends:,} sentences; extractive methods compare all of them, and the"
-            raise ProblemError("document_too_long", f"{reason} limit is {most:,}.")
-        return Record(text, id=given.id, origin=str(number)), kind
+        return Record(text, id=given.id, origin=str(number)), found
 
-    async def _aside(self, work: Callable[..., T], text: str, *arguments: Any) -> T:
-        """``work(text, ...)`` in a thread, where it holds up nobody but texts of this length."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._readers[len(text) > SHORT], work, text, *arguments
-        )
+    async def _read(self, text: str, format: Format, number: int) -> tuple[str, str]:
+        """The format of the text and its prose, read in a process that ends at the deadline."""
+        until = time.monotonic() + self.settings.reading_timeout
+
+        def check() -> None:
+            if time.monotonic() > until:
+                reason = f"Document {number} was not read within {self.settings.reading_timeout:g} seconds"
+                raise ProblemError("document_too_long", f"{reason}; send it as plain text.")
+
+        read = partial(self.reader.call, check, read_format, text, format)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reading, read)
+        except WorkerDiedError as error:
+            raise ProblemError("document_too_long", f"Document {number} cannot be read: {error}") from error
 
     @asynccontextmanager
-    async def running(self, order: Order, on_text: Callable[[str], None] | None = None) -> AsyncIterator[Running]:
-        """Queue the order's documents; whatever is not done when the context ends is given up. ``on_text`` is given
-        the summary so far of each.
+    async def running(
+        self, request: CheckedRequest, on_text: Callable[[str], None] | None = None
+    ) -> AsyncIterator[RunningRequest]:
+        """Queue the documents; what is not done when the context ends is given up. ``on_text`` receives the summary so
+        far of each.
 
         Raises:
             ProblemError: the service has given up, or the queue is full.
         """
         if self.abandoned:
             raise stopped()
-        longest = order.served.about["max_source_tokens"] or self.settings.max_characters
-        key = order.key
+        longest = request.served.about["max_source_tokens"] or self.settings.max_characters
+        key = request.key
         jobs = [
-            Job(key, min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest), (order, record, on_text))
-            for record in order.records
+            Job(key, min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest), (request, record, on_text))
+            for record in request.records
         ]
-        self._batchers[order.served.kind].submit(jobs)
+        self._batchers[request.served.kind].submit(jobs)
         results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
-        results.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be there to be told
+        results.add_done_callback(lambda done: done.cancelled() or done.exception())  # the client may have left
         try:
-            yield Running(jobs, results)
+            yield RunningRequest(jobs, results)
         finally:
             for job in jobs:
                 if not job.future.done():
                     job.abandon()
             results.cancel()
-            self._count(order, jobs)
+            self._count(request, jobs)
 
-    async def run(self, order: Order) -> OrderResult:
-        """The summaries of an order.
+    async def run(self, request: CheckedRequest) -> Outcome:
+        """The summaries of a request.
 
         Raises:
             ProblemError: a document cannot be summarized, or not in time.
         """
-        async with self.running(order) as running:
+        async with self.running(request) as running:
             await asyncio.wait([running.results], timeout=self.settings.request_timeout)
             if not running.results.done():
                 raise self.too_late()
@@ -225,88 +229,109 @@ class Service:
         """The problem of a request that took too long."""
         return ProblemError("timeout", f"The answer was not ready within {self.settings.request_timeout:g} seconds.")
 
-    def _count(self, order: Order, jobs: Sequence[Job]) -> None:
+    def _count(self, request: CheckedRequest, jobs: Sequence[Job]) -> None:
         for job in jobs:
             if job.abandoned or job.future.cancelled():
                 outcome = "abandoned"
             else:
                 outcome = "failed" if job.future.exception() else "done"
-            self.metrics.documents.labels(order.served.name, outcome).inc()
+            self.metrics.documents.labels(request.served.name, outcome).inc()
 
 
-def _read(text: str, format: Format) -> tuple[str, str]:
-    """As what a text was read, and what was read: the text itself where nothing is found."""
+def read_format(text: str, format: Format) -> tuple[str, str]:
+    """The format that a text was read as, and its prose; the text itself where nothing is found."""
     if format == "markdown":
         return format, markdown_text(text)
-    with suppress(ModuleNotFoundError):  # of what reads pages
-        kind, said = as_prose(text)
-        if said.strip():
-            return kind, said
-    return "text", text
+    found, prose = as_prose(text)
+    return (found, prose) if prose.strip() else ("text", text)
 
 
 def stopped() -> ProblemError:
     """The problem of a request that the service gave up."""
-    return ProblemError("draining", "The service stopped before the answer was ready; try another instance.")
+    return ProblemError("stopping", "The service stopped before the answer was ready; try another instance.")
 
 
 def as_problem(error: BaseException) -> BaseException:
-    """What went wrong with a document, as an answer; bugs stay what they are."""
-    if isinstance(error, AbandonedError | asyncio.CancelledError):  # while it was worked on; while it waited
+    """An error of a document as an answer; bugs are returned unchanged."""
+    if isinstance(error, AbandonedError | asyncio.CancelledError):
         return stopped()
     if isinstance(error, CatchlineError):
         code = "empty_document" if "nothing to summarize" in str(error) else "invalid_option"
         return ProblemError(code, str(error))
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError | WorkerDiedError):
         return ProblemError("document_too_long", "There is not enough memory for this document; send a shorter one.")
     return error
 
 
-def rendered(order: Order, summaries: Iterable[Summary]) -> list[dict[str, Any]]:
+def rendered(request: CheckedRequest, summaries: Iterable[Summary]) -> list[dict[str, Any]]:
     """The summaries as the answer shows them."""
-    records = []
-    for summary, kind in zip(summaries, order.kinds, strict=True):
-        shown = summary if order.explain else replace(summary, words=())  # which extracts always have
-        record = to_dict(shown, document=order.explain or kind != "text", attention=order.explain and order.attention)
-        record |= {"format": kind} if kind != "text" else {}
-        source = SourceFacts(summary.document) if order.explain else None
+    explain, records = request.explain, []
+    for summary, format in zip(summaries, request.formats, strict=True):
+        shown = summary if explain else replace(summary, words=())  # which extracts always have
+        record = to_dict(shown, document=explain or format != "text", attention=explain and request.attention)
+        record |= {"format": format} if format != "text" else {}
+        source = SourceFacts(summary.document) if explain else None
         for values in (record, *record.get("alternatives", ())):
-            values["model"] = order.served.name  # which need not be the one in its folder
+            values["model"] = request.served.name  # which may differ from the name in its folder
             if source is not None:
                 values["support"] = support_to_dict(check_support(values["summary"], source))
         records.append(record)
     return records
 
 
-def _work(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
-    """What the workers do with a batch: in as many parts as can be worked on at once, alike in their lengths."""
-    first: Order = jobs[0].payload[0]
+def _extract_batch(worker: Worker, most: int, jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
+    """Run an extractive method on the documents, in its process."""
+    summaries = []
+    for job in jobs:
+        request, record, on_text = job.payload
+        arguments = request.served.system, record, request.options, request.explain, most
+        summaries.append(worker.call(check, extract, *arguments))
+        if on_text:
+            on_text(summaries[-1].text)
+    return summaries
+
+
+def extract(system: Any, record: Record, options: Any, explain: bool, most: int) -> Summary:
+    """The summary by an extractive method.
+
+    Raises:
+        ProblemError: the document has more than ``most`` sentences.
+    """
+    if len(_SENTENCE_ENDS.findall(record.document)) > most and (count := len(split_sentences(record.document))) > most:
+        reason = f"Document {record.origin} has {count:,} sentences; extractive methods compare all of them"
+        raise ProblemError("document_too_long", f"{reason}, and the limit is {most:,}.")
+    summary: Summary = system.summarize_batch([record], explain=explain, options=options)[0]
+    return summary
+
+
+def _decode_batch(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
+    """Decode a batch, divided among threads into parts of documents of similar lengths."""
+    first: CheckedRequest = jobs[0].payload[0]
     system, summaries = first.served.system, list[Any](jobs)
     count = system.batches_at_once(len(jobs), first.options)
     parts = [jobs[part::count] for part in range(count)]
-    with closing(system.in_threads(partial(_part, check), parts, count)) as found:
-        for part, made in enumerate(found):
+    with closing(system.in_threads(partial(_decode_part, check), parts, count)) as results:
+        for part, made in enumerate(results):
             summaries[part::count] = made
     return summaries
 
 
-def _part(check: Callable[[], None], jobs: Sequence[Job], go_on: Callable[[], None]) -> list[Summary]:
-    """Of some documents. Where a model had better not answer, words of the document take the place."""
-    orders, records, listeners = zip(*(job.payload for job in jobs), strict=True)
-    first, system = orders[0], orders[0].served.system
+def _decode_part(check: Callable[[], None], jobs: Sequence[Job], check_thread: Callable[[], None]) -> list[Summary]:
+    requests, records, listeners = zip(*(job.payload for job in jobs), strict=True)
+    first, system = requests[0], requests[0].served.system
 
-    def step() -> None:
-        go_on()
+    def on_step() -> None:
+        check_thread()
         check()
 
     written = system.summarize_batch(
         records,
         explain=first.explain,
         options=first.options,
-        on_step=step,
+        on_step=on_step,
         on_text=(lambda index, text: listeners[index](text)) if first.stream else None,
     )
     return [
-        summary if order.always_write else or_decline(summary, system.calibration)
-        for order, summary in zip(orders, written, strict=True)
+        summary if request.always_write else or_decline(summary, system.calibration)
+        for request, summary in zip(requests, written, strict=True)
     ]

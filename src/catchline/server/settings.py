@@ -1,4 +1,4 @@
-"""What an operator may set; every limit of the service lives here once."""
+"""The limits of the service, which an operator may set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Settings(ConfigBase):
     """Limits and times of the service. Sizes are in bytes, characters or documents as named, times in seconds."""
 
     max_body_bytes: int = Field(2_000_000, ge=1)
-    max_documents: int = Field(64, ge=1)  # in one request
+    max_documents: int = Field(64, ge=1)  # of one request
     max_characters: int = Field(200_000, ge=1)  # of one document: some 30,000 words
     max_sentences: int = Field(3_000, ge=1)  # for extractive methods, whose memory grows with their square
     max_beam_size: int = Field(16, ge=1)
@@ -20,17 +20,15 @@ class Settings(ConfigBase):
     max_queue: int = Field(256, ge=1)  # documents waiting
     max_batch: int = Field(16, ge=1)  # documents decoded together
     max_batch_tokens: int = Field(32_768, ge=1)  # documents times the longest of them
-    batch_wait: float = Field(0.005, ge=0)  # an idle worker waits so long for company
+    batch_wait: float = Field(0.005, ge=0)  # an idle worker waits this long for more documents
 
     request_timeout: float = Field(60.0, gt=0)
-    body_timeout: float = Field(20.0, gt=0)  # for a client to send a request
-    send_timeout: float = Field(60.0, gt=0)  # for a client to take what was sent
-    drain_timeout: float = Field(30.0, gt=0)
-    drain_delay: float = Field(0.0, ge=0)  # still listening so long after the signal, with /ready at 503
+    reading_timeout: float = Field(10.0, gt=0)  # to read a document of a format other than text
+    drain_timeout: float = Field(30.0, gt=0)  # to answer what was accepted before SIGTERM
 
     max_connections: int = Field(512, ge=1)
     cors_origins: tuple[str, ...] = ()
-    allowed_hosts: tuple[str, ...] = ()  # names in the Host header, *.NAME too; none: whatever it says
+    allowed_hosts: tuple[str, ...] = ()  # names in the Host header, *.NAME too; empty: any name
     log_text: bool = False
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 ====  ======================================================================================
 start    ``{"model", "request_id"}``, at once
-text     ``{"delta"}``: what the summary has grown by
+text     ``{"delta"}``: the new end of the summary
 summary  ``{"model", "options", "summary", "timing", "request_id"}``: the whole record; the last event
 error    ``{"error", "code", "request_id"}``: instead of ``summary``
 ====  ======================================================================================
@@ -20,19 +20,21 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
-from catchline.server.middleware import Trace
+from fastapi.sse import format_sse_event
+
+from catchline.server.middleware import RequestContext
 from catchline.server.schemas import ProblemError
-from catchline.server.service import Order, OrderResult, Running, Service, rendered
+from catchline.server.service import CheckedRequest, Outcome, RunningRequest, Service, rendered
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE = 10.0
 COMMENT = b": waiting\n\n"
 
 
-def _feeding(queue: asyncio.Queue[str | None]) -> Callable[[str], None]:
-    """Takes the text so far from the worker's thread; the event loop finds in ``queue`` what to append.
+def _deltas_into(queue: asyncio.Queue[str | None]) -> Callable[[str], None]:
+    """A callback for the worker's thread, which receives the text so far and queues what to append.
 
-    Where the tokenizer changes what it has written (a half character), it waits until the text goes on from what was
+    Where the tokenizer changes what it has written (a half character), it waits until the text begins with what was
     sent; the record at the end has the text as it is.
     """
     loop, sent = asyncio.get_running_loop(), ""
@@ -48,35 +50,35 @@ def _feeding(queue: asyncio.Queue[str | None]) -> Callable[[str], None]:
     return on_text
 
 
-async def events(service: Service, order: Order, trace: Trace) -> AsyncGenerator[bytes]:
-    """The events of one order. Closing the iterator gives the work up.
+async def events(service: Service, request: CheckedRequest, context: RequestContext) -> AsyncGenerator[bytes]:
+    """The events of one request. Closing the iterator gives the work up.
 
     Raises:
         ProblemError: before the first event, which comes when the document is queued: the queue is full, or the
-            service drains.
+            service stops.
     """
-    request_id = trace.request_id
+    request_id = context.request_id
     deltas: asyncio.Queue[str | None] = asyncio.Queue()
-    async with service.running(order, _feeding(deltas)) as running:
-        yield event("start", {"model": order.served.name, "request_id": request_id})
+    async with service.running(request, _deltas_into(deltas)) as running:
+        yield event("start", {"model": request.served.name, "request_id": request_id})
         try:
             async for chunk in _texts(service, running, deltas):
                 yield chunk
             outcome = running.outcome()
-            told(trace, outcome)
-            [record] = await asyncio.to_thread(rendered, order, outcome.summaries)
-            yield event("summary", answer_of(order, outcome, request_id, summary=record))
+            context.add_outcome(outcome)
+            [record] = await asyncio.to_thread(rendered, request, outcome.summaries)
+            yield event("summary", answer_of(request, outcome, request_id, summary=record))
         except Exception as error:
             if not isinstance(error, ProblemError):
                 log.exception("A stream failed (request %s)", request_id)
                 error = ProblemError("internal_error")
-            trace.code = error.code
+            context.code = error.code
             service.metrics.problems.labels(error.code).inc()
             yield event("error", error.body(request_id))
 
 
-async def _texts(service: Service, running: Running, deltas: asyncio.Queue[str | None]) -> AsyncIterator[bytes]:
-    """The deltas until the result is there; comments while there is nothing to say."""
+async def _texts(service: Service, running: RunningRequest, deltas: asyncio.Queue[str | None]) -> AsyncIterator[bytes]:
+    """The deltas until the result is there; comments while none arrives."""
     until = time.monotonic() + service.settings.request_timeout
     running.results.add_done_callback(lambda _: deltas.put_nowait(None))  # behind the last delta
     while True:
@@ -94,21 +96,15 @@ async def _texts(service: Service, running: Running, deltas: asyncio.Queue[str |
 
 
 def event(name: str, data: dict[str, Any]) -> bytes:
-    """One server-sent event; JSON has no raw line breaks, so the data is one line."""
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+    """One server-sent event; JSON in ASCII has no line breaks of any kind."""
+    return bytes(format_sse_event(event=name, data_str=json.dumps(data)))
 
 
-def told(trace: Trace, outcome: OrderResult) -> None:
-    """Note for the log what was answered."""
-    trace.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
-    trace.text["summaries"] = [summary.text for summary in outcome.summaries]
-
-
-def answer_of(order: Order, outcome: OrderResult, request_id: str, **summaries: Any) -> dict[str, Any]:
-    """The whole answer to an order, ``summaries`` under the name that they have in it."""
+def answer_of(request: CheckedRequest, outcome: Outcome, request_id: str, **summaries: Any) -> dict[str, Any]:
+    """The whole answer to a request, ``summaries`` under the name that they have in it."""
     return {
-        "model": order.served.name,
-        "options": order.served.system.describe(order.options),
+        "model": request.served.name,
+        "options": request.served.system.describe(request.options),
         **summaries,
         "timing": {"queue_ms": round(outcome.queue_seconds * 1000, 2), "total_ms": round(outcome.seconds * 1000, 2)},
         "request_id": request_id,

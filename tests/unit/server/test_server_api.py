@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +22,6 @@ from catchline.server.schemas import ModelList, SummarizeResponse
 from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
 from catchline.systems.decoding import Writer
-from catchline.systems.extractive import ExtractiveSystem
 from catchline.systems.neural import NeuralSystem
 from catchline.text.reading import as_prose
 from catchline.types import Record
@@ -109,14 +105,11 @@ def test_an_explanation_is_the_full_record(client: TestClient, summarizer: Summa
     assert "source_offsets" not in without
 
 
-def test_what_the_document_lacks_is_named(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    pick = ExtractiveSystem._one
-
-    def other(*given: Any, **asked: Any) -> Any:
-        return replace(pick(*given, **asked), text="He saw Oslo on 14 May.")
-
-    monkeypatch.setattr(ExtractiveSystem, "_one", other)
-    record = post(client, model="lead", document="It was late. We saw the sea.", explain=True)["summaries"][0]
+def test_what_the_document_lacks_is_named(client: TestClient) -> None:
+    lead = client.app.state.service.catalogue.get("lead")  # type: ignore[attr-defined]
+    made = Summarizer.from_pretrained("lead").explain("It was late. We saw the sea.")
+    request = service.CheckedRequest(lead, None, (), ("text",), explain=True)
+    [record] = service.rendered(request, [replace(made, text="He saw Oslo on 14 May.")])
     found = {(piece["kind"], piece["text"]) for piece in record["support"]["unsupported"]}
     assert found == {("name", "Oslo"), ("date", "14 May")}
     assert record["support"]["rate"] == 0
@@ -191,10 +184,6 @@ def test_the_hubs_body_gives_the_hubs_answer(client: TestClient, summarizer: Sum
     penalised = post(client, "/", inputs=DOCUMENTS[0], parameters={"length_penalty": 2.0, "early_stopping": "never"})
     options = {"length_normalisation": "predicted", "length_alpha": 2.0, "early_stopping": "never"}
     assert penalised == [{"summary_text": summarizer.summarize(DOCUMENTS[0], **options).text}]
-    several = post(client, "/", inputs=DOCUMENTS[0], parameters={"num_beams": 2, "num_return_sequences": 2})
-    assert len(several) == 2
-    text = "It was late. We saw it."
-    assert post(client, "/models/lead", inputs=text) == [{"summary_text": text}]
 
 
 @pytest.mark.parametrize(
@@ -250,23 +239,6 @@ def test_a_refusal_before_any_route_is_counted_at_its_address(client: TestClient
     before = _metric(client, name)
     assert client.post("/v1/summarize", content="x").status_code == 415
     assert _metric(client, name) == before + 1
-
-
-def test_a_request_that_has_come_in_before_the_end_is_answered(client: TestClient) -> None:
-    ours = client.app.state.service  # type: ignore[attr-defined]
-    body = json.dumps({"model": "lead", "document": "One. Two."}).encode()
-
-    def slowly() -> Iterator[bytes]:
-        ours.draining = True  # the signal comes while the body is read
-        yield body
-
-    try:
-        kind = {"Content-Type": "application/json"}
-        assert client.post("/v1/summarize", content=slowly(), headers=kind).status_code == 200
-        late = client.post("/v1/summarize", content=body, headers=kind)
-        assert (late.status_code, late.json()["code"]) == (503, "draining")
-    finally:
-        ours.draining = False
 
 
 def _metric(client: TestClient, name: str) -> float:
@@ -381,35 +353,24 @@ def test_what_is_made_to_be_slow_to_read_is_not(given: str) -> None:
     assert time.process_time() - before < 10, "where it is quadratic, minutes"
 
 
-@pytest.mark.parametrize("asked", [{"format": "auto"}, {"format": "markdown"}, {}])
-def test_short_texts_wait_for_no_long_one(
-    asked: dict[str, str], client: TestClient, monkeypatch: pytest.MonkeyPatch
+def endless(text: str, format: str) -> tuple[str, str]:
+    while True:
+        pass
+
+
+def test_reading_that_takes_too_long_ends_and_holds_nobody_up(
+    summarizer: Summarizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is found that takes long to read: nothing but texts of its length waits."""
-    begun, gate = threading.Event(), threading.Event()
-    usual = {name: getattr(service, name) for name in ("_read", "split_sentences")}
-
-    def slow(name: str, text: str, *others: Any) -> Any:
-        if len(text) > 500:
-            begun.set()
-            gate.wait(60)
-        return usual[name](text, *others)
-
-    monkeypatch.setattr(service, "SHORT", 500)
-    for name in usual:
-        monkeypatch.setattr(service, name, partial(slow, name))
-    text = "It rains, e.g. in May. " * 40
-    with ThreadPoolExecutor() as pool:
-        long = [pool.submit(post, client, document=text, model="lead", **asked) for _ in range(2)]
-        try:
-            assert begun.wait(30)
-            answers = [post(client, document="It rains.", model=name, **asked) for name in ("lead", "tiny")]
-            assert answers[0]["summaries"][0]["summary"] == "It rains."
+    with TestClient(create_app({"tiny": summarizer}, Settings(reading_timeout=3))) as client:
+        assert post(client, document="The river rose.", model="lead", format="auto")["summaries"]
+        monkeypatch.setattr(service, "read_format", endless)
+        with ThreadPoolExecutor() as pool:
+            late = pool.submit(client.post, "/v1/summarize", json={"document": "a", "format": "auto"})
             assert client.get("/health").status_code == 200
-            assert not any(each.done() for each in long)
-        finally:
-            gate.set()
-        assert {each.result()["summaries"][0]["summary"] for each in long} == {"It rains, e.g. in May."}
+            assert post(client, document="It rains.", model="lead")["summaries"][0]["summary"] == "It rains."
+            assert (late.result().status_code, late.result().json()["code"]) == (413, "document_too_long")
+        monkeypatch.undo()
+        assert post(client, document="The river rose.", model="lead", format="auto")["summaries"]
 
 
 def test_of_a_long_summary_several_words_are_told_at_once_and_all_of_them(summarizer: Summarizer) -> None:

@@ -9,8 +9,6 @@ import io
 import json
 import logging
 import socket
-import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,7 +19,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from catchline.errors import ConfigError, DataError
-from catchline.server import service
 from catchline.server.app import create_app
 from catchline.server.batching import Job
 from catchline.server.run import bind, is_loopback, log_to, trusted_names
@@ -126,14 +123,6 @@ def test_an_address_is_taken_once() -> None:
         bind("127.0.0.1", first.getsockname()[1])
 
 
-def test_windows_is_not_asked_to_share_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There the option that frees an address of an ended service gives it to a second one beside the first."""
-    for system, shared in (("linux", 1), ("win32", 0)):
-        monkeypatch.setattr(sys, "platform", system)
-        with bind("127.0.0.1", 0) as listener:
-            assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) == shared
-
-
 @pytest.fixture
 def loggers() -> Iterator[None]:
     """Those that `log_to` changes, as they were before when the test has ended."""
@@ -185,7 +174,7 @@ def test_a_request_that_nobody_waits_for_is_not_complained_about(summarizer: Sum
         ours = Service({"tiny": summarizer})
         jobs: list[Job] = []
         ours._batchers["neural"].submit = jobs.extend  # type: ignore[method-assign]
-        async with ours.running(await ours.order([TEXT, TEXT])) as running:
+        async with ours.running(await ours.check([TEXT, TEXT])) as running:
             if failed:
                 for job in jobs:
                     job.future.set_exception(DataError("nothing to summarize"))
@@ -201,40 +190,6 @@ def test_a_request_that_nobody_waits_for_is_not_complained_about(summarizer: Sum
         pool.submit(asyncio.run, leave()).result()
     gc.collect()
     assert complaints == []
-
-
-def test_what_a_client_that_left_wanted_to_be_read_is_not(summarizer: Summarizer) -> None:
-    """Its text waits for another one that is being read, and is dropped."""
-    read: list[str] = []
-    body = {"model": "tiny", "format": "markdown", "document": TEXT}
-
-    async def leave() -> None:
-        app = create_app({"tiny": summarizer})
-        held, gate = threading.Event(), threading.Event()
-        app.state.service._readers[0].submit(lambda: (held.set(), gate.wait(30)))
-        assert await asyncio.to_thread(held.wait, 30)
-        messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
-
-        async def receive() -> Any:
-            await asyncio.sleep(0)
-            return messages.pop() if messages else {"type": "http.disconnect"}
-
-        sent: list[Any] = []
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await app({**SCOPE}, receive, send)
-        assert sent[0]["status"] == 499
-        for _ in range(5):  # what is given up ends some turns of the loop later
-            await asyncio.sleep(0)
-        gate.set()
-        app.state.service._readers[0].shutdown()
-
-    with pytest.MonkeyPatch.context() as patched, ThreadPoolExecutor(1) as pool:
-        patched.setattr(service, "_read", lambda text, form: read.append(text) or (form, text))
-        pool.submit(asyncio.run, leave()).result(30)
-    assert read == []
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["it waits", "its batch is longer than the end's patience"])
@@ -256,7 +211,6 @@ def test_what_is_given_up_at_the_end_is_told_so(summarizer: Summarizer, *, waits
         task = asyncio.create_task(app({**SCOPE}, receive, send))
         while not jobs:
             await asyncio.sleep(0.01)
-        ours.abandon()
         if waits:
             jobs[0].abandon()
         else:
@@ -266,4 +220,4 @@ def test_what_is_given_up_at_the_end_is_told_so(summarizer: Summarizer, *, waits
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, end()).result(30)
     assert sent[0]["status"] == 503
-    assert json.loads(sent[1]["body"])["code"] == "draining"
+    assert json.loads(sent[1]["body"])["code"] == "stopping"
