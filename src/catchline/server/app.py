@@ -33,7 +33,7 @@ from catchline.server.middleware import (
     too_large,
 )
 from catchline.server.schemas import CODES, ErrorBody, Health, HubRequest, ProblemError, SummarizeRequest
-from catchline.server.service import CheckedRequest, ClientGoneError, Outcome, Service, rendered
+from catchline.server.service import CheckedRequest, ClientGoneError, RequestOutcome, Service, rendered
 from catchline.server.settings import Settings
 from catchline.server.streaming import answer_of, events
 from catchline.summarizer import Summarizer
@@ -174,7 +174,9 @@ def _context(request: Request, checked: CheckedRequest) -> RequestContext:
     return context
 
 
-async def _outcome(service: Service, checked: CheckedRequest, request: Request, context: RequestContext) -> Outcome:
+async def _outcome(
+    service: Service, checked: CheckedRequest, request: Request, context: RequestContext
+) -> RequestOutcome:
     outcome = await _unless_gone(request, service.run(checked))
     context.add_outcome(outcome)
     return outcome

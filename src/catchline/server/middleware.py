@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catchline.files import sha256
 from catchline.server.schemas import ProblemError
-from catchline.server.service import Outcome, Service, stopped
+from catchline.server.service import RequestOutcome, Service, stopped
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("catchline.access")
@@ -50,7 +50,7 @@ class RequestContext:
     about: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, Any] = field(default_factory=dict)
 
-    def add_outcome(self, outcome: Outcome) -> None:
+    def add_outcome(self, outcome: RequestOutcome) -> None:
         self.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
         self.texts["summaries"] = [summary.text for summary in outcome.summaries]
 

@@ -58,7 +58,7 @@ class CheckedRequest:
 
 
 @dataclass(slots=True)
-class Outcome:
+class RequestOutcome:
     """The summaries of a request and how long its first document waited."""
 
     summaries: list[Summary]
@@ -73,7 +73,7 @@ class RunningRequest:
     jobs: list[Job]
     results: asyncio.Future[list[Summary]]
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RequestOutcome:
         """The result, once ``results`` is done.
 
         Raises:
@@ -84,7 +84,7 @@ class RunningRequest:
         if error := self.results.exception():
             raise as_problem(error) from error
         started, submitted = min(job.started for job in self.jobs), self.jobs[0].submitted
-        return Outcome(self.results.result(), started - submitted, time.monotonic() - submitted)
+        return RequestOutcome(self.results.result(), started - submitted, time.monotonic() - submitted)
 
 
 class Service:
@@ -213,7 +213,7 @@ class Service:
             results.cancel()
             self._count(request, jobs)
 
-    async def run(self, request: CheckedRequest) -> Outcome:
+    async def run(self, request: CheckedRequest) -> RequestOutcome:
         """The summaries of a request.
 
         Raises:

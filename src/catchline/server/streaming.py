@@ -24,7 +24,7 @@ from fastapi.sse import format_sse_event
 
 from catchline.server.middleware import RequestContext
 from catchline.server.schemas import ProblemError
-from catchline.server.service import CheckedRequest, Outcome, RunningRequest, Service, rendered
+from catchline.server.service import CheckedRequest, RequestOutcome, RunningRequest, Service, rendered
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE = 10.0
@@ -100,7 +100,7 @@ def event(name: str, data: dict[str, Any]) -> bytes:
     return bytes(format_sse_event(event=name, data_str=json.dumps(data)))
 
 
-def answer_of(request: CheckedRequest, outcome: Outcome, request_id: str, **summaries: Any) -> dict[str, Any]:
+def answer_of(request: CheckedRequest, outcome: RequestOutcome, request_id: str, **summaries: Any) -> dict[str, Any]:
     """The whole answer to a request, ``summaries`` under the name that they have in it."""
     return {
         "model": request.served.name,
