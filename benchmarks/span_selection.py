@@ -26,11 +26,11 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from catchline.study.spans.corpus import documents
-from catchline.study.spans.scoring import WindowBlock
-from catchline.study.spans.selection import select_spans
-from catchline.study.spans.settings import SpanSettings
-from catchline.study.spans.tokens import VocabularySpanTokenizer
+from catchline_study.spans.corpus import documents
+from catchline_study.spans.scoring import WindowBlock
+from catchline_study.spans.selection import select_spans
+from catchline_study.spans.settings import SpanSettings
+from catchline_study.spans.tokens import VocabularySpanTokenizer
 
 FILES = 8
 

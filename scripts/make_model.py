@@ -27,8 +27,8 @@ from statistics import fmean
 
 import readmes
 import warm_start
-
 from catchline.cli.calibrate import ACCEPT
+
 from catchline.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
 from catchline.config.schema import RunConfig
 from catchline.config.shipped import DEFAULT, ROOT
@@ -37,6 +37,7 @@ from catchline.data.readers import find_splits, read_records
 from catchline.errors import CatchlineError, ConfigError
 from catchline.evaluation.run import EvaluationResult, evaluate
 from catchline.evaluation.systems import Contender
+from catchline.evaluation.tables import for_card
 from catchline.export.folder import export_apart
 from catchline.metrics.card import Facts, write_card
 from catchline.metrics.confidence import SENTENCE
@@ -44,9 +45,6 @@ from catchline.metrics.words import words
 from catchline.models.folder import LoadedModel, load_model_folder
 from catchline.runtime.folder import ENCODER, STEP
 from catchline.runtime.manifest import MANIFEST
-from catchline.study.calibration import LEAST_RECORDS, MOST_TRIED, Ratings, calibrate, try_precisions
-from catchline.study.corpora.debian import build_debian
-from catchline.study.tables import for_card
 from catchline.summarizer import Summarizer
 from catchline.text.base import Tokenizer
 from catchline.text.casing import Casing, learn_casing
@@ -55,6 +53,8 @@ from catchline.training.logging import ignore
 from catchline.training.prepare import TOKENIZER_FOLDER, provide_tokenizer
 from catchline.training.run import train
 from catchline.types import Record
+from catchline_study.calibration import LEAST_RECORDS, MOST_TRIED, Ratings, calibrate, try_precisions
+from catchline_study.corpora.debian import build_debian
 
 HERE = Path(__file__).parent
 MOST_BYTES = 16_000_000  # of the folder in the wheel, packed as there

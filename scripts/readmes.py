@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from catchline.data.readers import read_records
-from catchline.study.corpora.archives import licence_of as licence_in
-from catchline.study.corpora.docstring_text import clean_docstring
-from catchline.study.corpora.docstrings import MIN_BODY_WORDS, MIN_OVERLAP, overlap
-from catchline.study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
+from catchline_study.corpora.archives import licence_of as licence_in
+from catchline_study.corpora.docstring_text import clean_docstring
+from catchline_study.corpora.docstrings import MIN_BODY_WORDS, MIN_OVERLAP, overlap
+from catchline_study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
 
 API = "https://pypi.org/pypi/{}/json"
 AT_ONCE = 400  # packages asked for by one process of curl

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from catchline.study.spans.scoring import Shape
+if TYPE_CHECKING:
+    from catchline_study.spans.scoring import Shape
 
 Counts = tuple[int, int, int]
 

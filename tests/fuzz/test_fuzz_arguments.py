@@ -71,8 +71,8 @@ def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    import catchline.study.corpora.docstrings
     import catchline.training.run
+    import catchline_study.corpora.docstrings
     from catchline.errors import DataError, TrainingError
 
     def stopped(*arguments: Any, **options: Any) -> None:
@@ -82,7 +82,7 @@ def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise DataError("The installed packages are not read here, which takes minutes.")
 
     monkeypatch.setattr(catchline.training.run, "train", stopped)
-    monkeypatch.setattr(catchline.study.corpora.docstrings, "collect_pairs", nothing)
+    monkeypatch.setattr(catchline_study.corpora.docstrings, "collect_pairs", nothing)
     uvicorn = pytest.importorskip("uvicorn")
     monkeypatch.setattr(uvicorn.Server, "run", lambda *arguments, **options: None)
     return tmp_path

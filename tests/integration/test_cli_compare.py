@@ -16,8 +16,8 @@ import pytest
 from catchline.cli.main import main
 from catchline.config.loading import load_recipe
 from catchline.errors import TrainingError
+from catchline.evaluation.comparison import paper_bleu
 from catchline.evaluation.systems import Contender
-from catchline.study.comparison import paper_bleu
 from catchline.training import loop
 from catchline.training import run as training_run
 from commands import refused, run

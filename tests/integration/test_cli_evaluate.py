@@ -13,7 +13,7 @@ import pytest
 from catchline.cli.main import main
 from catchline.cli.output import aligned
 from catchline.evaluation.systems import Contender
-from catchline.study.tables import Row, measure_column
+from catchline.evaluation.tables import Row, measure_column
 from catchline.types import Summary
 from commands import refused, run
 from json_lines import write_lines

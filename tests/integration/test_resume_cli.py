@@ -15,9 +15,9 @@ from catchline.cli.output import say
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.data.holdout import ENOUGH_FOR_TEST
 from catchline.errors import ConfigError
-from catchline.study import calibration
 from catchline.training.logging import read_log
 from catchline.training.run import hold_out
+from catchline_study import calibration
 from commands import refused, run
 from word_pairs import write_word_pairs
 

@@ -28,7 +28,6 @@ from catchline.models.bart import BartSummarizer
 from catchline.models.folder import LoadedModel
 from catchline.server.catalogue import Catalogue, open_models
 from catchline.server.settings import Settings
-from catchline.study import calibration
 from catchline.summarizer import with_graphs
 from catchline.systems import neural
 from catchline.systems.bulk import SummaryJob
@@ -39,6 +38,7 @@ from catchline.systems.neural import NeuralSystem
 from catchline.text.sentences import sentence_strings
 from catchline.text.tokenizer import BpeTokenizer
 from catchline.types import Record
+from catchline_study import calibration
 from commands import refused, run
 from json_lines import read_lines, write_lines
 from tiny_bart import architecture

@@ -23,9 +23,9 @@ from catchline.config.shipped import SHIPPED
 from catchline.data.places import split_of
 from catchline.errors import ConfigError
 from catchline.evaluation.run import options_of
+from catchline.evaluation.tables import for_card
+from catchline.evaluation.verdict import scores
 from catchline.metrics.card import ANYWHERE, FILE, README, Facts, model_card, write_card
-from catchline.study.tables import for_card
-from catchline.study.verdict import scores
 from catchline.systems.extractive import is_method
 from catchline.text.base import read_json
 from catchline.text.control import safe_print as print

@@ -1,5 +1,4 @@
-"""``catchline compare``: a paper's table with our figures beside the published ones; and ``catchline reproduce``: the
-tables of docs/results.md, from their commands."""
+"""``catchline compare``: a paper's table with our figures beside the published ones."""
 
 from __future__ import annotations
 
@@ -23,15 +22,15 @@ from catchline.config.schema import RunConfig
 from catchline.config.shipped import SHIPPED
 from catchline.data.places import data_changes, split_of, splits_in
 from catchline.errors import ConfigError, DataError, did_you_mean
+from catchline.evaluation.plan import Choice, Plan, plan_recipe, plan_systems
+from catchline.evaluation.tables import COPYING_NOTE, copy_table, csv_text, latex, named_test
 from catchline.files import only_here, write_json, write_text
-from catchline.study.plan import Choice, Plan, plan_recipe, plan_systems
-from catchline.study.tables import COPYING_NOTE, copy_table, csv_text, latex, named_test
 from catchline.text.control import safe_print as print
 from catchline.types import Record
 
 if TYPE_CHECKING:  # scoring needs sacrebleu, which the base package lacks
-    from catchline.study.comparison import Outcome
-    from catchline.study.report import ComparisonTable
+    from catchline.evaluation.comparison import Outcome
+    from catchline.evaluation.report import ComparisonTable
 
 Earlier = Annotated[
     list[Path] | None, Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
@@ -66,8 +65,8 @@ def command(
     The folder gets compare.md, compare.csv, compare.tex, compare.json and compare.html. Interrupted, the same command
     goes on where it stopped. A row that fails is named in the table, and the exit code is 1.
     """
-    from catchline.study import report
-    from catchline.study.comparison import Comparison, Surroundings
+    from catchline.evaluation import report
+    from catchline.evaluation.comparison import Comparison, Surroundings
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("catchline compare runs in one process; train with several, then compare the run folders.")
@@ -184,7 +183,7 @@ def _titled(bar: Any, title: str) -> Callable[..., None]:
 
 
 def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
-    from catchline.study import report
+    from catchline.evaluation import report
 
     typed = sys.argv[1:] if Path(sys.argv[0]).stem in {"catchline", "__main__"} else ["compare"]  # as far as is known
     said = f"catchline {shlex.join(typed)}"
@@ -197,41 +196,3 @@ def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record
     for name, text in files.items():
         write_text(folder / name, text)
     write_json(folder / "compare.json", report.as_dict(table), indent=2)
-
-
-def reproduce(
-    table: Annotated[str | None, Argument(metavar="[TABLE]", help="Which table; lists them if not given.")] = None,
-    data: Annotated[
-        Path | None, Option(help="The folder of the corpora: a folder each, with train and validation files.")
-    ] = None,
-    out: Annotated[Path, Option(help="Where tables, runs and split corpora go.")] = Path("runs/tables"),
-    earlier: Earlier = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Print the commands and run none.")] = False,
-) -> None:
-    """Make a table of docs/results.md again: hold pairs out for choosing, train every row, score, compare.
-
-    Each step is a command of its own, printed before it runs; interrupted, the same command goes on. A row takes about
-    twenty minutes of one core.
-    """
-    from catchline.study.reproduce import COMPARISONS, commands, findings, run, shown, table_named, tables
-
-    if table is None:
-        listed = [[t.name, t.title, ", ".join(t.corpora)] for t in tables().values()]
-        print(aligned(["table", "what it tests", "corpora"], listed, left=3))
-        return
-    chosen = table_named(table)
-    if data is None:
-        raise ConfigError(f"Which corpora? --data DIR, a folder with {' and '.join(chosen.corpora)} in it.")
-    lines = commands(chosen, data, out, earlier or [])
-    if dry_run:
-        print("\n".join(map(shown, lines)))
-        return
-    code = run(lines, say, out / chosen.name, earlier or [])
-    rows = [
-        [f.claim.name, f.claim.says, f"{f.difference:+.2f} [{f.low:+.2f}, {f.high:+.2f}]", f"{f.p:.4f}", f.verdict]
-        for f in findings(chosen, out)
-    ]
-    if rows:
-        print(aligned(["claim", "says", "difference, 95%", f"p x {COMPARISONS}", "verdict"], rows, left=2))
-    if code:
-        raise Exit(code)

@@ -1,4 +1,4 @@
-"""``catchline data``: check and describe data sets, show the columns, build corpora out of what is installed."""
+"""``catchline data``: check and describe data sets, show the columns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from catchline.cli.data_write import TOKENS, Separator, app
-from catchline.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, Row, Size, TrustCode
+from catchline.cli.options import AsJson, ColumnOptions, Commands, MaxRecords, MinHumanScore, Row, Size, TrustCode
 from catchline.cli.output import aligned, print_result, progress
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.data.checks import CheckOptions, DataReport, SplitReport, check, histogram
@@ -20,16 +19,20 @@ from catchline.data.places import splits_in
 from catchline.data.readers import ReadOptions, read_with
 from catchline.data.subset import counter_of, counter_of_run
 from catchline.errors import ConfigError, DataError
-from catchline.study.corpora.debian import build_debian
-from catchline.study.corpora.docstrings import build_corpus, learnt_packages
 from catchline.text.control import safe_print as print
 
+TOKENS = (
+    "words (words and signs), blanks (what stands between blanks), word-tokenizer, character-tokenizer, or the folder "
+    "of a model or run."
+)
 Files = Annotated[
     list[str], Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files.")
 ]
-OutFolder = Annotated[Path, Argument(metavar="OUT", help="The folder to write.")]
 MaxSource = Annotated[int | None, Option(min=1, help="Words of a document that a model would read (400).")]
 MaxTarget = Annotated[int | None, Option(min=1, help="Words of a summary that a model would learn (100).")]
+Separator = Annotated[str | None, Option(metavar="TOKEN", help="Count this word between sentences, such as <EOS>.")]
+
+app = Commands("Check or describe data sets; with catchline-study also build them.", no_args_is_help=True)
 
 
 @app.command("check")
@@ -96,76 +99,6 @@ def stats_command(
     options = CheckOptions(max_source or 400, max_target or 100, duplicates=False, max_records=max_records, count=count)
     report = _read(files, options, columns.options(min_human_score=min_human_score))
     print_result(as_json, report.as_dict(), "\n".join([_stats_table(report), *map(_histograms, report.splits)]))
-
-
-@app.command("docstrings")
-def docstrings_command(
-    out: OutFolder,
-    root: Annotated[list[Path] | None, Option(help="A folder of packages; those of this Python if not given.")] = None,
-    standard_library: Annotated[bool, Option(help="Read the standard library too.")] = True,
-    archives: Annotated[
-        Path | None,
-        Option(help="Instead: a folder of wheels or sdists, of which those of permissive licences are read."),
-    ] = None,
-    validation: Annotated[
-        int | None, Option(min=1, help="Hold out so many pairs for validation, not a tenth each and for a test.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Build a corpus of (body, summary line) pairs out of the docstrings of installed packages.
-
-    The packages are read, not imported, and no network is used. Whole packages go to one split; installed ones that the
-    model in the box learnt from are not held out. stats.json tells what was read; for archives also each package's
-    version and licence, and the packages left out for theirs.
-    """
-    if root and archives is not None:
-        raise ConfigError("--root reads installed packages and --archives wheels or sdists; give one of them.")
-    for folder in root or []:
-        if not folder.is_dir():
-            raise DataError(f"{folder} is not a folder of Python packages.")
-    with progress("Collecting docstrings") as bar:
-        stats = build_corpus(
-            out,
-            roots=root,
-            standard_library=standard_library,
-            archives=archives,
-            validation=validation,
-            in_training=learnt_packages() if archives is None else (),
-            progress=bar.update,
-        )
-    rows = []
-    for name, split in stats.splits.items():
-        packages = list(split["packages"])
-        shown = ", ".join(packages[:4]) + (f" and {len(packages) - 4} more" if len(packages) > 4 else "")
-        mean = [f"{split[side]['mean']:.0f}" for side in ("document_words", "summary_words")]
-        rows.append([name, shown, f"{split['pairs']:,}", *mean])
-    told = [aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2), ""]
-    read = stats.read
-    told.append(f"{read['docstrings']:,} docstrings in {read['files']:,} files read; left out: {stats.reasons}.")
-    if stats.refused:
-        told.append(f"Not read, for no permissive licence is stated: {', '.join(sorted(stats.refused))}.")
-    if unreadable := read["unreadable_files"]:
-        told.append(f"{unreadable:,} files could not be parsed and were passed over.")
-    print_result(as_json, stats.as_dict(), "\n".join(told))
-
-
-@app.command("debian")
-def debian_command(
-    out: OutFolder,
-    lists: Annotated[Path, Option(help="The folder in which apt keeps its index.")] = Path("/var/lib/apt/lists"),
-    validation: Annotated[int | None, Option(min=1, help="Hold out so many pairs for validation.")] = None,
-    seed: Annotated[int, Option(help="Which source packages are held out.")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Build a corpus of (description, synopsis) pairs out of apt's index, on any Debian or Ubuntu.
-
-    One entry a family of packages that say the same; a source package's entries go to one split.
-    """
-    stats = build_debian(out, lists=lists, validation=validation, seed=seed)
-    lines = [f"{out / name}.jsonl: {pairs:,} pairs" for name, pairs in stats.splits.items()]
-    read = "{packages:,} packages of {source_packages:,} source packages read".format_map(stats.read)
-    lines.append(f"{read}; left out: {stats.reasons}.")
-    print_result(as_json, stats.as_dict(), "\n".join(lines))
 
 
 @app.command("columns")

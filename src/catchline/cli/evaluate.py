@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,13 +26,12 @@ from catchline.cli.output import aligned, print_result, progress
 from catchline.config.schema import EvaluationConfig
 from catchline.data.places import split_of
 from catchline.errors import ConfigError
+from catchline.evaluation import tables
 from catchline.evaluation.predictions import file_name
 from catchline.evaluation.run import EvaluationOptions, EvaluationResult, options_of, predict, score
 from catchline.evaluation.systems import Contender
 from catchline.files import write_json, write_text
 from catchline.metrics.scoring import suited
-from catchline.study import tables
-from catchline.study.breakdown import Bucket, as_dicts, best_lines, best_of, buckets, by_length, sweep_names
 from catchline.systems.extractive import check_name, is_method, meaning
 from catchline.types import Record, references_of
 
@@ -60,18 +59,6 @@ def command(
     restore_numbers: Annotated[
         bool, Option("--restore-numbers", help="Score a written ## as a number of that length in the document.")
     ] = False,
-    sweep: Annotated[
-        list[str] | None,
-        Option(metavar="METHOD:FROM-TO", help="An extractive method at several sizes, such as lead:1-5."),
-    ] = None,
-    lengths: Annotated[
-        str | None,
-        Option(
-            "--by-length",
-            metavar="N|A,B,...",
-            help="Also score by document length: N equal buckets, or where they begin.",
-        ),
-    ] = None,
     copying: Annotated[bool, Option("--copying", help="Also what is copied rightly, and what without need.")] = False,
     search: SearchSettings = None,
     reading: ReadingOptions,
@@ -86,7 +73,7 @@ def command(
     Interrupted with --output, the same command goes on where it stopped. Marks compare with the first system.
     """
     settings = search_settings(search)
-    names, sweeps = _names(systems or [], sweep or [])
+    names = _names(systems or [])
     if settings and all(map(is_method, names)):
         raise ConfigError("--set changes how models decode, and none of these systems is a model: leave it out.")
     files: dict[str, str] = {}
@@ -97,9 +84,9 @@ def command(
     options = options_of(scoring, **({} if stem is None else {"stem": stem}))
     path = split_of(data, split)
     records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
-    way = suited(options.scoring, map(references_of, records))  # of all, so that each length is scored alike
+    way = suited(options.scoring, map(references_of, records))
     options = replace(options, scoring=way, processes=processes, batch_size=batch_size)
-    report = ScoreReport(path, records, options, sweeps, buckets(records, lengths) if lengths else [], copying)
+    report = ScoreReport(path, records, options, copying)
     for name in names:
         report.add(name, Contender(name, settings={} if is_method(name) else settings, device=device), output)
     content = report.as_dict()
@@ -113,34 +100,26 @@ def command(
     print_result(as_json, content, report.text())
 
 
-def _names(systems: Sequence[str], sweep: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """All systems, each once by the name that it has first; and those of each sweep."""
+def _names(systems: Sequence[str]) -> list[str]:
+    """All systems, each once by the name that it has first."""
+    if not systems:
+        raise ConfigError("Name a model or an extractive method to score, such as lead-3.")
     named: dict[str, str] = {}
-
-    def once(names: Sequence[str]) -> list[str]:
-        for name in names:
-            check_name(name)
-        return list(dict.fromkeys(named.setdefault(meaning(name), name) for name in names))
-
-    once(systems)
-    sweeps = {spec: once(sweep_names(spec)) for spec in sweep}
-    if not named:
-        raise ConfigError("Name a model or an extractive method to score, or give --sweep lead:1-5.")
-    return list(named.values()), sweeps
+    for name in systems:
+        check_name(name)
+        named.setdefault(meaning(name), name)
+    return list(named.values())
 
 
 @dataclass
 class ScoreReport:
-    """The scores as they come in: one table, sweeps, and tables by document length."""
+    """The scores as they come in, and their table."""
 
     path: str
     records: Sequence[Record]
     options: EvaluationOptions
-    sweeps: Mapping[str, Sequence[str]]
-    buckets: Sequence[Bucket]
     copying: bool
     results: dict[str, EvaluationResult] = field(default_factory=dict)
-    lengths: dict[str, list[EvaluationResult]] = field(default_factory=dict)
     drafts: list[Path] = field(default_factory=list)  # of systems that are decoded: the next call decodes none again
 
     def add(self, name: str, system: Contender, output: Path | None) -> None:
@@ -151,16 +130,9 @@ class ScoreReport:
             lines, seconds = predict(system, records, options=options, out=out, progress=bar, keep=self.drafts.append)
         unk = system.unk_text
         self.results[name] = score(system.name, records, lines, options=options, unk_text=unk, seconds=seconds)
-        if self.buckets:
-            self.lengths[name] = by_length(name, records, lines, self.buckets, options=options, unk_text=unk)
 
     def as_dict(self) -> dict[str, Any]:
-        content: dict[str, Any] = {"data": self.path, "systems": tables.compared(list(self.results.values()))}
-        if self.sweeps:
-            content["sweeps"] = [{"sweep": spec, "best": best} for spec, best in self._best().items()]
-        if self.buckets:
-            content["by_length"] = as_dicts(self.buckets, self.lengths)
-        return content
+        return {"data": self.path, "systems": tables.compared(list(self.results.values()))}
 
     def text(self) -> str:
         header, rows, notes = tables.result_table(list(self.results.values()))
@@ -168,24 +140,4 @@ class ScoreReport:
         if self.copying:
             copied = list(map(tables.result_row, self.results.values()))
             parts += [aligned(*tables.copy_table(copied)), tables.COPYING_NOTE, ""]
-        if self.sweeps:
-            parts += [*best_lines(self._best(), self.results), ""]
-        if self.buckets:
-            parts += [self._length_table(), ""]
         return "\n".join([*parts, f"{self.path}: {len(self.records)} records", *notes])
-
-    def _best(self) -> dict[str, dict[str, str]]:
-        return {spec: best_of([self.results[name] for name in names]) for spec, names in self.sweeps.items()}
-
-    def _length_table(self) -> str:
-        shown = [column for column in tables.MEASURES if column.heading.startswith(("repeated", "words"))]
-        kinds = [f"ROUGE-{kind}" for kind in self.options.kinds]
-        header = ["document words", "system", "documents", *kinds, *[column.heading for column in shown]]
-        rows = []
-        for place, bucket in enumerate(self.buckets):
-            for name, results in self.lengths.items():
-                figures = [f"{100 * results[place].value(kind):.2f}" for kind in self.options.kinds]
-                first = f"{bucket.name} (mean {bucket.mean:,.1f})"
-                cells = [column.cell(tables.result_row(results[place])) for column in shown]
-                rows.append([first, name, f"{len(bucket.places):,}", *figures, *cells])
-        return aligned(header, rows, left=2)

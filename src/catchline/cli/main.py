@@ -26,28 +26,38 @@ EXIT_BROKEN_PIPE = 141
 # name -> (module:attribute, one line of help). The attribute is a function with typer's annotations, or a
 # `typer.Typer` with sub-commands.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("catchline.cli.demo:command", "Summarize your text, fine-tune on docstrings, score, write a report page."),
     "train": ("catchline.cli.train:command", "Train a recipe's row on your pairs."),
     "resume": ("catchline.cli.train:resume", "Go on with an interrupted run, bit for bit."),
     "summarize": ("catchline.cli.summarize:command", "Summarize text, files, JSON lines or standard input."),
     "evaluate": ("catchline.cli.evaluate:command", "Score models and extractive methods on a data set."),
-    "tune": ("catchline.cli.tune:command", "Search for the best decoding settings on validation data."),
     "compare": ("catchline.cli.compare:command", "Train and score a recipe's rows, or systems, in one table."),
-    "reproduce": ("catchline.cli.compare:reproduce", "Make a table of docs/results.md again."),
-    "calibrate": ("catchline.cli.calibrate:command", "Find out how confident a model may be, and when to decline."),
-    "judge": ("catchline.cli.judge:command", "Blinded sheets for human evaluation, and their analysis."),
-    "align": ("catchline.cli.align:command", "Which attention head aligns words best; heat maps of attention."),
     "explain": ("catchline.cli.explain:command", "Show where each word of a summary came from."),
     "serve": ("catchline.cli.serve:command", "Serve models over HTTP, with a page to try them."),
     "export": ("catchline.cli.export:command", "Write a model as graphs that run without torch."),
     "rouge": ("catchline.cli.rouge:command", "ROUGE of a file of summaries against references."),
-    "data": ("catchline.cli.data:app", "Check, describe or build data sets."),
+    "data": ("catchline.cli.data:app", "Check or describe data sets."),
     "recipes": ("catchline.cli.recipes:command", "List, show and check the recipes."),
     "doctor": ("catchline.cli.doctor:command", "What is installed, what this machine can do, what is missing."),
     "card": ("catchline.cli.card:command", "Show or write a model's card: licence, scores, how it was made."),
     "push": ("catchline.cli.card:push", "Upload a model to the Hugging Face hub."),
     "completion": ("catchline.cli.completion:command", "Print the completion script of a shell."),
-    "plot": ("catchline.cli.plot:command", "Draw the training curves of one or several runs."),
+}
+
+# Commands of catchline-study, which it adds by entry points: `data subset` is the one named `data.subset`.
+STUDY: dict[str, str] = {
+    "align": "Find the attention head that aligns words best; draw attention.",
+    "breakdown": "Score by the length of documents, or extractive methods by size.",
+    "calibrate": "Fit a model's confidence to ratings or references.",
+    "judge": "Make blinded sheets for human evaluation, and analyse them.",
+    "plot": "Draw the training curves of one or several runs.",
+    "reproduce": "Make a table of docs/results.md again.",
+    "tune": "Search for the best decoding settings on validation data.",
+    "data debian": "Build a corpus out of apt's index.",
+    "data docstrings": "Build a corpus out of the docstrings of Python packages.",
+    "data haystack": "Put many documents behind the first sentence of one.",
+    "data prepare": "Prepare Gigaword, DUC, SAMSum or CNN/DailyMail as papers did.",
+    "data select-spans": "Select spans of running text to pre-train on.",
+    "data subset": "Write a part of a data set.",
 }
 
 ABOUT = "Train, compare, explain and serve attention- and copy-based abstractive summarizers."
@@ -99,7 +109,8 @@ def _dispatch(arguments: list[str]) -> int:
     if not arguments:
         print(FIRST_SCREEN)
         return 0
-    return _run(arguments[0], arguments[1:])
+    name = " ".join(arguments[:2])
+    return _run(name, arguments[2:]) if name in STUDY else _run(arguments[0], arguments[1:])
 
 
 FIRST_SCREEN = f"""{ABOUT}
@@ -146,6 +157,7 @@ def help_text() -> str:
     """The text of ``catchline --help``."""
     sections = {
         "Commands": {name: line for name, (_, line) in COMMANDS.items()},
+        "Commands of catchline-study (pip install ./study)": STUDY,
         "Options": {
             "--quiet": "No progress on stderr.",
             "--version": "Print the version.",
@@ -156,26 +168,36 @@ def help_text() -> str:
     }
     parts = [f"Usage: catchline [OPTIONS] COMMAND [ARGUMENTS]...\n\n{ABOUT}"]
     for title, lines in sections.items():
-        width = max(map(len, [*COMMANDS, *lines])) + 2
+        width = max(map(len, [*COMMANDS, *STUDY, *lines])) + 2
         parts.append("\n".join([f"{title}:", *(f"  {name:<{width}}{meaning}" for name, meaning in lines.items())]))
-    return "\n\n".join([*parts, "Start with: catchline demo, or catchline summarize article.txt"])
+    return "\n\n".join([*parts, "Start with: catchline summarize article.txt"])
 
 
 def load_command(name: str) -> Any:
     """Import the command called ``name`` and return typer's command object for it."""
-    if name not in COMMANDS:
-        raise ConfigError(unknown_choice("command", name, COMMANDS))
+    place = COMMANDS[name][0] if name in COMMANDS else _place_in_study(name)
     from typer import Typer
     from typer.main import get_command
 
     from catchline.cli.options import Commands
 
-    command = resolve_name(COMMANDS[name][0])
+    command = resolve_name(place)
     if not isinstance(command, Typer):
         app = Commands()
         app.command(name)(command)
         command = app
     return get_command(command)
+
+
+def _place_in_study(name: str) -> str:
+    """Where the command called ``name`` is in catchline-study."""
+    from importlib.metadata import entry_points
+
+    if name not in STUDY:
+        raise ConfigError(unknown_choice("command", name, [*COMMANDS, *STUDY]))
+    for found in entry_points(group="catchline.commands", name=name.replace(" ", ".")):
+        return found.value
+    raise ConfigError(f"`catchline {name}` is a command of catchline-study, not installed here: pip install ./study")
 
 
 def _run(name: str, arguments: list[str]) -> int:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
-from catchline.cli.calibrate import ACCEPT, THRESHOLD, fitted, tried
 from catchline.cli.inputs import records_of
 from catchline.cli.output import aligned, progress, say
 from catchline.config.schema import RunConfig
 from catchline.errors import CatchlineError
 from catchline.evaluation.run import options_of
+from catchline.evaluation.tables import for_card
+from catchline.evaluation.verdict import scores, table, verdict
 from catchline.metrics.card import Facts, write_card
-from catchline.study.tables import for_card
-from catchline.study.verdict import scores, table, verdict
 from catchline.types import Record
 
 SCORED = 200  # pairs of a split, at the end
@@ -50,7 +48,6 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         confidence = calibrated(folder, [record for part in held.values() for record in part])
         with progress("Scoring", total=2 * len(records)) as bar:
             results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
-        tried(folder, records)
         name = Path(getattr(run.data, split)).name
         write_card(folder, Facts.of(folder).with_scores(for_card(results, name, split)))
     except CatchlineError as error:  # the training is done, whatever becomes of its score
@@ -61,18 +58,18 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
 
 
 def calibrated(folder: Path, records: Sequence[Record]) -> str:
-    """Do what `catchline calibrate` does with these records, where they are enough, and say what came of it."""
-    from catchline.study.calibration import LEAST_RECORDS
+    """Fit the model's confidence to these records, where they are enough, and say what came of it."""
+    from catchline.evaluation.confidence import LEAST_RECORDS, THRESHOLD, fit_confidence
 
-    command = f"catchline calibrate {quote(str(folder))} --data FILE"
-    remedy = f"It has no confidence yet: run `{command}` on more held-out pairs."
+    remedy = "It has no confidence yet: `catchline calibrate` fits it to more held-out pairs."
     if len(records) < LEAST_RECORDS:
         return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
     try:
-        _, reliability = fitted(folder, records, {}, "Calibrating", accept=ACCEPT, threshold=THRESHOLD)
+        with progress("Calibrating", total=len(records)) as bar:
+            share = fit_confidence(folder, records, bar.advance)
     except CatchlineError as error:
         return f"{error} {remedy}"
     return (
-        f"Its confidence is calibrated on {len(records):,} held-out pairs, {reliability.base_rate:.0%} of them "
-        f"summarized acceptably; below {THRESHOLD:g} and on texts unlike these it answers with a sentence of the text."
+        f"Its confidence is calibrated on {len(records):,} held-out pairs, {share:.0%} of them summarized acceptably; "
+        f"below {THRESHOLD:g} and on texts unlike these it answers with a sentence of the text."
     )

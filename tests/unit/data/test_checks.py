@@ -172,7 +172,7 @@ def test_packages_that_the_model_in_the_box_learnt_from_are_not_held_out(
     assert before
     (tmp_path / "oneline").mkdir()
     (tmp_path / "oneline" / "data.json").write_text(json.dumps({"docstring_packages": sorted(before)}))
-    monkeypatch.setattr("catchline.study.corpora.docstrings.ROOT", tmp_path)
+    monkeypatch.setattr("catchline_study.corpora.docstrings.ROOT", tmp_path)
     assert held_out()
     assert not before & held_out()
 

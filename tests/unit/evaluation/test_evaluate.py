@@ -14,10 +14,10 @@ from catchline.errors import ConfigError, DataError
 from catchline.evaluation.predictions import file_name
 from catchline.evaluation.run import EvaluationOptions, evaluate, score
 from catchline.evaluation.systems import Contender
+from catchline.evaluation.tables import compared, result_table
 from catchline.metrics.rouge import rouge
 from catchline.metrics.scoring import Scoring, scoring
 from catchline.metrics.words import words
-from catchline.study.tables import compared, result_table
 from catchline.systems.extractive import is_method, method_spec
 from catchline.types import Record, Summary, SummaryWord
 

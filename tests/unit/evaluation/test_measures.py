@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from catchline.evaluation.measures import measure
+from catchline.evaluation.tables import Row, copy_table
 from catchline.metrics.support import SourceFacts
 from catchline.metrics.words import is_stop_word
-from catchline.study.tables import Row, copy_table
 from commands import run
 
 DOCUMENT = "Anna has crashed into a red Honda. She is not hurt."

@@ -19,9 +19,9 @@ from catchline.kernels.packed import Packing
 from catchline.metrics.lower_precision import Lowered, Precisions, fastest, measure
 from catchline.metrics.scoring import scoring
 from catchline.search.decode import decode
-from catchline.study.calibration import try_precisions
 from catchline.systems.neural import NeuralSystem
 from catchline.types import Record
+from catchline_study.calibration import try_precisions
 
 GOOD = Lowered(0.97, {"1": 0.1, "2": 0.0, "L": -0.2})
 NO_CHANGE = {"1": 0.0, "2": 0.0, "L": 0.0}

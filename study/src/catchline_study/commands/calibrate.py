@@ -1,0 +1,150 @@
+"""``catchline calibrate``: find out how confident a model may be, so that it says so and declines where it had
+better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from catchline.cli.card import card_follows
+from catchline.cli.inputs import records_of
+from catchline.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, TrustCode, check_picture
+from catchline.cli.output import print_result, progress
+from catchline.config.loading import parse_overrides
+from catchline.config.shipped import SHIPPED
+from catchline.data.places import split_of
+from catchline.errors import ConfigError, ModelError
+from catchline.evaluation.confidence import ACCEPT, THRESHOLD, taught
+from catchline.evaluation.systems import model_folder
+from catchline.systems.extractive import is_method
+
+if TYPE_CHECKING:
+    from catchline.metrics.confidence import Calibration
+    from catchline.metrics.lower_precision import Precisions
+    from catchline.types import Record
+    from catchline_study.calibration import Reliability
+
+
+def command(
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
+    data: Annotated[str, Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
+    split: Split = "validation",
+    ratings: Annotated[
+        Path | None,
+        Option(help="What readers said of its lines: JSON lines with id, summary and rating (`catchline judge`)."),
+    ] = None,
+    accept: Annotated[
+        float | None,
+        Option(help=f"ROUGE-1 F, or with --ratings the rating, that is accepted; {ACCEPT}, or the highest."),
+    ] = None,
+    threshold: Annotated[
+        float, Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
+    ] = THRESHOLD,
+    *,
+    reading: ReadingOptions,
+    max_records: MaxRecords = None,
+    batch_size: MostAtOnce = None,
+    setting: Annotated[
+        list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change its decoding for good: choose=rerank.")
+    ] = None,
+    diagram: Annotated[Path | None, Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
+    trust_code: TrustCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit a model's confidence to validation records and store it in its folder; try bf16 and int8 on them.
+
+    With --set choose=rerank it learns to choose among the beam's hypotheses, and does so from then on.
+    Its summaries then carry a confidence; where that is below the threshold, or the text is unlike those the
+    model knows, the answer is the sentence of the document that is likeliest to say what it is about, or the first
+    words of a text without sentences (--always-write gives the model's words anyway). Ratings of sentences teach when
+    one is likelier to do.
+    """
+    if diagram is not None:
+        check_picture(diagram)
+    from catchline_study import calibration as study
+    from catchline_study.tuning import refuse_fixed
+
+    folder = _folder(model)
+    changes = parse_overrides(setting or [])
+    if changes:
+        refuse_fixed(model, "--set")
+    if ratings is None and accept is not None and not 0 <= accept <= 1:
+        raise ConfigError(f"--accept {accept:g} is no ROUGE F: take a number from 0 to 1.")
+    rated = None if ratings is None else study.Ratings.read(ratings, accept)
+    records = records_of(split_of(data, split), reading.options(), max_records, some=True)
+    given: dict[str, Any] = {"threshold": threshold, "ratings": rated, "batch_size": batch_size}
+    calibration, found = fitted(folder, records, changes, accept=ACCEPT if accept is None else accept, **given)
+    precisions = tried(folder, records, batch_size)
+    if diagram is not None:
+        draw(diagram, found)
+    told = [*study.describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
+    bins = [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins]
+    figures = {"calibration_error": found.error, "brier": found.brier, "auc": found.auc, "accepted": found.base_rate}
+    print_result(as_json, figures | {"bins": bins, "threshold": threshold, "records": len(records)}, "\n".join(told))
+
+
+def fitted(
+    folder: Path, records: Sequence[Record], changes: dict[str, Any], title: str = "Summarizing", **how: Any
+) -> tuple[Calibration, Reliability]:
+    """Calibrate the model of ``folder`` and store that, with ``changes`` of its decoding; ``how`` is of
+    `catchline_study.calibration.calibrate`."""
+    from catchline.summarizer import Summarizer
+    from catchline_study.calibration import calibrate, decoded_by_calibration
+    from catchline_study.tuning import apply
+
+    summarizer = Summarizer.from_pretrained(str(folder))
+    system: Any = summarizer.system
+    system.set_defaults(changes)
+    with progress(title, total=decoded_by_calibration(summarizer, records, how.get("ratings"))) as bar:
+        calibration, found = calibrate(summarizer, records, progress=bar.advance, known=taught(folder), **how)
+    with card_follows(folder):
+        if changes:
+            apply(folder, system.search)
+        calibration.save(folder)
+    return calibration, found
+
+
+def tried(folder: Path, records: Sequence[Record], batch_size: int | None = None) -> Precisions | None:
+    """Try the model of ``folder`` in bf16 and int8 and store what that does to its summaries."""
+    from catchline.summarizer import Summarizer
+    from catchline_study.calibration import MOST_TRIED, try_precisions
+
+    if precisions := try_precisions(Summarizer.from_pretrained(str(folder)), records[:MOST_TRIED], batch_size):
+        precisions.save(folder)
+    return precisions
+
+
+def _folder(model: str) -> Path:
+    """The folder of a model that can be calibrated."""
+    if is_method(model):
+        raise ConfigError(f"{model} is an extractive method: it copies sentences and has no confidence to calibrate.")
+    if model in SHIPPED:
+        raise ConfigError(
+            f"{model} is part of the package and stays as it is: `catchline export {model} --out DIR` makes a copy, "
+            "`catchline calibrate DIR` calibrates that."
+        )
+    folder = model_folder(model)
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"There is no model folder {model}; give one made by `catchline train`.")
+    return folder
+
+
+def draw(path: Path, found: Reliability) -> None:
+    """The reliability diagram: what share was accepted of the summaries of each confidence."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="0.7", linewidth=1, label="as it should be")
+    said, came, counts = zip(*found.bins, strict=True)
+    most = max(counts)
+    axes.bar(said, [0.25 * count / most for count in counts], width=0.06, color="0.88", label="how many summaries")
+    axes.plot(said, came, marker="o", color="#1f6f8b", label="this model")
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="share accepted", aspect="equal")
+    axes.set_title(f"calibration error {found.error:.3f}, AUC {found.auc:.2f}", fontsize=10)
+    axes.legend(frameon=False, loc="upper left")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,84 @@
+"""``catchline data docstrings`` and ``debian``: corpora built out of what is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from catchline.cli.options import AsJson
+from catchline.cli.output import aligned, print_result, progress
+from catchline.errors import ConfigError, DataError
+from catchline_study.corpora.debian import build_debian
+from catchline_study.corpora.docstrings import build_corpus, learnt_packages
+
+OutFolder = Annotated[Path, Argument(metavar="OUT", help="The folder to write.")]
+
+
+def docstrings_command(
+    out: OutFolder,
+    root: Annotated[list[Path] | None, Option(help="A folder of packages; those of this Python if not given.")] = None,
+    standard_library: Annotated[bool, Option(help="Read the standard library too.")] = True,
+    archives: Annotated[
+        Path | None,
+        Option(help="Instead: a folder of wheels or sdists, of which those of permissive licences are read."),
+    ] = None,
+    validation: Annotated[
+        int | None, Option(min=1, help="Hold out so many pairs for validation, not a tenth each and for a test.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build a corpus of (body, summary line) pairs out of the docstrings of installed packages.
+
+    The packages are read, not imported, and no network is used. Whole packages go to one split; installed ones that the
+    model in the box learnt from are not held out. stats.json tells what was read; for archives also each package's
+    version and licence, and the packages left out for theirs.
+    """
+    if root and archives is not None:
+        raise ConfigError("--root reads installed packages and --archives wheels or sdists; give one of them.")
+    for folder in root or []:
+        if not folder.is_dir():
+            raise DataError(f"{folder} is not a folder of Python packages.")
+    with progress("Collecting docstrings") as bar:
+        stats = build_corpus(
+            out,
+            roots=root,
+            standard_library=standard_library,
+            archives=archives,
+            validation=validation,
+            in_training=learnt_packages() if archives is None else (),
+            progress=bar.update,
+        )
+    rows = []
+    for name, split in stats.splits.items():
+        packages = list(split["packages"])
+        shown = ", ".join(packages[:4]) + (f" and {len(packages) - 4} more" if len(packages) > 4 else "")
+        mean = [f"{split[side]['mean']:.0f}" for side in ("document_words", "summary_words")]
+        rows.append([name, shown, f"{split['pairs']:,}", *mean])
+    told = [aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2), ""]
+    read = stats.read
+    told.append(f"{read['docstrings']:,} docstrings in {read['files']:,} files read; left out: {stats.reasons}.")
+    if stats.refused:
+        told.append(f"Not read, for no permissive licence is stated: {', '.join(sorted(stats.refused))}.")
+    if unreadable := read["unreadable_files"]:
+        told.append(f"{unreadable:,} files could not be parsed and were passed over.")
+    print_result(as_json, stats.as_dict(), "\n".join(told))
+
+
+def debian_command(
+    out: OutFolder,
+    lists: Annotated[Path, Option(help="The folder in which apt keeps its index.")] = Path("/var/lib/apt/lists"),
+    validation: Annotated[int | None, Option(min=1, help="Hold out so many pairs for validation.")] = None,
+    seed: Annotated[int, Option(help="Which source packages are held out.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Build a corpus of (description, synopsis) pairs out of apt's index, on any Debian or Ubuntu.
+
+    One entry a family of packages that say the same; a source package's entries go to one split.
+    """
+    stats = build_debian(out, lists=lists, validation=validation, seed=seed)
+    lines = [f"{out / name}.jsonl: {pairs:,} pairs" for name, pairs in stats.splits.items()]
+    read = "{packages:,} packages of {source_packages:,} source packages read".format_map(stats.read)
+    lines.append(f"{read}; left out: {stats.reasons}.")
+    print_result(as_json, stats.as_dict(), "\n".join(lines))

@@ -1,0 +1,311 @@
+"""``catchline data subset``, ``haystack``, ``prepare`` and ``select-spans``: data sets made of others and of texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from catchline.cli.data import TOKENS, Separator
+from catchline.cli.inputs import stream_records
+from catchline.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, SkipBad, TrustCode
+from catchline.cli.output import NO_LINES, aligned, as_lines, print_json, print_result, progress, say
+from catchline.data.readers import files_of
+from catchline.data.subset import SubsetOptions, choose, counter_of, write_records
+from catchline.errors import ConfigError
+from catchline.text.control import safe_print as print
+from catchline.types import Record
+from catchline_study.corpora.haystack import build_haystacks
+from catchline_study.corpora.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
+
+File = Annotated[str, Argument(metavar="FILE", help="The data to read.")]
+OutFile = Annotated[Path, Argument(metavar="OUT", help="The file of JSON lines to write.")]
+
+prepare = Commands(
+    "Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.", no_args_is_help=True
+)
+
+
+def subset_command(
+    file: File,
+    out: OutFile,
+    *,
+    reading: ReadingOptions,
+    shortest_mean: Annotated[
+        float | None, Option(min=0, help="The shortest documents, as many as have at most this mean length.")
+    ] = None,
+    window_mean: Annotated[
+        float | None, Option(min=0, help="Instead of these: as many next in length whose mean is nearest to this.")
+    ] = None,
+    min_tokens: Annotated[int | None, Option(min=0, help="Only documents of at least so many tokens.")] = None,
+    max_tokens: Annotated[int | None, Option(min=0, help="Only documents of at most so many tokens.")] = None,
+    last: Annotated[
+        int | None, Option(min=1, help="The last so many: the newest, where records stand by date.")
+    ] = None,
+    sample: Annotated[int | None, Option(min=1, help="A random sample of so many.")] = None,
+    seed: Annotated[int, Option(help="Of the sample.")] = 1,
+    rest: Annotated[Path | None, Option(help="Write all other records to this file.")] = None,
+    tokens: Annotated[str, Option(help="What counts as a token: " + TOKENS)] = "words",
+    sentence_separator: Separator = None,
+    min_human_score: MinHumanScore = None,
+    trust_code: TrustCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a part of a data set: by the length of its documents, by their mean length, the last ones, a random sample.
+
+    Records keep their order. The same call writes the same file.
+    """
+    if window_mean is not None and shortest_mean is None:
+        raise ConfigError("--window-mean needs --shortest-mean, which says how many documents and behind which.")
+    part = SubsetOptions(min_tokens, max_tokens, shortest_mean, window_mean, last, sample, seed)
+    if part == SubsetOptions(seed=seed) and min_human_score is None:
+        known = "--shortest-mean, --min-tokens, --max-tokens, --last, --sample or --min-human-score"
+        raise ConfigError(f"Say which part: {known}.")
+    _refuse_same([file], reading.format, *([out, rest] if rest else [out]))
+    count = counter_of(tokens, sentence_separator)
+    options = reading.options(need_summary=False, min_human_score=min_human_score)
+    with progress("Reading") as bar:
+        lengths = [count(record) for record in stream_records(file, options, bar)]
+    parts = {out: choose([document for document, _ in lengths], part)}
+    if rest is not None:
+        parts[rest] = sorted(set(range(len(lengths))) - set(parts[out]))
+    for path, places in parts.items():
+        kept = set(places)  # of the rest perhaps none: no older file may stay in its place
+        records = (one for n, one in enumerate(stream_records(file, options, silent=True)) if n in kept)
+        with progress(f"Writing {path.name}", total=len(kept)) as bar:
+            write_records(path, records, bar.advance)
+    written = {str(path): places for path, places in parts.items()}
+    _print_parts({file: range(len(lengths)), **written}, lengths, as_json)
+
+
+def haystack_command(
+    file: File,
+    out: OutFile,
+    *,
+    columns: ColumnOptions,
+    documents: Annotated[int, Option(min=2, help="Documents in a haystack.")] = 50,
+    count: Annotated[int, Option(min=1, help="Haystacks to write.")] = 1000,
+    seed: Annotated[int, Option(help="Which documents stand together, and where.")] = 0,
+) -> None:
+    """Put many documents behind the first sentence of one of them, whose summary is to be written.
+
+    For models that read little of much: each record tells where the one stands, without its first sentence.
+    """
+    _refuse_same([file], columns.format, out)
+    with progress("Reading") as bar:
+        records = list(stream_records(file, columns.options(), bar))
+    with progress("Writing haystacks", total=count) as bar:
+        words = build_haystacks(out, records, documents=documents, count=count, seed=seed, progress=bar.advance)
+    print(f"{out}: {count:,} haystacks of {documents:,} documents, {words:,} words each.")
+
+
+@prepare.command("gigaword")
+def gigaword_command(
+    file: File,
+    out: OutFile,
+    *,
+    reading: ReadingOptions,
+    keep_all: Annotated[
+        bool, Option("--keep-all", help="No filter by length, title words and common words (test data).")
+    ] = False,
+    tokenized: Annotated[bool, Option("--tokenized", help="Words are what stands between blanks.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """First sentence and headline, lower-cased, digits as #, as Rush et al. (2015) prepared Annotated Gigaword."""
+    _prepare(file, out, partial(gigaword_pair, words=words_by(tokenized), filtered=not keep_all), reading, as_json)
+
+
+@prepare.command("duc2004")
+def duc_command(
+    documents: Annotated[Path, Argument(metavar="DOCS", help="The folder with a folder a document set.")],
+    out: OutFile,
+    references: Annotated[Path, Option(help="The folder with the references of task 1, one a file.")],
+    as_json: AsJson = False,
+) -> None:
+    """The input sentence of each document and its references, as Rush et al. (2015) made them of the distribution."""
+    _refuse_same([documents, references], None, out)
+    numbers = Counter[int]()
+
+    def prepared() -> Iterator[Record | str]:
+        for record in duc_records(documents, references):
+            if record.document:
+                numbers[len(record.references)] += 1
+            yield record if record.document else "document without a sentence"
+
+    _write(out, prepared(), as_json, numbers)
+
+
+@prepare.command("samsum")
+def samsum_command(file: File, out: OutFile, *, reading: ReadingOptions, as_json: AsJson = False) -> None:
+    """Dialogues in one line, their turns joined by ' | ', speakers' names kept (SAMSum, DialogSum, your own)."""
+    _prepare(file, out, dialogue, reading, as_json)
+
+
+@prepare.command("cnndm")
+def cnndm_command(
+    file: File,
+    out: OutFile,
+    *,
+    reading: ReadingOptions,
+    first: Annotated[
+        bool, Option("--first-highlight", help="Learn the first highlight; every highlight is a reference.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Articles in one line; highlights joined by blanks for training and one a line for scoring (CNN/DailyMail)."""
+    _prepare(file, out, first_highlight if first else news, reading, as_json)
+
+
+def _prepare(
+    file: str, out: Path, change: Callable[[Record], Record | str], reading: ReadingOptions, as_json: bool
+) -> None:
+    """Write every record changed, one for one, or say why not."""
+    _refuse_same([file], reading.format, out)
+    _write(out, map(change, stream_records(file, reading.options())), as_json)
+
+
+def _write(out: Path, made: Iterable[Record | str], as_json: bool, references: Mapping[int, int] | None = None) -> None:
+    """Write the records and say how many there are, by their number of ``references`` too, and why others, the reasons
+    among ``made``, are not."""
+    left_out = Counter[str]()
+
+    def kept() -> Iterator[Record]:
+        for one in made:
+            if isinstance(one, str):
+                left_out[one] += 1
+            else:
+                yield one
+            bar()
+
+    with progress("Preparing") as bar:
+        written = write_records(out, kept())
+    shares = {f"{number} references": count for number, count in sorted((references or {}).items())}
+    if as_json:
+        print_json({"file": str(out), "records": written, "left_out": dict(left_out), **shares})
+        return
+    said = ", ".join(f"{count:,} with {what}" for what, count in shares.items())
+    print(f"{out}: {written:,} record{'' if written == 1 else 's'}{f' ({said})' if said else ''}")
+    if left_out:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
+        print(f"{left_out.total():,} left out: {reasons}")
+
+
+def _refuse_same(read: Sequence[str | Path], format: str | None, *written: Path) -> None:
+    """Before anything is lost: what is written is neither a file that is read, with all that belongs to it, nor lies in
+    a folder that is. ``format`` is that of the data, None for folders as they are."""
+    taken = {Path(place).resolve() for place in read}
+    if format is not None:
+        taken |= {file.resolve() for place in read for file in files_of(place, format)}
+    for path in written:
+        if path.suffix.lower() in NO_LINES:
+            raise ConfigError(f"{path}: records are written as JSON lines; name it {as_lines(path)}.")
+        place = path.resolve()
+        if place in taken:
+            raise ConfigError(f"What is read and what is written are the same file ({path}); choose another name.")
+        if folder := taken.intersection(place.parents):
+            raise ConfigError(f"{path} would lie in {folder.pop()}, which is read; write to another folder.")
+        taken.add(place)
+
+
+def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, int]], as_json: bool) -> None:
+    """Number, means and extremes of the whole and of what was written."""
+    found, rows = {}, []
+    for name, places in parts.items():
+        documents = [lengths[place][0] for place in places]
+        summaries = [lengths[place][1] for place in places if lengths[place][1]]
+        of = {"mean": fmean(documents or [0]), "min": min(documents, default=0), "max": max(documents, default=0)}
+        mean = fmean(summaries or [0])
+        found[name] = {"records": len(documents), "document_tokens": of, "summary_tokens": {"mean": mean}}
+        figures = [f"{of['mean']:,.1f}", f"{of['min']:,}", f"{of['max']:,}", f"{mean:,.1f}"]
+        rows.append([name, f"{len(documents):,}", *figures])
+    header = ["", "records", "tokens a document", "shortest", "longest", "tokens a summary"]
+    print_result(as_json, found, aligned(header, rows))
+
+
+@dataclass(frozen=True)
+class SpanOptions:
+    """The fields of `catchline_study.spans.settings.SpanSettings`."""
+
+    k: Annotated[int, Option("--k", metavar="N", min=1, help="How many pairs of spans to keep.")]
+    tokenizer: Annotated[str, Option(help="What lengths count: the tokens of a folder or hub id, or words.")] = (
+        "facebook/bart-large"
+    )
+    lowercase: Annotated[bool, Option("--lowercase", help="Compare words without case.")] = False
+    weights: Annotated[str, Option(help="Of R-1, R-2 and R-L in the score.")] = "1,1,1"
+    random: Annotated[bool, Option("--random", help="Draw spans instead of scoring them.")] = False
+    input_length: Annotated[int, Option(min=1, help="Tokens of the input span.")] = 128
+    output_length: Annotated[int, Option(min=1, max=64, help="Tokens of the output span behind it.")] = 32  # one word
+    chunk: Annotated[int, Option(max=32_767, help="Documents are cut into chunks of so many tokens.")] = 512  # 16 bits
+    stride: Annotated[int, Option(min=1, help="Tokens between the windows that are looked at.")] = 1
+    over: Annotated[
+        str | None,
+        Option("--every-window-over", metavar="SCORE", help="Every window above it, not only the best one of a chunk."),
+    ] = None
+    drop_duplicate_outputs: Annotated[bool, Option("--drop-duplicate-outputs", help="Each output span once.")] = False
+    drop_ceiling: Annotated[
+        bool, Option("--drop-ceiling", help="No output span that stands in its input as a whole.")
+    ] = False
+    text: Annotated[str, Option(metavar="file|line", help="What is a document in plain text.")] = "file"
+    column: Annotated[str | None, Option("--document-column", help="The column of the documents in JSON lines.")] = None
+    validation: Annotated[int, Option(metavar="N", help="Hold so many records out.")] = 0
+    shard_records: Annotated[int, Option("--records-per-file", min=1, help="Records of a training file.")] = 100_000
+    ids: Annotated[bool, Option("--ids", help="Write the token ids too.")] = False
+    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Of draws, of ties and of the order of the records.")] = 1
+    skip_bad: SkipBad = False
+
+
+def select_spans_command(
+    files: Annotated[
+        list[str] | None, Argument(metavar="[FILE|DIR|GLOB...]", help="More inputs, as for --input.")
+    ] = None,
+    *,
+    out: Annotated[Path, Option(help="The folder to write.")],
+    input: Annotated[
+        list[str] | None, Option(metavar="FILE|DIR|GLOB", help="Text or JSON lines, .gz and .zst too; may be repeated.")
+    ] = None,
+    selection: SpanOptions,
+    workers: Annotated[int | None, Option(min=1, help="Processes, or workers of Ray.")] = None,
+    ray: Annotated[bool, Option("--ray", help="On a Ray cluster (RAY_ADDRESS), or a small local one.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Start anew where OUT holds a selection.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Select spans of running text that have most in common with the span in front of them, as pairs to train on.
+
+    The same command goes on with a job that was interrupted. The output does not depend on the number of workers.
+    """
+    from catchline_study.spans.selection import select_spans
+    from catchline_study.spans.settings import SpanSettings, parse_weights
+
+    inputs = [*(input or []), *(files or [])]
+    if not inputs:
+        raise ConfigError("Nothing to read: name files, folders or patterns with --input.")
+    settings = SpanSettings(**vars(selection) | {"weights": parse_weights(selection.weights)})
+    with progress("Selecting spans") as bar:
+        how: dict[str, Any] = {"workers": workers, "ray": ray, "overwrite": overwrite, "progress": bar.update}
+        result = select_spans(inputs, out, settings, **how)
+    for warning in result.manifest["warnings"]:
+        say(f"warning: {warning}")
+    before = f"{out} is complete already; nothing was done.\n" if result.complete_before else ""
+    print_result(as_json, result.manifest, before + _told(out, result.manifest))
+
+
+def _told(out: Path, manifest: dict[str, Any]) -> str:
+    threshold, reports = manifest["threshold"], manifest["reports"]
+    held_out = sum(file["records"] for file in manifest["files"] if "/" not in file["name"])
+    rows = {
+        **{name: f"{manifest['corpus'][name]:,}" for name in ("documents", "tokens", "chunks", "candidates")},
+        "chosen": f"{manifest['records']:,}",
+        "held out for validation": f"{held_out:,}",
+        "lowest score chosen": f"{threshold['score']:.4f}",
+        "chosen of those at it": f"{threshold['taken_at']:,} of {threshold['at']:,}",
+        "output spans chosen again": f"{reports['duplicate_outputs']:,}",
+        "output spans within their input": f"{reports['longest_subsequence_at_ceiling']:,}",
+    }
+    lines = [f"  {name:<31}{value:>12}" for name, value in rows.items()]
+    return "\n".join([f"{out}: {len(manifest['files'])} files", *lines])

@@ -1,0 +1,107 @@
+"""``catchline plot``: the curves of one or several runs in one picture, and their last values beside the published."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from catchline.cli.options import AsJson, check_picture
+from catchline.cli.output import aligned, print_result, say
+from catchline.config.loading import read_run
+from catchline.config.schema import RunConfig
+from catchline.errors import DataError, refuse_unknown
+
+# what a curve shows, the published figures that stand beside it
+PUBLISHED = {"loss": "train_loss", "nll": "train_loss", "val_ppl": "perplexity"}
+LOSSES = ("loss", "nll")
+AXES = ("update", "epoch", "tokens")
+
+
+def command(
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders.")],
+    out: Annotated[Path, Option(help="The picture: .png, .svg or .pdf.")] = Path("curves.png"),
+    metric: Annotated[
+        str | None, Option(help="What to draw, such as nll or rouge1; by default training and validation loss.")
+    ] = None,
+    x: Annotated[str, Option(help="Horizontal axis: update, epoch or tokens.")] = "update",
+    smooth: Annotated[int, Option(min=1, help="Running mean over this many log lines.")] = 1,
+    log_scale: Annotated[bool, Option("--log", help="Logarithmic vertical axis.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the training curves of runs and print their last and best values."""
+    check_picture(out)
+    refuse_unknown("horizontal axis", x, AXES)
+    from catchline.explain.pictures import draw_curves  # what it lacks is told before what the runs lack
+    from catchline.training.logging import read_curve
+
+    runs = _logged(runs)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    drawn = [(run, metric) for run in runs] if metric else _losses(runs)
+    places = [run.resolve().name for run in runs]
+    names = {run: name if places.count(name) == 1 else str(run) for run, name in zip(runs, places, strict=True)}
+    kinds = ["" if metric else f", {'validation' if name.startswith('val_') else 'training'}" for _, name in drawn]
+    curves = [(names[run] + kind, *read_curve(run, name, x)) for (run, name), kind in zip(drawn, kinds, strict=True)]
+    value = metric or "loss"
+    recipes = {run: read_run(run / "recipe.yaml") for run in runs if (run / "recipe.yaml").is_file()}
+    shows_loss = any(name in LOSSES or name.startswith("val_loss_") for _, name in drawn)
+    unit = " or ".join(dict.fromkeys(recipe.loss_unit for recipe in recipes.values())) if shows_loss else ""
+    rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x, unit=unit)
+    header, cells = ["run", "measure", x, "last", "best", "published"], []
+    for row, (run, name) in zip(rows, drawn, strict=True):
+        row |= {"measure": name, "published": _published(recipes[run], name) if run in recipes else {}}
+        figures = f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}"
+        published = (f"{key.rpartition('.')[0]} {value}".strip() for key, value in row["published"].items())
+        cells.append([row["run"], name, *figures, ", ".join(published)])  # subset 6.66, full 5.355
+        row |= {key: None for key in ("final", "best") if not math.isfinite(row[key])}  # JSON has no NaN
+    if not any(row["published"] for row in rows):  # these runs are of no paper
+        header, cells = header[:-1], [row[:-1] for row in cells]
+    print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
+
+
+def _logged(runs: list[Path]) -> list[Path]:
+    """Those that have logged something; what is left out is said.
+
+    Raises:
+        DataError: a folder is not there, or that of a comparison; or nothing is logged in any.
+    """
+    logs = {run: run / "log.jsonl" for run in runs}
+    for run, log in logs.items():
+        if not run.exists():
+            raise DataError(f"There is no folder {run}; give a run folder made by `catchline train`.")
+        within = ", ".join(sorted(log.parent.name for log in run.glob("runs/*/log.jsonl")))
+        if within and not log.exists():
+            raise DataError(f"{run} is the folder of a comparison; its runs are in {run / 'runs'}: {within}.")
+    logged = [run for run in runs if logs[run].is_file() and logs[run].stat().st_size]
+    if not logged:
+        lacks = f"{logs[runs[0]]} is {'empty' if logs[runs[0]].is_file() else 'not there'}"
+        raise DataError(f"{lacks}: draw a run of `catchline train` that has come to its first line.")
+    if left := [str(run) for run in runs if run not in logged]:
+        say(f"Left out, because nothing is logged there: {', '.join(left)}.")
+    return logged
+
+
+def _losses(runs: list[Path]) -> list[tuple[Path, str]]:
+    """Of each run the training loss and, of one that validates, the loss that `catchline compare` shows: with the model
+    reading its own words where every run has that. Of losses with several parts the likelihood."""
+    from catchline.training.logging import LOG, read_log
+
+    logged = [{key for entry in read_log(run / LOG) for key in entry} for run in runs]
+    free = all("val_loss_free" in keys for keys in logged if "val_loss_tf" in keys)
+    validation = "val_loss_free" if free else "val_loss_tf"
+    found = []
+    for run, keys in zip(runs, logged, strict=True):
+        found.append((run, "nll" if "nll" in keys else "loss"))
+        shown = next((name for name in (f"{validation}_nll", validation) if name in keys), None)
+        found += [(run, shown)] if shown else []
+    return found
+
+
+def _published(run: RunConfig, name: str) -> dict[str, Any]:
+    """The published figures of what the curve ``name`` shows, by the paper's table."""
+    from catchline.evaluation.plan import flatten
+
+    wanted = "val_loss" if name.startswith("val_loss") else PUBLISHED.get(name, name)
+    return {key: value for key, value in flatten(run.published).items() if key.rpartition(".")[2] == wanted}

@@ -1,0 +1,50 @@
+"""``catchline reproduce``: the tables of docs/results.md, from their commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Exit, Option
+
+from catchline.cli.compare import Earlier
+from catchline.cli.output import aligned, say
+from catchline.errors import ConfigError
+from catchline.text.control import safe_print as print
+from catchline_study.reproduce import COMPARISONS, commands, findings, run, shown, table_named, tables
+
+
+def command(
+    table: Annotated[str | None, Argument(metavar="[TABLE]", help="Which table; lists them if not given.")] = None,
+    data: Annotated[
+        Path | None, Option(help="The folder of the corpora: a folder each, with train and validation files.")
+    ] = None,
+    out: Annotated[Path, Option(help="Where tables, runs and split corpora go.")] = Path("runs/tables"),
+    earlier: Earlier = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the commands and run none.")] = False,
+) -> None:
+    """Make a table of docs/results.md again: hold pairs out for choosing, train every row, score, compare.
+
+    Each step is a command of its own, printed before it runs; interrupted, the same command goes on. A row takes about
+    twenty minutes of one core.
+    """
+    if table is None:
+        listed = [[t.name, t.title, ", ".join(t.corpora)] for t in tables().values()]
+        print(aligned(["table", "what it tests", "corpora"], listed, left=3))
+        return
+    chosen = table_named(table)
+    if data is None:
+        raise ConfigError(f"Which corpora? --data DIR, a folder with {' and '.join(chosen.corpora)} in it.")
+    lines = commands(chosen, data, out, earlier or [])
+    if dry_run:
+        print("\n".join(map(shown, lines)))
+        return
+    code = run(lines, say, out / chosen.name, earlier or [])
+    rows = [
+        [f.claim.name, f.claim.says, f"{f.difference:+.2f} [{f.low:+.2f}, {f.high:+.2f}]", f"{f.p:.4f}", f.verdict]
+        for f in findings(chosen, out)
+    ]
+    if rows:
+        print(aligned(["claim", "says", "difference, 95%", f"p x {COMPARISONS}", "verdict"], rows, left=2))
+    if code:
+        raise Exit(code)

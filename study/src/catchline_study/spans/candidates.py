@@ -1,0 +1,271 @@
+"""The first pass: the candidates of one shard, with their counts and what decides between equals. Between the passes:
+which candidates of all shards are the best K, exactly.
+
+With fixed lengths a score is a function of three counts, of which there are at most some ten thousand combinations. So
+from the histograms of the shards the exact score is found at which K is reached. Of the candidates that score as much
+or more the best K are taken, equals in the order of a stable hash of their place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catchline.errors import DataError
+from catchline.files import digest_of, part_of
+from catchline.jobs import batches
+from catchline_study.spans.corpus import Shard, documents
+from catchline_study.spans.scoring import Found, WindowBlock
+from catchline_study.spans.settings import SpanSettings
+from catchline_study.spans.tokens import PART, SOLID, SpanTokenizer, TokenizedDocument
+
+# ``tie`` orders candidates of equal score, ``order`` all that are chosen; ``output`` tells equal output spans;
+# ``characters`` are where the two spans begin and end in the text.
+CANDIDATE = np.dtype(
+    [
+        ("document", "<u8"),
+        ("start", "<u4"),
+        ("m1", "<u2"),
+        ("m2", "<u2"),
+        ("ml", "<u2"),
+        ("tie", "<u8"),
+        ("order", "<u8"),
+        ("output", "<u8", (2,)),
+        ("characters", "<u8", (4,)),
+    ]
+)
+Candidates = Callable[[int], NDArray[np.void]]  # those of a shard by its number
+# What a pass over a shard counts, beside the tokens of the longest document.
+COUNTED = ("documents", "characters", "tokens", "chunks", "short_tails", "blank_chunks", "candidates")
+_BATCH_CHARACTERS = 1 << 18
+_BATCH_DOCUMENTS = 256
+_HELD = 1024  # chunks that are scored at a time ...
+_CELLS = 1 << 17  # ... in blocks of so many tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    number: int  # of the document
+    offset: int
+    tokens: NDArray[np.int32]
+    document: TokenizedDocument
+
+
+def stable_hash(seed: int, shard: str, document: int, start: int) -> tuple[int, int]:
+    """Two 64-bit numbers of a place in the corpus; the same on every machine and in every process."""
+    content = f"{seed}\0{shard}\0{document}\0{start}".encode("utf-8", "surrogateescape")
+    digest = hashlib.blake2b(content, digest_size=16).digest()
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+
+
+class CandidateFinder:
+    def __init__(self, settings: SpanSettings, tokenizer: SpanTokenizer, shard: Shard) -> None:
+        self.settings, self.tokenizer, self.shard = settings, tokenizer, shard
+        self.counts = dict.fromkeys((*COUNTED, "longest"), 0)
+        self.skipped: Counter[str] = Counter()
+        self.histogram: Counter[tuple[int, int, int]] = Counter()
+
+    def candidates(self) -> Iterator[NDArray[np.void]]:
+        """Arrays of `CANDIDATE`, some chunks at a time, in the order of the shard.
+
+        Raises:
+            DataError: the shard cannot be read, or holds a bad record that is not to be skipped.
+        """
+        return map(self._scored, batches(self._chunks(), _HELD))
+
+    def _batches(self) -> Iterator[list[tuple[int, str]]]:
+        way, column, skip_bad = self.settings.text, self.settings.column, self.settings.skip_bad
+        on_skip = (lambda problem: self.skipped.update([problem.reason])) if skip_bad else None
+        batch: list[tuple[int, str]] = []
+        size = 0
+        for number, text in documents(Path(self.shard.path), text=way, column=column, on_skip=on_skip):
+            batch.append((number, text))
+            size += len(text)
+            if size >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _chunks(self) -> Iterator[_Chunk]:
+        counts, size, window = self.counts, self.settings.chunk, self.settings.shape.window
+        for batch in self._batches():
+            for (number, text), document in zip(batch, self.tokenizer.encode([text for _, text in batch]), strict=True):
+                length = len(document.tokens)
+                counts["documents"] += 1
+                counts["characters"] += len(text)
+                counts["tokens"] += length
+                counts["longest"] = max(counts["longest"], length)
+                for offset in range(0, length, size):
+                    piece = document.tokens[offset : offset + size]
+                    if len(piece) < window:
+                        counts["short_tails"] += 1
+                    else:
+                        counts["chunks"] += 1
+                        yield _Chunk(number, offset, piece, document)
+
+    def _scored(self, chunks: list[_Chunk]) -> NDArray[np.void]:
+        """Chunks of about the same length together, so that little is computed of padding."""
+        chunks = sorted(chunks, key=lambda chunk: -len(chunk.tokens))
+        parts = []
+        while chunks:
+            width = max(8, _CELLS // len(chunks[0].tokens))
+            parts.append(self._block(chunks[:width]))
+            chunks = chunks[width:]
+        found = np.concatenate(parts)
+        return found[np.lexsort((found["start"], found["document"]))]
+
+    def _block(self, chunks: list[_Chunk]) -> NDArray[np.void]:
+        lengths = np.array([len(chunk.tokens) for chunk in chunks])
+        tokens = np.full((lengths.max(), len(chunks)), -1, dtype=np.int32)
+        for column, chunk in enumerate(chunks):
+            tokens[: len(chunk.tokens), column] = chunk.tokens
+        kinds = self.tokenizer.kinds(tokens)
+        text = None if kinds is None or (kinds > 0).all() else kinds > 0
+        windows = WindowBlock(self.settings.shape, self.settings.key, tokens, lengths, text)
+        if self.settings.random:
+            seed, shard = self.settings.seed, self.shard.name
+            draws = [stable_hash(seed, f"{shard}\0draw", chunk.number, chunk.offset)[0] for chunk in chunks]
+            found = windows.given(np.array(draws, dtype=np.uint64))
+        elif self.settings.floor is not None:
+            found = windows.above(self.settings.floor)
+        else:
+            found = windows.best()
+        self.counts["blank_chunks"] += len(chunks) - len(np.unique(found.column))
+        return self._described(chunks, tokens, found, self._readable(tokens, kinds, found))
+
+    def _readable(self, tokens: NDArray[np.int32], kinds: NDArray[np.uint8] | None, found: Found) -> NDArray[np.int64]:
+        """The places of those whose spans are text: pieces of characters may make up blanks together."""
+        keep = np.ones(len(found.column), dtype=bool)
+        if kinds is not None and (kinds == PART).any():
+            shape = self.settings.shape
+            for index, (column, start) in enumerate(zip(found.column, found.start, strict=True)):
+                for low, high in pairwise((start, start + shape.input, start + shape.window)):
+                    span = slice(low, high), column
+                    if not (kinds[span] == SOLID).any() and self.tokenizer.is_blank(tokens[span]):
+                        keep[index] = False
+        return np.flatnonzero(keep)
+
+    def _described(
+        self, chunks: list[_Chunk], tokens: NDArray[np.int32], found: Found, keep: NDArray[np.int64]
+    ) -> NDArray[np.void]:
+        rows = np.zeros(len(keep), dtype=CANDIDATE)
+        m1, m2, ml = rows["m1"], rows["m2"], rows["ml"] = found.m1[keep], found.m2[keep], found.ml[keep]
+        self.histogram.update(zip(m1.tolist(), m2.tolist(), ml.tolist(), strict=True))
+        seed, shape = self.settings.seed, self.settings.shape
+        for row, index in zip(rows, keep, strict=True):
+            column, start = found.column[index], int(found.start[index])
+            chunk = chunks[column]
+            place = chunk.offset + start
+            output = np.ascontiguousarray(tokens[start + shape.input : start + shape.window, column])
+            digest = hashlib.blake2b(chunk.document.content(output), digest_size=16).digest()
+            row["document"], row["start"] = chunk.number, place
+            row["tie"], row["order"] = stable_hash(seed, self.shard.name, chunk.number, place)
+            row["output"] = np.frombuffer(digest, dtype="<u8")
+            middle, end = place + shape.input, place + shape.window
+            span = chunk.document.span
+            row["characters"] = (span(place)[0], span(middle - 1)[1], span(middle)[0], span(end - 1)[1])
+        self.counts["candidates"] += len(rows)
+        return rows
+
+
+def find_candidates(settings: SpanSettings, tokenizer: SpanTokenizer, shard: Shard, path: Path) -> dict[str, Any]:
+    """Write the candidates of a shard to ``path``; the counts, for JSON.
+
+    Raises:
+        DataError: the shard is gone, has changed or cannot be read.
+    """
+    finder = CandidateFinder(settings, tokenizer, shard)
+    shard.check()
+    with part_of(path) as file:
+        for rows in finder.candidates():
+            file.write(rows.tobytes())
+    shard.check()
+    histogram = [[*key, count] for key, count in sorted(finder.histogram.items())]
+    digest = digest_of(Path(shard.path))
+    return finder.counts | {"skipped": dict(finder.skipped), "histogram": histogram, "sha256": digest}
+
+
+# ------------------------------------------------------------------------------------ between the passes
+
+
+def best_candidates(
+    settings: SpanSettings, histogram: Sequence[Sequence[int]], shards: Sequence[int], candidates: Candidates
+) -> tuple[list[NDArray[np.int64]], dict[str, Any]]:
+    """The best K of the candidates of some shards (those of a shard by its number), or all where there are fewer: the
+    chosen rows of each shard, ascending, and for JSON the lowest chosen score, ``value`` as a whole number, with how
+    many lie above and at it. ``histogram`` has m1, m2, ml and how many candidates have these.
+
+    Where output spans are to differ, a candidate whose output a better one has too is passed over. So many are listed
+    then as have K different outputs among them; how many those are is known only afterwards.
+
+    Raises:
+        DataError: none is left without those that ``--drop-ceiling`` drops.
+    """
+    *counts, numbers = np.array(histogram, dtype=np.int64).reshape(-1, 4).T
+    known = _values(settings, *counts)
+    total = int(numbers[known >= 0].sum())
+    if not total:
+        raise DataError("All candidates were dropped because of --drop-ceiling.")
+    falling = np.argsort(-known)
+    reached = numbers[falling].cumsum()
+    wanted = min(settings.k, total)
+    distinct = settings.drop_duplicate_outputs
+    while True:
+        low = known[falling[np.searchsorted(reached, wanted)]]  # the largest value that ``wanted`` have or exceed
+        shard, row, values, tie, output = _listed(settings, shards, candidates, low, distinct)
+        order = np.lexsort((row, shard, tie, -values))  # best first
+        good = order
+        if distinct:
+            _, first = np.unique(output[order], axis=0, return_index=True)
+            good = order[np.sort(first)]
+        if len(good) >= settings.k or len(order) == total:
+            break
+        wanted = min(total, len(order) + settings.k - len(good))
+    chosen = good[: settings.k]
+    last = int(values[chosen[-1]])
+    taken = int((values[chosen] == last).sum())
+    score = Fraction(last, settings.key.denominator)
+    return [np.sort(row[chosen[shard[chosen] == place]]) for place in range(len(shards))], {
+        "value": last,
+        "score": float(score),
+        "above": len(chosen) - taken,
+        "at": int((values[good] == last).sum()),
+        "taken_at": taken,
+        "duplicates_dropped": int(np.flatnonzero(order == chosen[-1])[0]) + 1 - len(chosen),
+        "ceiling_dropped": int(numbers.sum()) - total,
+        "exact": str(score),
+    }
+
+
+def _values(settings: SpanSettings, m1: NDArray, m2: NDArray, ml: NDArray) -> NDArray[np.int64]:
+    """The value of each candidate with these counts, -1 where it is left out."""
+    values = np.zeros(len(m1), dtype=np.int64) if settings.random else settings.key.value(m1, m2, ml)
+    if settings.drop_ceiling:
+        values[ml == settings.shape.ceiling] = -1
+    return values
+
+
+def _listed(
+    settings: SpanSettings, shards: Sequence[int], candidates: Candidates, low: int, distinct: bool
+) -> Iterator[NDArray[Any]]:
+    """Side by side the shard, row, value, tie and output of each candidate with a value of at least ``low``; no outputs
+    where these need not be ``distinct``. The rows of a shard stand in the order of its documents."""
+    parts = []
+    for place, shard in enumerate(shards):
+        rows = candidates(shard)
+        values = _values(settings, rows["m1"], rows["m2"], rows["ml"])
+        here = np.flatnonzero(values >= low)
+        outputs = rows["output"][here if distinct else here[:0]]
+        numbers = np.full(len(here), place, dtype=np.uint32)
+        parts.append((numbers, here, values[here], rows["tie"][here], outputs))
+    return map(np.concatenate, zip(*parts, strict=True))

@@ -1,0 +1,288 @@
+"""Attention as word alignment: words of tokens, every head against a plain loop, planted heads, sharpness."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from alignments import alignment_error_rate, hard_alignment
+from catchline.config.names import MODELS, build
+from catchline.config.schema import SearchConfig, TextConfig
+from catchline.errors import ConfigError
+from catchline.models.folder import LoadedModel
+from catchline.summarizer import Summarizer
+from catchline.systems.neural import NeuralSystem
+from catchline.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
+from catchline.types import Batch, Record, TrainingBatch
+from catchline_study.align import (
+    ForcedPair,
+    MapChoice,
+    _word_of,
+    attention_maps,
+    decoded_pair,
+    forced_pairs,
+    head_table,
+    sharpness,
+    word_map,
+)
+from catchline_study.links import Links, WordPair, lexical_links, word_pairs
+from samples import IDS, PLAIN, TRANSFORMER
+
+RECORDS = [
+    Record("The quick brown foxes jumped over the lazy dogs near Amsterdam.", "Foxes jumped over dogs", id="foxes"),
+    Record("Rain fell.", "rain fell", id="rain"),
+    Record("A parliament in Amsterdam voted against lazy foxes, quickly.", "Parliament voted against foxes", id="vote"),
+]
+PAIRS = word_pairs(RECORDS)
+THREE_LAYERS = {**TRANSFORMER, "encoder_layers": 1, "decoder_layers": 3, "hidden_size": 16, "num_heads": 4}
+SPECS: dict[str, dict[str, Any]] = {
+    "transformer": THREE_LAYERS,
+    "contrastive": {**THREE_LAYERS, "opponent": {"type": "max", "layer": 1, "head": 2}},
+    "seq2seq": {"type": "seq2seq", "embedding_size": 8, "encoder_hidden": 8, "hidden_size": 8},
+}
+
+
+def tokenizer_of(kind: type[Tokenizer], separator: str | None = None) -> Tokenizer:
+    options = {"vocab_size": 60, "min_frequency": 1} if kind is BpeTokenizer else {"min_frequency": 1}
+    tokenizer = kind(kind.Config(**options))
+    tokenizer.use_separator(separator)
+    tokenizer.train([record.document for record in RECORDS] + [record.summary for record in RECORDS])
+    return tokenizer
+
+
+def system_of(kind: str, tokens: type[Tokenizer] = BpeTokenizer, **text: Any) -> NeuralSystem:
+    torch.manual_seed(4)
+    tokenizer = tokenizer_of(tokens, text.get("sentence_separator"))
+    model = build("model", MODELS, SPECS[kind], vocab_size=tokenizer.vocab_size, **IDS)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    options = TextConfig(**{"source_specials": True, "oov_copy": "unk", **text})
+    search = SearchConfig(beam_size=2, max_length=9, min_length=3)
+    return NeuralSystem(LoadedModel(model, tokenizer, text=options, search=search, name=kind))
+
+
+def test_words_of_tokens_by_hand() -> None:
+    words = [(0, 3), (4, 9), (9, 10)]
+    # a special, a word, two pieces of a word, one over an edge (more of it in the second word), a special
+    assert _word_of([(0, 0), (0, 3), (4, 6), (6, 9), (10, 10)], words) == [-1, 0, 1, 1, -1]
+    assert _word_of([(0, 5), (5, 10)], words) == [0, 1]
+    assert _word_of([(3, 4), (8, 10), (8, 10)], words) == [-1, 1, 1]  # equal shares: the first
+    assert _word_of([], words) == []
+    assert _word_of([(0, 3)], []) == [-1]
+
+
+def test_every_token_of_a_text_lies_in_its_word() -> None:
+    system = system_of("transformer")
+    for pair, forced in zip(PAIRS, forced_pairs(system, PAIRS), strict=True):
+        encoding = system.tokenizer.encode(pair.document, specials=True)
+        assert len(forced.columns) == len(encoding.ids) == len(forced.example.source_extended_ids)
+        assert forced.columns[-1] == forced.rows[-1] == -1  # END
+        assert len(forced.rows) == len(forced.example.target_extended_ids)
+        for (start, end), word in zip(encoding.offsets, forced.columns, strict=True):
+            if word >= 0:
+                assert pair.source[word][0] <= start < end <= pair.source[word][1]
+        assert sorted({word for word in forced.columns if word >= 0}) == list(range(len(pair.source)))
+        assert sorted({word for word in forced.rows if word >= 0}) == list(range(len(pair.target)))
+        assert any(forced.columns.count(word) > 1 for word in range(len(pair.source)))
+
+
+def test_what_is_cut_belongs_to_no_word() -> None:
+    system = system_of("transformer", WordTokenizer, max_source_tokens=5, max_target_tokens=3)
+    forced = forced_pairs(system, PAIRS[:1])[0]
+    assert forced.columns == (-1, 0, 1, 2, -1)
+    assert forced.rows == (0, 1, -1)  # two words and END
+    open_end = system_of("transformer", WordTokenizer, max_target_tokens=3, eos_on_truncation=False)
+    assert forced_pairs(open_end, PAIRS[:1])[0].rows == (0, 1, 2)
+
+
+def test_what_stands_between_sentences_belongs_to_no_word() -> None:
+    system = system_of("transformer", WordTokenizer, sentence_separator="<eos>")
+    pair = word_pairs([Record("Rain fell. Dogs voted.", "Rain fell")])[0]
+    forced = forced_pairs(system, [pair])[0]
+    assert forced.columns == (-1, 0, 1, 2, -1, 3, 4, 5, -1)  # START, three words, <eos>, three words, END
+    assert decoded_pair(system, pair, "split").columns == forced.columns
+    lines = word_pairs([Record("Rain fell. Dogs voted.", "Rain fell.\nDogs voted.")])[0]
+    assert forced_pairs(system, [lines])[0].rows == (0, 1, 2, -1, 3, 4, 5, -1)  # three words, <eos>, three words, END
+
+
+def by_hand(system: NeuralSystem, pair: WordPair, *, shift: bool = False) -> np.ndarray:
+    """The heads' attention between the words of one pair, with loops and a batch of one: (L, H, words, words)."""
+    forced = forced_pairs(system, [pair])[0]
+    source, target = forced.example.source_extended_ids, forced.example.target_extended_ids
+    assert target is not None
+    ids = torch.tensor(source.tolist())[None].clamp(max=system.tokenizer.vocab_size - 1)
+    gold = torch.tensor(target.tolist())[None]
+    start = torch.full((1, 1), system.tokenizer.bos_id)
+    batch = TrainingBatch(
+        source_ids=ids,
+        source_extended_ids=ids,
+        source_mask=torch.ones_like(ids, dtype=torch.bool),
+        extended_vocab_size=system.tokenizer.vocab_size,
+        target_input_ids=torch.cat([start, gold[:, :-1]], 1),
+        target_ids=gold,
+        target_mask=torch.ones_like(gold, dtype=torch.bool),
+    )
+    with torch.no_grad():
+        alpha = system.model.cross_attentions(batch)[:, :, 0].double()
+    found = np.zeros((*alpha.shape[:2], len(pair.target), len(pair.source)))
+    for word, (begin, end) in enumerate(pair.target):
+        spans = system.tokenizer.encode(pair.summary).offsets
+        rows = [t for t, (a, b) in enumerate(spans) if begin <= a < b <= end]
+        rows = [t + 1 for t in rows] if shift else rows
+        for column, (left, right) in enumerate(pair.source):
+            places = system.tokenizer.encode(pair.document, specials=True).offsets
+            inside = [s for s, (a, b) in enumerate(places) if left <= a < b <= right]
+            total = sum(alpha[:, :, t, s] for t in rows for s in inside)
+            found[:, :, word, column] = total.numpy() / len(rows)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "shift"), [("transformer", False), ("contrastive", True), ("seq2seq", False), ("seq2seq", True)]
+)
+def test_error_rates_equal_a_loop_over_single_pairs(kind: str, shift: bool) -> None:
+    system = system_of(kind)
+    links = [lexical_links(pair) for pair in PAIRS]
+    links[0] = Links(links[0].sure, links[0].possible | {(0, 2), (3, 8)})
+    table = head_table(system, PAIRS, links, shift=shift, batch_size=2)
+    maps = [by_hand(system, pair, shift=shift) for pair in PAIRS]
+    assert table.rates.shape == maps[0].shape[:2] == ((1, 1) if kind == "seq2seq" else (3, 4))
+    for layer, head in np.ndindex(table.rates.shape):
+        chosen = [
+            {(t, s) for t, s in hard_alignment(alpha[layer, head]) if t in one.targets}
+            for alpha, one in zip(maps, links, strict=True)
+        ]
+        expected = alignment_error_rate(chosen, [one.sure for one in links], [one.possible for one in links])
+        assert table.rates[layer, head] == pytest.approx(expected, abs=1e-12)
+    assert table.linked_words == sum(len(one.targets) for one in links)
+    assert table.rates[table.best] == table.rates.min()
+    assert table.rates[table.worst] == table.rates.max()
+
+
+def test_a_planted_head_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = system_of("transformer")
+    links = [lexical_links(pair) for pair in PAIRS]
+    forced = {pair.label: one for pair, one in zip(PAIRS, forced_pairs(system, PAIRS), strict=True)}
+    by_label = dict(zip((pair.label for pair in PAIRS), links, strict=True))
+
+    def planted(batch: Batch) -> Tensor:
+        rows, (steps, positions) = len(batch.source_ids), (batch.target_ids.shape[1], batch.source_ids.shape[1])
+        alpha = torch.full((3, 4, rows, steps, positions), 1.0 / positions)
+        for b, label in enumerate(batch.record_ids):
+            one, wanted = forced[label], dict(by_label[label].sure)
+            for t, word in enumerate(one.rows):
+                if word in wanted:
+                    alpha[1, 2, b, t] = 0.0
+                    alpha[1, 2, b, t, one.columns.index(wanted[word])] = 1.0
+        return alpha
+
+    monkeypatch.setattr(system.model, "cross_attentions", planted)
+    table = head_table(system, PAIRS, links, batch_size=2)
+    assert table.best == (1, 2)
+    assert table.rates[1, 2] == 0.0
+    assert table.worst == (0, 0)  # flat heads tie at the leftmost word; the first is named
+    assert (np.delete(table.rates.ravel(), 6) > 0.4).all()
+
+
+def test_maps_by_name() -> None:
+    system = system_of("transformer")
+    forced = forced_pairs(system, PAIRS)
+    every = dict(attention_maps(system, forced, batch_size=3))
+    names = ["1:2", "layer-mean:1", "mean"]
+    chosen = dict(attention_maps(system, forced, [MapChoice.parse(name) for name in names], batch_size=2))
+    for index, maps in every.items():
+        assert maps.shape == (3, 4, len(forced[index].rows), len(forced[index].columns))
+        head, layer, mean = chosen[index]
+        np.testing.assert_allclose(head, maps[1, 2], atol=1e-6)
+        np.testing.assert_allclose(layer, maps[1].mean(0), atol=1e-6)
+        np.testing.assert_allclose(mean, maps.mean((0, 1)), atol=1e-6)
+        np.testing.assert_allclose(head.sum(-1), 1.0, atol=1e-5)
+    assert [MapChoice.parse(name).title for name in [*names, "opponent"]] == [
+        "layer 1, head 2",
+        "layer 1, mean of the heads",
+        "mean of all heads",
+        "opponent attention",
+    ]
+
+
+def test_the_opponents_map_is_that_of_its_head_without_the_maximum() -> None:
+    """Section h, test 8: softmax over what is left of alpha_c, probabilities and not logits."""
+    system = system_of("contrastive")
+    forced = forced_pairs(system, PAIRS)
+    choices = [MapChoice.parse("opponent"), MapChoice.parse("1:2")]
+    for _, (opponent, conventional) in attention_maps(system, forced, choices, batch_size=2):
+        for alpha_o, alpha_c in zip(opponent, conventional.astype(np.float64), strict=True):
+            left = np.where(alpha_c == alpha_c.max(), 0.0, np.exp(alpha_c))
+            np.testing.assert_allclose(alpha_o, left / left.sum(), atol=1e-6)
+    alone = dict(attention_maps(system, forced, choices[:1]))
+    both = dict(attention_maps(system, forced, choices))
+    np.testing.assert_allclose(alone[0][0], both[0][0], atol=1e-6)
+    flat = sharpness([(forced[index], maps[0]) for index, maps in both.items()])
+    assert flat.entropy > 0.9 * flat.uniform
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        *(
+            ("transformer", name, "no attention map; write LAYER:HEAD")
+            for name in ("", "2", "2:", "head 2", "layer-mean", "-1:0", "opponents")
+        ),
+        *(("transformer", name, "3 layers of 4 heads") for name in ("3:0", "0:4")),
+        ("seq2seq", "0:1", "1 layer of 1 head,"),
+        ("seq2seq", "opponent", "no opponent attention"),
+    ],
+)
+def test_names_that_are_no_map_and_maps_that_the_model_lacks(kind: str, name: str, said: str) -> None:
+    system = system_of(kind)
+    with pytest.raises(ConfigError, match=said):
+        list(attention_maps(system, forced_pairs(system, PAIRS), [MapChoice.parse(name)]))
+
+
+def test_a_model_without_attention() -> None:
+    system = system_of("seq2seq")
+    system.model = build("model", MODELS, {**SPECS["seq2seq"], **PLAIN}, vocab_size=system.tokenizer.vocab_size, **IDS)
+    with pytest.raises(ConfigError, match="no attention over the source"):
+        head_table(system, PAIRS, [lexical_links(pair) for pair in PAIRS])
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens"),
+    [
+        ("transformer", BpeTokenizer),
+        ("contrastive", WordTokenizer),
+        ("seq2seq", BpeTokenizer),
+        ("seq2seq", WordTokenizer),
+    ],
+)
+def test_its_own_summary_is_forced_token_by_token(kind: str, tokens: type[Tokenizer]) -> None:
+    system = system_of(kind, tokens)
+    forced = decoded_pair(system, word_pairs([Record(RECORDS[0].document)])[0], "split")
+    explained = Summarizer(system).explain(RECORDS[0].document, surface="raw")
+    assert forced.words.summary == explained.text.replace("<unk>", "UNK")
+    _, weights = next(attention_maps(system, [forced], [MapChoice.parse("mean" if kind == "seq2seq" else "2:0")]))
+    if kind == "seq2seq" and tokens is WordTokenizer:  # one row a word: search and teacher forcing saw the same
+        attention = [word.attention for word in explained.words]
+        np.testing.assert_allclose(weights[0][: len(attention)], attention, atol=1e-4)
+    assert forced.rows[-1] == -1
+    assert word_map(forced, weights).shape == (1, len(forced.words.target), len(forced.words.source))
+
+
+def test_sharpness_by_hand() -> None:
+    pair = WordPair("x", "a b", "c d", ((0, 1), (2, 3)), ((0, 1), (2, 3)))
+    forced = ForcedPair(pair, None, (0, 1, -1), (0, 1, -1))  # type: ignore[arg-type]
+    weights = np.array([[1.0, 0.0, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
+    found = sharpness([(forced, weights)])
+    assert found.entropy == pytest.approx((0 + 0.5 * math.log(4) + 0.5 * math.log(2)) / 2)
+    assert found.maximum == pytest.approx(0.75)
+    assert found.uniform == pytest.approx(math.log(3))
+    assert found.outside == pytest.approx(0.25)
+    assert found.steps == 2
+    flat = sharpness([(forced, np.full((3, 3), 1 / 3)), (forced, np.zeros((3, 3)))])
+    assert (flat.entropy, flat.steps) == (pytest.approx(math.log(3)), 2)  # rows of zeros are no attention
+    assert sharpness([]).steps == 0

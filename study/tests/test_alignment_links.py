@@ -1,0 +1,231 @@
+"""Word links, their files (what is read, what is refused and where), sheets, and the error rates of heads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from alignments import alignment_error_rate
+from catchline.errors import ConfigError, DataError
+from catchline.types import Record
+from catchline_study.links import (
+    head_counts,
+    head_error_rates,
+    lexical_links,
+    parse_links,
+    read_links,
+    sheet_rule,
+    word_attention,
+    word_pairs,
+    word_spans,
+    write_sheet,
+)
+
+RECORDS = [
+    Record("The cat, which didn't sleep, sat on the mat.", "Cat sat on mat.", id="a"),
+    Record("北京今天天气很好。", "北京天气"),
+    Record("Rain fell.", "rain", id="c"),
+]
+PAIRS = word_pairs(RECORDS)
+
+
+def test_words() -> None:
+    cut = "The cat , which did n't sleep , sat on the mat ."
+    assert PAIRS[0].source_words == cut.split()
+    assert PAIRS[1].source_words == list("北京今天天气很好。")
+    spaced = word_pairs(RECORDS[:1], "spaces")[0]
+    assert spaced.source_words[:3] == ["The", "cat,", "which"]
+    assert [pair.label for pair in PAIRS] == ["a", "#2", "c"]
+    with pytest.raises(ConfigError, match="split"):
+        word_spans("a", "blanks")
+
+
+def test_equal_ids_name_nothing() -> None:
+    assert [pair.label for pair in word_pairs([Record("a", "b", id="x")] * 2)] == ["#1", "#2"]
+
+
+def test_lexical_links() -> None:
+    # "the" is twice in the document, the full stop is no word, "cat" differs in case only
+    assert lexical_links(PAIRS[0]).sure == {(0, 1), (1, 8), (2, 9), (3, 11)}
+    assert lexical_links(PAIRS[1]).sure == {(0, 0), (1, 1), (3, 5)}  # 天 is twice in the document
+    assert lexical_links(PAIRS[2]).possible == {(0, 0)}
+    twice = word_pairs([Record("day by day it rains", "day after day")])[0]
+    assert not lexical_links(twice).sure
+
+
+def test_parse() -> None:
+    links = parse_links("1-0 8-1, 9?1", "x")
+    assert links.sure == {(0, 1), (1, 8)}
+    assert links.possible == {(0, 1), (1, 8), (1, 9)}
+    assert links.targets == {0, 1}
+    assert parse_links(" None ", "x").possible == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1-0 8~1", r"f\.txt:3: '8~1' is not a link; write i-j"),
+        ("1-0-2", "'1-0-2' is not a link"),
+        ("-1-0", "'-1-0' is not a link"),
+        ("13-0", r"links document word 13, but the document of pair 'a' has 13 words \(0 to 12\)"),
+        ("0-5", r"links summary word 5, but the summary of pair 'a' has 5 words \(0 to 4\)"),
+    ],
+)
+def test_parse_says_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        parse_links(text, "f.txt:3", PAIRS[0])
+
+
+def test_lines_and_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "links.txt"
+    path.write_text("1-0 8-1\n\n0?0\n")
+    found = read_links(path, PAIRS)
+    assert sorted(found) == [0, 2]
+    assert found[2].sure == frozenset()
+    assert sheet_rule(path) is None
+    path = tmp_path / "links.jsonl"
+    path.write_text('{"id": "c", "links": "0-0"}\n\n{"id": "a", "links": ["1-0", "8?1"]}\n')
+    found = read_links(path, PAIRS)
+    assert found[2].sure == {(0, 0)}
+    assert found[0].possible == {(0, 1), (1, 8)}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("x.txt", "1-0\n0-0\n0-0\n0-0\n", "has 4 lines, the data 3 pairs"),
+        ("x.txt", "1-0\n0-9\n", r"x\.txt:2: '0-9' links summary word 9"),
+        ("x.txt", "\n\n", "holds no link"),
+        ("x.txt", "\xff\xfe", "not UTF-8"),
+        ("x.jsonl", '{"id": "z", "links": "0-0"}\n', r"x\.jsonl:1: the data has no pair 'z'"),
+        ("x.jsonl", '{"id": "c"}\n', r"x\.jsonl:1 is not of the form"),
+        ("x.jsonl", '{"id": ' + "[" * 3000 + "\n", r"x\.jsonl:1 is not of the form"),
+        ("x.jsonl", '{"id": "c", "links": "5-0"}\n', r"x\.jsonl:1: '5-0' links document word 5"),
+    ],
+    ids=lambda value: value[:12],
+)
+def test_files_of_links_that_are_refused(name: str, content: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content, encoding="latin-1")
+    with pytest.raises(DataError, match=said):
+        read_links(tmp_path / name, PAIRS)
+    with pytest.raises(DataError, match="no file of links"):
+        read_links(tmp_path / "absent", PAIRS)
+
+
+def filled(path: Path, *links: str) -> list[str]:
+    lines = path.read_text().splitlines()
+    places = [index for index, line in enumerate(lines) if line.startswith("links:")]
+    for place, text in zip(places, links, strict=True):
+        lines[place] = f"links: {text}".rstrip()
+    path.write_text("\n".join(lines))
+    return lines
+
+
+def test_sheet_goes_round(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "sheet.txt"
+    assert write_sheet(path, PAIRS) == 3
+    assert sheet_rule(path) == "split"
+    with pytest.raises(DataError, match="holds no link"):
+        read_links(path, PAIRS)
+    filled(path, "1-0 8-1 9?2", "", "none")
+    found = read_links(path, PAIRS[::-1])  # found by label, not by place
+    assert sorted(found) == [0, 2]
+    assert found[2].possible == {(0, 1), (1, 8), (2, 9)}
+    assert found[0].possible == frozenset()
+
+
+def test_sheet_with_long_texts_and_links_over_several_lines(tmp_path: Path) -> None:
+    pairs = word_pairs([Record(" ".join(f"w{i}:x=" for i in range(300)), "w3:x= w299:x=", id="long")], "spaces")
+    path = tmp_path / "sheet.txt"
+    write_sheet(path, pairs, "spaces")
+    assert sheet_rule(path) == "spaces"
+    lines = path.read_text().splitlines()
+    assert max(map(len, lines)) <= 110
+    assert lines[7].startswith("  0:w0:x= 1:w1:x= ")
+    assert lines[-3:] == ["summary:", "  0:w3:x= 1:w299:x=", "links: "]
+    path.write_text(path.read_text() + "  3-0\n  299-1\n")
+    assert read_links(path, pairs)[0].sure == {(0, 3), (1, 299)}
+
+
+@pytest.mark.parametrize("rule", ["split", "spaces"])
+def test_sheet_with_signs_that_python_takes_for_blanks_or_line_ends(tmp_path: Path, rule: str) -> None:
+    text = "a b\x1cc\x1fd\x85e\u2028f"
+    pairs = word_pairs([Record(text, text, id="odd")], rule)
+    assert pairs[0].source_words == list("abcdef")
+    path = tmp_path / "sheet.txt"
+    write_sheet(path, pairs, rule)
+    filled(path, "5-5")
+    assert read_links(path, pairs)[0].sure == {(5, 5)}
+    path.write_text('{"id": "odd", "links": "1-1", "note": "a\u2028b"}\n', encoding="utf-8")
+    assert read_links(path, pairs)[0].sure == {(1, 1)}
+
+
+def test_sheet_of_other_data_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sheet.txt"
+    write_sheet(path, PAIRS[:1])
+    filled(path, "1-0")
+    changed = word_pairs([Record("The dog, which didn't sleep, sat on the mat.", "Cat sat on mat.", id="a")])
+    with pytest.raises(DataError, match=r"sheet\.txt:6: the document of pair 'a' is not the one in the data"):
+        read_links(path, changed)
+    with pytest.raises(DataError, match="the data has no pair 'a'"):
+        read_links(path, PAIRS[1:])
+    path.write_text(path.read_text().replace("document:", "\nno part\ndocument:"))
+    with pytest.raises(DataError, match=r"sheet\.txt:8: 'no part' belongs to no part"):
+        read_links(path, PAIRS)
+    write_sheet(path, PAIRS[:1])
+    filled(path, "1-0 99-0")
+    with pytest.raises(DataError, match=r"sheet\.txt:11: '99-0' links document word 99"):
+        read_links(path, PAIRS)
+
+
+# ------------------------------------------------------------------------------ error rates of heads
+
+# S = {(0, 0), (1, 1)}, P = S and (1, 2), A = {(0, 0), (1, 2)}, all as (summary word, document word).
+SURE, POSSIBLE, CHOSEN = {(0, 0), (1, 1)}, {(1, 2)}, {(0, 0), (1, 2)}
+
+
+def test_an_example_by_hand() -> None:
+    assert alignment_error_rate([CHOSEN], [SURE], [POSSIBLE]) == pytest.approx(0.25)
+    one_head = np.array([[[[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]]]])  # (1, 1, 2, 3)
+    assert head_error_rates(head_counts(one_head, SURE, POSSIBLE)) == pytest.approx(np.array([[0.25]]))
+
+
+def test_counts_are_summed_over_pairs_before_dividing() -> None:
+    # first pair: one sure link, found; second: three sure links, none found. 1 - 2/8, not the mean of 0 and 1
+    found = head_counts(np.array([[[1.0, 0.0]]]), {(0, 0)})
+    lost = head_counts(np.tile([0.0, 1.0], (1, 3, 1)), {(0, 0), (1, 0), (2, 0)})
+    assert head_error_rates(found + lost) == pytest.approx(np.array([0.75]))
+
+
+def test_words_without_links_and_empty_rows_are_dropped() -> None:
+    maps = np.array([[[0.9, 0.1], [0.5, 0.5], [0.0, 0.0]]])
+    counts = head_counts(maps, {(1, 0), (2, 1)})
+    # word 0 is in no link; word 1 chooses the left of equals, which is right; word 2 has no attention at all
+    assert counts.tolist() == [[2], [3]]
+
+
+def test_a_possible_link_alone_costs_nothing_and_gains_half() -> None:
+    assert head_counts(np.array([[[0.0, 1.0]]]), set(), {(0, 1)}).tolist() == [[1], [1]]
+    assert head_counts(np.array([[[1.0, 0.0]]]), set(), {(0, 1)}).tolist() == [[0], [1]]
+
+
+def test_nothing_to_compare() -> None:
+    for counts in ([[0], [0]], [[0, 1], [0, 2]]):  # also of one head among others
+        with pytest.raises(DataError, match="not defined"):
+            head_error_rates(np.array(counts))
+
+
+def test_subwords_become_words() -> None:
+    # tokens of the document: cat ##s | sat | END; of the summary: feli ##nes | END
+    weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.2, 0.1], [0.0, 0.0, 0.0, 1.0]])
+    merged = word_attention(weights, [0, 0, -1], [0, 0, 1, -1], (1, 2))
+    np.testing.assert_allclose(merged, [[0.5, 0.25]])
+    batch = np.stack([weights, weights[::-1]])
+    np.testing.assert_allclose(word_attention(batch, [0, 0, -1], [0, 0, 1, -1], (1, 2))[0], merged)
+
+
+def test_words_that_the_model_did_not_read_have_no_weight() -> None:
+    merged = word_attention(np.array([[0.5, 0.5]]), [0], [0, 1], (2, 3))
+    np.testing.assert_allclose(merged, [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])

@@ -1,0 +1,206 @@
+"""Cleaning of docstrings, deduplication, and splits by package."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from catchline.errors import DataError
+from catchline.evaluation.predictions import read_lines
+from catchline_study.corpora.docstring_text import clean_docstring
+from catchline_study.corpora.docstrings import (
+    STANDARD_LIBRARY,
+    CorpusPair,
+    build_corpus,
+    docstrings_of,
+    find_files,
+    overlap,
+    split_by_package,
+    unusable,
+)
+
+PROSE = "The counters are reset before each pass over the records, so that results do not add up."
+
+
+def body(text: str) -> str:
+    return clean_docstring("Count the records of a file.\n\n" + text)[1]
+
+
+NOTE = "Blank lines are not counted as records of the file."
+GOOGLE = f"""{PROSE}
+
+Args:
+    path (str): The file to read from the disk.
+    most: How many records at most.
+
+Returns:
+    The number of the records that were found.
+
+Note:
+    {NOTE}"""
+NUMPY = f"""{PROSE}
+
+Parameters
+----------
+path : str
+    The file to read from the disk.
+
+Returns
+-------
+int
+    The number of the records found.
+
+Notes
+-----
+{NOTE}
+
+Examples
+--------
+>>> count('x')
+3"""
+SPHINX = f"""{PROSE}
+
+:param str path: The file to read from the disk.
+:returns: the number of records
+:raises ValueError: if there is none at all in the file"""
+
+
+def test_sections_fields_and_labels_are_cut() -> None:
+    assert body(GOOGLE) == body(NUMPY) == f"{PROSE}\n{NOTE}"
+    assert body(SPHINX) == body(f"Note: {PROSE}") == PROSE
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        ">>> count('x')\n3\n>>> count('y')\n4",
+        "::\n\n    with open(path) as handle:\n        return sum(1 for _ in handle)",
+        "```python\nfor record in records:\n    count the records of the file here\n```",
+        ".. code-block:: python\n\n    the code that counts the records stands here",
+        ".. versionadded:: 3.2\n   This was added to count the records of a file.",
+        "=====  =======\nname   meaning\n=====  =======\nfirst  the first record of a file\n=====  =======",
+        "| a | b |\n|---|---|\n| the first record | of the file is here |",
+        "    x = count(path)\n    y = count(path, most=3)",
+    ],
+)
+def test_blocks_are_cut(block: str) -> None:
+    behind = PROSE.replace("records", "lines")
+    assert body(f"{PROSE}\n\n{block}\n\n{behind}") == f"{PROSE}\n{behind}"
+
+
+@pytest.mark.parametrize(
+    ("marked", "plain"),
+    [
+        ("Uses :class:`~package.module.Reader` for this", "Uses Reader for this"),
+        ("Uses :func:`the reader <package.read>` for this", "Uses package.read for this"),
+        ("See `the guide <https://x.org/a>`_ for more of this", "See the guide for more of this"),
+        ("See [the guide](https://x.org/a) for more of this", "See the guide for more of this"),
+        ("The ``path`` is *never* changed **at all** here [1]_", "The path is never changed at all here"),
+        ("Any |version| works with `None` here", "Any version works with None here"),
+        ("It is for users of ``.NET`` here", "It is for users of .NET here"),
+    ],
+)
+def test_mark_up_is_removed(marked: str, plain: str) -> None:
+    assert body(f"{marked}, and there is nothing else to say.") == f"{plain}, and there is nothing else to say."
+
+
+def test_lead_ins_go_with_their_block() -> None:
+    for lead_in in (f"{PROSE} For example::", f"{PROSE[:-1]}::", f"{PROSE} ::"):
+        assert body(f"{lead_in}\n\n    count(path)") == PROSE
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        *("count(path, most) -> int", "Count.", ">>> count(x)", "xxx = {a: b} of the records", "word " * 30),
+        *(":param x: the file to count records of", "Deprecated since version two"),
+    ],
+)
+def test_what_is_no_summary_sentence_is_left_out(head: str) -> None:
+    assert clean_docstring(f"{head}\n\n{PROSE}") == ("", "")
+
+
+def test_reasons_and_overlap() -> None:
+    for summary, text, reason in (
+        ("Count the records of a file.", PROSE, ""),
+        ("Count the records of a file.", "Too short.", "body too short"),
+        ("Count the records of a file.", PROSE * 30, "body too long"),
+        ("Paint every window green.", PROSE, "summary and body share too few words"),
+        ("", "", "no summary sentence"),
+    ):
+        assert unusable(CorpusPair("", "", summary, text)) == reason
+    assert overlap("Count the records quickly", "Counting records is slow") == pytest.approx(2 / 3)
+
+
+def package(root: Path, name: str, *docstrings: str) -> None:
+    folder = root / name
+    (folder / "tests").mkdir(parents=True)
+    lines = "".join(f'def f{n}():\n    """{text}"""\n    1 / 0\n\n' for n, text in enumerate(docstrings))
+    (folder / "__init__.py").write_text(lines)
+    (folder / "tests" / "test_x.py").write_text(lines.replace("records", "windows"))
+
+
+def pair_text(number: int) -> str:
+    names = ["apple", "river", "stone", "cloud", "engine", "garden", "market", "window", "letter", "bridge"]
+    one, two = names[number % 10], names[(number * 7 + 3) % 10]
+    return (
+        f"Return the {one} number {number} of a {two}.\n\n"
+        f"    The {one} is taken from shelf {number} of the {two}, where "
+        f"item{number} and thing{number} were put by visitor{number} in year{number}."
+    )
+
+
+def test_corpus_of_a_folder(tmp_path: Path) -> None:
+    root = tmp_path / "site"
+    for number in range(20):
+        package(root, f"pkg{number}", *(pair_text(number * 5 + place) for place in range(5)))
+    package(root, "vendored", pair_text(3))  # a copy of pkg0's
+    (root / "broken.py").write_text('def (:\n    """x"""')
+    (root / "latin.py").write_bytes(b'"""caf\xe9"""')
+    seen: list[tuple[float, float]] = []
+    stats = build_corpus(tmp_path / "out", roots=[root], standard_library=False, progress=lambda *x: seen.append(x))
+    assert stats.read["unreadable_files"] == 2
+    assert stats.left_out["duplicate"] == 1
+    assert seen[-1] == (23, 23)
+    rows = {split: read_lines(tmp_path / "out" / f"{split}.jsonl") for split in ("train", "validation", "test")}
+    homes = [{row["package"] for row in found} for found in rows.values()]
+    assert sum(map(len, homes)) == len(set.union(*homes)), "no package is in two"
+    assert {split: len(found) for split, found in rows.items()} == {"train": 80, "validation": 10, "test": 10}
+    assert json.loads((tmp_path / "out" / "stats.json").read_text())["splits"]["test"]["pairs"] == 10
+    assert set(rows["train"][0]) == {"id", "document", "summary", "package"}
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    build_corpus(tmp_path / "again", roots=[root], standard_library=False)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()} == before
+
+
+def test_near_duplicates_across_packages(tmp_path: Path) -> None:
+    package(tmp_path / "s", "one", pair_text(1))
+    package(tmp_path / "s", "two", pair_text(1).replace("Return the", "Give back the").replace("year1", "year2"))
+    stats = build_corpus(tmp_path / "out", roots=[tmp_path / "s"], standard_library=False)
+    assert stats.left_out["near duplicate"] == 1
+    with pytest.raises(DataError, match="No usable docstrings"):
+        build_corpus(tmp_path / "none", roots=[tmp_path / "out"], standard_library=False)
+
+
+def test_nothing_is_imported(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    methods = 'class A:\n    def f(self):\n        """A.\n\n        B."""\n'
+    file.write_text(f'"""Count the records of a file.\n\n{PROSE}\n"""\nraise SystemExit\n{methods}')
+    assert [name for name, _ in docstrings_of(file)] == ["module", "A.f"]
+    assert docstrings_of(file)[1][1] == "A.\n\nB."
+
+
+def test_large_packages_and_the_standard_library_stay_in_training() -> None:
+    pairs = [CorpusPair(STANDARD_LIBRARY, "x", "", "")] * 5 + [CorpusPair("huge", "x", "", "")] * 60
+    pairs += [CorpusPair(f"p{number % 35}", "x", "", "") for number in range(35)]
+    splits = split_by_package(pairs)
+    assert {pair.group for pair in splits["train"]} >= {STANDARD_LIBRARY, "huge"}
+    assert len(splits["validation"]) == len(splits["test"]) == 10
+
+
+def test_the_standard_library_comes_first() -> None:
+    name, file, path = next(find_files([]))
+    assert name == STANDARD_LIBRARY
+    assert path.as_posix().endswith(file)

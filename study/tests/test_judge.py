@@ -1,0 +1,364 @@
+"""From predictions to sheets to figures: blinded, reproducible, and tolerant of what spreadsheets do to a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import product
+from operator import itemgetter
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from catchline.cli.main import main
+from catchline.data.subset import write_records
+from catchline.errors import ConfigError, DataError
+from catchline.evaluation.predictions import as_lines, read_lines
+from catchline.metrics.significance import holm, paired_t_test
+from catchline.types import Record
+from catchline_study import judge
+from catchline_study.calibration import Ratings
+from catchline_study.judge import MAX_CELL, SheetOptions, analyse, make_sheets, read_predictions
+from commands import refused, run
+
+RECORDS = [Record(f'Document {i}, line one.\nLine two; "quoted".', f"human {i}", id=f"r{i}") for i in range(30)]
+SYSTEMS = {name: [f"{name}-text {i}" for i in range(30)] for name in ("alpha", "beta", "gamma")}
+HIDDEN = {f"{name}-text": name for name in SYSTEMS}
+Rows = list[list[str]]
+
+
+def read(path: Path) -> Rows:
+    return list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")))
+
+
+def write(path: Path, rows: Sequence[Sequence[str]], separator: str = ",", encoding: str = "utf-8") -> None:
+    out = io.StringIO()
+    csv.writer(out, delimiter=separator, lineterminator="\r\n").writerows(rows)
+    path.write_bytes(out.getvalue().encode(encoding))
+
+
+def planted(system: str, item: int, annotator: int, criterion: str) -> int:
+    """alpha is rated 4 or 5, beta 2 or 3 on other items, gamma as beta; annotators differ on every fifth by one."""
+    base, place = (4, item // 2) if system == "alpha" else (2, item)
+    return base + (place + (annotator if item % 5 == 0 else 0) + (criterion == "informativeness")) % 2
+
+
+def fill(folder: Path) -> None:
+    for annotator, path in enumerate(sorted((folder / "sheets").glob("*.csv"))):
+        rows = read(path)
+        for row in rows[1:]:
+            system = HIDDEN[row[3].split()[0]]
+            row[4:6] = [str(planted(system, int(row[0]), annotator, name)) for name in rows[0][4:6]]
+        write(path, rows)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    make_sheets(SYSTEMS, RECORDS, tmp_path / "j", SheetOptions(sample=20))
+    fill(tmp_path / "j")
+    return tmp_path / "j"
+
+
+def test_sheets_are_blind_shuffled_and_seeded(tmp_path: Path) -> None:
+    key = make_sheets(SYSTEMS, RECORDS, tmp_path / "a", SheetOptions(sample=20, seed=7))
+    make_sheets(SYSTEMS, RECORDS, tmp_path / "b", SheetOptions(sample=20, seed=7))
+    other = make_sheets(SYSTEMS, RECORDS, tmp_path / "c", SheetOptions(sample=20, seed=8))
+    files = sorted(path.name for path in (tmp_path / "a" / "sheets").iterdir())
+    assert files == ["README.txt", "annotator-1.csv", "annotator-2.csv", "annotator-3.csv"]
+    for name in files:
+        assert (tmp_path / "a/sheets" / name).read_bytes() == (tmp_path / "b/sheets" / name).read_bytes()
+    assert [entry["id"] for entry in key["items"]] != [entry["id"] for entry in other["items"]]
+    assert len({entry["id"] for entry in key["items"]}) == 20
+    rows = read(tmp_path / "a/sheets/annotator-1.csv")
+    assert rows[0] == ["item", "summary", "document", "text", "readability", "informativeness", "comment"]
+    assert len(rows) == 1 + 20 * 3
+    assert [row[1] for row in rows[1:4]] == ["A", "B", "C"]
+    assert rows[1][2] == RECORDS[key["items"][0]["index"]].document
+    firsts = Counter(row[3].split("-")[0] for row in rows[1:] if row[1] == "A")
+    assert set(firsts) == set(SYSTEMS)  # no letter belongs to one system
+    orders = [tuple(tuple(places.values()) for places in order) for order in key["order"].values()]
+    assert len(set(orders)) == 3  # each annotator has an order of their own
+    for entry, places in zip(key["items"], key["order"]["annotator-1"], strict=True):
+        mine = [row for row in rows[1:] if row[0] == str(entry["item"])]
+        assert {row[1]: row[3] for row in mine} == {
+            letter: SYSTEMS[system][entry["index"]] for letter, system in places.items()
+        }
+
+
+def test_planted_scores_come_back(filled: Path) -> None:
+    """And their pairs are tested on the means of the items, with Holm's correction."""
+    found = analyse(filled, "t")
+    assert (found.items, found.missing, found.annotators) == (20, 0, ("annotator-1", "annotator-2", "annotator-3"))
+    scores = {
+        (name, criterion): [fmean(planted(name, item, a, criterion) for a in range(3)) for item in range(1, 21)]
+        for name, criterion in product(SYSTEMS, ("readability", "informativeness"))
+    }
+    for mean in found.means:
+        assert mean.mean == pytest.approx(fmean(scores[mean.system, mean.criterion]))
+        assert mean.low <= mean.mean <= mean.high
+    for pair in found.pairs:
+        expected = paired_t_test(scores[pair.first, pair.criterion], scores[pair.second, pair.criterion])
+        assert pair.p == pytest.approx(expected.p)
+        family = {(p.first, p.second): p.p for p in found.pairs if p.criterion == pair.criterion}
+        adjusted = holm({"/".join(names): p for names, p in family.items()})
+        assert pair.p_holm == pytest.approx(adjusted[f"{pair.first}/{pair.second}"])
+    for levels in found.alpha.values():
+        assert 0.8 < float(levels["interval"] or 0) < 1.0
+        assert 0.7 < float(levels["ordinal"] or 0) < 1.0
+    pairs = {(pair.first, pair.second): pair for pair in analyse(filled).pairs if pair.criterion == "readability"}
+    assert pairs["alpha", "beta"].difference == pytest.approx(2.0)
+    assert pairs["alpha", "beta"].p_holm < 0.01
+    assert (pairs["beta", "gamma"].difference, pairs["beta", "gamma"].p) == (0.0, 1.0)
+
+
+def test_a_difference_without_spread_is_json(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (filled / "sheets").glob("*.csv"):
+        rows = read(path)
+        write(path, [rows[0], *([*row[:4], *("4" if "alpha" in row[3] else "3") * 2, *row[6:]] for row in rows[1:])])
+    found = json.loads(run(capsys, "judge", "analyse", filled, "--json"), parse_constant=pytest.fail)
+    assert {pair["statistic"] for pair in found["pairs"]} == {None, 0.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "separator", "encoding"),
+    [
+        (
+            lambda rows: [[f"{cell},0" if cell in list("12345") else cell for cell in row] for row in rows],
+            ";",
+            "cp1252",
+        ),
+        (lambda rows: [[*reversed(row), "", ""] for row in rows], ",", "utf-8-sig"),
+        (
+            lambda rows: [list(map(str.upper, rows[0])), *sorted(rows[1:], key=itemgetter(3)), ["", ""], []],
+            "\t",
+            "utf-16",
+        ),
+        (lambda rows: [["sep=", ""], *rows], ";", "utf-8"),
+    ],
+    ids=["as German Excel does", "other columns", "other lines", "a named separator"],
+)
+def test_spreadsheets_may_save_the_file_their_way(
+    change: Callable[[Rows], Rows], separator: str, encoding: str, filled: Path
+) -> None:
+    expected = analyse(filled)
+    path = filled / "sheets" / "annotator-2.csv"
+    write(path, change(read(path)), separator, encoding)
+    assert analyse(filled) == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "value", "said"),
+    [
+        (7, 4, "six", "annotator-1.csv, row 8, column 'readability': 'six' is not a whole number from 1 to 5"),
+        (1, 5, "6", "row 2, column 'informativeness': '6'"),
+        (1, 5, "3.5", "row 2, column 'informativeness': '3.5'"),
+        (1, 5, "nan", "row 2, column 'informativeness'"),
+        (2, 0, "99", "row 3, column 'item': '99' is not the number of an item from 1 to 20"),
+        (2, 0, "inf", "row 3, column 'item'"),
+        (2, 1, "Q", "row 3, column 'summary': 'Q' is none of A, B, C"),
+        (2, 1, "A", "row 3, column 'summary': item 1 A is there twice"),
+        (0, 4, "readibility", "row 1: no column is named 'readability'"),
+        (0, 6, "readability", "row 1: several columns are named 'readability'"),
+    ],
+)
+def test_mistakes_name_file_row_and_column(row: int, column: int, value: str, said: str, filled: Path) -> None:
+    path = filled / "sheets" / "annotator-1.csv"
+    rows = read(path)
+    rows[row][column] = value
+    write(path, rows)
+    with pytest.raises(DataError) as error:
+        analyse(filled)
+    assert said in str(error.value)
+
+
+def test_empty_cells_and_absent_annotators_are_counted(filled: Path) -> None:
+    first, second, third = (filled / "sheets" / f"annotator-{number}.csv" for number in (1, 2, 3))
+    rows = read(first)
+    rows[1][4], rows[2][5] = "", " - "
+    write(first, rows)
+    third.unlink()
+    found = analyse(filled)
+    assert (found.missing, found.absent) == (2, ("annotator-3",))
+    write(first, [[*row[:4], "", "", ""] if number else row for number, row in enumerate(rows)])
+    assert analyse(filled).absent == ("annotator-1", "annotator-3")
+    first.unlink()
+    second.unlink()
+    with pytest.raises(DataError, match="No sheet"):
+        analyse(filled)
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"PK\x03\x04...", "annotator-1.csv is a workbook"),
+        ("item,summary".encode("utf-16")[:-1], "annotator-1.csv cannot be read .*utf-16"),
+        (b"item,summary\r\n1," + b"x" * 200_000, "annotator-1.csv, row 2, cannot be read .*field larger"),
+    ],
+)
+def test_what_is_not_a_csv_file(filled: Path, raw: bytes, said: str) -> None:
+    (filled / "sheets" / "annotator-1.csv").write_bytes(raw)
+    before = csv.field_size_limit(131_072)  # a reader of tables may have raised it
+    try:
+        with pytest.raises(DataError, match=f"{said}.*save the sheet as CSV"):
+            analyse(filled)
+    finally:
+        csv.field_size_limit(before)
+
+
+def test_cells_are_neither_formulas_nor_too_long(tmp_path: Path) -> None:
+    records = [Record("=1+1 " + "x" * 40_000, "s")]
+    make_sheets({"a": ["@cmd"], "b": ["-- dash"]}, records, tmp_path / "j", SheetOptions(annotators=1))
+    rows = read(tmp_path / "j/sheets/annotator-1.csv")
+    assert {row[3] for row in rows[1:]} == {"'@cmd", "'-- dash"}
+    assert rows[1][2].startswith("'=1+1")
+    assert len(rows[1][2]) < MAX_CELL + 20
+
+
+def test_the_reference_can_take_part(tmp_path: Path) -> None:
+    key = make_sheets({"a": [r.document for r in RECORDS]}, RECORDS, tmp_path / "j", SheetOptions(reference=True))
+    assert key["systems"] == ["a", "reference"]
+    assert len(key["items"]) == 30
+    with pytest.raises(ConfigError, match="called 'reference' already"):
+        make_sheets({"reference": SYSTEMS["alpha"]}, RECORDS, tmp_path / "k", SheetOptions(reference=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (SheetOptions(criteria=()), "at least one criterion"),
+        (SheetOptions(criteria=("text",)), "column of the sheets already"),
+        (SheetOptions(criteria=("Text", "clarity")), "'text' is a column of the sheets already"),
+        (SheetOptions(criteria=("Clarity", "clarity")), "each once"),
+        (SheetOptions(lowest=5, highest=5), "no steps"),
+    ],
+)
+def test_options_that_do_not_fit(options: SheetOptions, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make_sheets(SYSTEMS, RECORDS, tmp_path / "j", options)
+
+
+def test_predictions_are_matched_by_id_and_those_of_another_split_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(as_lines({"id": r.id, "summary": f"s {r.id}"} for r in reversed(RECORDS)))
+    assert read_predictions(path, RECORDS[:2]) == ["s r0", "s r1"]
+    with pytest.raises(DataError, match="no summary for record 'x'"):
+        read_predictions(path, [Record("d", "s", id="x")])
+    with pytest.raises(DataError, match="30 summaries for 1 records"):
+        read_predictions(path, [Record("d", "s")])
+    path.write_text('{"id": "1", "summary": "x", "references": ["s", "t"]}\n')
+    for record in (Record("d", "s", id="1"), Record("d", "z", id="1", references=("z", "t")), Record("d", "", id="1")):
+        assert read_predictions(path, [record]) == ["x"]
+    for record in (Record("d", "other", id="1"), Record("d", "other")):
+        with pytest.raises(DataError, match=r"is of other records: .* name with --data the file of the split"):
+            read_predictions(path, [record])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"id": "a"}', "no text as its 'summary'"),
+        ('{"summary": null}', "no text as its 'summary'"),
+        ('{"summary": "\\ud83d half"}', "half a character"),
+        ("[" * 100_000, "is not JSON"),
+    ],
+)
+def test_what_is_no_prediction(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(f"\n{line}\n")
+    with pytest.raises(DataError, match=rf"p\.jsonl:2.*{said}"):
+        read_predictions(path, RECORDS)
+
+
+def test_sheets_are_never_without_their_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(judge, "write_json", full)
+        with pytest.raises(OSError, match="No space"):
+            make_sheets(SYSTEMS, RECORDS, tmp_path / "j", SheetOptions())
+    assert not list((tmp_path / "j").iterdir())
+    make_sheets(SYSTEMS, RECORDS, tmp_path / "j", SheetOptions())
+
+
+def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = tmp_path / "data.jsonl", tmp_path / "j"
+    write_records(data, RECORDS)
+    files = [tmp_path / f"{name}.predictions.jsonl" for name in SYSTEMS]
+    for path, texts in zip(files, SYSTEMS.values(), strict=True):
+        path.write_text(as_lines({"id": r.id, "summary": t} for r, t in zip(RECORDS, texts, strict=True)))
+    make = ["judge", "make", *files, "--data", data, "--out"]
+    assert "10 documents and 3 systems" in run(capsys, *make, out, "--sample", "10")
+    refused(capsys, 2, "holds sheets already", *make, out)
+    refused(capsys, 3, "has a rating yet", "judge", "analyse", out)
+    refused(capsys, 2, "five", *make, tmp_path / "j2", "--scale", "five")
+    fill(out)
+    printed = run(capsys, "judge", "analyse", out)
+    assert "alpha - beta" in printed
+    assert "alpha, ordinal" in printed
+    assert (
+        json.loads(run(capsys, "judge", "analyse", out, "--json", "--test", "randomization"))["test"] == "randomization"
+    )
+
+
+def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path) -> None:
+    out = tmp_path / "lines.jsonl"
+    assert main(["judge", "analyse", str(filled), "--lines", str(out), "--json"]) == 0
+    lines = read_lines(out)
+    assert len(lines) == 20 * 3
+    items = {entry["id"]: entry for entry in json.loads((filled / "key.json").read_text())["items"]}
+    for line in lines:
+        item = items[line["id"]]
+        assert line["summary"] == SYSTEMS[line["system"]][item["index"]]
+        asked = product(range(3), ("readability", "informativeness"))
+        given = [planted(line["system"], item["item"], number, name) for number, name in asked]
+        assert line["rating"] == pytest.approx(fmean(given))
+    rated = Ratings.read(out, accept=4)
+    assert rated.of(lines[0]["id"], lines[0]["summary"].upper() + ".") == pytest.approx(lines[0]["rating"])
+    assert math.isnan(rated.of(lines[0]["id"], "another line"))
+
+
+@pytest.mark.parametrize("name", ["sheets/annotator-1.csv", "sheets/README.txt", "key.json"])
+def test_the_rated_lines_do_not_replace_what_is_read(
+    name: str, filled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (filled / name).read_bytes()
+    said = "is what this command reads; --lines names another file."
+    refused(capsys, 2, said, "judge", "analyse", filled, "--lines", filled / name)
+    assert (filled / name).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"lowest": None}, {"items": [{"id": "r1"}]}, {"order": {"annotator-1": [3]}}, {"items": [3]}, {"criteria": "x"}],
+    ids=str,
+)
+def test_a_key_that_somebody_changed(changed: dict[str, object], filled: Path) -> None:
+    key = json.loads((filled / "key.json").read_text())
+    for text in (json.dumps(key | changed), json.dumps({n: key[n] for n in key if n not in changed}), "[" * 100_000):
+        (filled / "key.json").write_text(text)
+        with pytest.raises(DataError, match="is no key of sheets; it must stay as"):
+            judge.rated_lines(filled)
+
+
+@pytest.mark.parametrize("rating", ["NaN", "1e999", "-1e999", "1" + "0" * 400, "true", '"4"', "null"])
+def test_a_rating_is_a_number(rating: str, tmp_path: Path) -> None:
+    path = tmp_path / "ratings.jsonl"
+    lines = [f'{{"id": "r{n}", "summary": "a", "rating": {given}}}' for n, given in ((1, "3"), (2, rating))]
+    path.write_text("\n".join(lines))
+    with pytest.raises(DataError, match="rating 2 needs an 'id', a text, and a 'rating', a number"):
+        Ratings.read(path)
+
+
+def test_sheets_of_before_cannot_say_which_lines_were_rated(filled: Path) -> None:
+    key = json.loads((filled / "key.json").read_text())
+    for kept, said in ((("item", "id"), "an earlier version made them"), (("item",), "the records had no ids")):
+        items = [{"id": ""} | {name: entry[name] for name in kept} for entry in key["items"]]
+        (filled / "key.json").write_text(json.dumps(key | {"items": items}))
+        with pytest.raises(DataError, match=said):
+            judge.rated_lines(filled)

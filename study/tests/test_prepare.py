@@ -1,0 +1,232 @@
+"""Gigaword and DUC as Rush et al. prepared them, dialogues and news as papers' models read them, on made-up text."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from catchline.cli.main import main
+from catchline.data.checks import CheckOptions, check, reappearing_share
+from catchline.data.readers import read_records
+from catchline.data.subset import write_records
+from catchline.errors import DataError
+from catchline.extractive.base import Extractor
+from catchline.extractive.baselines import Lead, Longest
+from catchline.types import Record, references_of
+from catchline_study.corpora.prepare import dialogue, duc_input, duc_records, gigaword_pair, news, words_by
+from commands import run
+
+RULES, BLANKS = words_by(), words_by(tokenized=True)
+SENTENCE = "The Council (of 12 towns) approved a 3.5 percent rise in water prices on Tuesday ."
+
+
+def pair(document: str, title: str, **options: bool) -> tuple[str, str] | str:
+    made = gigaword_pair(Record(document, title), BLANKS, **options)
+    return made if isinstance(made, str) else (made.document, made.summary)
+
+
+def test_the_first_sentence_and_the_title() -> None:
+    document = "The Council ( of 12 towns ) approved a 3.5 percent rise in water prices . It rained ."
+    assert pair(document, "Council's `` vote '' : water prices rise 3.5 % , again !", filtered=False) == (
+        "the council -lrb- of ## towns -rrb- approved a #.# percent rise in water prices .",
+        "council's vote : water prices rise #.# % again",
+    )
+    # with our own rules for text that is not tokenized
+    made = gigaword_pair(Record(SENTENCE + " More.", 'Council doesn\'t "explain" prices?'), RULES, filtered=False)
+    assert isinstance(made, Record)
+    assert made.document.startswith("the council -lrb- of ## towns -rrb- approved a #.# percent")
+    assert made.document.endswith("on tuesday .")
+    assert made.summary == "council does n't explain prices"
+
+
+def test_without_a_full_stop_the_first_line_stands() -> None:
+    assert pair("a b\nc d .", "t u v w", filtered=False) == ("a b", "t u v w")
+
+
+@pytest.mark.parametrize(
+    ("document", "title", "reason"),
+    [
+        ("w " * 10 + "prices .", "prices rise once more", None),
+        ("w " * 8 + "prices .", "prices rise once more", "11 to 99"),  # ten tokens
+        ("w " * 97 + "prices .", "prices rise once more", None),
+        ("w " * 98 + "prices .", "prices rise once more", "11 to 99"),  # a hundred
+        ("w " * 10 + "prices", "prices rise once more", "full stop"),
+        ("w " * 10 + "prices .", "prices rise now", "4 to 49"),
+        ("w " * 10 + "prices .", "prices " * 49, None),
+        ("w " * 10 + "prices .", "prices " * 50, "4 to 49"),
+        ("w " * 10 + "price .", "prices rise once more", "in common"),
+        ("w " * 10 + "the .", "the rise once more", "in common"),  # three letters do not count
+        ("w " * 10 + "prices .", "prices rise in Japan", "blacklist"),  # "ap" stands in it
+        ("w " * 10 + "prices .", "CORRECTS prices rise once", "blacklist"),
+        ("w " * 10 + "prices .", "prices - rise once", "blacklist"),
+        ("w " * 10 + "prices .", "prices rise once ?", "blacklist"),
+        ("w " * 10 + "prices .", "adv11 prices rise once", "blacklist"),  # after digits have become #
+    ],
+)
+def test_the_filter(document: str, title: str, reason: str | None) -> None:
+    found = pair(document, title)
+    if reason is None:
+        assert isinstance(found, tuple)
+    else:
+        assert isinstance(found, str)
+        assert reason in found
+        assert isinstance(pair(document, title, filtered=False), tuple)
+
+
+def test_a_short_first_sentence_takes_the_second() -> None:
+    assert duc_input("Rain fell in Oslo today. Nobody came.\nThird one.", RULES) == (
+        "rain fell in oslo today , nobody came ."
+    )
+    long = "Rain fell " + "and fell " * 15 + "in Oslo."
+    assert len(long) >= 130
+    assert duc_input(long + " Nobody came.", RULES).endswith("in oslo .")
+    just_short = "R" + "a" * 127 + "."  # 129 characters
+    assert duc_input(just_short + " Nobody came.", RULES).endswith(" , nobody came .")
+    assert not duc_input("Ra" + just_short[1:] + " Nobody came.", RULES).endswith("came .")
+    assert duc_input("Only one.", RULES) == "only one ."
+    assert duc_input(" ", RULES) == ""
+
+
+def test_datelines_go_only_with_a_bracket() -> None:
+    assert duc_input("OSLO (AP) -- Rain fell.", RULES) == "rain fell ."
+    assert duc_input("OSLO (AP) _ Rain fell - hard.", RULES) == "rain fell - hard ."  # the first one only
+    assert duc_input("OSLO, Norway -- Rain fell.", RULES) == "oslo , norway -- rain fell ."
+    assert duc_input("Rain (in Oslo) fell.", RULES) == "rain -lrb- in oslo -rrb- fell ."
+    assert duc_input("OSLO _ Rain &AMP; fell 12 times.", RULES) == "oslo , rain fell 12 times ."  # digits stay
+
+
+def distribution(root: Path, authors: str = "ABCD") -> tuple[Path, Path]:
+    documents, references = root / "docs", root / "models"
+    references.mkdir(parents=True)
+    for group, name in (("d30001t", "APW1.01"), ("d30002t", "NYT2.02")):
+        (documents / group).mkdir(parents=True)
+        text = (
+            f"<DOC>\n<DOCNO> {name} </DOCNO>\n<TEXT>\n<P>\nRain fell in {group}. Then\nsnow.\n</P>\n</TEXT>\n</DOC>\n"
+        )
+        (documents / group / name).write_text(text)
+        for author in authors:
+            (references / f"{group[:-1].upper()}.P.10.T.{author}.{name}").write_text(f" Rain by\n{author} \n")
+    return documents, references
+
+
+def test_the_distribution_of_duc(tmp_path: Path) -> None:
+    documents, references = distribution(tmp_path)
+    records = list(duc_records(documents, references))
+    assert [record.id for record in records] == ["d30001t/APW1.01", "d30002t/NYT2.02"]
+    assert [record.document for record in records] == [
+        f"rain fell in {g} , then snow ." for g in ("d30001t", "d30002t")
+    ]
+    assert records[0].references == ("Rain by A", "Rain by B", "Rain by C", "Rain by D")
+    assert records[0].summary == "Rain by A"
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no folders of documents"):
+        list(duc_records(tmp_path / "none", tmp_path))
+    documents, references = distribution(tmp_path)
+    for path in references.glob("D30002*"):
+        path.unlink()
+    with pytest.raises(DataError, match=r"no reference named D30002\*NYT2.02"):
+        list(duc_records(documents, references))
+
+
+# ----------------------------------------------------------------------------------------- dialogues and news
+
+TALK = "Ann:  hello there\r\n\r\nBob: I lost my keys | really\nAnn: oh no, where did you put them now?\nBob: here"
+TURNS = [
+    "Ann: hello there",
+    "Bob: I lost my keys | really",
+    "Ann: oh no, where did you put them now?",
+    "Bob: here",
+]
+
+
+def test_turns_are_joined_by_bars_and_names_stay() -> None:
+    made = dialogue(Record(TALK, " Bob lost\nhis keys. "))
+    assert made.document == " | ".join(TURNS)
+    assert made.sentences == tuple(TURNS)
+    assert made.summary == "Bob lost his keys."
+    assert dialogue(Record("Ann: hi | Bob: bye", "x")).sentences == ("Ann: hi", "Bob: bye")
+    assert dialogue(Record("Ann: hi", "x")).document == "Ann: hi"
+
+
+@pytest.mark.parametrize(("method", "picked"), [(Longest, [1, 2, 0]), (Lead, [0, 1, 2])])
+def test_methods_pick_turns_in_the_order_of_the_dialogue(
+    method: type[Extractor], picked: list[int], tmp_path: Path
+) -> None:
+    """The longest three by words: 9, 7 and 3 of them, the last against 2."""
+    path = tmp_path / "talk.jsonl"
+    write_records(path, [dialogue(Record(TALK, "Bob lost his keys.", "7"))])
+    record = next(read_records(path))
+    assert record.sentences == tuple(TURNS)
+    text = method(method.Config(sentences=3)).text(list(record.sentences))
+    assert text == " ".join(TURNS[place] for place in sorted(picked))
+    only = Longest(Longest.Config(sentences=1)).text(list(record.sentences))
+    assert only == TURNS[2]
+
+
+def test_highlights_are_joined_to_learn_and_apart_to_score(tmp_path: Path) -> None:
+    made = news(Record("(CNN) Rain fell.\n\n It  was wet.", "Rain fell .\nNobody came .", "n1"))
+    assert made.document == "(CNN) Rain fell. It was wet."
+    assert made.summary == "Rain fell . Nobody came ."
+    assert made.references == ("Rain fell .\nNobody came .",)
+    path = tmp_path / "news.jsonl"
+    write_records(path, [made, news(Record("Sun.", "One highlight."))])
+    first, second = read_records(path)
+    assert (first.summary, references_of(first)) == (made.summary, made.references)
+    assert (second.summary, second.references) == ("One highlight.", ())
+    assert "references" not in json.loads(path.read_text().splitlines()[1])
+
+
+def test_a_list_of_references_holds_the_summary_once(tmp_path: Path) -> None:
+    path = tmp_path / "many.jsonl"
+    row = {"document": "d", "summary": "a b", "references": ["x", "a\nb", "a b", "a b"]}
+    path.write_text(json.dumps(row) + "\n")
+    record = next(read_records(path))
+    assert record.summary == "a b"
+    assert record.references == ("a b", "x", "a\nb", "a b")  # the same to the letter goes before the same words
+    path.write_text(json.dumps(row | {"references": ["x", "a\nb"]}) + "\n")
+    assert next(read_records(path)).references == ("a\nb", "x")
+
+
+def test_the_share_of_words_that_reappears(tmp_path: Path) -> None:
+    assert reappearing_share({"rain", "fell", "in", "oslo", "."}, {"rain", ".", "snow"}) == 1 / 4
+    assert reappearing_share({"."}, {"."}) == 0.0
+    path = tmp_path / "train.jsonl"
+    rows = [("Rain fell. Rain, rain fell in Oslo.", "Rain in Bergen."), ("Sun shone", "sun")]
+    path.write_text("".join(json.dumps({"document": d, "summary": s}) + "\n" for d, s in rows))
+    report = check({"train": path}, CheckOptions(duplicates=False)).as_dict()
+    assert report["splits"]["train"]["document_words_in_summary"] == pytest.approx((2 / 4 + 1 / 2) / 2)
+
+
+def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "samsum.csv", tmp_path / "talk.jsonl"
+    with source.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["id", "dialogue", "summary"], ["7", TALK, "Bob lost his keys."]])
+    assert json.loads(run(capsys, "data", "prepare", "samsum", source, out, "--json"))["records"] == 1
+    assert json.loads(out.read_text())["document"] == " | ".join(TURNS)
+    told = json.loads(run(capsys, "evaluate", "longest-3", "lead-3", "--data", out, "--profile", "samsum", "--json"))
+    assert "a sentence a line on both sides" in told["systems"][0]["flags"]
+    text = run(capsys, "data", "stats", out)
+    assert "distinct document words in the summary" in text
+    article = tmp_path / "cnndm.jsonl"
+    article.write_text(json.dumps({"article": "Rain fell.\nIt was wet.", "highlights": "Rain .\nWet ."}) + "\n")
+    run(capsys, "data", "prepare", "cnndm", article, out)
+    assert json.loads(out.read_text())["summary"] == "Rain . Wet ."
+    assert json.loads(out.read_text())["references"] == ["Rain .\nWet ."]
+    story = tmp_path / "a.story"
+    story.write_text(
+        "Rain fell.\n\nIt was wet.\n\n@highlight\n\nRain\n\n@highlight\n\nWet town\n\n@highlight\n\nRain\n"
+    )
+    for source in (article, story):
+        run(capsys, "data", "prepare", "cnndm", source, out, "--first-highlight")
+        (record,) = read_records(str(out))
+        expected = ["Rain .", "Wet ."] if source == article else ["Rain", "Wet town"]
+        assert (record.summary, list(references_of(record))) == (expected[0], expected)
+    told = json.loads(run(capsys, "evaluate", "lead-1", "--data", out, "--profile", "cnndm-first", "--json"))
+    assert "-f B" in told["systems"][0]["flags"]
+    assert main(["--quiet", "data", "prepare", "cnndm", str(out), str(out)]) == 2
+    assert "same file" in capsys.readouterr().err

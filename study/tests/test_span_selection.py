@@ -1,0 +1,573 @@
+"""Whole selections against a ranking by hand, and the same bytes from whoever does the work."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import gzip
+import json
+import os
+import pickle
+import random
+import re
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from catchline.data.readers import find_splits, read_records
+from catchline.errors import ConfigError, DataError
+from catchline_study.spans import selection
+from catchline_study.spans.candidates import stable_hash
+from catchline_study.spans.selection import SelectionResult, perform, run_here, select_spans
+from catchline_study.spans.settings import SpanSettings, parse_weights
+from catchline_study.spans.tokens import VocabularySpanTokenizer, WordSpanTokenizer
+from own_process import in_own_process, needs_ray
+from span_counts import counted, scored
+
+WORDS = ["sun", "moon", "Sea", "sea", "hill", "tree", "wind", "rain", "old", "new", "é", "stone,", "road.", "bird"]
+SMALL = SpanSettings(k=12, tokenizer="words", input_length=6, output_length=3, chunk=20, text="line", shard_records=5)
+
+
+def write_corpus(folder: Path, seed: int = 1) -> Path:
+    """Three files of documents: lines, JSON lines and compressed JSON lines."""
+    generator = random.Random(seed)
+
+    def text() -> str:
+        return " ".join(generator.choices(WORDS, k=generator.randint(2, 60)))
+
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.txt").write_text("\n".join([*(text() for _ in range(12)), "", "  "]) + "\n")
+    (folder / "more" / "b.jsonl").write_text("".join(json.dumps({"text": text()}) + "\n" for _ in range(12)))
+    lines = [json.dumps({"text": text(), "id": f"x{n}"}) + "\n" for n in range(9)]
+    (folder / "c.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+    (folder / "notes.md").write_text("not part of it")
+    (folder / ".hidden.txt").write_text(text())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "in")
+
+
+def written(out: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    """In the order of the shuffle: held out ones first."""
+    files = [out / file["name"] for file in json.loads((out / "manifest.json").read_text())["files"]]
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def run(corpus: Path, out: Path, settings: SpanSettings = SMALL, **more: Any) -> SelectionResult:
+    return select_spans([str(corpus)], out, settings, **more)
+
+
+# --------------------------------------------------------------------------------- a ranking by hand
+
+
+def documents(corpus: Path) -> Iterator[tuple[str, int, str]]:
+    for number, line in enumerate((corpus / "a.txt").read_text().splitlines()):
+        yield "a.txt", number, line
+    with gzip.open(corpus / "c.jsonl.gz", "rt") as file:
+        for number, line in enumerate(file):
+            yield "c.jsonl.gz", number, json.loads(line)["text"]
+    for number, line in enumerate((corpus / "more" / "b.jsonl").read_text().splitlines()):
+        yield "more/b.jsonl", number, json.loads(line)["text"]
+
+
+@dataclasses.dataclass
+class Window:
+    place: tuple[str, int, int]
+    counts: tuple[int, int, int]
+    score: Fraction
+    texts: tuple[str, str]
+    output: tuple[str, ...]
+
+
+@cache
+def windows(corpus: Path, settings: SpanSettings) -> list[list[Window]]:
+    """Of every chunk."""
+    size, shape = settings.chunk, settings.shape
+    found = []
+    for name, number, text in documents(corpus):
+        spans = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
+        tokens = [text[start:end] for start, end in spans]
+        if settings.lowercase:
+            tokens = [token.lower() for token in tokens]
+        for offset in range(0, len(tokens), size):
+            end = min(offset + size, len(tokens))
+            places = range(offset, end - shape.window + 1, settings.stride)
+            some = [window(settings, (name, number, place), tokens, spans, text) for place in places]
+            if some:
+                found.append(some)
+    return found
+
+
+def window(
+    settings: SpanSettings, place: tuple[str, int, int], tokens: list[str], spans: list[tuple[int, int]], text: str
+) -> Window:
+    start, shape = place[2], settings.shape
+    middle, end = start + shape.input, start + shape.window
+    counts = counted(tokens, start, shape)
+    score = scored(counts, list(map(Fraction, settings.weights)), shape)
+    texts = text[spans[start][0] : spans[middle - 1][1]], text[spans[middle][0] : spans[end - 1][1]]
+    return Window(place, counts, score, texts, tuple(tokens[middle:end]))
+
+
+def ranked(corpus: Path, settings: SpanSettings) -> list[Window]:
+    """The K best, best first."""
+    if settings.over is not None:
+        found = [one for some in windows(corpus, settings) for one in some if one.score > Fraction(settings.over)]
+    else:
+        found = [max(some, key=lambda one: (one.score, -one.place[2])) for some in windows(corpus, settings)]
+    if settings.drop_ceiling:
+        found = [one for one in found if one.counts[2] < 3]
+    found.sort(key=lambda one: (-one.score, stable_hash(settings.seed, *one.place)[0]))
+    if settings.drop_duplicate_outputs:
+        seen: set[tuple[str, ...]] = set()
+        found = [one for one in found if not (one.output in seen or seen.add(one.output))]  # type: ignore[func-returns-value]
+    return found[: settings.k]
+
+
+def check(corpus: Path, out: Path, settings: SpanSettings) -> None:
+    result = run(corpus, out, settings)
+    expected = sorted(ranked(corpus, settings), key=lambda one: stable_hash(settings.seed, *one.place)[1])
+    got, count = records(out), len(expected)
+    assert [row["id"] for row in got] == ["{}:{}:{}".format(*one.place) for one in expected]
+    for row, one in zip(got, expected, strict=True):
+        assert (row["document"], row["summary"]) == one.texts
+        assert (row["unigrams"], row["bigrams"], row["longest_subsequence"]) == one.counts
+        assert row["score"] == float(one.score)
+    few = [f"There are only {count:,} spans to choose from; {settings.k:,} were asked for."]
+    assert result.manifest["warnings"] == (few if count < settings.k else [])
+
+
+@pytest.mark.parametrize(
+    ("weights", "changes"),
+    [
+        ("111", {}),
+        ("100", {"over": "0.3", "k": 25, "drop_duplicate_outputs": True}),
+        ("010", {"stride": 4}),
+        ("001", {"input_length": 2, "output_length": 9}),
+        ("110", {"k": 10_000}),
+        ("101", {"seed": 2, "validation": 4}),
+        ("011", {"lowercase": True}),
+        ("111", {"over": "0.6"}),
+        ("111", {"over": "0.6", "k": 60, "drop_duplicate_outputs": True}),
+        ("111", {"over": "0.5", "drop_ceiling": True}),
+        (("0.5", "2", "0.125"), {"k": 1}),
+    ],
+    ids=str,
+)
+def test_the_selection_is_the_ranking_by_hand(
+    corpus: Path, tmp_path: Path, weights: Sequence[str], changes: dict[str, Any]
+) -> None:
+    """Every set of weights and every option, not all pairs of them."""
+    check(corpus, tmp_path / "out", dataclasses.replace(SMALL, weights=tuple(weights), **changes))
+
+
+# ------------------------------------------------------------------------------------ the same bytes
+
+
+@pytest.mark.slow
+def test_whoever_works_the_bytes_are_the_same(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = dataclasses.replace(SMALL, k=30, validation=3, over="0.2")
+    run(corpus, tmp_path / "one", settings)
+    one = written(tmp_path / "one")
+    assert len(one) == 9  # a manifest, digests, a validation file, 27 records in files of 5
+    monkeypatch.setattr(selection, "run_here", lambda work, pieces: run_here(work, pieces[::-1]))
+    run(corpus, tmp_path / "backwards", settings)
+    assert written(tmp_path / "backwards") == one
+    for number in (2, 4):
+        run(corpus, tmp_path / f"{number}", settings, workers=number)
+        assert written(tmp_path / f"{number}") == one
+
+
+@pytest.mark.slow
+@needs_ray
+def test_ray_writes_the_same_bytes(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    settings = dataclasses.replace(SMALL, k=30, validation=3)
+    run(corpus, tmp_path / "one", settings)
+    in_own_process(run, corpus, tmp_path / "ray", settings, ray=True, workers=2)
+    assert written(tmp_path / "ray") == written(tmp_path / "one")
+    with pytest.raises(DataError, match=r"b\.jsonl:1: broken JSON"):
+        in_own_process(select_spans, [broken(tmp_path)], tmp_path / "no", settings, ray=True, workers=1)
+
+
+def broken(folder: Path) -> str:
+    (folder / "b.jsonl").write_text("{\n")
+    return str(folder / "b.jsonl")
+
+
+def test_a_job_goes_on_where_it_stopped(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped at every piece of work in turn, and no complete piece is done twice."""
+    settings = dataclasses.replace(SMALL, validation=3)
+    run(corpus, tmp_path / "whole", settings)
+    done: list[str] = []
+
+    def once(work: Any, pieces: Any) -> Any:
+        for piece in list(pieces)[:1]:
+            done.append(f"{work.args[0].__name__} {piece}")
+            yield piece, work(piece)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(selection, "run_here", once)
+    for _ in range(20):
+        try:
+            run(corpus, tmp_path / "parts", settings)
+            break
+        except KeyboardInterrupt:
+            assert not (tmp_path / "parts" / "manifest.json").exists()
+    assert written(tmp_path / "parts") == written(tmp_path / "whole")
+    assert len(done) == len(set(done)) >= 6
+
+
+def test_a_complete_selection_is_left_alone(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(corpus, out)
+    before = written(out)
+    assert run(corpus, out).complete_before
+    with pytest.raises(ConfigError, match=r"other settings \(k 12 instead of 5\)"):
+        run(corpus, out, dataclasses.replace(SMALL, k=5))
+    assert written(out) == before
+    again = run(corpus, out, dataclasses.replace(SMALL, k=5), overwrite=True)
+    assert not again.complete_before
+    assert again.manifest["records"] == len(records(out)) == 5
+
+
+def test_a_complete_selection_is_of_the_texts_not_of_their_sizes(tmp_path: Path) -> None:
+    out, corpus = tmp_path / "out", write_corpus(tmp_path / "in")
+    run(corpus, out)
+    file = corpus / "more" / "b.jsonl"
+    text, before = file.read_text(), os.stat(file)
+    file.write_text(text.replace("sun", "son"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ConfigError, match="from other files"):
+        run(corpus, out)
+    file.write_text(text)
+    assert run(corpus, out).complete_before
+    (out / selection.DIGESTS).unlink()  # as before there were digests
+    assert run(corpus, out).complete_before
+
+
+def test_hashes_do_not_depend_on_the_folder(tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        run(write_corpus(tmp_path / name), tmp_path / f"out-{name}")
+    assert written(tmp_path / "out-here") == written(tmp_path / "out-there")
+
+
+# ------------------------------------------------------------------------------------------- what is written
+
+
+def test_our_readers_open_the_folder(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(corpus, out, dataclasses.replace(SMALL, validation=2))
+    splits = find_splits(out)
+    assert {name: path.name for name, path in splits.items()} == {"train": "train", "validation": "validation.jsonl"}
+    rows = records(out)
+    assert [record.id for record in read_records(splits["validation"])] == [row["id"] for row in rows[:2]]
+    assert [record.summary for record in read_records(splits["train"])] == [row["summary"] for row in rows[2:]]
+    (out / "train" / "train-00000.jsonl").unlink()
+    (out / "train" / "train-00003.jsonl").write_text('{"document": "a", "summary": "b"}\n')
+    with pytest.raises(DataError, match="number 2 is missing"):
+        list(read_records(out / "train"))
+
+
+@pytest.mark.parametrize("last", [None, 3], ids=["some of a score", "all of a score"])
+def test_the_manifest_counts(corpus: Path, tmp_path: Path, last: int | None) -> None:
+    settings = dataclasses.replace(SMALL, over="0.3", k=10_000)
+    found = ranked(corpus, settings)
+    scores = sorted({one.score for one in found}, reverse=True)
+    k = 40 if last is None else sum(one.score >= scores[last] for one in found)
+    manifest = run(corpus, tmp_path / "out", dataclasses.replace(settings, k=k)).manifest
+    chosen = found[:k]
+    lowest = chosen[-1].score
+    assert manifest["corpus"]["shards"] == 3
+    assert manifest["corpus"]["documents"] == 33
+    assert manifest["corpus"]["candidates"] == len(found)
+    assert manifest["corpus"]["chunks"] == len(windows(corpus, SMALL))
+    above, at = sum(one.score > lowest for one in found), sum(one.score == lowest for one in found)
+    threshold = {"exact": str(lowest), "above": above, "at": at, "taken_at": k - above}
+    assert manifest["threshold"].items() >= threshold.items()
+    assert (threshold["taken_at"] == at) == (last is not None)
+    assert manifest["reports"] == {
+        "duplicate_outputs": k - len({one.output for one in chosen}),
+        "longest_subsequence_at_ceiling": sum(one.counts[2] == 3 for one in chosen),
+    }
+    assert manifest["warnings"] == []
+
+
+def test_random_spans_are_drawn_by_the_seed(corpus: Path, tmp_path: Path) -> None:
+    outs = []
+    for number, seed in enumerate((1, 1, 2)):
+        run(corpus, tmp_path / str(number), dataclasses.replace(SMALL, random=True, seed=seed))
+        outs.append([row["id"] for row in records(tmp_path / str(number))])
+    assert outs[0] == outs[1] != outs[2]
+    by_chunk = {(*one.place,): number for number, some in enumerate(windows(corpus, SMALL)) for one in some}
+    places = [identifier.rsplit(":", 2) for identifier in outs[0]]
+    drawn = [by_chunk[name, int(document), int(start)] for name, document, start in places]
+    assert len(set(drawn)) == 12
+
+
+# ---------------------------------------------------------------------------------------------- tokens
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=alphabet, special_tokens=["</s>"], show_progress=False
+    )
+    backend.train_from_iterator([" ".join(WORDS)] * 3, trainer)
+    backend.enable_truncation(5)
+    folder = tmp_path_factory.mktemp("tokenizer")
+    backend.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_byte_level_tokens_are_slices_of_the_text(corpus: Path, tokenizer: Path, tmp_path: Path) -> None:
+    sizes = {"input_length": 12, "output_length": 5, "chunk": 40}
+    run(corpus, tmp_path / "out", dataclasses.replace(SMALL, tokenizer=str(tokenizer), ids=True, **sizes))
+    units = VocabularySpanTokenizer(tokenizer / "tokenizer.json")
+    texts = {f"{name}:{number}": text for name, number, text in documents(corpus)}
+    for row in records(tmp_path / "out"):
+        document, start = row["id"].rsplit(":", 1)
+        text, ids = texts[document], units.ids(texts[document])
+        assert row["document_ids"] + row["summary_ids"] == ids[int(start) : int(start) + 17]
+        assert row["document"] + row["summary"] in text
+        assert units.encode([row["summary"]])[0].tokens.tolist() == row["summary_ids"]
+
+
+def test_special_tokens_are_not_looked_for_and_nothing_is_cut(tokenizer: Path) -> None:
+    units = VocabularySpanTokenizer(tokenizer / "tokenizer.json")
+    encoded = units.encode(["sun </s> sea"])[0]
+    assert 0 not in encoded.tokens
+    assert encoded.span(len(encoded.tokens) - 1)[1] == 12
+    assert encoded.tokens.tolist() == units.ids("sun </s> sea")
+
+
+def of_words(folder: Path, *words: str) -> VocabularySpanTokenizer:
+    """One whose vocabulary is so many words; it composes letters and their marks."""
+    backend = tokenizers.Tokenizer(
+        models.WordLevel({word: n for n, word in enumerate(["<unk>", *words])}, unk_token="<unk>")
+    )
+    backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.save(str(folder / "tokenizer.json"))
+    return VocabularySpanTokenizer(folder / "tokenizer.json")
+
+
+def test_marks_that_a_tokenizer_swallows_stay_with_their_letter_and_unknown_words_match_nothing(tmp_path: Path) -> None:
+    text = "cafe\u0301 sun cafe\u0301"
+    [encoded] = of_words(tmp_path).encode([text])
+    assert [text[slice(*encoded.span(token))] for token in range(2)] == ["cafe\u0301", "sun"]
+    found = of_words(tmp_path, "sun").encode(["sun moon sun moon"])[0].tokens
+    assert found[0] == found[2]
+    assert len(set(found.tolist())) == 3
+
+
+def test_spans_of_blanks_are_never_chosen(tokenizer: Path, tmp_path: Path) -> None:
+    """Line breaks match each other best of all; no-break spaces are two byte tokens each."""
+    blanks = "\n" * 60 + "\u00a0" * 60
+    (tmp_path / "a.txt").write_text(f"moon {blanks} sun and sea, sea and hill, tree and moon.")
+    (tmp_path / "b.txt").write_text(blanks + ".")
+    settings = dataclasses.replace(SMALL, tokenizer=str(tokenizer), text="file", chunk=60, k=50, over="0")
+    result = run(tmp_path, tmp_path.parent / "blank-out", settings)
+    rows = records(tmp_path.parent / "blank-out")
+    assert len(rows) == result.manifest["records"] > 0
+    assert all(row["document"].strip() and row["summary"].strip() for row in rows)
+
+
+def test_words_are_numbered_within_their_document(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(corpus, tmp_path / "one")
+    monkeypatch.setattr("catchline_study.spans.candidates._BATCH_DOCUMENTS", 2)
+    first, second = WordSpanTokenizer(False).encode(["a b a", "b c"])
+    assert (first.tokens.tolist(), second.tokens.tolist()) == ([0, 1, 0], [0, 1])
+    assert first.content(first.tokens[1:2]) == second.content(second.tokens[:1]) == b"b"
+    run(corpus, tmp_path / "two")
+    assert written(tmp_path / "one") == written(tmp_path / "two")
+
+
+def test_long_text_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catchline_study.spans.corpus._PIECE", 200)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "long.txt").write_text("\n".join(" ".join(WORDS) for _ in range(20)) + "\n")
+    manifest = run(tmp_path / "in", tmp_path / "out", dataclasses.replace(SMALL, text="file")).manifest
+    assert manifest["corpus"]["documents"] == 5
+    assert manifest["corpus"]["tokens"] == 20 * 16
+
+
+# ------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"validation": 12}, "--validation is 12; it must be below the 12 spans"),
+        ({"validation": -1}, "not negative"),
+        ({"weights": ("0", "0.0", "0")}, "--weights are all 0"),
+        ({"weights": ("1", "-1", "0")}, "'-1' is no number of 0 or more"),
+        *(({"weights": ("1", text, "0")}, f"'{text}' is no number") for text in ("1e3", "nan")),
+        ({"over": "much"}, "--every-window-over: 'much'"),
+        ({"over": "1", "random": True}, "leave out --every-window-over"),
+        ({"text": "page"}, "--text is 'page'"),
+        ({"ids": True}, "has no ids"),
+        ({"tokenizer": "x/y", "lowercase": True}, "--lowercase goes with --tokenizer words"),
+        ({"chunk": 8}, "--chunk is 8, but an input of 6 and an output of 3 need 9"),
+    ],
+    ids=str,
+)
+def test_settings_that_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        dataclasses.replace(SMALL, **changes)
+    assert parse_weights("1, 0,0.5") == ("1", "0", "0.5")
+    with pytest.raises(ConfigError, match="is 2 numbers"):
+        parse_weights("1,1")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words", "changes"),
+    [
+        ("a.jsonl", b'{"text": "x"}\n{"text": \n', r"a\.jsonl:2: broken JSON", {}),
+        ("a.jsonl", b'{"other": "x"}\n', "no column is known to hold the document", {}),
+        ("a.jsonl", b'{"text": 5, "body": "x"}\n', "the document could be any of", {}),
+        ("a.txt", b"caf\xe9\n", "not UTF-8: byte 0xE9", {}),
+        ("a.txt", b"a\0b\n", "a NUL byte", {}),
+        ("a.txt", b"\xff\xfea\0", "is UTF-16", {}),
+        ("a.txt", "a".encode("utf-32"), "is UTF-32", {}),
+        ("a.txt.gz", b"no gzip", "the gzip data is damaged", {}),
+        ("a.txt.gz", gzip.compress(b"some words\n" * 999, mtime=0)[:-20], "the gzip data is damaged", {}),
+        ("a.txt", b"", "The input holds no text", {}),
+        ("a.txt", b"a b c\n", r"No document has 9 tokens \(6 \+ 3\): of 1 the longest has 3; .* \(--text file\)", {}),
+        ("a.txt", b"a\nb\n", r"has 2; take shorter spans \(--input-length, --output-length\)\.\Z", {"text": "file"}),
+        ("a.csv", b"text\nx\n", r"\.csv files are not read here", {}),
+        ("a.txt", b"a b c d e f g h i", r"^No window scores above", {"over": "9"}),
+    ],
+)
+def test_bad_files(tmp_path: Path, name: str, content: bytes, words: str, changes: dict[str, Any]) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=words) as caught:
+        select_spans([str(tmp_path / name)], tmp_path / "out", dataclasses.replace(SMALL, **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_records_and_files_are_skipped_and_counted(corpus: Path, tmp_path: Path) -> None:
+    folder = write_corpus(tmp_path / "in")
+    (folder / "d.txt.gz").write_bytes(b"no gzip")
+    with (folder / "more" / "b.jsonl").open("a") as file:
+        file.write("{\n5\n")
+    settings = dataclasses.replace(SMALL, skip_bad=True)
+    with pytest.raises(DataError, match=r"(broken JSON|the gzip data is damaged)"):
+        run(folder, tmp_path / "no")
+    result = run(folder, tmp_path / "out", settings)
+    assert result.manifest["corpus"]["skipped_records"] == {
+        "a JSON number where an object was expected": 1,
+        "broken JSON": 1,
+    }
+    assert [shard["name"] for shard in result.manifest["corpus"]["unreadable_shards"]] == ["d.txt.gz"]
+    assert len(result.manifest["warnings"]) == 2
+    run(corpus, tmp_path / "clean")
+    assert records(tmp_path / "out") == records(tmp_path / "clean")
+
+
+@pytest.mark.parametrize("moment", ["candidates_of_shard", "records_of_shard"])
+def test_a_shard_vanishes_half_way(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_corpus(tmp_path / "in")
+    lost = folder / "more" / "b.jsonl"
+    content, stat = lost.read_bytes(), lost.stat()
+
+    def vanishing(work: Any, pieces: Any) -> Any:
+        if work.args[0].__name__ == moment:
+            lost.unlink(missing_ok=True)
+        return run_here(work, pieces)
+
+    def changing(work: Any, pieces: Any) -> Any:
+        if work.args[0].__name__ == "records_of_shard":
+            lost.write_text("other words\n")
+        return run_here(work, pieces)
+
+    def put_back() -> None:
+        lost.write_bytes(content)
+        os.utime(lost, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(selection, "run_here", vanishing)
+        with pytest.raises(DataError, match=r"b\.jsonl was there when the selection began and cannot be opened"):
+            run(folder, tmp_path / "out")
+        put_back()
+        without = run(folder, tmp_path / "left", dataclasses.replace(SMALL, skip_bad=True))
+    assert "b.jsonl was there when" in without.manifest["warnings"][0]
+    assert all(not row["id"].startswith("more/") for row in records(tmp_path / "left"))
+    run(folder, tmp_path / "never", dataclasses.replace(SMALL, skip_bad=True))
+    assert records(tmp_path / "left") == records(tmp_path / "never")
+    put_back()  # and the job that stopped goes on, unless one changes
+    with monkeypatch.context() as patch:
+        patch.setattr(selection, "run_here", changing)
+        with pytest.raises(DataError, match=r"b\.jsonl changed since the selection began; run the command again with"):
+            run(folder, tmp_path / "changed")
+    put_back()
+    run(folder, tmp_path / "out")
+    run(folder, tmp_path / "whole")
+    assert written(tmp_path / "out") == written(tmp_path / "whole")
+
+
+def test_inputs_that_are_refused(corpus: Path, tmp_path: Path) -> None:
+    for name in ("empty", "full"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "full" / "x").touch()
+    for kind, said, place, out in (
+        (DataError, "holds no file to read", tmp_path / "empty", "out"),
+        (DataError, "No file has a name like", tmp_path / "*.txt", "out"),
+        (ConfigError, "lies in the input folder", corpus, corpus / "out"),
+        (ConfigError, "is not an empty folder", corpus, "full"),
+    ):
+        with pytest.raises(kind, match=said):
+            run(place, tmp_path / out)
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["x"]
+    with pytest.raises(ConfigError, match="neither words, nor a folder"):
+        run(corpus, tmp_path / "out", dataclasses.replace(SMALL, tokenizer=str(tmp_path / "none")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_new_files_and_other_inputs_of_an_unfinished_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_corpus(tmp_path / "in")
+    monkeypatch.setattr(selection, "run_here", lambda work, pieces: iter([(0, DataError("stopped"))]))
+    with pytest.raises(DataError, match="stopped"):
+        run(folder, tmp_path / "out")
+    with pytest.raises(ConfigError, match="unfinished selection from other inputs"):
+        select_spans([str(folder / "a.txt")], tmp_path / "out", SMALL)
+    (folder / "new.txt").write_text("sun")
+    with pytest.raises(ConfigError, match=r"were not there when the selection began \(new\.txt\)"):
+        run(folder, tmp_path / "out")
+
+
+def test_files_patterns_and_folders_name_each_file_once(corpus: Path, tmp_path: Path) -> None:
+    inputs = [str(corpus / "*.txt"), str(corpus), str(corpus / "a.txt")]
+    select_spans(inputs, tmp_path / "many", SMALL)
+    run(corpus, tmp_path / "one")
+    assert written(tmp_path / "many") == written(tmp_path / "one")
+
+
+def test_a_full_disk_has_its_own_exit_code(tmp_path: Path) -> None:
+    def step(work: Path, number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(work / "00000.bin"))
+
+    error = perform(step, tmp_path, 0)
+    assert error is not None
+    assert error.exit_code == 7
+    assert pickle.loads(pickle.dumps(error)).exit_code == 7  # as it comes back from a worker
+    assert "00000.bin: No space left on device" in str(error)

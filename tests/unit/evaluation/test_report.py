@@ -1,0 +1,254 @@
+"""The table: means over seeds, intervals, marks with Holm's correction, published figures, and its file forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.schema import DataConfig, EvaluationConfig
+from catchline.errors import ConfigError
+from catchline.evaluation.comparison import Outcome, ScoredSystem
+from catchline.evaluation.plan import Plan, PlannedRow
+from catchline.evaluation.report import (
+    ComparisonTable,
+    _curves,
+    _series,
+    as_dict,
+    cells,
+    compare,
+    markdown,
+    notes,
+    page,
+)
+from catchline.evaluation.run import EvaluationResult, RougeScore
+from catchline.evaluation.tables import compared, csv_text, differences, latex, mark_of, result_table
+from catchline.metrics.significance import approximate_randomization, holm
+from catchline.types import Record, Summary
+
+DOCUMENTS = 40
+NOISE = np.random.default_rng(3).normal(0, 0.02, DOCUMENTS)
+NOISE -= NOISE.mean()
+BASE = np.random.default_rng(4).uniform(0.2, 0.5, DOCUMENTS)
+
+
+def scored(values: np.ndarray, name: str = "x") -> ScoredSystem:
+    per_document = {kind: tuple(map(float, values)) for kind in ("1", "2", "L")}
+    mean = float(values.mean())
+    rouge = {kind: RougeScore(mean, mean, mean, mean, mean) for kind in per_document}
+    measures = {"words": 9.0, "bleu": 12.0, "bleu_paper": 0.123}
+    result = EvaluationResult(name, len(values), rouge, measures, "rouge:test", 0.0, per_document)
+    return ScoredSystem(result, "bleu:test", (Summary("a summary", document="A document.", id="1", model=name),))
+
+
+def outcome(name: str, *values: np.ndarray, published: dict[str, float] | None = None, **extra: object) -> Outcome:
+    entry = PlannedRow(name, name.upper(), published or {})
+    return Outcome(entry, [scored(v, name) for v in values], **extra)  # type: ignore[arg-type]
+
+
+def table(*outcomes: Outcome, baseline: str = "base", test: str = "randomization") -> ComparisonTable:
+    entries = tuple(o.row for o in outcomes)
+    plan = Plan("p", "A paper", entries, baseline, DataConfig(), EvaluationConfig())
+    return compare(plan, outcomes, data="v.jsonl", records=DOCUMENTS, test=test)
+
+
+def shown(made: ComparisonTable) -> list[dict[str, str]]:
+    """Of each row, what stands below the headings."""
+    header, rows = cells(made)
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def test_marks_are_those_of_the_corrected_test() -> None:
+    others = {"same": BASE + NOISE, "slightly": BASE + NOISE + 0.0082, "better": BASE + NOISE + 0.05}
+    made = table(outcome("base", BASE), *(outcome(name, values) for name, values in others.items()))
+    raw = {name: approximate_randomization(values, BASE).p for name, values in others.items()}
+    corrected = holm(raw)
+    for row in made.rows[1:]:
+        figure = row.rouge["1"]
+        assert (figure.p, figure.p_holm) == (raw[row.name], corrected[row.name])
+        assert figure.difference == pytest.approx(float((others[row.name] - BASE).mean()))
+    found = {row["system"]: row["ROUGE-1"].rstrip() for row in shown(made)}
+    assert found["BETTER"].endswith("**")
+    assert not found["SAME"].endswith("*")
+    assert raw["slightly"] < 0.05 < corrected["slightly"]
+    assert not found["SLIGHTLY"].endswith("*")
+    assert found["BASE (baseline)"] == f"{100 * BASE.mean():.2f} ±{found['BASE (baseline)'].split('±')[1]}"
+
+
+def test_correction_takes_marks_away() -> None:
+    """One comparison that is just significant alone is not among many."""
+    weak = BASE + NOISE + 0.0082
+    alone = approximate_randomization(weak, BASE).p
+    assert 0.01 < alone < 0.05
+    few = differences({"1": BASE}, {"weak": {"1": weak}})
+    many = differences({"1": BASE}, {"weak": {"1": weak}, **{f"s{i}": {"1": BASE + NOISE} for i in range(9)}})
+    assert mark_of(few["weak"]["1"]["p_holm"]) == "*"
+    assert mark_of(many["weak"]["1"]["p_holm"]) == ""
+
+
+def test_seeds_are_averaged_by_document() -> None:
+    made = table(outcome("base", BASE), outcome("two", BASE + 0.1, BASE + 0.3))
+    figure = made.rows[1].rouge["1"]
+    assert figure.f == pytest.approx(float(BASE.mean()) + 0.2)
+    assert figure.sd == pytest.approx(0.2 / 2**0.5)
+    assert figure.low < figure.f < figure.high
+    assert figure.difference == pytest.approx(0.2)
+    assert "2 seeds" in notes(made)[0]
+    made = table(outcome("base", BASE, BASE, errors=["seed 3: nan"]), outcome("two", *3 * [BASE]))
+    assert [row["system"] for row in shown(made)] == ["BASE (baseline, 2 of 3 seeds)", "TWO"]
+
+
+def test_what_is_shown_and_how_it_was_counted_is_said() -> None:
+    usual = table(outcome("base", BASE))
+    recall = replace(usual, plan=replace(usual.plan, evaluation=EvaluationConfig(profile="duc2004")))
+    assert "ROUGE F1 x 100" in notes(usual)[0]
+    assert "ROUGE recall x 100" in notes(recall)[0]
+    assert "recall at 75 bytes" in notes(recall)[-3]
+    assert notes(recall)[-2:] == notes(usual)[-2:] == ["rouge:test", "BLEU bleu:test"]
+    assert [as_dict(made)["shown"] for made in (usual, recall)] == ["f", "recall"]
+
+
+def test_published_figures_stand_beside_ours() -> None:
+    published = {"subset.bleu": 0.041, "subset.val_loss": 6.66, "rouge1": 39.5, "subset.odd_measure": 7}
+    trained = [{"metrics": {"val_loss_tf": 5.0, "val_loss_free": 6.0}, "folder": "none"}]
+    made = table(outcome("base", BASE, published=published, trained=trained))
+    header, rows = cells(made)
+    found = shown(made)[0]
+    assert header[1:3] == ["ROUGE-1", "ROUGE-1, paper"]
+    for ours, theirs in (("BLEU", "BLEU, paper (subset)"), ("val loss", "val loss, paper (subset)")):
+        assert header[header.index(ours) + 1] == theirs
+    assert (found["BLEU"], found["val loss"], found["paper odd measure (subset)"]) == ("0.123", "6.000", "7")
+    assert rows[0][header.index("BLEU") + 1] == "0.041"
+    assert found["ROUGE-1, paper"] == "39.5"
+    for nothing_or_percent in (None, {"bleu": 17.0}):
+        assert shown(table(outcome("base", BASE, published=nothing_or_percent)))[0]["BLEU"] == "12.00"  # sacreBLEU's
+
+
+def test_losses_are_the_likelihood_alone(tmp_path: Path) -> None:
+    """Beside a row with coverage a row without must not look better than it is."""
+    parts = {"val_loss_tf_nll": 4.6, "val_loss_free": 5.6, "val_loss_free_nll": 4.733, "val_loss_free_coverage": 0.867}
+    whole = {"update": 20, "loss": 5.8, "nll": 4.9, **parts}
+    (tmp_path / "log.jsonl").write_text(json.dumps(whole) + "\n")
+    losses = {"train_loss": 5.8, "train_loss_nll": 4.9}
+    covered = {"metrics": {"val_loss_tf": 5.5, **parts}, "folder": str(tmp_path), **losses}
+    plain = {"metrics": {"val_loss_tf": 5.0, "val_loss_free": 5.1}, "folder": "none", "train_loss": 5.2}
+    published = {"subset.train_loss": 5.6, "subset.val_loss": 6.66}
+    both = {"base": plain, "covered": covered}
+    outcomes = [outcome(name, BASE, published=published, trained=[one]) for name, one in both.items()]
+    made = table(*outcomes)
+    assert [(row["train loss"], row["val loss"]) for row in shown(made)] == [("5.200", "5.100"), ("4.900", "4.733")]
+    said = "\n".join(notes(made))
+    assert "train loss: nats per word, coverage loss not counted" in said
+    assert "val loss: nats per word, coverage loss not counted" in said
+    assert "not counted" not in "\n".join(notes(table(outcomes[0])))
+    run = resolve_run(load_recipe("distraction"), "uni-gru", "tiny")
+    by_summary = replace(made, plan=replace(made.plan, rows=(replace(made.plan.rows[0], runs=(run,)),)))
+    assert "val loss: nats per summary" in "\n".join(notes(by_summary))
+    assert _series(outcomes, _curves(made)["Validation loss"]) == {"COVERED": [(20.0, 4.733)]}
+    assert "Validation loss, nats per word, coverage loss not counted." in page(made, outcomes, [])
+
+
+def test_unknown_words_and_empty_summaries_are_shown_where_there_are_any() -> None:
+    base, unknown = scored(BASE), scored(BASE)
+    measures = {**unknown.result.measures, "unk_rate": 1.0, "empty": 0.25}
+    unknown = replace(unknown, result=replace(unknown.result, measures=measures))
+    rows = [PlannedRow("base", "BASE"), PlannedRow("marks", "MARKS")]
+    made = table(Outcome(rows[0], [base]), Outcome(rows[1], [unknown]))
+    found = shown(made)[1]
+    assert (found["unk %"], found["empty %"]) == ("100.0", "25.0")
+    assert any(line.startswith("Unk: ") for line in notes(made))
+    spotless = table(Outcome(rows[0], [base]))
+    assert not {"unk %", "empty %"} & set(cells(spotless)[0])
+    assert not any(line.startswith("Unk: ") for line in notes(spotless))
+
+
+def test_a_failed_row_shows_its_error() -> None:
+    made = table(outcome("base", BASE), outcome("bad", errors=["The loss is not finite."]))
+    assert [row.name for row in made.failed] == ["bad"]
+    assert cells(made)[1][1][1] == "failed"
+    assert "BAD failed: The loss is not finite." in notes(made)
+    assert "not finite" in csv_text(made.rows)
+    json.dumps(as_dict(made), allow_nan=False)
+    without_baseline = table(outcome("base", errors=["lost"]), outcome("x", BASE))
+    assert without_baseline.rows[1].rouge["1"].p_holm is None
+
+
+def test_a_row_alone_is_compared_with_nothing() -> None:
+    alone = table(outcome("base", BASE))
+    assert cells(alone)[1][0][0] == "BASE"
+    assert not any("p < 0.01" in line for line in notes(alone))
+    assert any("p < 0.01" in line for line in notes(table(outcome("base", BASE), outcome("other", BASE))))
+
+
+def test_file_forms_agree() -> None:
+    made = table(outcome("base", BASE), outcome("a|b*", BASE + 0.1))
+    tex = latex(*cells(made), notes(made))
+    tabulars = re.findall(r"(?m)^\\begin\{tabular\}\{l(r+)\}\n((?s:.*?))\\end\{tabular\}$", tex)
+    header, found = cells(made)[0], []
+    assert len(header) > 9
+    for columns, inside in tabulars:  # a page is no wider than seven figures
+        top, head, middle, *body, bottom = inside.splitlines()
+        assert (top, middle, bottom) == (r"\toprule", r"\midrule", r"\bottomrule")
+        lines = [[cell.strip() for cell in re.split(r"(?<!\\)&", line)] for line in (head, *body)]
+        assert {len(line) for line in lines} == {len(columns) + 1}
+        assert len(columns) <= 7
+        assert [line[0] for line in lines] == ["system", "BASE (baseline)", "A|B*"]
+        assert all(line[-1].endswith(r"\\") for line in lines)
+        found += [cell.removesuffix(r" \\").strip().replace(r"\%", "%") for cell in lines[0][1:]]
+    assert [name.replace("_", r"\_") for name in header[1:]] == found
+    assert r"$\pm$" in tex
+    assert "$^{**}$ &" in tex
+    assert "A|B* &" in tex
+    rows = list(csv.DictReader(io.StringIO(csv_text(made.rows))))
+    values = as_dict(made)["rows"]
+    assert [float(row["rouge1_f"]) for row in rows] == [row["rouge"]["1"]["f"] for row in values]
+    assert float(rows[1]["rouge1_p_holm"]) == values[1]["rouge"]["1"]["p_holm"]
+    text = markdown(made, "catchline compare p")
+    assert "A\\|B\\*" in text
+    assert "rouge:test" in text
+    bars = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}
+    assert len(bars) == 1
+
+
+def test_the_page_holds_everything_and_requests_nothing(tmp_path: object) -> None:
+    outcomes = [outcome("base", BASE), outcome("other", BASE + 0.1)]
+    sampled = [Record("A document.", "its <b>reference</b>", id="1")]
+    made = page(table(*outcomes), outcomes, sampled, "catchline compare p")
+    assert "its &lt;b&gt;reference" in made
+    assert "a summary" in made
+    assert "catchline compare p" in made
+    assert not [word for word in ("http://", "https://", 'src="/') if word in made.replace("http://www.w3.org", "")]
+
+
+@pytest.mark.parametrize("test", ["bootstrap", "t"])
+def test_other_tests(test: str) -> None:
+    made = table(outcome("base", BASE), outcome("x", BASE + NOISE + 0.05), test=test)
+    assert mark_of(made.rows[1].rouge["L"].p_holm) == "**"
+    with pytest.raises(ConfigError, match="Did you mean 'bootstrap'"):
+        differences({"1": BASE}, {}, "bootstap")
+
+
+def test_evaluate_has_p_values_too() -> None:
+    results = [scored(BASE, "a").result, scored(BASE + NOISE + 0.05, "b").result]
+    listed = compared(results)
+    assert "p" not in listed[0]
+    assert listed[1]["p"]["1"] == listed[1]["p_holm"]["1"] == approximate_randomization(BASE + NOISE + 0.05, BASE).p
+    assert listed[1]["difference"]["1"] == pytest.approx(float((NOISE + 0.05).mean()))
+    _, rows, said = result_table(results)
+    assert rows[1][1].endswith("**")
+    assert "against a" in said[0]
+
+
+def test_a_recipe_says_where_published_figures_come_from() -> None:
+    made = table(outcome("base", BASE, published={"cnn.rouge1": 44.1}))
+    made = replace(made, plan=replace(made.plan, note="Derived from differences."))
+    assert "Derived from differences." in notes(made)
+    bare = replace(made, rows=tuple(replace(row, published={}) for row in made.rows))
+    assert "Derived from differences." not in notes(bare)
