@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install what they need into it, the demo
-# without what tests and lint need. The stamp files make that happen once, and again when the pins change.
+# only the core. The stamp files make that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo model docs wheel test test-cpus test-plain test-floor test-all check bench bench-peers clean
+.PHONY: help install browser demo demo-train model docs wheel test test-cpus test-plain test-floor test-all check bench bench-peers clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,8 +9,9 @@ FLOOR := .venv-floor
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 USE := $(VENV)/.installed-use
+CORE := $(VENV)/.installed-core
 TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
-MINUTES ?= 6
+MINUTES ?= 2
 # of tests: one more than there are cores of the least machine, since some wait for browsers and servers
 WORKERS ?= 3
 WORK ?= build/oneline
@@ -30,23 +31,33 @@ $(BIN)/python:
 	if [ -z "$$found" ]; then echo "Catchline needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; fi; \
 	$$found -m venv $(VENV)
 
-# What using Catchline needs; whoever has what tests need has that too.
+# What summarizing needs, without torch; whoever has what training or tests need has that too.
+$(CORE): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	@touch $(CORE)
+
 $(USE): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -c constraints.txt $(TORCH)
 	$(BIN)/python -m pip install -c constraints.txt -e ".[train,serve]"
-	@touch $(USE)
+	@touch $(USE) $(CORE)
 
-$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+$(STAMP): pyproject.toml study/pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -c constraints.txt $(TORCH)
-	$(BIN)/python -m pip install -c constraints.txt -e ".[dev,track]"
-	@touch $(STAMP) $(USE)
+	$(BIN)/python -m pip install -c constraints.txt -e ".[dev,track]" -e ./study
+	@touch $(STAMP) $(USE) $(CORE)
 
 install: $(USE)  ## make .venv and install Catchline and what it needs
 
-demo: $(USE)  ## summarize, fine-tune on docstrings, score, write demo/report.html; TEXT="..." is your text
-	@if [ -n "$$TEXT" ]; then $(BIN)/catchline demo --minutes $(MINUTES) -- "$$TEXT"; else $(BIN)/catchline demo --minutes $(MINUTES); fi
+demo: $(CORE)  ## install the core and summarize a text; TEXT="..." is yours
+	@printf '%s\n' "$${TEXT:-$$(cat examples/article.txt)}" > $(VENV)/demo.txt; cat $(VENV)/demo.txt; echo
+	@$(BIN)/catchline summarize $(VENV)/demo.txt
+	@echo; echo "Next: $(BIN)/catchline explain examples/article.txt, or make demo-train"
 
-model: $(USE)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline-making.md)
+demo-train: $(USE)  ## fine-tune the bundled model on examples/pairs.jsonl for MINUTES=2, and summarize with it
+	$(BIN)/catchline train oneline --data examples/pairs.jsonl --out demo/run --force --set training.max_minutes=$(MINUTES)
+	$(BIN)/catchline summarize demo/run examples/article.txt
+
+model: $(STAMP)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline-making.md)
 	$(BIN)/python scripts/make_model.py $(WORK) $(if $(ARXIV),--arxiv "$(ARXIV)") $(if $(DEBIAN),--debian "$(DEBIAN)") \
 	  $(if $(DOCSTRINGS),--docstrings "$(DOCSTRINGS)") $(if $(READMES),--readmes "$(READMES)")
 
@@ -112,4 +123,4 @@ bench-peers: $(STAMP)  ## the benchmarks against CTranslate2 and OpenNMT-py, in 
 
 clean:  ## remove the environment, caches and built files
 	rm -rf $(VENV) $(FLOOR) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src study tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

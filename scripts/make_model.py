@@ -27,7 +27,7 @@ from statistics import fmean
 
 import readmes
 import warm_start
-from catchline.cli.calibrate import ACCEPT
+from catchline.evaluation.confidence import ACCEPT
 
 from catchline.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
 from catchline.config.schema import RunConfig

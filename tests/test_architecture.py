@@ -34,7 +34,7 @@ LAYERS: list[set[str]] = [
     {"models", "objectives", "extractive", "explain", "runtime"},
     {"training", "summarizer", "systems"},
     {"evaluation", "export"},
-    {"study", "server"},
+    {"server"},
     {"cli"},
     {"__main__"},
 ]
@@ -47,15 +47,13 @@ SAME_LAYER = {
     ("summarizer", "systems"),
     ("systems", "summarizer"),  # bulk jobs; an extractive method knows nothing of it
 }
-NEVER = {("models", "search"), ("search", "models"), ("layers", "data"), ("server", "study")}
+NEVER = {("models", "search"), ("search", "models"), ("layers", "data")}
 TORCH_FREE = {"", "allocator", "errors", "files", "jobs", "types", "config", "text", "metrics", "search", "extractive"}
 TORCH_FREE |= {"explain", "runtime", "server"}
 TORCH_FREE_FILES = {
     *(f"catchline.data.{name}" for name in ("readers", "columns", "checks", "dataset", "padding")),
     *(f"catchline.cli.{name}" for name in ("main", "output", "recipes")),
     *(f"catchline.systems.{name}" for name in ("bulk", "decoding", "exported", "extractive")),
-    "catchline_study.corpora.docstrings",
-    "catchline_study.spans.selection",
     "catchline.summarizer",
     "catchline.evaluation.systems",
     "catchline.evaluation.run",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from catchline.cli.main import main
 from catchline.errors import DataError
 from catchline.evaluation.predictions import read_lines
 from catchline_study.corpora.docstring_text import clean_docstring
@@ -204,3 +205,29 @@ def test_the_standard_library_comes_first() -> None:
     name, file, path = next(find_files([]))
     assert name == STANDARD_LIBRARY
     assert path.as_posix().endswith(file)
+
+
+def test_packages_that_the_model_in_the_box_learnt_from_are_not_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = str.maketrans("0123456789", "abcdefghij")
+    for number in range(40):
+        words = " ".join(f"w{number}x{n}" for n in range(30))
+        body = f"The {words} of the file.".translate(letters)
+        file = tmp_path / "site" / f"package{number % 20}" / f"part{number}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'"""{" ".join(body.split()[:6])}.\n\n{body}\n"""\n')
+    arguments = ["data", "docstrings", str(tmp_path / "out"), "--root", str(tmp_path / "site"), "--no-standard-library"]
+
+    def held_out() -> set[str]:
+        assert main(["--quiet", *arguments]) == 0
+        splits = json.loads((tmp_path / "out" / "stats.json").read_text())["splits"]
+        return {name for split, found in splits.items() if split != "train" for name in found["packages"]}
+
+    before = held_out()
+    assert before
+    (tmp_path / "oneline").mkdir()
+    (tmp_path / "oneline" / "data.json").write_text(json.dumps({"docstring_packages": sorted(before)}))
+    monkeypatch.setattr("catchline_study.corpora.docstrings.ROOT", tmp_path)
+    assert held_out()
+    assert not before & held_out()

@@ -46,10 +46,9 @@ def test_every_step_is_a_command_with_rows_that_exist(name: str, corpora: Path, 
     inner = [step for line in lines for step in reproduce._OUTPUT.findall(line)]
     for line in [*(reproduce._OUTPUT.sub("", line) for line in lines), *inner]:
         words = shlex.split(line)
-        command = load_command(words[0])
-        with command.make_context(words[0], words[1:]) as context:
-            if words[0] == "data":
-                command.commands[words[1]].make_context(words[1], words[2:], parent=context).close()
+        count = 2 if words[0] == "data" else 1
+        name = " ".join(words[:count])
+        with load_command(name).make_context(name, words[count:]) as context:
             if words[0] == "compare":
                 asked = context.params
                 rows = [row for given in asked["rows"] or [] for row in given.split(",")]

@@ -63,8 +63,7 @@ def lines(draw: st.DrawFn) -> list[str]:
 
 @pytest.fixture
 def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with some files; a service that would start answers nothing, a training and a search of the
-    installed packages stop at once."""
+    """A folder with some files; a service that would start answers nothing, a training stops at once."""
     for name, text in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -72,17 +71,12 @@ def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     import catchline.training.run
-    import catchline_study.corpora.docstrings
-    from catchline.errors import DataError, TrainingError
+    from catchline.errors import TrainingError
 
     def stopped(*arguments: Any, **options: Any) -> None:
         raise TrainingError("Nothing is trained here.")
 
-    def nothing(*arguments: Any, **options: Any) -> None:
-        raise DataError("The installed packages are not read here, which takes minutes.")
-
     monkeypatch.setattr(catchline.training.run, "train", stopped)
-    monkeypatch.setattr(catchline_study.corpora.docstrings, "collect_pairs", nothing)
     uvicorn = pytest.importorskip("uvicorn")
     monkeypatch.setattr(uvicorn.Server, "run", lambda *arguments, **options: None)
     return tmp_path

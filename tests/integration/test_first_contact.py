@@ -37,7 +37,6 @@ def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -
         ("catchline train --all", {"--all-pairs"}),
         ("catchline data che", {"check"}),
         ("catchline data check --rec", {"--recipe"}),
-        ("catchline data prepare gigaword --keep", {"--keep-all"}),
     ],
 )
 def test_the_tab_key(line: str, expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

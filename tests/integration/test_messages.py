@@ -13,42 +13,31 @@ from catchline.cli.options import options_of
 SOURCE = Path(__file__).parent.parent.parent / "src" / "catchline"
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9_-]+")
 # what a file below the commands says, and who says it: reading data
-READING = {"train", "evaluate", "tune", "compare", "calibrate", "judge make", "align", "data subset"}
-READING |= {f"data prepare {name}" for name in ("gigaword", "samsum", "cnndm")}
+READING = {"train", "evaluate", "compare"}
 SHOWN_BY = {
     "data/columns.py": READING,  # summarize and explain need no summary, and ask for none
     "data/lines.py": READING | {"summarize", "explain"},
     "data/readers.py": READING | {"summarize", "explain"},
     "data/tables.py": READING | {"summarize", "explain"},
-    "data/subset.py": {"data stats", "data subset"},
-    "study/spans": {"data select-spans"},
-    "study/breakdown.py": {"evaluate"},
-    "study/comparison.py": {"compare"},
-    "study/reproduce.py": {"data subset", "compare"},  # which it runs
-    "study/tuning.py": {"tune"},
-    "study/judge.py": {"judge make"},
-    "study/corpora/docstrings.py": {"data docstrings"},
+    "data/subset.py": {"data stats"},
+    "evaluation/comparison.py": {"compare"},
     "server": {"serve"},
     "training/prepare.py": {"train", "compare"},
     "training/run.py": {"train"},
     "training/checkpoint.py": {"train"},
     "systems/bulk.py": {"summarize"},
-    "jobs.py": {"summarize", "data select-spans"},
+    "jobs.py": {"summarize"},
     "config/loading.py": {"train", "compare", "summarize", "recipes show"},
     "config/names.py": {"train", "summarize", "evaluate", "serve", "resume"},
-    "cli/inputs.py": {"evaluate", "tune", "compare", "calibrate", "align"},
+    "cli/inputs.py": {"evaluate", "compare"},
     "cli/card.py": {"card", "push"},
-    "cli/compare.py": {"compare", "reproduce"},
+    "cli/compare.py": {"compare"},
     "cli/train.py": {"train", "resume"},
 }
 # files of several commands: one of them has it
-SEVERAL = {
-    f"cli/{name}.py" for name in ("card", "compare", "data", "data_write", "judge", "options", "recipes", "train")
-}
-SEVERAL |= {"study/reproduce.py"}
-# of all of catchline, and those that align prints to be given to train
-OWN = {"cli/align.py": {"--set"}, "cli/options.py": {"--quiet", "--version"}}
-OWN |= {"cli/main.py": {"--quiet", "--version", "--help"}}
+SEVERAL = {f"cli/{name}.py" for name in ("card", "compare", "data", "options", "recipes", "train")}
+# of all of catchline
+OWN = {"cli/options.py": {"--quiet", "--version"}, "cli/main.py": {"--quiet", "--version", "--help"}}
 # of another program, or said with the words before it: `catchline train --skip-bad`
 ELSEWHERE = re.compile(r"(?:accelerate launch|pip install)[^`\n]*|`?catchline ([a-z]+(?: [a-z-]+)?)([^`\n;]*)`?")
 
@@ -118,7 +107,7 @@ def test_options_in_messages_exist() -> None:
 
 def test_the_check_finds_what_is_wrong() -> None:
     assert wrong_options("cli/train.py", "use --skip-badly")
-    assert wrong_options("cli/train.py", "see `catchline plot RUN --skip-bad`")
+    assert wrong_options("cli/train.py", "see `catchline export RUN --skip-bad`")
     assert wrong_options("data/lines.py", "use --max-records")
     assert not wrong_options("data/lines.py", "use --skip-bad")
 

@@ -15,9 +15,9 @@ from catchline.cli.output import say
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.data.holdout import ENOUGH_FOR_TEST
 from catchline.errors import ConfigError
+from catchline.evaluation import confidence
 from catchline.training.logging import read_log
 from catchline.training.run import hold_out
-from catchline_study import calibration
 from commands import refused, run
 from word_pairs import write_word_pairs
 
@@ -157,21 +157,20 @@ def test_the_held_out_pairs_calibrate_the_model(
     assert main(arguments(data, few)) == 0
     said = capsys.readouterr().out
     assert "12 held-out pairs are fewer than the 100" in said
-    assert f"run `catchline calibrate '{few / 'model'}' --data FILE`" in said
+    assert "`catchline calibrate` fits it to more held-out pairs." in said
     assert not (few / "model" / "calibration.json").exists()
 
-    monkeypatch.setattr(calibration, "LEAST_RECORDS", 12)
-    monkeypatch.setattr(calibration, "accepted", lambda made, *_: [number % 3 == 0 for number in range(len(made))])
+    monkeypatch.setattr(confidence, "LEAST_RECORDS", 12)
+    monkeypatch.setattr(confidence, "accepted", lambda made, *_: [number % 3 == 0 for number in range(len(made))])
     assert main(arguments(data, enough)) == 0
     assert "calibrated on 12 held-out pairs, 33% of them" in capsys.readouterr().out
     stored = json.loads((enough / "model" / "calibration.json").read_text())
     assert (stored["records"], stored["threshold"]) == (12, 0.2)
 
-    monkeypatch.setattr(calibration, "accepted", lambda made, *_: [False] * len(made))
+    monkeypatch.setattr(confidence, "accepted", lambda made, *_: [False] * len(made))
     assert main(arguments(data, enough, "--force")) == 0
     said = capsys.readouterr().out
     assert "No summary of these records is acceptable" in said
-    assert f"run `catchline calibrate {enough / 'model'} --data FILE` on more held-out pairs." in said
     assert "taking the first sentence" in said
     assert not (enough / "model" / "calibration.json").exists()
 

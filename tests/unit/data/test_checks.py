@@ -152,31 +152,6 @@ def test_docstrings_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main([*arguments[:3], "--root", str(tmp_path / "none")]) == 3
 
 
-def test_packages_that_the_model_in_the_box_learnt_from_are_not_held_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    letters = str.maketrans("0123456789", "abcdefghij")
-    for number in range(40):
-        body = f"The {sentence(number, 30)} of the file.".translate(letters)
-        file = tmp_path / "site" / f"package{number % 20}" / f"part{number}.py"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f'"""{" ".join(body.split()[:6])}.\n\n{body}\n"""\n')
-    arguments = ["data", "docstrings", str(tmp_path / "out"), "--root", str(tmp_path / "site"), "--no-standard-library"]
-
-    def held_out() -> set[str]:
-        assert main(["--quiet", *arguments]) == 0
-        splits = json.loads((tmp_path / "out" / "stats.json").read_text())["splits"]
-        return {name for split, found in splits.items() if split != "train" for name in found["packages"]}
-
-    before = held_out()
-    assert before
-    (tmp_path / "oneline").mkdir()
-    (tmp_path / "oneline" / "data.json").write_text(json.dumps({"docstring_packages": sorted(before)}))
-    monkeypatch.setattr("catchline_study.corpora.docstrings.ROOT", tmp_path)
-    assert held_out()
-    assert not before & held_out()
-
-
 def test_one_finding_is_said_in_the_singular(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same = (sentence(1), "no such words")
     write(tmp_path / "train.jsonl", same, same, (sentence(2), sentence(2, 5)))

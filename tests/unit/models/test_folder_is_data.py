@@ -173,8 +173,6 @@ def test_the_commands_that_open_folders(
         ["explain", str(saved), str(text)],
         ["evaluate", str(saved), "--data", str(pairs)],
         ["compare", str(saved), "--data", str(pairs), "--out", str(tmp_path / "comparison")],
-        ["tune", str(saved), "--data", str(pairs), "--grid", "beam_size=1,2"],
-        ["align", str(saved), "--data", str(pairs)],
         ["serve", str(saved)],
         ["resume", str(run)],
     ]

@@ -17,12 +17,13 @@ from catchline.cli.inputs import stream_records
 from catchline.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, SkipBad, TrustCode
 from catchline.cli.output import NO_LINES, aligned, as_lines, print_json, print_result, progress, say
 from catchline.data.readers import files_of
-from catchline.data.subset import SubsetOptions, choose, counter_of, write_records
+from catchline.data.subset import counter_of, write_records
 from catchline.errors import ConfigError
 from catchline.text.control import safe_print as print
 from catchline.types import Record
 from catchline_study.corpora.haystack import build_haystacks
 from catchline_study.corpora.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
+from catchline_study.corpora.subset import SubsetOptions, choose
 
 File = Annotated[str, Argument(metavar="FILE", help="The data to read.")]
 OutFile = Annotated[Path, Argument(metavar="OUT", help="The file of JSON lines to write.")]
