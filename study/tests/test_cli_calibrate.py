@@ -11,7 +11,6 @@ import pytest
 
 from catchline import Summarizer
 from catchline.cli.main import main
-from catchline.config import shipped
 from catchline.evaluation import confidence
 from catchline.metrics.confidence import CHOOSING, FEATURES, SENTENCE, Calibration
 from catchline.systems.neural import NeuralSystem
@@ -141,7 +140,7 @@ def test_what_readers_said_of_the_model_in_the_box_stays_with_what_is_trained_fr
     """Their weights at the level of one's own pairs; ratings of one's own come before them."""
     rated = [n % 5 == 0 for n in range(45)]
     monkeypatch.setattr(calibration, "accepted", lambda *_, **__: rated)
-    monkeypatch.setattr(shipped, "ROOT", tmp_path)
+    monkeypatch.setattr(confidence, "ROOT", tmp_path)
     place, box, data, sheet = (tmp_path / name for name in ("model", "oneline", "pairs.jsonl", "ratings.jsonl"))
     shutil.copytree(folder, place)
     shutil.copytree(folder, box)

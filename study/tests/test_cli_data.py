@@ -53,6 +53,15 @@ def test_sweep_and_lengths(data: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert [entry["records"] for entry in content["by_length"]] == [4, 4]
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"), [("--sweep", "lead", "METHOD:FROM-TO"), ("--by-length", "99", "there are 8 documents")]
+)
+def test_mistakes_of_breakdown(
+    option: str, value: str, said: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(capsys, 2, said, "breakdown", "lead-1", "--data", data, option, value)
+
+
 def test_subsets(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short, long, rest = (tmp_path / f"{name}.jsonl" for name in ("short", "long", "rest"))
     # the documents have 5, 10, ..., 40 words and signs

@@ -50,7 +50,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert line in shown
     assert all(len(line) <= 100 for line in shown.splitlines())
     assert f"\n  {cli.EXIT_BROKEN_PIPE}  " in shown
-    assert "  5           a missing or damaged checkpoint" in shown
+    assert "  5                  a missing or damaged checkpoint" in shown
     assert "CATCHLINE_TRACEBACK" in shown
     assert run(capsys, "--version") == f"catchline {cli.__version__}\n"
 
