@@ -27,7 +27,6 @@ from statistics import fmean
 
 import readmes
 import warm_start
-from catchline.evaluation.confidence import ACCEPT
 
 from catchline.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
 from catchline.config.schema import RunConfig
@@ -35,6 +34,7 @@ from catchline.config.shipped import DEFAULT, ROOT
 from catchline.data.lines import text_lines
 from catchline.data.readers import find_splits, read_records
 from catchline.errors import CatchlineError, ConfigError
+from catchline.evaluation.confidence import ACCEPT
 from catchline.evaluation.run import EvaluationResult, evaluate
 from catchline.evaluation.systems import Contender
 from catchline.evaluation.tables import for_card

@@ -107,7 +107,7 @@ def test_options_in_messages_exist() -> None:
 
 def test_the_check_finds_what_is_wrong() -> None:
     assert wrong_options("cli/train.py", "use --skip-badly")
-    assert wrong_options("cli/train.py", "see `catchline doctor --skip-bad`")
+    assert wrong_options("cli/train.py", "see `catchline serve RUN --skip-bad`")
     assert wrong_options("data/lines.py", "use --max-records")
     assert not wrong_options("data/lines.py", "use --skip-bad")
 
