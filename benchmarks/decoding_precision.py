@@ -1,4 +1,4 @@
-"""Beam search in float32, bfloat16 and int8, each from kept packed weights, against the peers on the same networks.
+"""Beam search from kept packed weights, against the peers on the same networks.
 
 Three works, random weights, as many words as asked for:
 
@@ -30,18 +30,17 @@ import beam_decoding
 import transformer_decoding
 from catchline.config.schema import SearchConfig
 from catchline.decoding import TorchModel, in_threads
-from catchline.kernels.packed import Packing, can_multiply
+from catchline.kernels.packed import Packing
 from catchline.models.bart import BartSummarizer
 from catchline.search.decode import decode
-from catchline.types import Batch, Precision
+from catchline.types import Batch
 from paired import best_of
 
-PRECISIONS: tuple[Precision, ...] = tuple(filter(can_multiply, ("fp32", "bf16", "int8")))  # those of this CPU
 Ways = dict[str, Callable[[], None]]
 
 
 def ours(model: Any, batch: Batch, beams: int, words: int, ids: dict[str, int]) -> Ways:
-    """Our search packed anew, and in each precision."""
+    """Our search packed anew, and from kept packed weights."""
     config = SearchConfig(beam_size=beams, min_length=words, min_length_share=None, max_length=words, forbid_unk=False)
 
     parts = min(torch.get_num_threads(), len(batch.source_ids))  # as `catchline.systems.decoding` has them
@@ -53,8 +52,10 @@ def ours(model: Any, batch: Batch, beams: int, words: int, ids: dict[str, int]) 
     def search(searched: TorchModel) -> None:
         list(in_threads(partial(part, searched), range(parts), parts))
 
-    ways = {"ours, anew": partial(search, TorchModel(model))}
-    return ways | {f"ours, {name}": partial(search, TorchModel(model, Packing(name))) for name in PRECISIONS}
+    return {
+        "ours, anew": partial(search, TorchModel(model)),
+        "ours, kept": partial(search, TorchModel(model, Packing())),
+    }
 
 
 def generate(network: Any, sources: torch.Tensor, beams: int, words: int, start: int) -> Callable[[], None]:

@@ -3,7 +3,7 @@
 * ``pointer``: the pointer-generator with coverage of size ``cnndm`` (V 50,000), source 400, beam 4, one document;
 * ``transformer``: base size (6 + 6 layers, width 512, V 32,000), source 64, 20 words, beam 5, ``--batch`` documents.
 
-Ours in torch in each precision, ours in `catchline.runtime` in 32 and in eight bits, and what `decoding_precision.py`
+Ours in torch, ours in `catchline.runtime` in 32 and in eight bits, and what `decoding_precision.py`
 compares with: transformers' ``generate``, CTranslate2 where it can be imported, the pointer-generator's usual form. All
 take turns in one process; the best time of each is printed, by the clock and of the processor, for a step and as a
 ratio to the best of torch. ``step alone`` are the graphs without the search.

@@ -53,7 +53,7 @@ from catchline.training.logging import ignore
 from catchline.training.prepare import TOKENIZER_FOLDER, provide_tokenizer
 from catchline.training.run import train
 from catchline.types import Record
-from catchline_study.calibration import LEAST_RECORDS, MOST_TRIED, Ratings, calibrate, try_precisions
+from catchline_study.calibration import LEAST_RECORDS, Ratings, calibrate
 from catchline_study.corpora.debian import build_debian
 
 HERE = Path(__file__).parent
@@ -129,9 +129,6 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
     )
     calibration = replace(calibration, sentence=beside_a_line(calibration.sentence))
     calibration.save(options.into)
-    tried = try_precisions(Summarizer.from_pretrained(options.into), every[:: max(1, len(every) // MOST_TRIED)])
-    if tried:
-        tried.save(options.into)
     scores = scored(options.into, validation, options.work / "scores", say)
     known = options.bert is None and (
         options.run is not None or options.size == "box"

@@ -13,14 +13,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
 Rows = TypeVar("Rows")  # a tensor or an array
-Precision = Literal["fp32", "bf16", "int8"]  # of the products of decoding
 
 
 # ------------------------------------------------------------------------------------------ text

@@ -71,9 +71,7 @@ def test_the_model_is_made_and_made_again_for_nothing(
     corpora: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(script, "MOST_TRIED", 12)
     bert = write_bert(tmp_path / "bert")
     arguments = command(corpora, tmp_path, "--arxiv", str(corpora / "dump.json"), "--arxiv-pairs", "40")
     arguments += ["--bert", str(bert)]

@@ -247,8 +247,8 @@ class SearchConfig(ConfigBase):
     """Decoding; docs/decoding.md says what each setting means. ``finish``, ``unfinished``, ``early_stopping`` and
     ``shrink_beam`` are rules of `catchline.search.beam`, lengths of `catchline.search.scorers`, ``replace_unk`` of
     `catchline.text.unknown`, ``choose`` of `catchline.metrics.consensus` (``mbr``) and `catchline.metrics.confidence`
-    (``rerank``), ``revisions`` of `catchline.systems.revision`, ``precision`` of `catchline.metrics.lower_precision`,
-    ``surface`` and ``capitals`` of `catchline.text.surface`; ``model`` sets switches of the model while it decodes."""
+    (``rerank``), ``revisions`` of `catchline.systems.revision`, ``surface`` and ``capitals`` of
+    `catchline.text.surface`; ``model`` sets switches of the model while it decodes."""
 
     beam_size: int = Field(1, ge=1, le=1000)
     num_return: int = Field(1, ge=1, le=1000)
@@ -272,7 +272,6 @@ class SearchConfig(ConfigBase):
     shrink_beam: bool = False
     choose: Literal["best", "mbr", "rerank"] = "best"
     revisions: int = Field(0, ge=0, le=10)  # times a line is written again without what it should not say
-    precision: Literal["auto", "fp32", "bf16", "int8"] = "fp32"
     distraction: DistractionTerms | None = None
     scorers: tuple[Spec, ...] = ()
     model: dict[str, Any] = Field(default_factory=dict)

@@ -23,7 +23,6 @@ from catchline.export.graphs import graphs_of
 from catchline.files import refuse_other, replacing_folder, write_json
 from catchline.kernels.dispatch import IN_GRAPHS
 from catchline.metrics.card import README, model_card, write_card
-from catchline.metrics.lower_precision import LOWER
 from catchline.models.folder import FILES, LoadedModel, find_folder, load_model_folder
 from catchline.models.stored import digests, save_tensors
 from catchline.runtime.folder import ENCODER, STEP, write_manifest
@@ -33,7 +32,7 @@ from catchline.runtime.onnx_file import Graph, model_bytes
 from catchline.text.base import read_json
 
 # what people write, and what `catchline calibrate` and `catchline card` find out later
-MAY_CHANGE = (README, "card.json", "calibration.json", "precision.json")
+MAY_CHANGE = (README, "card.json", "calibration.json")
 SYSTEM = 100  # with the number of a system's error: the exit code of the process that exports
 
 
@@ -74,9 +73,6 @@ def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> No
     loaded = load_model_folder(source)
     with replacing_folder(target) as folder:
         _copy_or_write(find_folder(source), loaded, folder)
-        if loaded.search.precision in LOWER:  # what torch decodes in; graphs compute as they are made
-            settings = read_json(folder / "generation_config.json")
-            write_json(folder / "generation_config.json", settings | {"precision": "fp32"})
         encoder, step, layout = _made(loaded, folder, str(source), int8)
         for name, graph in ((ENCODER, encoder), (STEP, step)):
             (folder / name).write_bytes(model_bytes(graph, "catchline", __version__))

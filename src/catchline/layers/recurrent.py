@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from catchline.kernels.dispatch import deferred_linear, gru, recurrence, torch_gru
-from catchline.kernels.packed import can_multiply
 from catchline.papers import distraction
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
@@ -129,7 +129,12 @@ class Recurrence(nn.Module):
 def runs_in_bf16(device: torch.device) -> bool:
     """Is autocast on, and can ``device`` run a recurrent layer in bf16? oneDNN's needs AVX-512, and fails without."""
     low = torch.is_autocast_enabled(device.type)
-    return low and (device.type != "cpu" or can_multiply("bf16"))
+    return low and (device.type != "cpu" or _multiplies_in_bf16())
+
+
+@cache
+def _multiplies_in_bf16() -> bool:
+    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def drop_biases(layer: nn.RNNBase, prefix: str) -> None:

@@ -11,7 +11,6 @@ card.json              what only a person can say of it, and its scores beside o
 recipe.yaml            the resolved run that made it
 metrics.json           which data and how many updates made it, and the validation then
 calibration.json       how confident it may be, where `catchline calibrate` has found out
-precision.json         what decoding in bf16 and int8 does to its words, where that was found out
 environment.json       versions, seed, platform
 ```
 
@@ -41,11 +40,10 @@ from catchline.config.schema import RunConfig, SearchConfig, TextConfig
 from catchline.config.shipped import SHIPPED, place_of
 from catchline.errors import CatchlineError, ModelError, did_you_mean
 from catchline.files import put_back, refuse_other, replacing_folder, write_json
-from catchline.metrics import confidence, lower_precision
+from catchline.metrics import confidence
 from catchline.metrics.card import FILE as CARD
 from catchline.metrics.card import HUB_ID, Facts, write_card
 from catchline.metrics.confidence import Calibration
-from catchline.metrics.lower_precision import Precisions
 from catchline.metrics.scoring import Scoring, scoring
 from catchline.models import stored
 from catchline.models.base import SummarizationModel
@@ -67,7 +65,6 @@ FILES = (
     "metrics.json",
     "environment.json",
     confidence.FILE,
-    lower_precision.FILE,
 )
 PLACES = {  # by section the keys that may hold a path; of the data section all
     "text": ("tokenizer", "pretrained_embeddings"),
@@ -104,7 +101,6 @@ class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summari
         self.search = search or (run.search if run else SearchConfig())
         self.metrics = dict(metrics or {})
         self.calibration = calibration
-        self.precisions: Precisions | None = None
         self.in_eight_bits = False  # are the matrices to be stored so?
         self.card = Facts()
         parts = (run.name, run.row, run.size) if run else ()
@@ -290,7 +286,7 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
         name=described.name or name,
         calibration=Calibration.load(folder),
     )
-    loaded.precisions, loaded.card = Precisions.load(folder), card
+    loaded.card = card
     return loaded
 
 
@@ -383,8 +379,6 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
     write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None), indent=2)
     if loaded.calibration:
         loaded.calibration.save(folder)
-    if loaded.precisions:
-        loaded.precisions.save(folder)
     if run is not None:
         (folder / "recipe.yaml").write_text(dump_run(run), encoding="utf-8")
     write_card(folder, loaded.card)

@@ -83,14 +83,6 @@ class DecodingSystem:
             ConfigError: there is no such device.
         """
 
-    def _decoder(self, options: SearchConfig, batch: Any) -> Any:
-        """What the search drives, in the precision that ``options`` ask for.
-
-        Raises:
-            ConfigError: this model cannot be run in it.
-        """
-        return self.decoded_by
-
     def _batch(self, examples: Sequence[Example]) -> Any:
         """A batch where the model is, with the summaries if all examples have one."""
         return self._collator(examples)
@@ -253,7 +245,7 @@ class DecodingSystem:
                 "shows no attention: set coverage_penalty to none and distraction.attention to 0."
             )
         batch, ids = self._batch([one.example for one in documents]), self.tokenizer.search_ids(self.start_id)
-        model = self._decoder(config, batch)
+        model = self.decoded_by
         if on_step or on_text:
             model = Watched(model, on_step, on_text, [Writer(one, ids["eos_id"]) for one in documents])
         hypotheses = self._search(model, batch, config, **ids)

@@ -11,10 +11,9 @@ import numpy as np
 from catchline.allocator import keep_pages
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
-from catchline.metrics.lower_precision import LOWER
 from catchline.runtime.folder import OpenedExport, open_export
 from catchline.systems.decoding import DecodingSystem
-from catchline.types import StepOutput
+from catchline.types import Hypothesis, StepOutput
 
 
 class ExportedSystem(DecodingSystem):
@@ -70,14 +69,9 @@ class ExportedSystem(DecodingSystem):
             found.append((scores - own) / weight)
         return np.stack(found, axis=1)
 
-    def _decoder(self, options: SearchConfig, batch: Any) -> Any:
-        made = "int8" if self.opened.about.quantized else "fp32"
-        if options.precision in LOWER and options.precision != made:
-            raise ConfigError(
-                f"search.precision {options.precision}: an export computes as it was made ({made}); use auto."
-            )
+    def _search(self, model: Any, batch: Any, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
         keep_pages()
-        return self.decoded_by
+        return super()._search(model, batch, config, **ids)
 
     def _kind(self) -> tuple[str, bool, int]:
         about = self.opened.about

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import time
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -20,17 +17,14 @@ from catchline.data.dataset import Example, encode_documents
 from catchline.decoding import TorchModel, in_threads, threads
 from catchline.errors import ConfigError
 from catchline.jobs import R, T, Threaded
-from catchline.kernels.packed import Packing, byte_steps, can_multiply
-from catchline.metrics.lower_precision import LOWER, fastest
+from catchline.kernels.packed import Packing
 from catchline.models.folder import LoadedModel, load_model_folder, uploaded
 from catchline.systems.decoding import MOST_THREADS, DecodingSystem
-from catchline.types import Batch, Hypothesis, Precision
+from catchline.types import Batch, Hypothesis
 
-_CHOOSING = Lock()  # a step is timed alone
 # Multiplications a step from which it is worth more than one thread (two cores, nets of 2 to 139 million parameters):
 # several searches side by side, and one by threads that sleep between its operations.
 _WORTH_SHARING, _WORTH_WAKING = 5e8, 1e9
-_TIMED = 4  # documents that are read to time a step, with as many rows as all have
 
 
 class NeuralSystem(DecodingSystem):
@@ -41,11 +35,10 @@ class NeuralSystem(DecodingSystem):
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
         self.model = loaded.model.eval()
-        self._packings: dict[Precision, Packing] = {"fp32": Packing("fp32")}
-        self._taken: dict[int, Precision] = {}  # what auto has found for so many rows, in powers of two
+        self._packing = Packing()
         self._parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self.attended_tokens = self.model.attended_tokens
-        super().__init__(TorchModel(self.model, self._packings["fp32"]), loaded, loaded.start_id)
+        super().__init__(TorchModel(self.model, self._packing), loaded, loaded.start_id)
 
     @classmethod
     def from_pretrained(cls, folder_or_id: str | Path, device: Any) -> NeuralSystem:
@@ -65,61 +58,6 @@ class NeuralSystem(DecodingSystem):
         sleeping = self.device.type == "cpu" and os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
         with threads(1) if short and sleeping else nullcontext():
             return super()._search(model, batch, config, **ids)
-
-    def _decoder(self, options: SearchConfig, batch: Batch) -> Any:
-        wanted = options.precision
-        if wanted == "auto":
-            with _CHOOSING:
-                wanted = self._automatic(batch, options.beam_size)
-        if wanted == "fp32":
-            return self.decoded_by
-        if self.device.type != "cpu":
-            raise ConfigError(f"search.precision {wanted} is for the CPU, and the model is on {self.device}: use fp32.")
-        if not can_multiply(wanted):
-            need = "AVX-512" if wanted == "bf16" else "an x86 CPU with AVX2, VNNI or AMX"
-            raise ConfigError(f"search.precision {wanted} needs {need}, which this CPU lacks: use fp32 or auto.")
-        return self._in(wanted)
-
-    @property
-    def lower_precisions(self) -> tuple[Precision, ...]:
-        """Those below float32 that this CPU multiplies in."""
-        return tuple(filter(can_multiply, LOWER))
-
-    @property
-    def byte_steps(self) -> int:
-        """How many values a weight has to each side of zero in int8."""
-        return byte_steps()
-
-    def _in(self, precision: Precision) -> TorchModel:
-        return TorchModel(self.model, self._packings.setdefault(precision, Packing(precision)))
-
-    def _automatic(self, batch: Batch, beams: int) -> Precision:
-        """The fastest of the precisions that keep the words, for a step of so many rows."""
-        precisions = self.loaded.precisions
-        rows = len(batch.source_ids) * beams
-        size = rows.bit_length()
-        if size not in self._taken:
-            may_be: tuple[Precision, ...] = ("fp32",)
-            if precisions and self.device.type == "cpu":
-                may_be = tuple(filter(can_multiply, precisions.may_be(self.byte_steps)))
-            taken: Precision = "fp32"
-            if len(may_be) > 1:
-                documents = min(len(batch.source_ids), _TIMED)  # to read all of them may take as long as many steps
-                memory = self.decoded_by.encode(batch.changed(lambda tensor: tensor[:documents]))
-                places = np.repeat(np.arange(documents), -(-rows // documents))
-
-                def seconds(precision: Precision) -> float:
-                    model = self._in(precision)
-                    state = model.start(memory).select(places)
-                    began = time.perf_counter()
-                    model.step(np.full(len(places), self.start_id), state)
-                    return time.perf_counter() - began
-
-                taken = fastest(may_be, seconds)
-            self._taken[size] = taken
-            why = precisions.say() if precisions else "nothing is known of lower ones: `catchline calibrate` finds out"
-            logging.getLogger(__name__).warning("%s decodes %d rows in %s (%s).", self.name, rows, taken, why)
-        return self._taken[size]
 
     @torch.inference_mode()
     def _opponent_log_probs(self, batch: Any) -> np.ndarray:
@@ -165,9 +103,7 @@ class NeuralSystem(DecodingSystem):
 
     def to(self, device: Any) -> None:
         self.model.to(as_device(device))
-        self._taken.clear()
-        for packing in self._packings.values():
-            packing.forget()
+        self._packing.forget()
 
 
 def as_device(device: Any) -> torch.device:

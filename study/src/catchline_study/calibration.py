@@ -45,18 +45,17 @@ from catchline.metrics.confidence import (
     told_sentences,
 )
 from catchline.metrics.consensus import expected_utilities
-from catchline.metrics.lower_precision import Precisions, measure
 from catchline.metrics.rouge import rouge
 from catchline.metrics.scoring import Scoring, suited
 from catchline.metrics.words import words
 from catchline.summarizer import Summarizer
 from catchline.systems.extractive import Progress
 from catchline.text.sentences import markup, without
-from catchline.types import Precision, Record, Summary, references_of
+from catchline.types import Record, Summary, references_of
 from catchline_study.judge import read_lines
 
 BINS = 10
-MOST_TRIED, MOST_RERANKED = 200, 1000  # records: in each precision; where nobody compared lines
+MOST_RERANKED = 1000  # records, where nobody compared lines
 CHOOSING_RIDGE = 100.0
 
 
@@ -264,22 +263,6 @@ def _forms(document: str, span: tuple[int, int, int]) -> tuple[str, str, str]:
     begins, start, end = span
     line = document[start:end]
     return without(line, markup(line)), line, document[begins:end]
-
-
-def try_precisions(
-    summarizer: Summarizer, records: Sequence[Record], batch_size: int | None = None
-) -> Precisions | None:
-    """What decoding in bf16 and in int8 does to the summaries; none where model or CPU leave no choice."""
-    system: Any = summarizer.system
-    lower: Sequence[Precision] = getattr(system, "lower_precisions", ())
-    if not lower:
-        return None
-
-    def texts(precision: Precision) -> list[str]:
-        made = summarizer.summarize(list(records), batch_size=batch_size, precision=precision, always_write=True)
-        return [summary.text for summary in made]
-
-    return measure(texts, records, lower, system.loaded.scoring, system.byte_steps)
 
 
 def fit(

@@ -138,7 +138,7 @@ def test_what_is_read_under_padding_is_a_multiple_of_eight_wide(size: int, monke
 
 
 def test_a_cpu_without_bf16_reads_in_float32_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent, "can_multiply", lambda precision: False)
+    monkeypatch.setattr(recurrent, "_multiplies_in_bf16", lambda: False)
     layer, inputs = Recurrence("lstm", 8, 8), torch.randn(3, 5, 8)
     with torch.autocast("cpu", torch.bfloat16):
         states, _ = layer.over_real_tokens(inputs, torch.ones(3, 5, dtype=torch.bool))

@@ -23,7 +23,6 @@ from catchline.systems.extractive import is_method
 
 if TYPE_CHECKING:
     from catchline.metrics.confidence import Calibration
-    from catchline.metrics.lower_precision import Precisions
     from catchline.types import Record
     from catchline_study.calibration import Reliability
 
@@ -77,10 +76,9 @@ def command(
     records = records_of(split_of(data, split), reading.options(), max_records, some=True)
     given: dict[str, Any] = {"threshold": threshold, "ratings": rated, "batch_size": batch_size}
     calibration, found = fitted(folder, records, changes, accept=ACCEPT if accept is None else accept, **given)
-    precisions = tried(folder, records, batch_size)
     if diagram is not None:
         draw(diagram, found)
-    told = [*study.describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
+    told = [*study.describe(calibration, found), f"Stored in {folder}."]
     bins = [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins]
     figures = {"calibration_error": found.error, "brier": found.brier, "auc": found.auc, "accepted": found.base_rate}
     print_result(as_json, figures | {"bins": bins, "threshold": threshold, "records": len(records)}, "\n".join(told))
@@ -105,16 +103,6 @@ def fitted(
             apply(folder, system.search)
         calibration.save(folder)
     return calibration, found
-
-
-def tried(folder: Path, records: Sequence[Record], batch_size: int | None = None) -> Precisions | None:
-    """Try the model of ``folder`` in bf16 and int8 and store what that does to its summaries."""
-    from catchline.summarizer import Summarizer
-    from catchline_study.calibration import MOST_TRIED, try_precisions
-
-    if precisions := try_precisions(Summarizer.from_pretrained(str(folder)), records[:MOST_TRIED], batch_size):
-        precisions.save(folder)
-    return precisions
 
 
 def _folder(model: str) -> Path:
