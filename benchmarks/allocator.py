@@ -98,7 +98,7 @@ def main() -> None:
     if options.preload is None:
         raise SystemExit("There is no libtcmalloc_minimal.so.4 below /usr/lib; name an allocator with --preload.")
     taken: dict[str, list[dict[str, float]]] = {"": [], options.preload: []}
-    settings = {"training.batch_size": 64, "training.processes": 1}
+    settings = {"training.batch_size": 64}
     with tempfile.TemporaryDirectory() as folder:
         make_corpus(Path(folder), 64 * options.updates)
         for turn in range(options.rounds):

@@ -5,8 +5,7 @@
 The model is See et al.'s pointer-generator with coverage switched on (recipe ``headline_writer``, size
 ``cnndm``): source 400, target 100, batch 16, vocabulary 50,000, float32. A step is forward, backward, clipping
 and Adagrad, as ``catchline train`` makes it; the peers get the same clipping and the same fused Adagrad. All
-run in one process in turn (A B C A B C ...) on the same inputs, before them ours divided between as many processes of
-one thread, as ``catchline train`` does by itself. See ``benchmarks/README.md``.
+run in one process in turn (A B C A B C ...) on the same inputs. See ``benchmarks/README.md``.
 """
 
 from __future__ import annotations
@@ -23,16 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator, PartialState
+from accelerate import Accelerator
 from torch import Tensor, nn
 
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.config.schema import RunConfig
-from catchline.jobs import copies
 from catchline.models.seq2seq import Seq2Seq
 from catchline.training.optim import build_optimizer
-from catchline.training.processes import divided
 from catchline.training.step import UpdateStep
 from catchline.types import PLAIN_PASS, TrainingBatch
 from peers import opennmt
@@ -181,22 +178,6 @@ def compare(steps: dict[str, Step], threads: int, count: int) -> dict[str, dict[
     return {name: timing.figures() for name, timing in timings.items()}
 
 
-def divided_figures(precision: str, processes: int, count: int) -> dict[str, float]:
-    """Of our updates whose batch is divided between so many processes; their CPU seconds are taken to be alike."""
-    batch = synthetic_batch()
-
-    def work() -> Timing:
-        rank = PartialState().process_index
-        own = batch.changed(lambda tensor: tensor[rank::processes])
-        timing = Timing(our_step(resolved(precision), own))
-        for number in range(count + 1):
-            timing.once(keep=number > 0)
-        return timing
-
-    figures = divided(work, processes, Path()).figures()
-    return figures | {"cpu_seconds": processes * figures["cpu_seconds"]}
-
-
 def show(threads: int, figures: dict[str, dict[str, float]]) -> None:
     ours = figures["catchline"]
     print(f"\n{threads} thread{'s' * (threads > 1)}: target tokens a second, CPU seconds a step; and ours against it")
@@ -294,15 +275,10 @@ def main() -> int:
         print("These are not the same function; the comparison below would mean nothing.")
         return 1
     count = 1 if options.quick else options.steps
-    apart: dict[int, dict[str, dict[str, float]]] = {threads: {} for threads in options.threads}
-    for threads in options.threads if copies() else ():
-        if threads > 1:
-            for precision in ("fp32", "bf16"):
-                apart[threads][f"catchline {precision} divided"] = divided_figures(precision, threads, count)
     steps = competitors(options.opennmt)
     speed = {}
     for threads in options.threads:
-        speed[threads] = compare(steps, threads, count) | apart[threads]
+        speed[threads] = compare(steps, threads, count)
         show(threads, speed[threads])
     del steps
     memory = compare_memory()

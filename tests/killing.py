@@ -31,9 +31,7 @@ FAMILIES = {
 }
 
 
-def settings(
-    data: Path, family: str = "headline writer", *, workers: int = 0, updates: int = UPDATES
-) -> dict[str, Any]:
+def settings(data: Path, family: str = "headline writer", *, updates: int = UPDATES) -> dict[str, Any]:
     """A run of a family with everything that has state: dropout, accumulation, averaging, both kinds of validation."""
     places = {split: str(data / f"{split}.jsonl") for split in ("train", "validation")}
     training = {
@@ -43,7 +41,6 @@ def settings(
         "max_epochs": None,
         "clip_norm": 1.0,
         "average_last": 5,
-        "workers": workers,
         "log_every": 4,
         "validation": {"every_updates": 7, "free_running": True, "decode_records": 2},
         "checkpoint": {"every_updates": 4},
@@ -90,8 +87,7 @@ def child(values: dict[str, Any], out: str, slowly: float, resume: bool, rank: i
 
     from catchline.config.schema import RunConfig
     from catchline.training import loop
-    from catchline.training.processes import close_processes
-    from catchline.training.run import train
+    from catchline.training.run import close_processes, train
 
     torch.set_num_threads(1)
     update = loop.Trainer._update
@@ -173,16 +169,14 @@ def assert_same(first: Path, second: Path) -> None:
     assert {"log.jsonl", "model/model.safetensors", "recipe.yaml"} <= a.keys()
 
 
-def survive(
-    folder: Path, family: str, *, world: int, workers: int = 0, kills: int, seed: int, further: bool = True
-) -> None:
+def survive(folder: Path, family: str, *, world: int, kills: int, seed: int, further: bool = True) -> None:
     """A run that is killed ``kills`` times at any moment between its first and its last breath ends in the bits, and
     in the files, of one that was left alone; so does the same run when it is then trained a little ``further``.
 
     A run that is over before it is killed is compared, and another one begun.
     """
     write_word_pairs(folder, PAIRS, 3)
-    values = settings(folder, family, workers=workers)
+    values = settings(folder, family)
     whole, killed = folder / "whole", folder / "killed"
     before = time.monotonic()
     finish(start(values, whole, world))
@@ -201,7 +195,7 @@ def survive(
     assert_same(whole, killed)
     if not further:
         return
-    longer = settings(folder, family, workers=workers, updates=UPDATES + 6)
+    longer = settings(folder, family, updates=UPDATES + 6)
     for out in (whole, killed):
         finish(start(longer, out, world))
     assert_same(whole, killed)

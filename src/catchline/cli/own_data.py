@@ -1,13 +1,12 @@
-"""What `catchline train` does about one's own data: pairs held out, limits that fit, and a verdict at the end."""
+"""What `catchline train` says at the end about one's own data: a score, a verdict and the confidence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from catchline.cli.inputs import records_of
-from catchline.cli.output import aligned, progress, say
+from catchline.cli.output import aligned, progress
 from catchline.config.schema import RunConfig
 from catchline.errors import CatchlineError
 from catchline.evaluation.run import options_of
@@ -17,17 +16,6 @@ from catchline.metrics.card import Facts, write_card
 from catchline.types import Record
 
 SCORED = 200  # pairs of a split, at the end
-AUTO = "auto"
-
-
-def automatic(run: RunConfig, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """``--size auto`` as changes of a recipe, said in a line; ``asked`` are the changes that `--set` makes."""
-    from catchline.training.outlook import fitting_limits
-
-    records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
-    changes, line = fitting_limits(run, records, {"max_source_tokens", "max_target_tokens"} & {*asked.get("text", {})})
-    say(line)
-    return changes
 
 
 def closing_score(model_folder: str, run: RunConfig) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Exit, Option
 
 from catchline.cli import own_data
-from catchline.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode
+from catchline.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, Size, TrustCode
 from catchline.cli.output import EXIT_INTERRUPTED, note, print_result, progress, say
 from catchline.config.base import validate
 from catchline.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
@@ -31,9 +31,7 @@ SCRATCH = "scratch"
 def command(
     recipe: Annotated[str, Argument(help="A recipe's name (see `catchline recipes`) or a YAML file.")],
     row: Row = None,
-    size: Annotated[
-        str | None, Option(help="A size of the recipe; auto: its default size, with limits that fit the data.")
-    ] = None,
+    size: Size = None,
     data: Annotated[
         Path | None, Option(help="A folder with train, validation and test files, or one file of pairs.")
     ] = None,
@@ -65,8 +63,7 @@ def command(
         begin = start_changes(start)
     changes = merge(begin, parse_overrides(overrides or []), revive=True)
     given = merge(data_changes(data), reading.changes())
-    chosen = None if size == own_data.AUTO else size
-    run = resolve_run(load_recipe(recipe), row, chosen, merge(given, changes, revive=True))
+    run = resolve_run(load_recipe(recipe), row, size, merge(given, changes, revive=True))
     check_run(run)
     if run.data.train is None:
         raise ConfigError("Which pairs? Give --data DIR (with train and validation files), or --set data.train=FILE.")
@@ -80,14 +77,7 @@ def command(
             instead = f"Or start from nothing: --from {SCRATCH}."
             raise ModelError(f"This size starts from {name}. {error} {instead}") from None
         say(f"Starting from {name}, the model in the box; --from scratch starts from nothing.")
-    if size == own_data.AUTO:
-        found = own_data.automatic(run, changes)
-        fitting = merge(merge(given, found), changes, revive=True)
-        run = resolve_run(load_recipe(recipe), row, None, merge(fitting, {"training": found["training"]}))
-    from catchline.training.outlook import with_processes
-
-    run = with_processes(run)
-    folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, size or run.size) if part)
+    folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, run.size) if part)
     if run.data.validation is None and data is not None and not all_pairs:
         from catchline.training.run import hold_out
 
@@ -133,8 +123,7 @@ def run_training(run: RunConfig, out: Path, *, as_json: bool, **how: Any) -> Non
     `catchline.training.run.train`.
     """
     from catchline.training.loop import TrainingInterrupted
-    from catchline.training.processes import close_processes
-    from catchline.training.run import train
+    from catchline.training.run import close_processes, train
 
     first = os.environ.get("RANK", "0") == "0"  # known before torch is: the launchers set it
     try:

@@ -164,17 +164,15 @@ class TrainingConfig(ConfigBase):
     the batches stay and only their order is random. ``batch_tokens`` cuts the sorted documents where the padded batch,
     its longer side, would hold more tokens; ``batch_size`` then counts for validation only.
 
-    ``processes``: of this machine, between which each batch is divided; they begin as copies of the first (Linux, no
-    GPU). Those of a launcher (`torchrun`) have a batch of this size each."""
+    Each process of a launcher (`torchrun`) has batches of this size."""
 
-    # What may change without making the continuation another run: where it ends, and how its batches are fetched.
-    CHANGEABLE: ClassVar = ("max_updates", "max_epochs", "max_minutes", "workers")
+    # What may change without making the continuation another run: where it ends.
+    CHANGEABLE: ClassVar = ("max_updates", "max_epochs", "max_minutes")
 
     batch_size: int = Field(32, ge=1, le=1_000_000)
     batching: Literal["bucket", "sorted"] = "bucket"
     batch_tokens: int | None = Field(None, ge=1)
     accumulation: int = Field(1, ge=1, le=1_000_000)
-    processes: int = Field(1, ge=1, le=256)
     max_updates: int | None = Field(None, ge=1)
     max_epochs: int | None = Field(None, ge=1)
     max_minutes: float | None = Field(None, gt=0)
@@ -189,7 +187,6 @@ class TrainingConfig(ConfigBase):
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     average_last: int = Field(0, ge=0)  # weight averaging: its horizon in updates; 0: none
-    workers: int = Field(0, ge=0, le=64)
     log_every: int = Field(20, ge=1)
     initial_weights: str | None = None  # a model folder, run folder or hub id whose weights and tokenizer are taken
     trackers: tuple[Tracker, ...] = ()

@@ -59,8 +59,6 @@ _OTHER_NAMES: Mapping[str, str] = {
     "training.precision": "fp16 bf16 model_dtype",
     "training.seed": "random_seed",
     "training.trackers": "report_to",
-    "training.processes": "num_processes nproc_per_node world_size jobs",
-    "training.workers": "num_workers dataloader_num_workers",
     "training.log_every": "logging_steps logging_freq report_every",
     "training.validation.every_updates": "eval_steps valid_steps validation_freq",
     "training.validation.metric": "metric_for_best_model early_stopping_metric",

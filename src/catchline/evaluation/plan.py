@@ -193,10 +193,8 @@ def _baseline(rows: Sequence[PlannedRow], wanted: str | None) -> str:
 
 def settings_of(run: RunConfig) -> dict[str, Any]:
     """What decides the trained model: a run without its decoding, scoring and describing parts, and without what is
-    said of a pre-training stage or several processes that it does not have."""
+    said of a pre-training stage that it does not have."""
     left_out: dict[str, Any] = dict.fromkeys(("search", "evaluation", "description", "published"), True)
     if not run.pretraining.enabled:
         left_out["pretraining"] = True
-    if run.training.processes == 1:  # as of all that tables/ keeps
-        left_out["training"] = {"processes"}
     return run.model_dump(mode="json", exclude=left_out)

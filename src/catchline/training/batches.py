@@ -2,8 +2,7 @@
 
 Both are pure functions: the order of the batches one of (seed, epoch), the scheduled-sampling mask one of (seed,
 update) or, where each example has its own, of (seed, update, example). So a resumed run reads the same, and no
-generator state has to be stored. The *loop* counts what it has consumed; it does not matter how far worker processes
-have read ahead.
+generator state has to be stored.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ from torch.utils.data import DataLoader
 
 from catchline.config.schema import TeacherForcingConfig, TrainingConfig
 from catchline.data.sampler import BucketSampler, Sampler, SortedSampler, cut_by_number, cut_by_tokens
-from catchline.jobs import copies
 from catchline.layers import noise
-from catchline.training.processes import leave_signals_to_the_parent
 from catchline.types import TrainingBatch
 
 
@@ -56,20 +53,12 @@ class BatchStream:
         sampler = self._new_sampler(self.dataset)
         sampler.set_epoch(epoch)
         sampler.seek(position)
-        workers = self._config.workers if copies() else 0
         loader: DataLoader[Any] = DataLoader(
             self.dataset,
             batch_sampler=sampler,
             collate_fn=self._collator,
-            num_workers=workers,
             pin_memory=self._pin_memory,
-            # for the workers' seeds; the global generator would be one draw ahead in a resumed run
-            generator=torch.Generator().manual_seed(self._config.seed),
-            worker_init_fn=leave_signals_to_the_parent if workers else None,
-            # Forked workers share the data set's memory and notice when the training process is killed; those of a
-            # fork server (the default from Python 3.14 on) get a copy each and stay behind, and spawned ones begin
-            # with their imports in each epoch.
-            multiprocessing_context="fork" if workers else None,
+            generator=torch.Generator(),  # it draws a seed for workers, which the global one must not
         )
         self._batches = iter(loader)
 
@@ -84,20 +73,15 @@ class BatchStream:
             self._batches = None
         return batches
 
-    def close(self) -> None:
-        """End the worker processes, which else stay until the interpreter's exit."""
-        self._batches = None
-
     def _new_sampler(self, dataset: Any) -> Sampler:
         config, rank, world_size = self._config, self._rank, self._world_size
-        each = world_size // config.processes  # 1 where the batch is divided
-        lengths, size = dataset.source_lengths, config.batch_size * each
+        lengths, size = dataset.source_lengths, config.batch_size * world_size
         if config.batch_tokens is None and config.batching == "bucket":
             return BucketSampler(lengths, size, config.seed, rank=rank, world_size=world_size)
         if config.batch_tokens is None:
             cut = cut_by_number(size)
         else:
-            cut = cut_by_tokens(lengths, dataset.target_lengths, config.batch_tokens, each)
+            cut = cut_by_tokens(lengths, dataset.target_lengths, config.batch_tokens, world_size)
         return SortedSampler(lengths, cut, config.seed, rank=rank, world_size=world_size)
 
 

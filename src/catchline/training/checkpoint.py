@@ -4,7 +4,7 @@ read; no pickle anywhere.
 Tensors are in ``model.safetensors`` (parameters and buffers), ``optimizer.safetensors`` and, if any,
 ``average.safetensors`` and ``objectives.safetensors`` (what these remember). ``state.json`` has the rest: the model's
 switches, what the optimizer's tensors belong to, the random number generators of Python, NumPy and torch, of every
-process, with probe draws, and the training state (`TrainState`): learning rate and batches are pure functions of it,
+process, and the training state (`TrainState`): learning rate and batches are pure functions of it,
 and a resumed run cuts ``log.jsonl`` back to the length noted there. ``manifest.json`` has the format version and the
 size and SHA-256 of each file.
 """
@@ -152,12 +152,7 @@ def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
     if stored.get("processes") != identity["processes"]:
         raise CheckpointError(
             f"The run was made by {stored.get('processes')} process(es) and is resumed by {identity['processes']}; "
-            "an exact continuation needs the same number (training.processes, or accelerate launch --num_processes)."
-        )
-    if identity["processes"] > 1 and not stored.get("dealt"):  # each process then had batches of its own
-        raise CheckpointError(
-            "The run was made by a version that divided the records otherwise over processes, so it cannot continue "
-            "exactly; resume it with that version, or start a new run."
+            "an exact continuation needs the same number (accelerate launch --num_processes)."
         )
     for key, what in (("data", "training data"), ("validation", "validation data"), ("tokenizer", "tokenizer")):
         if stored.get(key, identity[key]) != identity[key]:  # an older version noted the training data only
@@ -220,9 +215,7 @@ def seed_everything(seed: int, rank: int = 0) -> None:
 
 
 def capture_generators() -> dict[str, Any]:
-    """The states of this process's global generators, as JSON can hold them, each with the number that it gives next,
-    the probe: a restored state is only worth something if the generator really is in it (accelerate only logs a restore
-    that failed)."""
+    """The states of this process's global generators, as JSON can hold them."""
     version, internal, gauss = random.getstate()
     name, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
     states: dict[str, Any] = {
@@ -232,36 +225,11 @@ def capture_generators() -> dict[str, Any]:
     }
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state().numpy().tobytes().hex()
-    states["probes"] = _probes()
-    _set_generators(states)
     return states
 
 
 def restore_generators(states: dict[str, Any]) -> None:
-    """Put the generators into ``states``; the last thing before the next update.
-
-    Raises:
-        CheckpointError: a generator does not draw what it would have drawn when the state was captured.
-    """
-    _set_generators(states)
-    drawn, stored = _probes(), states["probes"]
-    wrong = [name for name in drawn if name in stored and drawn[name] != stored[name]]
-    if wrong or ("cuda" in stored) != ("cuda" in drawn):
-        raise CheckpointError(
-            f"The random number generators ({', '.join(wrong) or 'cuda'}) could not be restored from the checkpoint; "
-            "resume on the same kind of machine with the same versions of Python, NumPy and PyTorch."
-        )
-    _set_generators(states)
-
-
-def _probes() -> dict[str, float]:
-    drawn = {"python": random.random(), "numpy": float(np.random.random_sample()), "torch": float(torch.rand(()))}
-    if torch.cuda.is_available():
-        drawn["cuda"] = float(torch.rand((), device="cuda"))
-    return drawn
-
-
-def _set_generators(states: dict[str, Any]) -> None:
+    """Put the generators into ``states``; the last thing before the next update."""
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))
     name, keys, place, has_gauss, cached = states["numpy"]

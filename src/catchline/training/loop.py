@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from types import FrameType
 from typing import Any
 
 from accelerate import Accelerator
@@ -25,7 +28,6 @@ from catchline.training.checkpoint import Learner, TrainState
 from catchline.training.logging import Callbacks, RunLog
 from catchline.training.phases import Phases, PhaseSettings, freeze
 from catchline.training.prepare import Prepared
-from catchline.training.processes import StopRequest
 from catchline.training.step import UpdateStep
 from catchline.training.validate import LOWER_IS_BETTER, Validator, is_best
 
@@ -100,7 +102,7 @@ class Trainer:
         validation = parts.validation_set
         self.validator = None if validation is None else Validator(run, parts, validation, self.step)
         self.state = TrainState()
-        made = {"processes": accelerator.num_processes, "dealt": True, "recipe": run.model_dump(mode="json")}
+        made = {"processes": accelerator.num_processes, "recipe": run.model_dump(mode="json")}
         self._identity = parts.identity | made
         self._saved_update, self._improved, self._elapsed_before = 0, False, 0.0
         self._count_made, self._first_at = 0, 0.0  # updates of this process, and when the first was done
@@ -135,7 +137,6 @@ class Trainer:
                             f"Go on with: catchline resume {quote(str(self._resumable))}"
                         )
         finally:
-            self.stream.close()
             self.log.close()
 
     def _update(self, stop: StopRequest) -> None:
@@ -373,3 +374,30 @@ def refuse_too_long(run: RunConfig, parts: Prepared) -> None:
                     f"A {side} of {longest} tokens is longer than the {most} positions of this model: set "
                     f"text.max_{side}_tokens to {most}."
                 )
+
+
+class StopRequest:
+    """A context that turns SIGINT and SIGTERM into ``requested``, which the loop answers after the present update; a
+    second Ctrl-C interrupts at once.
+
+    Outside the main thread, where Python has no signal handlers, nothing is installed.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.requested = True

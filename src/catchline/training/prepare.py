@@ -38,11 +38,11 @@ from catchline.text.sentences import between_gaps, sentence_gaps
 from catchline.text.tokenizer import PretrainedTokenizer, Tokenizer
 from catchline.training.corpus import Corpus, encoded, kept
 from catchline.training.logging import ShowProgress
-from catchline.training.outlook import reading_table
 from catchline.types import Record
 
 TOKENIZER_FOLDER = "tokenizer"
 NAMES_SHOWN = 12
+PERCENTILE, MUCH = 95, 0.1  # % of texts that proposed limits leave whole; share of cut ones that is told
 
 
 @dataclass
@@ -58,7 +58,6 @@ class Prepared:
     collator: Collator
     identity: dict[str, str]
     notes: list[str]
-    left_out: dict[str, int]  # by split, the pairs that the settings leave out
 
     @property
     def facts(self) -> dict[str, dict[str, Any]]:
@@ -138,7 +137,6 @@ def prepare(
             "tokenizer": digest_of(folder / TOKENIZER_FILE),
         },
         notes=list(dict.fromkeys(said)),
-        left_out={name: corpus.left_out + data[name].num_too_long for name, corpus in corpora.items()},
     )
 
 
@@ -146,10 +144,8 @@ def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]
     """What is going to be trained, in a few lines."""
     training, model = run.training, parts.model
     count = sum(p.numel() for p in model.parameters())
-    validated = {"validation": parts.validation_set} if parts.validation_set else {}
     validation = f", validate on {len(parts.validation_set):,}" if parts.validation_set else ", no validation data"
-    each = ", divided between" if training.processes > 1 else ","
-    processes = f"{each} {accelerator.num_processes} processes" if accelerator.num_processes > 1 else ""
+    processes = f", {accelerator.num_processes} processes" if accelerator.num_processes > 1 else ""
     size = f"{training.batch_tokens:,} tokens" if training.batch_tokens else str(training.batch_size)
     batch = f"batches of {size}" + (f" x {training.accumulation}" if training.accumulation > 1 else "")
     ends = {name: getattr(training, name) for name in ("max_updates", "max_epochs", "max_minutes")}
@@ -162,7 +158,20 @@ def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]
         f"Data:  train on {len(parts.train_set):,} pairs{validation}; {batch}{processes}",
         f"Model: {type(model).__name__}, {count:,} parameters, vocabulary of {parts.tokenizer.vocab_size:,}, "
         f"on {accelerator.device} in {training.precision}",
-        *reading_table({"training": parts.train_set, **validated}, parts.left_out),
+        *_cut(parts.train_set),
+    ]
+
+
+def _cut(data: EncodedDataset) -> list[str]:
+    """How much of the data is cut, and the limits that cut less, where that is much."""
+    shares = data.cut_shares()
+    if max(shares) <= MUCH:
+        return []
+    source, target = (data.percentile(side, PERCENTILE) for side in ("source", "target"))
+    return [
+        f"Cut:   {shares[0]:.0%} of the documents (over {data.max_source_tokens:,} tokens), {shares[1]:.0%} of the "
+        f"summaries (over {data.max_target_tokens:,}); text.max_source_tokens={source} and "
+        f"text.max_target_tokens={target} leave {PERCENTILE}% of both whole."
     ]
 
 

@@ -7,8 +7,9 @@ both folders. The training proper starts from the stage's exported model.
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from itertools import islice
@@ -16,7 +17,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import torch
 from accelerate import Accelerator
+from accelerate.tracking import get_available_trackers
+from accelerate.utils import DistributedType, broadcast_object_list
 
 from catchline.config.base import validate
 from catchline.config.loading import dump_run, first_difference, merge, with_absolute_paths
@@ -27,7 +31,7 @@ from catchline.data.holdout import hold_out as split_pairs
 from catchline.data.places import splits_in
 from catchline.data.readers import ReadOptions, SkipCounter, read_with
 from catchline.data.subset import write_records
-from catchline.errors import CheckpointError, ConfigError, DataError
+from catchline.errors import CatchlineError, CheckpointError, ConfigError, DataError
 from catchline.files import digest_of, only_here, remove_leftovers, sha256, write_json, write_text
 from catchline.text.base import read_json_if_there
 from catchline.training import checkpoint as files
@@ -36,7 +40,6 @@ from catchline.training.corpus import Corpus
 from catchline.training.logging import LOG, TIMING, Callbacks, ShowProgress, ignore, read_log
 from catchline.training.loop import MODEL_FOLDER, Trainer, TrainResult
 from catchline.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
-from catchline.training.processes import divided, join_processes, launched, on_the_first
 
 RECIPE = "recipe.yaml"
 PARTS = ".held_out.json"  # in the sub-folder data: the digest of each part that was held out for a run
@@ -83,22 +86,19 @@ def train(
     given: dict[str, Any] = {"show": progress, "on_log": on_log, "on_message": on_message}
     callbacks = Callbacks(**{name: value for name, value in given.items() if value is not None})
 
-    def both_stages() -> TrainResult:
-        accelerator = join_processes(run.training.trackers, out)
-        told = callbacks if accelerator.is_main_process else Callbacks(ignore, ignore, ignore)
-        with ExitStack() as held:
-            folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
-            on_the_first(accelerator, lambda: held.enter_context(folder))
-            held.enter_context(files.naming_a_full_disk(out))
-            held.enter_context(trusting(outside_names(run.model_dump())))
-            start = run.training.initial_weights
-            if files.checkpoint_folders(out):
-                start = None  # whatever it started from is in the checkpoints
-            elif stage is not None:
-                start = _pretrain(run, stage, out, accelerator, told, accept_changes)
-            return _train_stage(run, out, start, accelerator, told)
-
-    return divided(both_stages, run.training.processes, out)
+    accelerator = join_processes(run.training.trackers, out)
+    told = callbacks if accelerator.is_main_process else Callbacks(ignore, ignore, ignore)
+    with ExitStack() as held:
+        folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
+        on_the_first(accelerator, lambda: held.enter_context(folder))
+        held.enter_context(files.naming_a_full_disk(out))
+        held.enter_context(trusting(outside_names(run.model_dump())))
+        start = run.training.initial_weights
+        if files.checkpoint_folders(out):
+            start = None  # whatever it started from is in the checkpoints
+        elif stage is not None:
+            start = _pretrain(run, stage, out, accelerator, told, accept_changes)
+        return _train_stage(run, out, start, accelerator, told)
 
 
 def _train_stage(
@@ -142,7 +142,6 @@ def stage_of(run: RunConfig) -> RunConfig:
     places = splits_in(stage.data) or {"train": stage.data}  # no folder of splits: no validation
     if "train" not in places:
         raise DataError(f"pretraining.data: {stage.data} has no training file (only {', '.join(places)}).")
-    values["training"]["processes"] = run.training.processes
     values["data"] |= {"train": places["train"], "validation": places.get("validation"), "test": None}
     found = validate(RunConfig, values, where="")
     for key in KEPT_TEXT:
@@ -443,3 +442,58 @@ def _as_written(recipe: Path) -> bool:
     """Does the file say what the run wrote into it? Files of older versions do not tell."""
     first, _, rest = recipe.read_text(encoding="utf-8").partition("\n")
     return not first.startswith(_DIGEST) or first.removeprefix(_DIGEST).strip() == sha256(rest.encode())
+
+
+# ------------------------------------------------------------------------------------------ processes
+
+
+def launched() -> int:
+    """How many processes a launcher (torchrun, accelerate) started for this run."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def join_processes(trackers: Sequence[str], out: Path) -> Accelerator:
+    """The group of processes that a launcher started, or this one alone; ``trackers`` write into ``out``.
+
+    Raises:
+        ConfigError: they did not find each other, or work together in a way that a run cannot, or a tracker is absent.
+    """
+    # Without cpu=True accelerate takes two processes of torchrun on a machine without a GPU for two single ones, and it
+    # takes the GPU of a Mac, which has no float64, in which losses are summed.
+    cpu = not torch.accelerator.is_available() or torch.backends.mps.is_available()
+    absent = sorted(set(trackers) - {tracker.value for tracker in get_available_trackers()})
+    if absent:
+        raise ConfigError(f"training.trackers: {absent[0]} is not installed; install it, or leave it out.")
+    accelerator = Accelerator(mixed_precision="no", cpu=cpu, log_with=list(trackers) or None, project_dir=str(out))
+    expected = launched()
+    if accelerator.num_processes != expected:
+        raise ConfigError(
+            f"The launcher started {expected} processes, but they did not find each other "
+            f"({accelerator.num_processes} here); start them with torchrun or accelerate launch."
+        )
+    known = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
+    if accelerator.distributed_type not in known:
+        raise ConfigError(
+            f"Training under accelerate's '{accelerator.distributed_type.value}' is not supported; "
+            "use plain data parallelism: accelerate launch --num_processes N (or torchrun)."
+        )
+    return accelerator
+
+
+def on_the_first(accelerator: Accelerator, do: Callable[[], object]) -> None:
+    """Have the first process do something; if that fails with an error of ours, it is every process's error."""
+    failed: list[CatchlineError | None] = [None]
+    if accelerator.is_main_process:
+        try:
+            do()
+        except CatchlineError as error:
+            failed = [error]
+    broadcast_object_list(failed)
+    if failed[0] is not None:
+        raise failed[0]
+
+
+def close_processes() -> None:
+    """Leave the group of processes, if there is one; the last thing a distributed program does."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

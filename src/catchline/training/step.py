@@ -1,4 +1,9 @@
-"""Gradients of one update: forward, objectives, one division, sums over micro-batches and processes."""
+"""Gradients of one update: forward, objectives, one division, sums over micro-batches and processes.
+
+Gradients are summed, not averaged, in one all-reduce of one flat buffer: the loss is divided by counts that are already
+global. Parameters that a phase froze or a switch left unused need no special mode, and every process steps with the
+same bits.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,6 @@ from catchline.models.base import SummarizationModel
 from catchline.objectives.base import Objective
 from catchline.training.batches import forced_mask, noise_seed
 from catchline.training.checkpoint import last_good
-from catchline.training.processes import sum_gradients
 from catchline.types import Batch, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _NAMED_RECORDS = 20
@@ -227,3 +231,22 @@ class UpdateStep:
             f"Records of the batch: {named}. {last_good(out)} "
             "Try a lower learning rate, training.clip_norm=1.0 or training.precision=fp32, or check these records."
         )
+
+
+def sum_gradients(parameters: Sequence[nn.Parameter], figures: Tensor, accelerator: Accelerator) -> Tensor:
+    """Replace every gradient by its sum over the processes; return ``figures`` (F,) summed likewise.
+
+    A parameter without a gradient anywhere keeps none, so that the optimizer leaves it alone.
+    """
+    if accelerator.num_processes == 1:
+        return figures
+    trained = [p for p in parameters if p.requires_grad]
+    present = torch.tensor([float(p.grad is not None) for p in trained], device=figures.device)
+    flat = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in trained]
+    total = torch.cat([figures, present, *flat])
+    torch.distributed.all_reduce(total)
+    sizes = [figures.numel(), present.numel(), *(p.numel() for p in trained)]
+    figures, present, *sums = total.split(sizes)
+    for parameter, gradient, users in zip(trained, sums, present.tolist(), strict=True):
+        parameter.grad = gradient.view_as(parameter) if users else None
+    return figures

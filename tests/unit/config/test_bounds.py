@@ -126,7 +126,6 @@ def test_every_text_of_every_section_is_unicode() -> None:
         "training.optimizer.epsilon=1e30",
         "training.optimizer.learning_rate=1e30",
         "training.trackers=[nonsense]",
-        "training.workers=1000",
         "training.clip_norm=.inf",
         "training.batch_size=true",
         "training.phases=[{name: a, objective_weights: {nll: -1}}]",

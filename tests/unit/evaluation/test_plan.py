@@ -99,6 +99,3 @@ def test_differences_of_settings() -> None:
     assert first_difference(settings_of(one), settings_of(two)) == "training.max_epochs: 1 there, 9 now"
     searching = plan_recipe(HEADLINE, Choice(["lstm"], "tiny", 1, {**DATA, "search": {"beam_size": 3}}))
     assert first_difference(settings_of(one), settings_of(searching.rows[0].runs[0])) is None
-    assert "processes" not in settings_of(one)["training"]  # which kept tables know nothing of
-    several = one.model_copy(update={"training": one.training.model_copy(update={"processes": 2})})
-    assert first_difference(settings_of(one), settings_of(several)) == "training.processes: null there, 2 now"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 from typing import Any
 
 import pytest
@@ -86,16 +84,3 @@ def test_processes_read_together_what_one_reads_in_larger_batches(make_trainer: 
     together = records(3, 2)
     assert [sorted(one + other) for one, other in zip(*together, strict=True)] == [sorted(batch) for batch in alone]
     assert max(len(batch) for batches in together for batch in batches) == 3
-
-
-@pytest.mark.parametrize(("system", "more"), [("linux", 2), ("darwin", 0)])
-def test_workers_are_copies(make_trainer: Any, monkeypatch: pytest.MonkeyPatch, system: str, more: int) -> None:
-    """Others would begin with their imports in each epoch, and Ctrl-C would end those that do."""
-    monkeypatch.setattr(sys, "platform", system)
-    trainer = make_trainer(**{"training.workers": 2})
-    before = len(multiprocessing.active_children())
-    stream = BatchStream(trainer.parts.train_set, trainer.parts.collator.pairs, trainer.run.training)
-    stream.open(1, 0)
-    assert len(multiprocessing.active_children()) - before == more
-    assert len(stream.take(1, 0)) == 1
-    stream.close()

@@ -225,29 +225,9 @@ def test_ranks_and_seeds_differ_and_capturing_draws_nothing() -> None:
     assert draws[0] == draws[4]
 
 
-@pytest.mark.parametrize("name", ["python", "numpy", "torch"])
-def test_a_restore_that_fails_is_noticed(name: str) -> None:
-    """The probe draw: a state that is not the one captured cannot pass."""
-    states = capture_generators()
-    states["probes"][name] += 1e-9
-    with pytest.raises(CheckpointError, match=name):
-        restore_generators(states)
-
-
 def test_state_refuses_other_fields() -> None:
     state = TrainState(update=3, window={"loss": 0.1})
     values: dict[str, Any] = json.loads(json.dumps(asdict(state)))
     assert TrainState.from_state_dict(values) == state
     with pytest.raises(CheckpointError, match="wings"):
         TrainState.from_state_dict(values | {"wings": 2})
-
-
-def test_several_processes_do_not_continue_what_had_other_batches() -> None:
-    """Before the records of each batch were dealt to the processes, each had batches of its own."""
-    before = {"processes": 2, "data": "a"}
-    with pytest.raises(CheckpointError, match="resume it with that version"):
-        files.check_identity(Snapshot(values={"identity": before}), before | {"dealt": True})
-    alone = before | {"processes": 1}
-    files.check_identity(
-        Snapshot(values={"identity": alone}), alone | {"dealt": True, "validation": "", "tokenizer": ""}
-    )

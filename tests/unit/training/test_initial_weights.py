@@ -20,8 +20,7 @@ from catchline.training.checkpoint import seed_everything
 from catchline.training.logging import Callbacks
 from catchline.training.loop import Trainer
 from catchline.training.prepare import Prepared, adopted_tokenizer, prepare, take_weights
-from catchline.training.processes import join_processes
-from catchline.training.run import train
+from catchline.training.run import join_processes, train
 
 TRANSFORMER = {
     "type": "transformer",

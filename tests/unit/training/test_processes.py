@@ -17,8 +17,7 @@ from runs import bits, quiet
 from catchline.config.schema import RunConfig
 from catchline.training.checkpoint import checkpoint_folders, read_checkpoint
 from catchline.training.logging import read_log
-from catchline.training.processes import close_processes, join_processes
-from catchline.training.run import train
+from catchline.training.run import close_processes, join_processes, train
 
 SGD = {"type": "sgd", "learning_rate": 0.5}  # it shows a wrong factor that Adam would hide
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -96,7 +95,7 @@ def test_training_leaves_apples_gpu_alone(monkeypatch: pytest.MonkeyPatch, tmp_p
         asked.update(options)
         return SimpleNamespace(num_processes=1, distributed_type=DistributedType.NO)
 
-    monkeypatch.setattr("catchline.training.processes.Accelerator", made)
+    monkeypatch.setattr("catchline.training.run.Accelerator", made)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     for apple in (False, True):
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda apple=apple: apple)

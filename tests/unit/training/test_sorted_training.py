@@ -21,7 +21,7 @@ from catchline.training.run import train
     [
         pytest.param({"batching": "sorted"}, marks=pytest.mark.slow),
         pytest.param({"batch_tokens": 30}, marks=pytest.mark.slow),
-        {"batch_tokens": 30, "accumulation": 2, "workers": 1},
+        {"batch_tokens": 30, "accumulation": 2},
     ],
 )
 def test_a_stopped_run_continues_exactly(make_run: Any, tmp_path: Path, batching: dict[str, Any]) -> None:

@@ -12,8 +12,8 @@ from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.schema import RunConfig
 from catchline.errors import ConfigError
 from catchline.training.logging import RunLog, read_log
+from catchline.training.loop import StopRequest
 from catchline.training.phases import Phases
-from catchline.training.processes import StopRequest
 
 COVERAGE_LATER = {
     "model.attention": {"coverage_from_start": False},
