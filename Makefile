@@ -16,7 +16,7 @@ MINUTES ?= 2
 WORKERS ?= 3
 WORK ?= build/oneline
 PEERS ?= build/peers
-BY_HAND := allocator paired restored_text sharding
+BY_HAND := paired restored_text
 export TEXT
 # Tests start hundreds of processes, each of which would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def plain_step(run: RunConfig, sizes: Sizes, batch: TrainingBatch) -> Step:
 
     def step() -> None:
         model(batch).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), run.training.clip_norm, foreach=True)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), run.training.clip_norm or math.inf, foreach=True)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 

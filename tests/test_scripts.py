@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,20 +37,36 @@ def there(module: str | None, name: str | None = None) -> bool:
         return False
 
 
+def by_hand() -> set[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.search(r"^BY_HAND := (.*)$", makefile, re.MULTILINE)[1].split())  # type: ignore[index]
+
+
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_what_programs_import_is_there(path: Path) -> None:
     assert lacking(path.read_text(encoding="utf-8")) == []
 
 
 def test_all_benchmarks_run_unless_they_are_run_by_hand() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    by_hand = set(re.search(r"^BY_HAND := (.*)$", makefile, re.MULTILINE)[1].split())  # type: ignore[index]
     listed = set(re.findall(r"`(\w+)\.py`", (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")))
     for path in (ROOT / "benchmarks").glob("*.py"):
         source = path.read_text(encoding="utf-8")
         asks = re.search(r'add_argument\("\w|required=True', source) or "__main__" not in source
-        assert not asks or path.stem in by_hand, f"{path.name} does nothing without arguments"
+        assert not asks or path.stem in by_hand(), f"{path.name} does nothing without arguments"
         assert path.stem in listed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.stem not in by_hand()),
+    ids=lambda p: p.stem,
+)
+def test_a_benchmark_runs_with_its_shortest_settings(path: Path) -> None:
+    short = ["--short"] if '"--short"' in path.read_text(encoding="utf-8") else []
+    done = subprocess.run([sys.executable, path, *short], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout
 
 
 def test_a_name_that_went_is_found() -> None:

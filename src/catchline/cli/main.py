@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, it stays open
     was_quiet = os.environ.get("CATCHLINE_QUIET")
     # before torch is imported: threads that wait for each other give the core away instead of spinning, which costs
-    # several times the time as soon as anything else runs on the machine (benchmarks/contention.py); and oneDNN keeps
+    # several times the time as soon as anything else runs on the machine; and oneDNN keeps
     # fewer than 1,024 prepared products, of which a recurrence in bf16 has megabytes each, three for every length
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
