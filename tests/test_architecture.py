@@ -61,8 +61,19 @@ TORCH_FREE_FILES = {
 TENSOR_LIBRARIES = {"torch", "transformers", "accelerate"}
 LAZY_TABLES = {"catchline", "catchline.config.names"}
 # Not among the dependencies of the core; imported where used, with a sentence that says what to install.
-OPTIONAL = {"datasets", "huggingface_hub", "pyarrow", "tensorboard", "fastapi", "uvicorn", "ray", "selectolax"}
-OPTIONAL |= {"nltk", "scipy", "sacrebleu", "onnxruntime"}
+OPTIONAL = {
+    "datasets",
+    "huggingface_hub",
+    "pyarrow",
+    "tensorboard",
+    "fastapi",
+    "uvicorn",
+    "ray",
+    "markitdown",
+    "trafilatura",
+    "pypdfium2",
+}
+OPTIONAL |= {"markitdown", "trafilatura", "pypdfium2", "nltk", "scipy", "sacrebleu", "onnxruntime"}
 # Words for documents that are not in the repository.
 UNSEEN = re.compile(r"\b[Ss]pecification\b|\b[Ss]pec\.? [a-z]\.?[0-9]|\bDESIGN\b|\bshared/(?!data\b)")
 PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")

@@ -80,7 +80,7 @@ EXTRAS = {
     **dict.fromkeys(("datasets", "pyarrow"), "hf"),
     "tensorboard": "track",
     "ray": "ray",
-    "selectolax": "html",
+    **dict.fromkeys(("markitdown", "trafilatura", "lxml_html_clean", "pypdfium2"), "documents"),
     "zstandard": "zstd",
 }
 

@@ -15,8 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from catchline.server.page import HEADERS, assets
-from catchline.text.markdown import markdown_text
-from catchline.text.reading import as_prose
+from catchline.text.markup import as_prose, markdown_text
 
 NUMBER = {"type": "integer", "minimum": 1, "maximum": 16}
 DECODING = {

@@ -66,7 +66,7 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert json.loads(run(capsys, "doctor", "--json"))["allocator"] == "/lib/libtcmalloc_minimal.so.4"
     monkeypatch.setattr("catchline.cli.doctor.find_spec", lambda name: None)
     shown = run(capsys, "doctor")
-    assert "Missing for web pages: selectolax; pip install 'catchline[html]'" in shown
+    assert "trafilatura, lxml_html_clean, pypdfium2; pip install 'catchline[documents]'" in shown
 
 
 def test_push_needs_a_token(

@@ -19,7 +19,7 @@ from catchline.errors import DataError
 from commands import run
 
 TRAIN = "train headline_writer --size tiny --out out --data"
-PAGE = "<html><body><nav>Home</nav><article><p>The river rose in the night.</p></article></body></html>"
+PAGE = "<html><body><script>a()</script><article><p>The river rose in the night.</p></article></body></html>"
 
 FILES: dict[str, bytes] = {
     "good.jsonl": b'{"document": "The river rose in the night and the bridge was closed.", "summary": "river rose"}\n'
@@ -102,9 +102,9 @@ MISTAKES = [
     ("summarize lead - -", 2, "only once"),
     ("summarize lead text.txt good.jsonl", 2, "either text files or files of records"),
     ("summarize lead blank.txt", 3, "is empty; there is nothing to summarize"),
-    ("summarize lead paper.pdf", 3, "paper.pdf is a PDF: save its text, for example with pdftotext"),
+    ("summarize lead paper.pdf", 3, "paper.pdf cannot be read as .pdf"),
     ("summarize lead binary.txt", 3, "is not text: it holds NUL bytes"),
-    ("summarize lead script.html", 3, "is a web page without text"),
+    ("summarize lead script.html", 3, "script.html has no text"),
     (
         "summarize lead https://example.org/",
         2,

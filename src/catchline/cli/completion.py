@@ -14,7 +14,7 @@ from catchline.cli.main import COMMANDS, load_command
 from catchline.cli.options import options_of
 from catchline.config.loading import recipe_names
 from catchline.errors import refuse_unknown
-from catchline.text.control import safe_print as print
+from catchline.text.normalization import safe_print as print
 
 SHELLS = ("bash", "zsh", "fish")
 TAKE_RECIPES = ("train", "compare", "recipes show", "recipes check")

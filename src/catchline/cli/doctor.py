@@ -25,7 +25,7 @@ WHAT_FOR = {
     "track": "TensorBoard",
     "ray": "a Ray cluster",
     "zstd": "files that end in .zst",
-    "html": "web pages",
+    "documents": "web pages, PDF, DOCX, PPTX, EPUB and notebooks",
 }
 VARIABLES = (
     *("OMP_NUM_THREADS", "CATCHLINE_CACHE", "CATCHLINE_KERNELS", "CATCHLINE_QUIET", "CATCHLINE_TRACEBACK"),

@@ -16,14 +16,14 @@ from catchline.config.shipped import SHIPPED, default_model
 from catchline.data.lines import DAMAGED, FORMAT_OF, bare_name, what_it_is, with_iconv
 from catchline.errors import ConfigError, DataError
 from catchline.systems.extractive import is_method
-from catchline.text.html import MARKDOWN_SUFFIXES, PAGE_SUFFIXES, charset_of
+from catchline.text.markup import MARKDOWN, READ_AS_BYTES, SUBTITLES, as_prose, read_bytes
 from catchline.types import Record
 
 if TYPE_CHECKING:
     from catchline.config.schema import DataConfig
     from catchline.data.readers import ReadOptions
 
-TEXT_SUFFIXES = {".txt", ".rst", ".ipynb", *MARKDOWN_SUFFIXES, *PAGE_SUFFIXES}
+TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN, *SUBTITLES, *READ_AS_BYTES}
 OnSkip = Callable[[Exception], object]
 
 
@@ -152,31 +152,37 @@ def documents_of(
 
 
 def _without_markup(name: str) -> str:
-    """The text of an input; of a web page that of its article, of Markdown and the like what they say in sentences."""
-    from catchline.text.reading import as_prose
-
-    kind, said = as_prose(text_of(name), Path(name).suffix.lower())
+    """The prose of an input, whatever its format."""
+    raw, suffix, place = _bytes_of(name), Path(name).suffix.lower(), "standard input" if name == "-" else name
+    if suffix in READ_AS_BYTES or raw.startswith(b"%PDF-"):
+        return read_bytes(raw, suffix if suffix in READ_AS_BYTES else ".pdf", place)[1]
+    kind, said = as_prose(_decoded(raw, name, place), suffix)
     if kind == "page" and not said:
-        raise DataError(f"{name} is a web page without text; perhaps a script would write it: save the page as text.")
+        raise DataError(f"{place} is a web page without text; perhaps a script would write it: save the page as text.")
     return said
 
 
 def text_of(name: str) -> str:
     """The text of a file, or of standard input (``-``)."""
+    return _decoded(_bytes_of(name), name, "standard input" if name == "-" else name)
+
+
+def _bytes_of(name: str) -> bytes:
     try:
-        raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except FileNotFoundError:
         raise DataError(f"There is no file {name}.") from None
     except IsADirectoryError:
         raise DataError(f"{name} is a folder; name a file.") from None
-    place = "standard input" if name == "-" else name
+
+
+def _decoded(raw: bytes, name: str, place: str) -> str:
     if other := what_it_is(place, raw[:8]):
         raise DataError(other)
     if b"\0" in raw[:1_000_000]:
         raise DataError(f"{place} is not text: it holds NUL bytes.")
-    encoding = charset_of(raw) if Path(name).suffix.lower() in PAGE_SUFFIXES else "utf-8"
     try:
-        return raw.decode("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         if not raw[: error.start].isascii():

@@ -15,7 +15,7 @@ from catchline.data.dataset import document_gaps
 from catchline.errors import ConfigError
 from catchline.files import part_of
 from catchline.text.base import TOKENIZER_FILE
-from catchline.text.scripts import SCRIPT_WORD
+from catchline.text.normalization import SCRIPT_WORD
 from catchline.text.sentences import between_gaps, sentence_gaps
 from catchline.text.tokenizer import CharacterTokenizer, Tokenizer, WordTokenizer
 from catchline.types import Record

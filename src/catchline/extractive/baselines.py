@@ -16,7 +16,7 @@ from catchline.extractive.base import Extractor, ExtractorConfig
 from catchline.metrics.overlap import ngram_counts, overlap
 from catchline.metrics.rouge_text import shared_text
 from catchline.metrics.scoring import Scoring, suited
-from catchline.text.scripts import UNIT
+from catchline.text.normalization import UNIT
 from catchline.text.sentences import sentence_spans
 
 _GAIN = 1e-12

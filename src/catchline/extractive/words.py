@@ -20,7 +20,7 @@ import Stemmer
 from catchline.errors import ConfigError, unknown_choice
 from catchline.extractive.base import WordsConfig
 from catchline.metrics.rouge_text import longest_suffix
-from catchline.text.scripts import MARKS, UNSPACED
+from catchline.text.normalization import MARKS, UNSPACED
 
 _DATA = Path(__file__).parent / "data"
 

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable
 
 from catchline.metrics.words import smart_stop_words, wordnet_exceptions
-from catchline.text.scripts import INVISIBLE, UNIT, UNSPACED
+from catchline.text.normalization import UNIT, UNSPACED, without_invisible
 
 _MEMORY_LIMIT = 1_000_000  # words remembered before starting afresh
 _STOPPED = -1
@@ -274,7 +274,7 @@ def _ascii_words(text: str) -> list[bytes]:
 
 
 def _unicode_words(text: str) -> list[str]:
-    kept = unicodedata.normalize("NFKC", text.translate(INVISIBLE)).casefold().translate(_CHARACTER_CLASSES)
+    kept = unicodedata.normalize("NFKC", without_invisible(text)).casefold().translate(_CHARACTER_CLASSES)
     return UNIT.findall(kept) if _UNSPACED.search(kept) else kept.split()
 
 

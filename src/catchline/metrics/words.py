@@ -13,7 +13,7 @@ from pathlib import Path
 
 import Stemmer
 
-from catchline.text.scripts import MARKS, UNSPACED
+from catchline.text.normalization import MARKS, UNSPACED
 
 _WHOLE = rf"{UNSPACED}\uac00-\ud7af"  # each character of these is a word
 _RUN = rf"[^\W_{_WHOLE}]+(?:[{MARKS}]+[^\W_{_WHOLE}]*)*"

@@ -40,7 +40,7 @@ FIRST_ERROR = GetPydanticSchema(lambda kind, schema: {**schema(kind), "fail_fast
 Text = Annotated[StrictStr, BeforeValidator(_whole)]  # JSON can hold half characters, UTF-8 cannot
 Options = Annotated[dict[Text, StrictBool | StrictInt | StrictFloat | Text], BeforeValidator(_few)]
 Format = Literal["text", "markdown", "auto"]
-Kind = Literal["markdown", "restructuredtext", "page", "tagged", "manual", "mail", "article"]
+Kind = Literal["markdown", "page", "tagged", "mail", "subtitles"]
 Mixed = Annotated[dict[str, Any], BeforeValidator(_few)]
 
 TEXT = (

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from catchline.text.normalization import SPACE_MARK
-from catchline.text.scripts import UNSPACED
+from catchline.text.normalization import SPACE_MARK, is_unspaced
 
 Detokenized = tuple[str, list[tuple[int, int]]]
 
@@ -16,7 +15,6 @@ _NO_SPACE_BEFORE = {*".,;:!?)]}%'’…”»™®°", *_CJK_CLOSING, "..", "..."
 _NO_SPACE_AFTER = {*"([{#$£€¥“«", *_CJK_OPENING, *_CJK_CLOSING, "``"}
 CLITIC = re.compile(r"(?:['’](?:s|re|ve|ll|d|m)|n['’]t)\Z", re.IGNORECASE)
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
-_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def join_words(tokens: Sequence[str]) -> Detokenized:
@@ -60,11 +58,6 @@ def _glue(token: str, previous: str, open_quotes: set[str]) -> tuple[bool, bool]
     if token == "/":
         return True, True
     return token in _NO_SPACE_BEFORE or bool(CLITIC.match(token)), token in _NO_SPACE_AFTER
-
-
-def is_unspaced(character: str) -> bool:
-    """Is it of a script that is written without spaces?"""
-    return bool(_UNSPACED.match(character))
 
 
 def join_marked(tokens: Sequence[str]) -> Detokenized:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from catchline.text.mending import is_english
-from catchline.text.scripts import MARKS
+from catchline.text.normalization import MARKS
 
 _LOOKED_AT = 2_000  # characters at the beginning of a text, which tell whether it is English
 _NEAR = 300  # characters in which a quotation ends

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from catchline.text.detokenize import is_unspaced
+from catchline.text.normalization import is_unspaced
 
 LONGEST_PHRASE = 8  # words
 LONGEST_NAME = 3  # words in front of a colon

@@ -1,4 +1,7 @@
-"""What happens to the characters before tokenization, and where tokens begin and end.
+"""Characters: what a line is, invisible and control characters, scripts; the normalisation and rules of tokenizers.
+
+Python's ``\\w`` holds no vowel sign: by itself it cuts हिन्दी into six pieces. And it runs through what is written
+without blanks: C18色谱柱 would be one word, a Chinese clause another. `MARKS` and `UNSPACED` are for patterns of `re`.
 
 The steps are those of the `tokenizers` library, which keeps for every character of the result the
 characters it came from: the way back to the user's text.
@@ -14,14 +17,89 @@ of 200,000 odd characters still takes linear time.
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import IO, Any, Literal
 
 from pydantic import model_validator
 from tokenizers import Regex, normalizers, pre_tokenizers
 
 from catchline.config.base import ConfigBase
+
+# ------------------------------------------------------------------------------- lines, scripts, invisible characters
+
+# For a character class. Scripts written without blanks between words: Thai, Lao, Burmese, Khmer, Han, kana.
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+# For a character class. What belongs to the letter before it: accents, vowel signs, joiners, variants.
+MARKS = (
+    "".join(sign for sign in map(chr, range(0x300, 0x3100)) if unicodedata.category(sign)[0] == "M")
+    + "\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef"
+)
+# A word: one character of an unspaced script, or a run of other letters, digits and underscores.
+SCRIPT_WORD = rf"(?=\w)[{UNSPACED}][{MARKS}]*|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*"
+# What stands between blanks, and each character of an unspaced script, with its vowel signs.
+UNIT = re.compile(rf"[{UNSPACED}][{MARKS}]*|[^\s{UNSPACED}]+")
+_UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
+
+_LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x85\u2028\u2029", "\n"))
+_JOINED = "\u0600-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc"  # letters of scripts with joiners: Arabic to Mongolian
+# Soft hyphens, word joiners, marks of direction, byte order marks; joiners that do not stand between such letters.
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u180e\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
+    f"|(?<![{_JOINED}])[\u200c\u200d]+|[\u200c\u200d]+(?![{_JOINED}])"
+)
+_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_CONTROL = {code: 0xFFFD for code in (*range(32), *range(127, 160), *_DIRECTIONS) if chr(code) not in "\n\t"}
+
+
+def with_line_feeds(text: str) -> str:
+    """``text`` with a line feed for each end of a line, of equal length: what a line is, everywhere.
+
+    Lines end at LF, CR LF (here a blank and a line feed), CR, VT, FF, NEL, U+2028 and U+2029.
+    """
+    return text.replace("\r\n", " \n").translate(_LINE_ENDS)
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text, without their ends."""
+    lines = text.replace("\r\n", "\n").translate(_LINE_ENDS).split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def without_invisible(text: str) -> str:
+    """``text`` as its words are counted: without invisible characters that divide nothing.
+
+    Joiners stay between letters of scripts in which they tell words apart (Arabic, Persian, those of India), so that a
+    word with one is neither two words nor another word.
+    """
+    return text if text.isascii() else _UNSEEN.sub("", text)
+
+
+def is_unspaced(character: str) -> bool:
+    """Is it of a script that is written without spaces?"""
+    return bool(_UNSPACED_CHARACTER.match(character))
+
+
+def harmless(text: str) -> str:
+    """``text`` for a terminal: control characters and marks of direction, which it would obey, replaced one by one."""
+    return text.translate(_CONTROL)
+
+
+def safe_print(*values: Any, sep: str = " ", end: str = "\n", file: IO[str] | None = None, flush: bool = False) -> None:
+    """``print``, with texts `harmless` on terminals and stderr; what the stream cannot encode is a question mark."""
+    stream = sys.stdout if file is None else file
+    text = sep.join(map(str, values)) + end
+    if stream is sys.stderr or stream.isatty():
+        text = harmless(text)
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), end="", file=stream, flush=flush)
+
+
+# ---------------------------------------------------------------------------------------------------- normalisation
 
 SPACE_MARK = "▁"  # the space before a word, as the subword and character tokenizers write it
 UNKNOWN_WORD = "unk"

@@ -13,10 +13,9 @@ from itertools import pairwise
 
 import sentencex
 
-from catchline.text.detokenize import is_unspaced
 from catchline.text.languages import goes_on, is_foreign, unseen_ends
 from catchline.text.mending import FUNCTION_WORDS, RULER
-from catchline.text.normalization import encodable
+from catchline.text.normalization import encodable, is_unspaced
 
 Span = tuple[int, int]
 ENGLISH = "en"

@@ -18,23 +18,21 @@ import numpy as np
 
 from catchline.text.base import Tokenizer
 from catchline.text.casing import SMALL_WORDS, begins, capital, capitalised, is_shouted, is_titled, parts_of, segments
-from catchline.text.detokenize import CLITIC, is_unspaced
+from catchline.text.detokenize import CLITIC
 from catchline.text.languages import is_turkish
 from catchline.text.mending import ENDS, FUNCTION_WORDS, DraftWord, ends_in_stop, infinitive, is_english, mended
+from catchline.text.normalization import is_unspaced
 from catchline.text.sentences import WRAPPED, bounds, markup
 from catchline.types import TokenizedText
 
 _LONG_FORM = 6  # words after a capital within which the bracket with its abbreviation opens
 RUN = 0.5  # what going on with the next word of the source is worth, in shares of a word's copying
-_DIGIT = re.compile(r"\d")
 _FINAL_SIGMA = re.compile(r"(?<=\w)σ(?!\w)")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _VOWEL = re.compile(r"(?!eu|ew|one(?![a-z])|once)[aeio]|(?-i:[FHLMNRSX][B-DF-HJ-NP-TV-XZ]*(?![A-Za-z]))", re.IGNORECASE)
-_SUBJECTS = frozenset(("that", "which", "it", "who"))
-_ARTICLES = frozenset(("a", "an", "the", "another"))
+_SUBJECTS, _ARTICLES = frozenset(("that", "which", "it", "who")), frozenset(("a", "an", "the", "another"))
 _BEFORE_OBJECT = frozenset(("a", "an", "the", "its", "their", "your", "this", "these", "all", "any", "some", "other"))
 _PLURAL_BEFORE = frozenset(("the", "of", "these", "those", "all", "some", "many", "several", "or", "with", "for"))
-_OPENING = frozenset("([{\"'“‘«`")
 _IN_NAMES = frozenset(".:!?")  # which may begin one: .NET, :symbol
 _NEVER_AFTER_SPACE, _NEVER_BEFORE_SPACE = frozenset(".,;:!?)]}…"), frozenset("([{")
 _ORDINARY_LETTERS = re.compile(r"[^\W\d_]+(?:[-‐‑'’][^\W\d_]+)*")
@@ -124,7 +122,9 @@ class SourceText:
         if not self._has_capitals or len(places) > 1:
             return bool(places)
         words = {word for place in places for word in range(place, place + len(keys))}
-        return any((self._has_capital(word) and self.telling(word)) or _DIGIT.search(self.form(word)) for word in words)
+        return any(
+            (self._has_capital(word) and self.telling(word)) or any(map(str.isdigit, self.form(word))) for word in words
+        )
 
     def _places(self, keys: Sequence[str]) -> list[int]:
         """Where these words stand one after the other: the first of them."""
@@ -459,7 +459,7 @@ class _Letters:
         fresh = True  # at the beginning of a sentence
         for index, word in enumerate(words):
             fresh = fresh or "\n" in word.gap
-            if not word.text or word.text in _OPENING:
+            if not word.text or word.text in frozenset("([{\"'“‘«`"):
                 continue
             fresh = fresh and not (index and words[index - 1].text == ":" and not word.gap)  # std::vector
             begin = fresh and not self.source.stays_lower(word.key)

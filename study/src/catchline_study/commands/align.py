@@ -19,7 +19,7 @@ from catchline.data.places import split_of
 from catchline.errors import ConfigError, DataError, did_you_mean
 from catchline.files import write_text
 from catchline.systems.extractive import is_method
-from catchline.text.control import safe_print as print
+from catchline.text.normalization import safe_print as print
 from catchline_study.links import (
     Links,
     WordPair,
