@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from catchline.config.loading import load_run, read_run
+from catchline.config.loading import load_run, merge, read_run
 from catchline.config.names import sources_of
 from catchline.config.shipped import place_of
 from catchline.files import digest_of
@@ -83,13 +83,13 @@ class Contender:
         batch_size: int | None = None,
         progress: Progress | None = None,
         words: bool = True,
+        **changes: Any,
     ) -> list[Summary]:
         """What it writes, sure of it or not, with the origin of each word (of a method's only where ``words`` are asked
-        for); ``progress`` is told the number of records just done."""
+        for); ``progress`` is told the number of records just done. ``changes`` are other decoding settings."""
         explain = None if self.is_method and not words else True
-        return self.summarizer.summarize(
-            records, explain=explain, batch_size=batch_size, progress=progress, always_write=True, **self._search
-        )
+        how = {"explain": explain, "batch_size": batch_size, "progress": progress, "always_write": True}
+        return self.summarizer.summarize(records, **how, **merge(self._search, changes, revive=True))
 
 
 def model_folder(place: str) -> Path:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -22,22 +22,22 @@ from catchline.cli.options import (
     TrustCode,
     search_settings,
 )
-from catchline.cli.output import aligned, print_result, progress, say
+from catchline.cli.output import aligned, print_result, progress
+from catchline.config.loading import merge, read_run
 from catchline.config.schema import EvaluationConfig
 from catchline.config.shipped import SHIPPED
 from catchline.data.places import split_of
 from catchline.errors import ConfigError, refuse_unknown
 from catchline.evaluation.plan import flatten
 from catchline.evaluation.predictions import fingerprint
-from catchline.evaluation.run import options_of
-from catchline.evaluation.systems import model_folder, weights_identity
+from catchline.evaluation.run import options_of, refuse_unscorable, score
+from catchline.evaluation.systems import Contender, model_folder, weights_identity
 from catchline.files import write_json
 from catchline.metrics import confidence
 from catchline.systems.extractive import is_method
+from catchline_study import tuning
 
-if TYPE_CHECKING:
-    from catchline_study.tuning import Trial, TuningResult
-
+KINDS = ("1", "2", "L")
 SHOWN = 20  # rows of the table, the present settings besides
 
 
@@ -47,11 +47,11 @@ def command(
     *,
     grid: Annotated[list[str] | None, Option(metavar="KEY=A,B,C", help="Try each value of a search key.")] = None,
     random: Annotated[
-        list[str] | None, Option(metavar="KEY=LOW:HIGH[:log][:both-signs]", help="Draw values of a search key.")
+        list[str] | None, Option(metavar="KEY=LOW:HIGH[:log][:both-signs]", help="Search values of a search key.")
     ] = None,
-    trials: Annotated[int, Option(min=1, help="Random draws (of each combination of the grids).")] = 20,
+    trials: Annotated[int, Option(min=1, help="Settings to try where --random is given.")] = 20,
     metric: Annotated[str, Option(help="rouge1, rouge2, rougeL, or mean: of the three.")] = "mean",
-    seed: Annotated[int, Option(help="Of the random draws.")] = 1,
+    seed: Annotated[int, Option(help="Of the sampler.")] = 1,
     split: Split = "validation",
     max_records: MaxRecords = None,
     batch_size: BatchSize = 16,
@@ -68,48 +68,58 @@ def command(
 ) -> None:
     """Decode validation data with many settings of search and say which score best.
 
-    Each batch is encoded once for all settings. Interrupted, or asked for more trials, the same command goes on where
-    it stopped. The first trial is the model as it is.
+    Interrupted, or asked for more trials, the same command continues. The first trial is the model as it is.
     """
-    from catchline.systems.neural import NeuralSystem
-    from catchline_study import tuning
-
     refuse_unknown("metric", metric, tuning.METRICS)
-    grids, ranges = list(map(tuning.parse_grid, grid or [])), list(map(tuning.parse_range, random or []))
-    settings = tuning.plan(grids, ranges, trials, seed)
+    dims = [*map(tuning.parse_grid, grid or []), *map(tuning.parse_range, random or [])]
     fixed = search_settings(search)
-    if twice := [key for key in settings[-1] if key in flatten(fixed)]:
+    if twice := [dim.key for dim in dims if dim.key in flatten(fixed)]:
         raise ConfigError(f"search.{twice[0]} is searched, and --set fixes it; leave one out.")
+    if is_method(model):
+        raise ConfigError(f"{model} is an extractive method: it has no search to tune.")
     if apply:
         tuning.refuse_fixed(model, "--apply")
     path = split_of(data, split)
     records = records_of(path, reading.options(), max_records, some=True)
-    if is_method(model):
-        raise ConfigError(f"{model} is an extractive method: it has no search to tune.")
-    system = NeuralSystem.from_pretrained(model, device)
-    system.set_defaults(fixed)
-    own = system.loaded.run.evaluation if system.loaded.run else EvaluationConfig()
-    scoring = own.model_copy(update={"batch_size": batch_size} | ({"profile": profile, "rouge": {}} if profile else {}))
-    planned = tuning.trials_of(system, settings, None if "surface" in fixed else own.surface, say)
-    identity = weights_identity(model)
+    refuse_unscorable(records, "tune on")
+    recipe = model_folder(model) / tuning.RECIPE
+    own = read_run(recipe).evaluation if recipe.is_file() else EvaluationConfig()
+    options = options_of(own.model_copy(update={"profile": profile, "rouge": {}} if profile else {}))
+    system = Contender(model, settings=fixed, device=device)
+    system.summarizer.decoding(**fixed)  # refuses what does not fit
+    scored: dict[str, str] = {}
+
+    def measure(settings: tuning.Settings) -> tuning.Scores:
+        made = system.summarize(records, batch_size=batch_size, **merge({}, settings))
+        found = score("", records, [{"summary": one.text} for one in made], options=replace(options, kinds=KINDS))
+        scored.update(signature=found.signature, counting=found.counting)
+        scores = {f"rouge{kind}": found.value(kind) for kind in KINDS}
+        scores["mean"] = sum(scores.values()) / len(KINDS)
+        return scores | {name: float(found.measures[name]) for name in ("words", "repetition")}
+
     folder = output or default_folder(model)
-    digest = fingerprint(json.dumps([identity, batch_size, own.surface]), records)
-    with (
-        tuning.TrialLog(folder, digest) as log,
-        progress(f"Trying {len(planned)} settings", total=len(planned) * len(records)) as bar,
-    ):
-        options = options_of(scoring)
-        result = tuning.tune(system, records, planned, metric=metric, options=options, log=log, progress=bar)
-    best = result.best.search
-    new = bool(fixed) or result.best is not result.present
-    applied = apply and new
-    if applied:
+    folder.mkdir(parents=True, exist_ok=True)
+    about = fingerprint(json.dumps([weights_identity(model), system.identity, asdict(options)], default=str), records)
+    how: dict[str, Any] = {"metric": metric, "trials": trials, "seed": seed, "about": about}
+    with progress("Trying settings") as bar:
+        result = tuning.tune(measure, dims, file=folder / "trials.log", progress=bar.advance, **how)
+    best = result.ranked[0]
+    new = bool(fixed) or bool(best.settings)
+    if apply and new:
         with card_follows(model_folder(model)):
-            tuning.apply(model_folder(model), best)
-    asked = {"model": model, "model_identity": identity, "data": path, "records": len(records), "seed": seed}
-    drawn = {part.key: {name: value for name, value in asdict(part).items() if name != "key"} for part in ranges}
-    searched = {"draws": trials if ranges else 0, "grid": dict(grids), "random": drawn, "fixed": fixed}
-    content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": applied}
+            tuning.apply(model_folder(model), merge(fixed, best.settings))
+    content: dict[str, Any] = {
+        "model": model,
+        "model_identity": weights_identity(model),
+        "data": path,
+        "records": len(records),
+        "seed": seed,
+        "searched": [asdict(dim) for dim in dims],
+        "fixed": fixed,
+        **scored,
+        **result.as_dict(),
+        "applied": apply and new,
+    }
     write_json(folder / "tune.json", content, indent=2)
     print_result(as_json, content, _report(result, content, folder, new))
 
@@ -123,27 +133,27 @@ def default_folder(model: str) -> Path:
     return folder.parent / "tune" if folder.name == "model" else folder.with_name(f"{folder.name}.tune")
 
 
-def _report(result: TuningResult, content: dict[str, Any], folder: Path, new: bool) -> str:
+def _report(result: tuning.TuningResult, content: dict[str, Any], folder: Path, new: bool) -> str:
+    ranked, present, metric = result.ranked, result.trials[0], result.metric
     keys = list(dict.fromkeys(key for trial in result.trials for key in trial.settings))
     names = ("rouge1", "rouge2", "rougeL", "mean", "words", "repetition")
-    header = [*keys, "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "words", "repeated"]
-    ranked = result.ranked()
-    listed = ranked[:SHOWN] + ([] if result.present in ranked[:SHOWN] else [result.present])
-
-    def row(trial: Trial) -> list[str]:
+    rows = []
+    for trial in ranked[:SHOWN] + ([] if present in ranked[:SHOWN] else [present]):
         cells = [_cell(trial.settings[key]) if key in trial.settings else "-" for key in keys]
-        return cells + [f"{trial.scores[n] if n == 'words' else 100 * trial.scores[n]:.2f}" for n in names]
-
-    scored = f"{content['data']}: {content['records']} records, {len(result.trials)} settings; {content['signature']}"
-    lines = [aligned(header, [row(trial) for trial in listed], left=0), "", scored]
-    lines += result.notes
-    gain = 100 * (result.best.scores[result.metric] - result.present.scores[result.metric])
-    if result.best is result.present:
-        lines.append(f"Nothing is better than the present settings (the row of dashes) by {result.metric}.")
+        rows.append(cells + [f"{trial.scores[n] if n == 'words' else 100 * trial.scores[n]:.2f}" for n in names])
+    header = [*keys, "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "words", "repeated"]
+    lines = [aligned(header, rows, left=0), ""]
+    lines.append(f"{content['data']}: {content['records']} records, {len(result.trials)} settings")
+    lines += filter(None, [content.get("signature"), content.get("counting")])
+    if result.refused:
+        lines.append(f"{len(result.refused)} settings do not fit together and were not tried: {result.refused[0]}")
+    if ranked[0] is present:
+        lines.append(f"Nothing is better than the present settings (the row of dashes) by {metric}.")
     else:
-        settings = flatten(content["fixed"]) | result.best.settings
+        gain = 100 * (ranked[0].scores[metric] - present.scores[metric])
+        settings = flatten(content["fixed"]) | ranked[0].settings
         wanted = " ".join(f"--set {quote(f'{key}={_cell(value)}')}" for key, value in settings.items())
-        lines.append(f"Best by {result.metric}, {gain:+.2f} against the present settings: {wanted}")
+        lines.append(f"Best by {metric}, {gain:+.2f} against the present settings: {wanted}")
         lines.append("Chosen on these records, it looks better on them than it is: score it on others.")
     if content["applied"]:
         lines.append("The model's defaults now.")
