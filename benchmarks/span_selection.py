@@ -1,13 +1,12 @@
 """Span selection: megabytes of text a second on one core, all included, and two processes against one.
 
-    python benchmarks/span_selection.py [--megabytes 48] [--ray] [--short]
+    python benchmarks/span_selection.py [--megabytes 48] [--short]
 
 The text is made up (`make_document`): words of a Zipf vocabulary, sentences that take up words of those before them. It
 lies in eight files of JSON lines; the tokenizer is a byte-level BPE of 16,000 tokens trained on a part. Measured is
 `catchline data select-spans` with its usual settings (128 and 32 tokens, chunks of 512, every start, weights 1,1,1, the
 best half of the chunks): reading, tokenizing, scoring, choosing and writing. ``CPU`` counts the seconds of all
-processes, so that other work on the machine matters less. ``--ray``: the same by workers of Ray, the start of a cluster
-on this machine included (its processes' seconds are not counted).
+processes, so that other work on the machine matters less.
 """
 
 from __future__ import annotations
@@ -81,10 +80,10 @@ def cpu() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def measure(corpus: Path, out: Path, settings: SpanSettings, workers: int, *, ray: bool) -> tuple[float, float]:
+def measure(corpus: Path, out: Path, settings: SpanSettings, workers: int) -> tuple[float, float]:
     """Wall and CPU seconds of a selection."""
     start, before = time.perf_counter(), cpu()
-    select_spans([str(corpus)], out, settings, workers=workers, ray=ray)
+    select_spans([str(corpus)], out, settings, workers=workers)
     return time.perf_counter() - start, cpu() - before
 
 
@@ -118,7 +117,6 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--megabytes", type=float, default=48.0)
-    parser.add_argument("--ray", action="store_true", help="by workers of Ray")
     parser.add_argument("--short", action="store_true", help="4 MB")
     arguments = parser.parse_args()
     megabytes = 4.0 if arguments.short else arguments.megabytes
@@ -134,7 +132,7 @@ def main() -> None:
         stages(corpus, settings, size)
         walls = {}
         for workers in (1, 2):
-            walls[workers], seconds = measure(corpus, folder / f"out-{workers}", settings, workers, ray=arguments.ray)
+            walls[workers], seconds = measure(corpus, folder / f"out-{workers}", settings, workers)
             clock = f"{walls[workers]:.1f} s, {size / walls[workers]:.2f} MB/s by the clock"
             print(f"--workers {workers}: {clock}; {size / seconds:.2f} MB a CPU second", flush=True)
         print(f"two against one: {walls[1] / walls[2]:.2f}x")

@@ -44,15 +44,15 @@ def test_a_killed_job_goes_on_to_the_same_bytes(corpus: Path, tmp_path: Path, wo
     assert selected(*arguments, "--out", str(whole)) == 0
     command = [sys.executable, "-m", "catchline.cli.main", "--quiet", "data", "select-spans", *arguments, *SMALL]
     command += ["--out", str(killed), "--workers", str(workers)]
-    scans = killed / ".selection" / "scan"
+    scans = killed / ".selection"
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None and len(list(scans.glob("*.json"))) < 2:
+    while time.monotonic() < deadline and process.poll() is None and len(list(scans.glob("0*.json"))) < 2:
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (killed / "manifest.json").exists(), "the job was over before it could be killed"
-    before = {path.name: path.stat().st_mtime_ns for path in scans.glob("*.json")}
+    before = {path.name: path.stat().st_mtime_ns for path in scans.glob("0*.json")}
     assert before
     time.sleep(0.5)  # its workers end by themselves
     (scans / "00011.bin.partial").write_bytes(b"half")
@@ -128,12 +128,3 @@ def test_a_tokenizer_that_cannot_be_had(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     arguments = ["--input", str(corpus), "--k", "5", "--out", str(tmp_path / "out"), "--tokenizer", "nobody/nothing"]
     refused(capsys, 2, "The tokenizer nobody/nothing could not be loaded", "data", "select-spans", *arguments)
-
-
-def test_ray_that_is_not_installed(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    arguments = ["data", "select-spans", *SMALL, corpus, "--k", "5", "--out", tmp_path / "out", "--ray"]
-    refused(capsys, 2, "pip install 'catchline[ray]'", *arguments)
-    assert not (tmp_path / "out").exists()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import gzip
 import json
 import os
-import pickle
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -24,10 +22,9 @@ from catchline.data.readers import find_splits, read_records
 from catchline.errors import ConfigError, DataError
 from catchline_study.spans import selection
 from catchline_study.spans.candidates import stable_hash
-from catchline_study.spans.selection import SelectionResult, perform, run_here, select_spans
+from catchline_study.spans.selection import SelectionResult, select_spans
 from catchline_study.spans.settings import SpanSettings, parse_weights
 from catchline_study.spans.tokens import VocabularySpanTokenizer, WordSpanTokenizer
-from own_process import in_own_process, needs_ray
 from span_counts import counted, scored
 
 WORDS = ["sun", "moon", "Sea", "sea", "hill", "tree", "wind", "rain", "old", "new", "é", "stone,", "road.", "bird"]
@@ -177,56 +174,54 @@ def test_the_selection_is_the_ranking_by_hand(
 # ------------------------------------------------------------------------------------ the same bytes
 
 
+class StoppedError(Exception):
+    """A job is killed."""
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, count: int) -> list[str]:
+    """The steps that begin; the one after ``count`` of them stops the job."""
+    begun: list[str] = []
+
+    def watched(name: str, right: Callable[..., None]) -> Callable[..., None]:
+        def step(self: Any, number: int, *more: Any) -> None:
+            begun.append(f"{name} {number}")
+            if len(begun) > count:
+                raise StoppedError
+            right(self, number, *more)
+
+        return step
+
+    for name in ("_scan", "_emit"):
+        monkeypatch.setattr(selection._Job, name, watched(name, getattr(selection._Job, name)))
+    return begun
+
+
 @pytest.mark.slow
-def test_whoever_works_the_bytes_are_the_same(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_works_the_bytes_are_the_same(corpus: Path, tmp_path: Path) -> None:
     settings = dataclasses.replace(SMALL, k=30, validation=3, over="0.2")
     run(corpus, tmp_path / "one", settings)
     one = written(tmp_path / "one")
-    assert len(one) == 9  # a manifest, digests, a validation file, 27 records in files of 5
-    monkeypatch.setattr(selection, "run_here", lambda work, pieces: run_here(work, pieces[::-1]))
-    run(corpus, tmp_path / "backwards", settings)
-    assert written(tmp_path / "backwards") == one
+    assert len(one) == 8  # a manifest, a validation file, 27 records in files of 5
     for number in (2, 4):
         run(corpus, tmp_path / f"{number}", settings, workers=number)
         assert written(tmp_path / f"{number}") == one
 
 
-@pytest.mark.slow
-@needs_ray
-def test_ray_writes_the_same_bytes(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    settings = dataclasses.replace(SMALL, k=30, validation=3)
-    run(corpus, tmp_path / "one", settings)
-    in_own_process(run, corpus, tmp_path / "ray", settings, ray=True, workers=2)
-    assert written(tmp_path / "ray") == written(tmp_path / "one")
-    with pytest.raises(DataError, match=r"b\.jsonl:1: broken JSON"):
-        in_own_process(select_spans, [broken(tmp_path)], tmp_path / "no", settings, ray=True, workers=1)
-
-
-def broken(folder: Path) -> str:
-    (folder / "b.jsonl").write_text("{\n")
-    return str(folder / "b.jsonl")
-
-
-def test_a_job_goes_on_where_it_stopped(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is stopped at every piece of work in turn, and no complete piece is done twice."""
+def test_a_job_continues_where_it_stopped(corpus: Path, tmp_path: Path) -> None:
+    """It is stopped at every step in turn, and no complete step is done twice."""
     settings = dataclasses.replace(SMALL, validation=3)
     run(corpus, tmp_path / "whole", settings)
     done: list[str] = []
-
-    def once(work: Any, pieces: Any) -> Any:
-        for piece in list(pieces)[:1]:
-            done.append(f"{work.args[0].__name__} {piece}")
-            yield piece, work(piece)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(selection, "run_here", once)
     for _ in range(20):
-        try:
-            run(corpus, tmp_path / "parts", settings)
-            break
-        except KeyboardInterrupt:
-            assert not (tmp_path / "parts" / "manifest.json").exists()
+        with pytest.MonkeyPatch.context() as patch:
+            begun = stop_after(patch, 1)
+            try:
+                run(corpus, tmp_path / "parts", settings)
+                break
+            except StoppedError:
+                assert not (tmp_path / "parts" / "manifest.json").exists()
+            finally:
+                done += begun[:1]
     assert written(tmp_path / "parts") == written(tmp_path / "whole")
     assert len(done) == len(set(done)) >= 6
 
@@ -238,31 +233,19 @@ def test_a_complete_selection_is_left_alone(corpus: Path, tmp_path: Path) -> Non
     assert run(corpus, out).complete_before
     with pytest.raises(ConfigError, match=r"other settings \(k 12 instead of 5\)"):
         run(corpus, out, dataclasses.replace(SMALL, k=5))
+    with pytest.raises(ConfigError, match="from other files"):
+        run(corpus / "a.txt", out)
     assert written(out) == before
     again = run(corpus, out, dataclasses.replace(SMALL, k=5), overwrite=True)
     assert not again.complete_before
     assert again.manifest["records"] == len(records(out)) == 5
 
 
-def test_a_complete_selection_is_of_the_texts_not_of_their_sizes(tmp_path: Path) -> None:
-    out, corpus = tmp_path / "out", write_corpus(tmp_path / "in")
-    run(corpus, out)
-    file = corpus / "more" / "b.jsonl"
-    text, before = file.read_text(), os.stat(file)
-    file.write_text(text.replace("sun", "son"))
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with pytest.raises(ConfigError, match="from other files"):
-        run(corpus, out)
-    file.write_text(text)
-    assert run(corpus, out).complete_before
-    (out / selection.DIGESTS).unlink()  # as before there were digests
-    assert run(corpus, out).complete_before
-
-
-def test_hashes_do_not_depend_on_the_folder(tmp_path: Path) -> None:
-    for name in ("here", "there"):
-        run(write_corpus(tmp_path / name), tmp_path / f"out-{name}")
-    assert written(tmp_path / "out-here") == written(tmp_path / "out-there")
+def test_hashes_do_not_depend_on_the_folder_nor_on_how_files_are_named(corpus: Path, tmp_path: Path) -> None:
+    run(write_corpus(tmp_path / "here"), tmp_path / "one")
+    run(corpus, tmp_path / "other")
+    select_spans([str(corpus / "*.txt"), str(corpus), str(corpus / "a.txt")], tmp_path / "many", SMALL)
+    assert written(tmp_path / "one") == written(tmp_path / "other") == written(tmp_path / "many")
 
 
 # ------------------------------------------------------------------------------------------- what is written
@@ -484,45 +467,28 @@ def test_bad_records_and_files_are_skipped_and_counted(corpus: Path, tmp_path: P
     assert records(tmp_path / "out") == records(tmp_path / "clean")
 
 
-@pytest.mark.parametrize("moment", ["candidates_of_shard", "records_of_shard"])
-def test_a_shard_vanishes_half_way(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["_scan", "_emit"])
+def test_a_shard_vanishes_or_changes_half_way(tmp_path: Path, step: str) -> None:
     folder = write_corpus(tmp_path / "in")
     lost = folder / "more" / "b.jsonl"
     content, stat = lost.read_bytes(), lost.stat()
+    run(folder, tmp_path / "whole")
+    right = getattr(selection._Job, step)
+    for number, (other, said) in enumerate(((None, "cannot be opened any more"), (b"other\n", "changed since"))):
+        out = tmp_path / str(number)
 
-    def vanishing(work: Any, pieces: Any) -> Any:
-        if work.args[0].__name__ == moment:
-            lost.unlink(missing_ok=True)
-        return run_here(work, pieces)
+        def late(self: Any, *arguments: Any, other: bytes | None = other) -> None:
+            lost.unlink(missing_ok=True) if other is None else lost.write_bytes(other)
+            right(self, *arguments)
 
-    def changing(work: Any, pieces: Any) -> Any:
-        if work.args[0].__name__ == "records_of_shard":
-            lost.write_text("other words\n")
-        return run_here(work, pieces)
-
-    def put_back() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(selection._Job, step, late)
+            with pytest.raises(DataError, match=rf"b\.jsonl .*{said}"):
+                run(folder, out)
         lost.write_bytes(content)
         os.utime(lost, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(selection, "run_here", vanishing)
-        with pytest.raises(DataError, match=r"b\.jsonl was there when the selection began and cannot be opened"):
-            run(folder, tmp_path / "out")
-        put_back()
-        without = run(folder, tmp_path / "left", dataclasses.replace(SMALL, skip_bad=True))
-    assert "b.jsonl was there when" in without.manifest["warnings"][0]
-    assert all(not row["id"].startswith("more/") for row in records(tmp_path / "left"))
-    run(folder, tmp_path / "never", dataclasses.replace(SMALL, skip_bad=True))
-    assert records(tmp_path / "left") == records(tmp_path / "never")
-    put_back()  # and the job that stopped goes on, unless one changes
-    with monkeypatch.context() as patch:
-        patch.setattr(selection, "run_here", changing)
-        with pytest.raises(DataError, match=r"b\.jsonl changed since the selection began; run the command again with"):
-            run(folder, tmp_path / "changed")
-    put_back()
-    run(folder, tmp_path / "out")
-    run(folder, tmp_path / "whole")
-    assert written(tmp_path / "out") == written(tmp_path / "whole")
+        run(folder, out)
+        assert written(out) == written(tmp_path / "whole")
 
 
 def test_inputs_that_are_refused(corpus: Path, tmp_path: Path) -> None:
@@ -543,31 +509,13 @@ def test_inputs_that_are_refused(corpus: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_new_files_and_other_inputs_of_an_unfinished_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_files_of_an_unfinished_job(tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "in")
-    monkeypatch.setattr(selection, "run_here", lambda work, pieces: iter([(0, DataError("stopped"))]))
-    with pytest.raises(DataError, match="stopped"):
-        run(folder, tmp_path / "out")
-    with pytest.raises(ConfigError, match="unfinished selection from other inputs"):
-        select_spans([str(folder / "a.txt")], tmp_path / "out", SMALL)
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(patch, 2)
+        with pytest.raises(StoppedError):
+            run(folder, tmp_path / "out")
     (folder / "new.txt").write_text("sun")
-    with pytest.raises(ConfigError, match=r"were not there when the selection began \(new\.txt\)"):
+    with pytest.raises(ConfigError, match="a selection from other files; choose another folder, or start anew"):
         run(folder, tmp_path / "out")
-
-
-def test_files_patterns_and_folders_name_each_file_once(corpus: Path, tmp_path: Path) -> None:
-    inputs = [str(corpus / "*.txt"), str(corpus), str(corpus / "a.txt")]
-    select_spans(inputs, tmp_path / "many", SMALL)
-    run(corpus, tmp_path / "one")
-    assert written(tmp_path / "many") == written(tmp_path / "one")
-
-
-def test_a_full_disk_has_its_own_exit_code(tmp_path: Path) -> None:
-    def step(work: Path, number: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(work / "00000.bin"))
-
-    error = perform(step, tmp_path, 0)
-    assert error is not None
-    assert error.exit_code == 7
-    assert pickle.loads(pickle.dumps(error)).exit_code == 7  # as it comes back from a worker
-    assert "00000.bin: No space left on device" in str(error)
+    assert run(folder, tmp_path / "out", overwrite=True).manifest["records"] == 12

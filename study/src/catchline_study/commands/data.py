@@ -271,8 +271,7 @@ def select_spans_command(
         list[str] | None, Option(metavar="FILE|DIR|GLOB", help="Text or JSON lines, .gz and .zst too; may be repeated.")
     ] = None,
     selection: SpanOptions,
-    workers: Annotated[int | None, Option(min=1, help="Processes, or workers of Ray.")] = None,
-    ray: Annotated[bool, Option("--ray", help="On a Ray cluster (RAY_ADDRESS), or a small local one.")] = False,
+    workers: Annotated[int, Option(min=1, help="Processes.")] = 1,
     overwrite: Annotated[bool, Option("--overwrite", help="Start anew where OUT holds a selection.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -288,7 +287,7 @@ def select_spans_command(
         raise ConfigError("Nothing to read: name files, folders or patterns with --input.")
     settings = SpanSettings(**vars(selection) | {"weights": parse_weights(selection.weights)})
     with progress("Selecting spans") as bar:
-        how: dict[str, Any] = {"workers": workers, "ray": ray, "overwrite": overwrite, "progress": bar.update}
+        how: dict[str, Any] = {"workers": workers, "overwrite": overwrite, "progress": bar.update}
         result = select_spans(inputs, out, settings, **how)
     for warning in result.manifest["warnings"]:
         say(f"warning: {warning}")

@@ -12,7 +12,6 @@ import pytest
 from catchline.data.lines import raw_lines, read_text
 from catchline.data.readers import find_splits, read_records
 from catchline.errors import DataError
-from catchline_study.spans.corpus import documents, find_shards
 
 
 @pytest.fixture
@@ -59,9 +58,6 @@ def test_records_of_every_reader_may_be_zstd(tmp_path: Path, compressed: Callabl
     line = json.dumps({"document": "a b", "summary": "a"}).encode()
     (tmp_path / "train.jsonl.zst").write_bytes(compressed(line))
     assert [record.summary for record in read_records(find_splits(tmp_path)["train"])] == ["a"]
-    shards = find_shards([str(tmp_path)], tmp_path.parent / "out")
-    found = documents(Path(shards[0].path), text="file", column="summary", on_skip=None)
-    assert list(found) == [(0, "a")]
 
 
 def write(folder: Path, *names: str) -> Path:
