@@ -15,7 +15,6 @@ from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig, TextConfig
 from catchline.errors import ConfigError
 from catchline.models.folder import LoadedModel
-from catchline.summarizer import Summarizer
 from catchline.systems.neural import NeuralSystem
 from catchline.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
 from catchline.types import Batch, Record, TrainingBatch
@@ -24,11 +23,9 @@ from catchline_study.align import (
     MapChoice,
     _word_of,
     attention_maps,
-    decoded_pair,
     forced_pairs,
     head_table,
     sharpness,
-    word_map,
 )
 from catchline_study.links import Links, WordPair, lexical_links, word_pairs
 from samples import IDS, PLAIN, TRANSFORMER
@@ -105,7 +102,6 @@ def test_what_stands_between_sentences_belongs_to_no_word() -> None:
     pair = word_pairs([Record("Rain fell. Dogs voted.", "Rain fell")])[0]
     forced = forced_pairs(system, [pair])[0]
     assert forced.columns == (-1, 0, 1, 2, -1, 3, 4, 5, -1)  # START, three words, <eos>, three words, END
-    assert decoded_pair(system, pair, "split").columns == forced.columns
     lines = word_pairs([Record("Rain fell. Dogs voted.", "Rain fell.\nDogs voted.")])[0]
     assert forced_pairs(system, [lines])[0].rows == (0, 1, 2, -1, 3, 4, 5, -1)  # three words, <eos>, three words, END
 
@@ -249,28 +245,6 @@ def test_a_model_without_attention() -> None:
     system.model = build("model", MODELS, {**SPECS["seq2seq"], **PLAIN}, vocab_size=system.tokenizer.vocab_size, **IDS)
     with pytest.raises(ConfigError, match="no attention over the source"):
         head_table(system, PAIRS, [lexical_links(pair) for pair in PAIRS])
-
-
-@pytest.mark.parametrize(
-    ("kind", "tokens"),
-    [
-        ("transformer", BpeTokenizer),
-        ("contrastive", WordTokenizer),
-        ("seq2seq", BpeTokenizer),
-        ("seq2seq", WordTokenizer),
-    ],
-)
-def test_its_own_summary_is_forced_token_by_token(kind: str, tokens: type[Tokenizer]) -> None:
-    system = system_of(kind, tokens)
-    forced = decoded_pair(system, word_pairs([Record(RECORDS[0].document)])[0], "split")
-    explained = Summarizer(system).explain(RECORDS[0].document, surface="raw")
-    assert forced.words.summary == explained.text.replace("<unk>", "UNK")
-    _, weights = next(attention_maps(system, [forced], [MapChoice.parse("mean" if kind == "seq2seq" else "2:0")]))
-    if kind == "seq2seq" and tokens is WordTokenizer:  # one row a word: search and teacher forcing saw the same
-        attention = [word.attention for word in explained.words]
-        np.testing.assert_allclose(weights[0][: len(attention)], attention, atol=1e-4)
-    assert forced.rows[-1] == -1
-    assert word_map(forced, weights).shape == (1, len(forced.words.target), len(forced.words.source))
 
 
 def test_sharpness_by_hand() -> None:

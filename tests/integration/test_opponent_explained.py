@@ -47,6 +47,9 @@ def test_they_add_up_to_what_the_search_counted(
         shown = to_dict(summary, attention=True)["words"]
         assert shown
         assert all("opponent_attention" in word["maps"] for word in shown)
+        assert all(sum(word["attention"]) == pytest.approx(1.0, abs=1e-3) for word in shown)
+        spans = [span for word in shown for span in word["sources"]]
+        assert all(summary.document[span["start"] : span["end"]] == span["text"] for span in spans)
         written = len(hypothesis.ids)
         total = sum(word.figures["opponent_log_prob"] for word in summary.words)
         assert total == pytest.approx(float(values[:written].sum()), rel=1e-4)

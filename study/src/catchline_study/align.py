@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -23,7 +23,6 @@ from torch import Tensor
 
 from catchline.data.collate import Collator
 from catchline.data.dataset import EncodedDataset, Example, encode_documents
-from catchline.decoding import decode
 from catchline.errors import ConfigError
 from catchline.jobs import batches
 from catchline.models.base import SummarizationModel
@@ -31,11 +30,10 @@ from catchline.systems.extractive import Progress
 from catchline.systems.neural import NeuralSystem
 from catchline.text.sentences import sentence_gaps
 from catchline.types import Record, TrainingBatch
-from catchline_study.links import Links, WordPair, head_counts, head_error_rates, word_attention, word_spans
+from catchline_study.links import Links, WordPair, head_counts, head_error_rates, word_attention
 
 Spans = Sequence[tuple[int, int]]
 OPPONENT = "opponent"
-UNKNOWN = "UNK"  # what a figure shows for a word that the model could not name
 _MAP = re.compile(r"(?P<layer>\d{1,9}):(?P<head>\d{1,9})|layer-mean:(?P<mean>\d{1,9})|mean|" + OPPONENT)
 
 
@@ -119,29 +117,6 @@ def forced_pairs(system: NeuralSystem, pairs: Sequence[WordPair]) -> list[Forced
         _forced(system, pair, data[index], sources[index].offsets, [*prefix, *targets[index].offsets])
         for index, pair in enumerate(pairs)
     ]
-
-
-def decoded_pair(system: NeuralSystem, pair: WordPair, rule: str) -> ForcedPair:
-    """The pair with the summary that the model writes itself, token by token as it wrote it.
-
-    Raises:
-        DataError: the document holds no token.
-    """
-    tokenizer = system.tokenizer
-    examples, texts = encode_documents([pair.document], tokenizer, system.text, [pair.label])
-    batch = Collator(tokenizer)(examples).to(system.device)
-    search = system.search.model_copy(update={"replace_unk": False})
-    best = decode(system.model, batch, search, **tokenizer.search_ids(system.start_id))[0][0]
-    specials = tokenizer.special_ids - {tokenizer.unk_id}
-    shown = [t for t, token in enumerate(best.ids) if token not in specials]
-    tokens = [tokenizer.token(best.ids[t], examples[0].oov_words) for t in shown]
-    unknown = tokenizer.token(tokenizer.unk_id)
-    text, spans = tokenizer.detokenize([UNKNOWN if token == unknown else token for token in tokens])
-    by_row = dict(zip(shown, spans, strict=True))
-    example = replace(examples[0], target_extended_ids=np.array([*best.ids, tokenizer.eos_id], dtype=np.int32))
-    written = replace(pair, summary=text, target=word_spans(text, rule))
-    rows = [by_row.get(t, (0, 0)) for t in range(len(best.ids))]
-    return _forced(system, written, example, texts[0].offsets, rows)
 
 
 def _forced(system: NeuralSystem, pair: WordPair, example: Example, source: Spans, target: Spans) -> ForcedPair:

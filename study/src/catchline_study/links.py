@@ -3,12 +3,9 @@
 A link is a pair (summary word, document word), both counted from 0. **Sure** links are those nobody would
 doubt, **possible** ones those an alignment may but need not have; every sure link is possible (Och and Ney 2003).
 
-Files of links, told apart by their beginning:
-
-* lines: one line a pair of the data, in its order: ``0-0 3-1 4?1`` (document-summary; ``-`` sure, ``?`` possible).
-  An empty line is a pair that nobody aligned;
-* JSON lines: ``{"id": "...", "links": "0-0 3-1"}``, any order, any selection;
-* a sheet, as `write_sheet` makes it: the words of each pair with their numbers, and an empty line to fill.
+A file of links has one line a pair of the data, in its order: ``0-0 3-1 4?1`` (document-summary; ``-`` sure, ``?``
+possible), an empty line where nobody aligned the pair; or JSON lines ``{"id": "...", "links": "0-0 3-1"}`` in any
+order, as `write_sheet` makes them to be filled.
 """
 
 from __future__ import annotations
@@ -16,11 +13,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from textwrap import TextWrapper
 
 import numpy as np
 from tokenizers import Regex, pre_tokenizers
@@ -31,14 +27,10 @@ from catchline.text.normalization import WORD_PATTERN
 from catchline.types import Record
 
 Link = tuple[int, int]  # (target position, source position)
-Entry = tuple[int, str, str]  # of a file of links: the position of the pair, its links, and where they stand
 # Between words of text that is already tokenized, and all that parts what a sheet or a line holds.
 _BLANKS = r"\s\x1c-\x1f"
 RULES = {"split": WORD_PATTERN, "spaces": f"[^{_BLANKS}]+"}
-SHEET = "# catchline alignment sheet"
-_WRAPPER = TextWrapper(100, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 _LINK = re.compile(r"(\d{1,9})([-?])(\d{1,9})")
-_NUMBERED = re.compile(r"(\d+):(\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,117 +152,74 @@ def parse_links(text: str, where: str, pair: WordPair | None = None) -> Links:
 # --------------------------------------------------------------------------------------------- files
 
 
+def write_sheet(path: Path, pairs: Iterable[WordPair], rule: str = "split") -> int:
+    """Write JSON lines to fill, a pair each with its words numbered and empty ``links``; returns how many."""
+    lines = []
+    for pair in pairs:
+        sides = {"document": _numbered(pair.source_words), "summary": _numbered(pair.target_words)}
+        lines.append(json.dumps({"id": pair.label, "links": "", **sides, "words": rule}, ensure_ascii=False) + "\n")
+    write_text(path, "".join(lines))
+    return len(lines)
+
+
+def _numbered(words: Sequence[str]) -> str:
+    return " ".join(f"{index}:{word}" for index, word in enumerate(words))
+
+
 def read_links(path: Path, pairs: Sequence[WordPair]) -> dict[int, Links]:
     """The links of a file by the position of their pair in ``pairs``; pairs that nobody aligned are absent.
 
     Raises:
-        DataError: the file cannot be read, is of none of the three forms, or does not fit the pairs.
+        DataError: the file cannot be read, is of neither form, or does not fit the pairs.
     """
-    first, lines = _lines(path)
-    read = _read_sheet if first.startswith(SHEET) else _read_json if first.lstrip().startswith("{") else _read_plain
-    found = {index: parse_links(text, where, pairs[index]) for index, text, where in read(path, lines, pairs)}
+    lines = _lines(path)
+    is_json = any(line.lstrip().startswith("{") for line in lines[:1])
+    if not is_json and len(lines) > len(pairs):
+        raise DataError(f"{path} has {len(lines)} lines, the data {len(pairs)} pairs; line by line they do not fit.")
+    places = {pair.label: index for index, pair in enumerate(pairs)}
+    found = {}
+    for number, line in enumerate(lines):
+        where, index, text = f"{path}:{number + 1}", number, line
+        if is_json and line.strip():
+            label, text, shown = _entry(line, where)
+            if label not in places:
+                raise DataError(f"{where}: the data has no pair '{label}'.")
+            index = places[label]
+            if shown not in (None, _numbered(pairs[index].source_words)):
+                raise DataError(
+                    f"{where}: the document of pair '{label}' is not the one in the data; give the data and the split "
+                    "of the sheet."
+                )
+        if text.strip():
+            found[index] = parse_links(text, where, pairs[index])
     if not any(links.possible for links in found.values()):
         raise DataError(f"{path} holds no link; there is nothing to compare the attention with.")
     return found
 
 
+def _entry(line: str, where: str) -> tuple[str, str, str | None]:
+    """The label, the links and the numbered document of a JSON line."""
+    try:
+        values = json.loads(line)
+        label, text = _flat(str(values["id"])), values["links"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise DataError(f'{where} is not of the form {{"id": "...", "links": "0-0 3-1 4?1"}}.') from None
+    return label, " ".join(map(str, text)) if isinstance(text, list) else str(text), values.get("document")
+
+
 def sheet_rule(path: Path) -> str | None:
     """The rule by which a sheet's words were cut; None for other files of links."""
-    first, _ = _lines(path)
-    return first.rpartition("words:")[2].strip() or None if first.startswith(SHEET) else None
+    first = next(iter(_lines(path)), "")
+    return json.loads(first).get("words") if first.startswith("{") and '"words"' in first else None
 
 
-def _lines(path: Path) -> tuple[str, list[str]]:
-    """The first line that is not empty, and all of them."""
+def _lines(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-        return next(filter(str.strip, lines), ""), lines
+        return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except FileNotFoundError:
         raise DataError(f"There is no file of links {path}.") from None
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8 text; a file of links is.") from None
-
-
-def _read_plain(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
-    if len(lines) > len(pairs):
-        raise DataError(f"{path} has {len(lines)} lines, the data {len(pairs)} pairs; line by line they do not fit.")
-    yield from ((index, line, f"{path}:{index + 1}") for index, line in enumerate(lines) if line.strip())
-
-
-def _read_json(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
-    places = {pair.label: index for index, pair in enumerate(pairs)}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        try:
-            values = json.loads(line)
-            label, text = _flat(str(values["id"])), values["links"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise DataError(f'{where} is not of the form {{"id": "...", "links": "0-0 3-1 4?1"}}.') from None
-        yield _place(label, places, where), " ".join(map(str, text)) if isinstance(text, list) else str(text), where
-
-
-def _place(label: str, places: dict[str, int], where: str) -> int:
-    if label not in places:
-        raise DataError(f"{where}: the data has no pair '{label}'.")
-    return places[label]
-
-
-# -------------------------------------------------------------------------------------------- sheets
-
-
-def write_sheet(path: Path, pairs: Iterable[WordPair], rule: str = "split") -> int:
-    """Write a sheet for ``pairs``; returns how many there are."""
-    parts = [
-        f"{SHEET}, words: {rule}\n"
-        "# Fill the line after 'links:'. i-j says that document word i is where summary word j comes from;\n"
-        "# i?j says that it may be. Several links are separated by spaces; 'none': no word is linked.\n"
-        "# A pair whose line stays empty is left out.\n"
-    ]
-    parts += [
-        f"=== {pair.label}\n"
-        f"document:\n{_numbered(pair.source_words)}\n"
-        f"summary:\n{_numbered(pair.target_words)}\n"
-        "links: \n"
-        for pair in pairs
-    ]
-    write_text(path, "\n".join(parts))
-    return len(parts) - 1
-
-
-def _numbered(words: Sequence[str]) -> str:
-    text = " ".join(f"{index}:{word}" for index, word in enumerate(words))
-    return _WRAPPER.fill(text) or " "
-
-
-def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
-    places = {pair.label: index for index, pair in enumerate(pairs)}
-    starts = [index for index, line in enumerate(lines) if line.startswith("===")]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        block, number = lines[start:end], start + 1
-        index = _place(_flat(block[0][3:]), places, f"{path}:{number}")
-        pair = pairs[index]
-        parts: dict[str, list[str]] = {"document": [], "summary": [], "links": []}
-        part, at = "", number
-        for offset, line in enumerate(block[1:], start=1):
-            name, colon, rest = line.partition(":")
-            if colon and name in parts:
-                part, line = name, rest
-                at = number + offset if name == "links" else at
-            if part:
-                parts[part].append(line)
-            elif line.strip():
-                raise DataError(f"{path}:{number + offset}: '{line.strip()[:40]}' belongs to no part of the sheet.")
-        for name, words in (("document", pair.source_words), ("summary", pair.target_words)):
-            if [word for _, word in _NUMBERED.findall(" ".join(parts[name]))] != words:
-                raise DataError(
-                    f"{path}:{number}: the {name} of pair '{pair.label}' is not the one in the data; "
-                    "give the data (and the split) that the sheet was made from."
-                )
-        text = " ".join(parts["links"]).strip()
-        if text:
-            yield index, text, f"{path}:{at}"
 
 
 # ------------------------------------------------------------------------------------------------- error rates of heads
