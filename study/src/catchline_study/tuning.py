@@ -207,10 +207,11 @@ def tune(
             trial.set_user_attr("refused", str(error))
             raise optuna.TrialPruned from error
         trial.set_user_attr("tried", {"settings": settings, "scores": dict(scores)})
+        progress(1)
         return scores[metric]
 
     if trials > done:
-        study.optimize(objective, n_trials=trials - done, callbacks=[lambda *_: progress(1) and None])
+        study.optimize(objective, n_trials=trials - done)
     noted = [trial.user_attrs for trial in study.get_trials(deepcopy=False)]
     tried = [Trial(**one["tried"]) for one in noted if "tried" in one]
     refused = [one["refused"] for one in noted if "refused" in one]

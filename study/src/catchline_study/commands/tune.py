@@ -71,7 +71,10 @@ def command(
     Interrupted, or asked for more trials, the same command continues. The first trial is the model as it is.
     """
     refuse_unknown("metric", metric, tuning.METRICS)
-    dims = [*map(tuning.parse_grid, grid or []), *map(tuning.parse_range, random or [])]
+    dims: list[tuning.Grid | tuning.Range] = [
+        *map(tuning.parse_grid, grid or []),
+        *map(tuning.parse_range, random or []),
+    ]
     fixed = search_settings(search)
     if twice := [dim.key for dim in dims if dim.key in flatten(fixed)]:
         raise ConfigError(f"search.{twice[0]} is searched, and --set fixes it; leave one out.")

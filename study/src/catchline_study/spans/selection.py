@@ -72,7 +72,8 @@ def select_spans(
             for name in (MANIFEST, VALIDATION):
                 (out / name).unlink(missing_ok=True)
         shards = find_shards(inputs, out)
-        asked = {"settings": settings.as_dict(), "tokenizer": tokens.fingerprint(tokenizer)}
+        mark = tokens.fingerprint(tokenizer)
+        asked = {"settings": settings.as_dict(), "tokenizer": mark}
         if (out / MANIFEST).is_file():
             manifest = _read_json(out / MANIFEST)
             if not isinstance(manifest, dict) or "settings" not in manifest:
@@ -90,7 +91,7 @@ def select_spans(
             raise ConfigError(f"{out} is not an empty folder; choose another one.")
         _write_json(work / "plan.json", plan)
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # `workers` says how many cores are used
-        manifest = _Job(out, settings, tokenizer, shards, workers, progress).finish(asked["tokenizer"])
+        manifest = _Job(out, settings, tokenizer, shards, workers, progress).finish(mark)
         return SelectionResult(manifest)
 
 
@@ -187,8 +188,8 @@ class _Job:
         with ExitStack() as stack:
             opened = [stack.enter_context(part.open("wb")) for part in parts]
             for path in emitted:
-                with path.open("rb") as lines:
-                    for line in lines:
+                with path.open("rb") as records:
+                    for line in records:
                         opened[bisect_right(lows, int(line[:DIGITS])) - 1].write(line)
         (self.out / TRAIN).mkdir(exist_ok=True)
         for number, (part, file) in enumerate(zip(parts, files, strict=True), 1):
