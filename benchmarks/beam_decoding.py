@@ -28,11 +28,11 @@ from torch import Tensor
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.layers.copying import pointer
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.pointer_generator import final_distribution
-from catchline.search.state import select
+from catchline.search.arrays import select
+from catchline.search.torch_bridge import decode
 from catchline.types import Batch
 
 SOURCE, VOCAB, OWN_WORDS, BEAMS, BATCH = 400, 50_000, 20, 4, 16

@@ -29,8 +29,8 @@ import torch
 
 from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.layers.chunks import ChunkStates
+from catchline.search.torch_bridge import decode
 from catchline.types import Batch, TrainingBatch, UpdateContext
 
 HARD: dict[str, Any] = {"attention": {"type": "coarse_to_fine"}}

@@ -28,8 +28,8 @@ from torch.nn import functional as F
 
 from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.layers.vocabulary import VocabularyProjection
+from catchline.search.torch_bridge import decode
 from catchline.types import Batch, TrainingBatch
 from paired import best_of, peak_mib, training_step
 

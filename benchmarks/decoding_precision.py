@@ -29,10 +29,10 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 import beam_decoding
 import transformer_decoding
 from catchline.config.schema import SearchConfig
-from catchline.decoding import TorchModel, in_threads
 from catchline.kernels.packed import Packing
 from catchline.models.bart import BartSummarizer
 from catchline.search.decode import decode
+from catchline.search.torch_bridge import TorchModel, in_threads
 from catchline.types import Batch
 from paired import best_of
 

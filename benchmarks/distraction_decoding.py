@@ -19,7 +19,7 @@ import torch
 
 from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
+from catchline.search.torch_bridge import decode
 from catchline.types import Batch
 
 BEAMS = 5

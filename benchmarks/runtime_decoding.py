@@ -34,8 +34,8 @@ from catchline.export.folder import export_apart
 from catchline.jobs import threaded
 from catchline.models.folder import save_model_folder
 from catchline.runtime.folder import open_export
+from catchline.search.arrays import select
 from catchline.search.decode import decode
-from catchline.search.state import select
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Batch
 from paired import best_of

@@ -30,7 +30,6 @@ LAYERS: list[set[str]] = [
     {"", "allocator", "errors", "files", "jobs", "types", "papers"},  # "" is catchline/__init__.py
     {"config", "text", "kernels"},
     {"layers", "data", "metrics", "search"},
-    {"decoding"},
     {"models", "objectives", "extractive", "explain", "runtime"},
     {"training", "summarizer", "systems"},
     {"evaluation", "export"},
@@ -50,6 +49,7 @@ SAME_LAYER = {
 NEVER = {("models", "search"), ("search", "models"), ("layers", "data")}
 TORCH_FREE = {"", "allocator", "errors", "files", "jobs", "types", "config", "text", "metrics", "search", "extractive"}
 TORCH_FREE |= {"explain", "runtime", "server"}
+TORCH_FILES = {"catchline.search.torch_bridge"}
 TORCH_FREE_FILES = {
     *(f"catchline.data.{name}" for name in ("readers", "columns", "checks", "dataset", "padding")),
     *(f"catchline.cli.{name}" for name in ("main", "output", "recipes")),
@@ -236,7 +236,7 @@ def tensor_imports(tree: Tree) -> list[str]:
                     return hit
         return None
 
-    for module in tree:
+    for module in sorted(set(tree) - TORCH_FILES):
         if package_of(module) in TORCH_FREE or module in TORCH_FREE_FILES:
             hit = reaches(module, set())
             if hit:

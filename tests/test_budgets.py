@@ -17,11 +17,11 @@ import catchline
 from catchline.config import names
 from catchline.config.base import ConfigBase
 from catchline.config.schema import RunConfig, SearchConfig
-from catchline.decoding import TorchModel
 from catchline.kernels.dispatch import CHOICE
 from catchline.models.seq2seq import Seq2SeqConfig
 from catchline.search.beam import beam_search
-from catchline.search.scorers import NgramBlocking, SpecialIds, build_scorers
+from catchline.search.scorers import RepetitionPenalty, SpecialIds, build_scorers
+from catchline.search.torch_bridge import TorchModel
 from catchline.types import UpdateContext
 from samples import BOS, COVERAGE, EOS, IDS, PAD, UNK, VOCAB, random_batch, randomise, tiny_seq2seq
 from tiny_bart import copying_bart, source_batch
@@ -103,7 +103,7 @@ def pointer_generator() -> Callable[[], Any]:
 def search_with_a_scorer() -> Callable[[], Any]:
     """A beam over a step function, with the length normalisation that every search has and one scorer more."""
     model, batch = TorchModel(tiny_seq2seq(**COVERAGE).eval()), random_batch()
-    config = SearchConfig(beam_size=3, max_length=5, scorers=({"type": "ngram_blocking"},))
+    config = SearchConfig(beam_size=3, max_length=5, no_repeat_ngram=3)
     specials = SpecialIds(UNK, BOS, EOS, PAD)
     memory = model.encode(batch)
     state = model.start(memory)
@@ -175,7 +175,7 @@ def test_what_runs_is_counted() -> None:
 
 def test_recipes_have_few_keys() -> None:
     found = keys_of_recipes()
-    for cls, key in ((RunConfig, "training"), (Seq2SeqConfig, "unk_loss"), (NgramBlocking.Config, "size")):
+    for cls, key in ((RunConfig, "training"), (Seq2SeqConfig, "unk_loss"), (RepetitionPenalty.Config, "penalty")):
         assert key in found[cls]
     assert not any(cls.__module__.startswith("catchline.server") for cls in found)
     assert sum(map(len, found.values())) <= MAX_KEYS

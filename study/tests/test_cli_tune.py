@@ -153,7 +153,7 @@ def test_options_of_scorers_are_searched_and_said_as_a_shell_takes_them(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_pairs(place, [text.split()[0] for text in TEXTS])
-    lists = [[], [{"type": "forbid_tokens", "unk": False}], [{"type": "ngram_blocking", "size": 1}]]
+    lists = [[], [{"type": "forbid_tokens", "ids": [5]}], [{"type": "repetition_penalty", "penalty": 2.0}]]
     grid = ",".join(map(json.dumps, lists))
     assert tune(place, "--grid", "scorers=" + grid, "--set", "forbid_unk=false", "--set", "max_length=9") == 0
     wanted = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Best by"))

@@ -18,8 +18,8 @@ from tiny_models import save_tiny_model
 def test_grids_and_ranges_are_read() -> None:
     assert parse_grid("search.beam_size=4,5,4") == Grid("beam_size", (4, 5))
     assert parse_grid("distraction.variant=paper,released") == Grid("distraction.variant", ("paper", "released"))
-    blocking = {"type": "ngram_blocking", "size": 2}
-    assert parse_grid("scorers=[],[{type: ngram_blocking, size: 2}],[]") == Grid("scorers", ([], [blocking]))
+    blocking = {"type": "repetition_penalty", "penalty": 2}
+    assert parse_grid("scorers=[],[{type: repetition_penalty, penalty: 2}],[]") == Grid("scorers", ([], [blocking]))
     signed = Range("distraction.context", 0.05, 10.0, log=True, both_signs=True)
     assert parse_range("search.distraction.context=0.05:10:log:both-signs") == signed
     assert parse_range("beam_size=2:6").integer

@@ -13,7 +13,7 @@ from torch.autograd import gradcheck
 from catchline.config.base import validate
 from catchline.config.names import ATTENTIONS, build, parse
 from catchline.layers.attention.base import Attention
-from catchline.search.state import select, select_documents
+from catchline.search.arrays import select, select_documents
 from catchline.types import AttentionOutput, Memory
 from samples import rand, randomise
 from trees import Unmodified, tensors_in, tensors_on

@@ -5,25 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from catchline.config.names import SCORERS, build
-from catchline.search.scorers import HypothesesView, Scorer, SpecialIds
+from catchline.config.schema import SearchConfig
+from catchline.search.scorers import HypothesesView, Scorer, SpecialIds, build_scorers
 from catchline.types import Memory, StepOutput
 
-SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0)
-OPTIONS = {  # what makes each scorer do something
-    "coverage_penalty": {"kind": "summary", "beta": 0.5},
-    "distraction": {"attention": 0.7, "context": -0.4, "state": 0.3},
-    "diverse_groups": {"groups": 2, "strength": 0.5},
-    "length_bounds": {"min_length": 2, "max_length": 4},
-    "ngram_blocking": {"size": 2},
-    "repetition_penalty": {"penalty": 1.5},
-}
-DOCUMENTS, BEAMS, SOURCE, VOCAB = 2, 4, 6, 9
+VOCABULARY = ["<pad>", "<unk>", "<s>", "</s>", "house", "river", "the", "old", "cat"]
+SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0, vocabulary=VOCABULARY, whole_words=True)
+CONFIG = SearchConfig(  # every scorer, with options by which it does something
+    min_length=2,
+    max_length=4,
+    min_length_share=None,
+    no_repeat_ngram=2,
+    no_repeat_word=True,
+    coverage_penalty="summary",
+    coverage_beta=0.5,
+    distraction={"attention": 0.7, "context": -0.4, "state": 0.3},
+    scorers=[{"type": "repetition_penalty", "penalty": 1.5}, {"type": "renormalise"}],
+)
+SCORERS = [scorer.name for scorer in build_scorers(CONFIG, SPECIALS)]
+DOCUMENTS, BEAMS, SOURCE, VOCAB = 2, 4, 6, len(VOCABULARY)
 ROWS = DOCUMENTS * BEAMS
 
 
 def scorer_of(name: str) -> Scorer:
-    scorer = build("scorer", SCORERS, {"type": name, **OPTIONS.get(name, {})}, specials=SPECIALS)
+    (scorer,) = (one for one in build_scorers(CONFIG, SPECIALS) if one.name == name)
     scorer.start(memory(), ROWS)
     return scorer
 

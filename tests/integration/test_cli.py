@@ -146,7 +146,7 @@ def test_an_error_is_one_sentence(
     assert not captured.out
 
 
-@pytest.mark.parametrize("own", [None, "catchline.search.scorers:NgramBlocking"])
+@pytest.mark.parametrize("own", [None, "catchline.search.scorers:Renormalise"])
 def test_a_bug_keeps_its_traceback_and_is_ours_unless_classes_of_ones_own_ran(
     own: str | None, failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
+from catchline.search.torch_bridge import decode
 from catchline.types import Batch, TrainingBatch, UpdateContext
 
 VOCABULARY, CHUNKS, WORDS, MARK = 20, 8, 5, 4

@@ -15,8 +15,8 @@ from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build
 from catchline.config.schema import SearchConfig, TextConfig
 from catchline.data.collate import Collator
 from catchline.data.dataset import EncodedDataset
-from catchline.decoding import decode
 from catchline.models.seq2seq import Seq2Seq
+from catchline.search.torch_bridge import decode
 from catchline.text.base import Tokenizer
 from catchline.types import PLAIN_PASS, Record, TrainingBatch
 

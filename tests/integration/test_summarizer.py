@@ -271,7 +271,7 @@ def test_a_wrong_setting_is_no_bad_document(summarizer: Summarizer) -> None:
     wrong: list[dict[str, Any]] = [
         {"scorers": [{"type": "nope"}]},
         {"model": {"nope": 1}},
-        {"distraction": {"state": 1}, "scorers": [{"type": "diverse_groups", "groups": 3}]},
+        {"distraction": {"state": 1}, "scorers": [{"type": "renormalise", "groups": 3}]},
     ]
     for settings in wrong:
         with pytest.raises(ConfigError):

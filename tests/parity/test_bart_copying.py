@@ -16,9 +16,9 @@ from forcing import worst
 from torch import Tensor
 
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.models.bart import BartSummarizer
 from catchline.models.stored import FAMILY
+from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis, UpdateContext
 from samples import gradients
 from tiny_bart import BOS, EOS, PAD, UNK, VOCABULARY, copying_bart, reference_of, source_batch, theirs

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.models.transformer import Transformer
-from catchline.search.state import select
+from catchline.search.arrays import select
+from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis
 from samples import BOS, EOS, IDS, TRANSFORMER, VOCAB, random_batch, randomise
 

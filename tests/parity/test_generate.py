@@ -18,9 +18,9 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from catchline.config.generation import search_from
-from catchline.decoding import decode
 from catchline.models.bart import BartSummarizer
 from catchline.models.stored import FAMILY
+from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis
 from tiny_bart import BOS, EOS, PAD, UNK, architecture, reference_of
 

@@ -9,7 +9,7 @@ import yaml
 from typer import Argument, Context
 
 from catchline.cli.options import AsJson, Commands, RecipeKeys, Row, Size
-from catchline.cli.output import aligned, print_result, say
+from catchline.cli.output import aligned, print_result
 from catchline.config.loading import (
     dump_run,
     load_recipe,
@@ -19,7 +19,7 @@ from catchline.config.loading import (
     resolve_method,
     resolve_run,
 )
-from catchline.config.names import EXTRACTIVE, check_run, parse, without_effect
+from catchline.config.names import EXTRACTIVE, check_run, parse
 from catchline.config.schema import Recipe
 from catchline.errors import CatchlineError, ConfigError
 from catchline.text.normalization import safe_print as print
@@ -60,7 +60,7 @@ def check(
     file: Annotated[str | None, Argument(help="A recipe's name or a YAML file; all recipes if not given.")] = None,
 ) -> None:
     """Resolve every row in every size and build the configuration of every component."""
-    problems, idle, checked = dict[tuple[str, str], list[str]](), dict[tuple[str, str], list[str]](), 0
+    problems, checked = dict[tuple[str, str], list[str]](), 0
     for name in [file] if file else recipe_names():
         recipe = load_recipe(name)
         for row, size in product(recipe.rows, recipe.sizes):
@@ -70,13 +70,9 @@ def check(
                 if recipe.extractive:
                     parse("extractive method", EXTRACTIVE, resolve_method(recipe, row, size))
                     continue
-                check_run(run := resolve_run(recipe, row, size))
-                if found := without_effect(run):
-                    idle.setdefault((name, f"{found}."), []).append(where)
+                check_run(resolve_run(recipe, row, size))
             except CatchlineError as error:
                 problems.setdefault((name, str(error)), []).append(where)
-    for line in _each_once(idle):
-        say(line)
     if problems:
         lines = [f"{sum(map(len, problems.values()))} of {checked} combinations are wrong:", *_each_once(problems)]
         raise ConfigError("\n".join(lines))

@@ -103,7 +103,7 @@ def _scorers(given: Mapping[str, Any], beams: int, eos_id: int, refused: list[st
     if eos_id in forbidden:
         refused.append("suppress_tokens")
     if forbidden:
-        scorers.append({"type": "forbid_tokens", "unk": False, "pad": False, "bos": False, "ids": sorted(forbidden)})
+        scorers.append({"type": "forbid_tokens", "ids": sorted(forbidden)})
     penalty = given.get("repetition_penalty", 1.0)
     if penalty != 1.0 and beams == 1:  # greedy decoding of transformers applies it before the softmax
         refused.append("repetition_penalty")

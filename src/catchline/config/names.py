@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from catchline.config.base import ConfigBase, validate
-from catchline.config.schema import OptimizerConfig, RunConfig, TrainingConfig
+from catchline.config.schema import RunConfig
 from catchline.errors import ConfigError, missing_package, refuse_unknown, unknown_choice
 
 Table = Mapping[str, str]
@@ -91,16 +91,10 @@ OPPONENTS: Table = {
     "topk": "catchline.layers.opponent:MaskTopK",
 }
 SCORERS: Table = {
-    "coverage_penalty": "catchline.search.scorers:CoveragePenalty",
     "distraction": "catchline.search.distraction:DistractionScorer",
-    "diverse_groups": "catchline.search.scorers:DiverseGroups",
     "forbid_tokens": "catchline.search.scorers:ForbidTokens",
-    "length_bounds": "catchline.search.scorers:LengthBounds",
-    "length_normalisation": "catchline.search.scorers:LengthNormalisation",
-    "ngram_blocking": "catchline.search.scorers:NgramBlocking",
     "renormalise": "catchline.search.scorers:Renormalise",
     "repetition_penalty": "catchline.search.scorers:RepetitionPenalty",
-    "word_blocking": "catchline.search.scorers:WordBlocking",
 }
 SCORINGS: Table = {
     "rouge": "catchline.metrics.scoring:RunScoring",
@@ -192,11 +186,10 @@ def check_run(run: RunConfig) -> ConfigBase:
 
     Raises:
         ConfigError: a component or a way of scoring is unknown, or one of its options is; an objective would never
-            have anything to act on; the optimizer does not read an option that was changed.
+            have anything to act on.
     """
     model, config = parse("model", MODELS, run.model)
     objectives = [parse("objective", OBJECTIVES, spec) for spec in run.objectives]
-    _check_optimizer(run.training.optimizer)
     _check_phases(run, {cls.name: config for cls, config in objectives})
     parts: dict[str, tuple[str, Table]] = {key: (kind, table) for key, kind, table in PARTS} | model.parts
     named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict)}
@@ -209,49 +202,6 @@ def check_run(run: RunConfig) -> ConfigBase:
     return config
 
 
-# Settings that do nothing where another has one of these values (none: where it is set at all).
-_IDLE: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
-    ("search.length_alpha", "search.length_normalisation", ("none", "average")),
-    ("search.coverage_beta", "search.coverage_penalty", ("none",)),
-    ("search.diversity_strength", "search.diverse_groups", (1,)),
-    ("search.choose", "search.beam_size", (1,)),
-    ("search.min_length_share", "search.min_length", (0,)),
-    ("search.capitals", "search.surface", ("tokens", "raw")),
-    ("search.no_repeat_word", "text.tokenizer.type", ("bpe", "character")),
-    ("search.revisions", "text.tokenizer.type", ("bpe", "character")),
-    ("text.pretrained_missing", "text.pretrained_embeddings", (None,)),
-    ("training.schedule.warmup_start", "training.schedule.warmup_updates", (0,)),
-    ("training.schedule.final_factor", "training.schedule.type", ("constant", "inverse_sqrt", "plateau", "sticky")),
-    ("training.schedule.plateau_factor", "training.schedule.type", ("constant", "inverse_sqrt", "linear", "cosine")),
-    ("training.teacher_forcing.scope", "training.teacher_forcing.ratio", (1.0,)),
-    ("training.teacher_forcing.feed", "training.teacher_forcing.ratio", (1.0,)),
-    ("training.early_stopping.min_delta", "training.early_stopping.patience", (None,)),
-    ("model.encoder_hidden", "model.bert", ()),
-    ("model.bidirectional", "model.bert", ()),
-    ("model.attention.coverage_init", "model.attention.coverage", (False, None)),
-    ("model.attention.coverage_from_start", "model.attention.coverage", (False, None)),
-    ("model.attention.detach_coverage", "model.attention.coverage", (False, None)),
-)
-
-
-def without_effect(run: RunConfig) -> str:
-    """Those of `_IDLE` that are not at their default, with the setting that keeps each from having an effect."""
-    plain = RunConfig(name="", model={"type": ""}, training=TrainingConfig(max_updates=1)).model_dump()
-    mine = run.model_dump()
-
-    def value(settings: Any, key: str) -> Any:
-        for part in key.split("."):
-            settings = settings.get(part) if isinstance(settings, Mapping) else None
-        return settings
-
-    found = []
-    for key, switch, off in _IDLE:
-        is_now = value(mine, switch)
-        if value(mine, key) != value(plain, key) and (is_now in off if off else is_now is not None):
-            found.append(f"{key} does nothing while {switch} is {is_now or 'off' if off else 'set'}")
-    return "; ".join(found)
-
-
 def _check_objectives(run: RunConfig, sections: Sequence[ConfigBase], objectives: Sequence[ConfigBase]) -> None:
     """Is there what each objective ``needs``? Models and their parts say what they feed; a phase may switch it on."""
     fed = {name for section in sections for name in getattr(section, "feeds", ())}
@@ -261,18 +211,6 @@ def _check_objectives(run: RunConfig, sections: Sequence[ConfigBase], objectives
         if needs and needs not in fed:
             raise ConfigError(
                 f"The objective '{spec['type']}' needs {getattr(section, 'remedy', needs)}, or leave the objective out."
-            )
-
-
-def _check_optimizer(config: OptimizerConfig) -> None:
-    """Nothing is set that the optimizer does not read. Folders hold every option: those at their defaults are nobody's
-    wish."""
-    for option, readers in config.own.items():
-        default = OptimizerConfig.model_fields[option].default
-        if config.type not in readers and getattr(config, option) != default:
-            raise ConfigError(
-                f"training.optimizer.{option} does nothing with {config.type}, it is an option of "
-                f"{' and '.join(readers)}: leave it out, or set training.optimizer.type."
             )
 
 

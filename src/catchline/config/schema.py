@@ -20,7 +20,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Tracker = Literal["aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"]
 LONGEST = 100_000  # tokens that search writes
 SPLITS = ("train", "validation", "test")
-_RULES = ("finish", "unfinished", "early_stopping", "diverse_groups")  # of a beam that does not shrink
+_RULES = ("finish", "unfinished", "early_stopping")  # of a beam that does not shrink
 
 
 class DataConfig(ConfigBase):
@@ -69,17 +69,9 @@ class RateConfig(ConfigBase):
 class OptimizerConfig(ConfigBase):
     """``adam``, ``adamw``, ``adagrad``, ``adadelta`` or ``sgd`` with torch's own options.
 
-    ``rho`` is Adadelta's decay (torch's own default is 0.9); the usual Adadelta has learning rate 1.0. ``own`` are the
-    options that only some of them read.
+    ``rho`` is Adadelta's decay (torch's own default is 0.9); the usual Adadelta has learning rate 1.0.
     """
 
-    own: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "betas": ("adam", "adamw"),
-        "epsilon": ("adam", "adamw", "adagrad", "adadelta"),
-        "initial_accumulator": ("adagrad",),
-        "momentum": ("sgd",),
-        "rho": ("adadelta",),
-    }
     type: Literal["adam", "adamw", "adagrad", "adadelta", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0, le=1000)
     weight_decay: float = Field(0.0, ge=0, le=1)
@@ -261,8 +253,6 @@ class SearchConfig(ConfigBase):
     forbid_unk: bool = True
     forbid_specials: bool = True
     replace_unk: Literal[False, "words", "argmax"] = False
-    diverse_groups: int = Field(1, ge=1, le=1000)
-    diversity_strength: float = Field(0.0, ge=0, le=1000)
     finish: Literal["see", "within_beam"] = "see"
     unfinished: Literal["drop", "compete", "force_end", "free_end"] = "force_end"
     early_stopping: Literal[True, False, "never"] = True
@@ -286,7 +276,7 @@ class SearchConfig(ConfigBase):
     def _listed(cls, value: Any) -> Any:
         if not isinstance(value, list | tuple) or not all(isinstance(spec, Mapping) for spec in value):
             raise ValueError(
-                "takes a list of scorers, each with its options: scorers=[{type: ngram_blocking, size: 3}]"
+                "takes a list of scorers, each with its options: scorers=[{type: repetition_penalty, penalty: 1.2}]"
             )
         return value
 
@@ -298,14 +288,12 @@ class SearchConfig(ConfigBase):
             raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
         if self.coverage_penalty != "none" and not self.coverage_beta:
             raise ValueError(f"coverage_penalty {self.coverage_penalty} weighs nothing: set coverage_beta above 0")
-        if self.beam_size % self.diverse_groups:
-            raise ValueError(f"beam_size {self.beam_size} is not a multiple of diverse_groups {self.diverse_groups}")
         if self.choose == "mbr" and self.beam_size == 1:
             raise ValueError("choose mbr picks one of several summaries: set beam_size to 2 or more")
         plain = {name: type(self).model_fields[name].default for name in _RULES}
         other = [f"{name}={value}" for name, value in plain.items() if getattr(self, name) != value]
         if self.shrink_beam and other:
-            raise ValueError(f"shrink_beam ends by its own rules and in one group: set {', '.join(other)}")
+            raise ValueError(f"shrink_beam ends by its own rules: set {', '.join(other)}")
         return self
 
     @property

@@ -25,7 +25,7 @@ from catchline.export.tracing import Recorder, Recording, Ref, laid_together
 from catchline.layers.beam_cache import BeamCache
 from catchline.runtime.model import Layout
 from catchline.runtime.onnx_file import Graph
-from catchline.search.state import select
+from catchline.search.arrays import select
 from catchline.types import Batch, Shared
 
 from catchline.export import products, shapes  # noqa: F401  # isort: skip  # they enter their lowerings

@@ -1,4 +1,4 @@
-"""An exported model as search sees it: what `catchline.decoding` says a model offers, of graphs and NumPy arrays."""
+"""An exported model as `catchline.search.decode` drives it: graphs and NumPy arrays."""
 
 from __future__ import annotations
 

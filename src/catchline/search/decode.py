@@ -1,6 +1,16 @@
-"""From a model and a batch to hypotheses: encode, start, search.
+"""From a model and a batch to hypotheses: encode, start, search. Nothing here knows torch.
 
-Nothing here knows torch. What a model has to offer stands in `catchline.decoding`, which makes it of torch models.
+A model that `decode` can drive, by whatever it computes, offers:
+
+* ``encode(batch) -> Memory``: search and scorers read its arrays ``mask`` (B, S) and ``extended_ids`` (B, S);
+  ``states``, ``final`` and ``extra`` are the model's own;
+* ``start(memory) -> state``: one row a document. A nested structure of arrays with the rows in front and, in `Shared`,
+  of arrays with the documents in front; or an object with ``select(rows)`` and ``select_documents(documents, beams)``
+  (`catchline.search.arrays`);
+* ``step(last_ids, state) -> (StepOutput, state)``: ``last_ids`` (N,) int64 are not changed; the arrays of the output
+  are new in every step, ``scores`` (N, X) in 32 or 64 bits and writable;
+* ``read_figures(memory)`` and ``chunk_tokens(memory)``: empty lists of models that do not read in chunks;
+* ``switches()`` and ``switch(options)``: only where `SearchConfig.model` names switches.
 """
 
 from __future__ import annotations
@@ -15,16 +25,16 @@ import numpy as np
 
 from catchline.config.schema import SearchConfig
 from catchline.search.beam import beam_search
-from catchline.search.scorers import Scorer, SpecialIds, build_scorers
+from catchline.search.scorers import SpecialIds, build_scorers
 from catchline.text.unknown import DROP, UnkRule
-from catchline.types import Batch, Hypothesis, Memory
+from catchline.types import Batch, Hypothesis
 
 
 def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
     """The best hypotheses of each document of ``batch``, best first.
 
     Args:
-        model: anything that offers what `catchline.decoding` names.
+        model: see above; `catchline.search.torch_bridge.TorchModel` of a torch model.
         batch: as the model's ``encode`` takes it.
         config: the search. With ``beam_size`` 1 it is greedy.
         ids: the fields of `SpecialIds`.
@@ -38,7 +48,8 @@ def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[l
         memory = model.encode(batch)
         if memory.extended_vocab_size == batch.extended_vocab_size:
             memory.oov_words = batch.oov_words
-        results = search_memory(model, memory, config, specials)
+        scorers, state = build_scorers(config, specials), model.start(memory)
+        results = beam_search(model.step, state, memory=memory, config=config, specials=specials, scorers=scorers)
     if figures := model.read_figures(memory):
         _note_reading(results, figures, model.chunk_tokens(memory))
     if config.replace_unk:
@@ -48,26 +59,12 @@ def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[l
     return results
 
 
-def search_memory(
-    model: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: Sequence[Scorer] = ()
-) -> list[list[Hypothesis]]:
-    """The search over what the encoder left, with the scorers that ``config`` names and then ``scorers``."""
-    return beam_search(
-        model.step,
-        model.start(memory),
-        memory=memory,
-        config=config,
-        specials=specials,
-        scorers=[*build_scorers(config, specials), *scorers],
-    )
-
-
 _SWITCHING = RLock()
 
 
 @contextmanager
 def switched(model: Any, options: Mapping[str, Any]) -> Iterator[None]:
-    """The model with the switches ``options``, inside only; one thread after the other, for a model has them once."""
+    """The model with the switches ``options``, inside only; one thread at a time, since all share the model."""
     if not options:
         yield
         return
@@ -83,8 +80,8 @@ def switched(model: Any, options: Mapping[str, Any]) -> Iterator[None]:
 def _note_reading(
     results: Sequence[Sequence[Hypothesis]], figures: Sequence[Mapping[str, float]], chunk_tokens: Sequence[np.ndarray]
 ) -> None:
-    """Tell each hypothesis what was read of its document, and what of that its own path chose: how many distinct
-    chunks, and the mean entropy of its coarse attention, in nats, over its tokens."""
+    """Add to each hypothesis what was read of its document, and what its own path chose: how many distinct chunks, and
+    the mean entropy of its coarse attention, in nats, over its tokens."""
     for hypotheses, found, ranges in zip(results, figures, chunk_tokens, strict=True):
         for hypothesis in hypotheses:
             details, steps = hypothesis.details, len(hypothesis.ids)

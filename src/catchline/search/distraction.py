@@ -1,4 +1,4 @@
-"""Distraction in search (M3): hypotheses that go on reading and saying other things than before are preferred.
+"""Distraction in search (M3): preference for hypotheses that read and say what they have not read and said before.
 
 Chen et al., "Distraction-Based Neural Networks for Document Summarization" (IJCAI 2016), section 3.3:
 equations (15) to (18) of `catchline.papers.distraction`, with its readings, over the steps of a hypothesis.
@@ -8,7 +8,7 @@ equations (15) to (18) of `catchline.papers.distraction`, with its readings, ove
 | alpha_t, c_t, s_t, as the output layer read them | ``output.attention`` (N, S), ``context`` (N, D), ``state`` (N, H) |
 | lambda_1, lambda_2, lambda_3 | ``config.attention``, ``config.context``, ``config.state`` |
 
-The three terms depend on y_1 .. y_{t-1} only, so they are one number a live hypothesis: they decide between hypotheses,
+The three terms depend on y_1 .. y_{t-1} only, so they are one number a hypothesis: they decide between hypotheses,
 never between the words of one, and do nothing with one beam.
 
 ``variant: released`` is the formula of the authors' code instead: KL(alpha_i || alpha_t), and of the cosine
@@ -16,14 +16,12 @@ never between the words of one, and do nothing with one beam.
 the terms choose among the candidates of a step; what is carried on and finally decides is the plain sum of
 log-probabilities.
 
-How it is fast. The vectors of a step are written once and stay where they are; what follows the beams is a small table
-of places, one for each past step of each row. A term is an inner product of a present and a past vector, so one batched
-product gives every row of a document against all that is written for it, and the table picks each row's own past.
+The vectors of a step are written once and do not move; what follows the beams is a small table of places, one for each
+past step of each row. A term is an inner product of a present and a past vector, so one batched product compares every
+row of a document with all that is written for it, and the table picks each row's own past.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
@@ -34,110 +32,75 @@ from catchline.search.scorers import HypothesesView, Scorer, SpecialIds
 from catchline.types import Memory, StepOutput
 
 NORM_FLOOR = 1e-8
-FIRST_STEPS = 32  # room for so many steps at first; doubled when it is full
-COLLECT_EVERY = 16  # steps after which vectors that no living row descends from are dropped
+FIRST_STEPS = 32  # steps that there is room for at first; doubled when it is full
 
 # ---------------------------------------------------------------------------------------- equations
 
 
-def log_weights(weights: np.ndarray) -> np.ndarray:
-    """log alpha (N, S), finite everywhere: a weight that underflowed counts as the smallest normal number.
+def log_weights(weights: np.ndarray, scores: np.ndarray | None) -> np.ndarray:
+    """log alpha (N, S), finite everywhere, 0 at padding; from the ``scores`` of which alpha is the softmax, if given.
 
-    At padding the weight is 0 and is multiplied with this logarithm, which gives 0.
+    Without them a weight that underflowed counts as the smallest normal number.
     """
-    return np.log(np.maximum(weights, np.finfo(weights.dtype).tiny))
-
-
-def exact_logs(scores: np.ndarray) -> np.ndarray:
-    """log alpha (N, S) from the scores of which alpha is the softmax: no weight underflows. 0 at padding."""
+    if scores is None:
+        return np.log(np.maximum(weights, np.finfo(weights.dtype).tiny))
     shifted = scores - scores.max(axis=-1, keepdims=True)
     logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     logs[scores == -np.inf] = 0.0
     return logs
 
 
-def divergence_sides(weights: np.ndarray, logs: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def divergence_sides(weights: np.ndarray, scores: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Equation (15)'s divergence as an inner product, KL(p || q) = <left(p), right(q)>.
 
-    Attention (N, S) and its logarithms, where they are known -> left [p; sum p log p] and right [-log q; 1], each
+    Attention (N, S) and its scores, where they are known -> left [p; sum p log p] and right [-log q; 1], each
     (N, S + 1).
     """
-    logs = log_weights(weights) if logs is None else logs
+    logs = log_weights(weights, scores)
     left = np.concatenate([weights, (weights * logs).sum(axis=-1, keepdims=True)], axis=-1)
     return left, np.concatenate([-logs, np.ones_like(weights[..., :1])], axis=-1)
 
 
-def cosine_sides(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The cosine of equations (16) and (17) as an inner product: both sides are the vector at length one, (N, W)."""
+def directions(vectors: np.ndarray) -> np.ndarray:
+    """The vectors (N, W) at length one: the cosine of equations (16) and (17) is their inner product."""
     norms = np.sqrt(np.einsum("...w,...w->...", vectors, vectors))[..., None]
-    direction = vectors / np.maximum(norms, NORM_FLOOR)
-    return direction, direction
-
-
-def nearest(divergences: np.ndarray) -> np.ndarray:
-    """Equation (15): KL to each past step (N, t) -> d_alpha (N,)."""
-    return divergences.min(axis=-1)
-
-
-def most_similar(cosines: np.ndarray) -> np.ndarray:
-    """Equations (16) and (17): cosines with each past step (N, t) -> d_c or d_s (N,)."""
-    return cosines.max(axis=-1)
-
-
-def least_similar(cosines: np.ndarray) -> np.ndarray:
-    """The released code's term: minus the largest cosine distance, ``-max_i (1 - cos)`` (N,)."""
-    return cosines.min(axis=-1) - 1.0
-
-
-# Of each term: what stands for a step's vectors when it is the present one and when it is past, whose inner product is
-# taken; and which of the past steps counts.
-VARIANTS: dict[str, dict[str, tuple[Callable[..., tuple[np.ndarray, np.ndarray]], Callable[..., np.ndarray]]]] = {
-    "paper": {
-        "attention": (divergence_sides, nearest),
-        **dict.fromkeys(("context", "state"), (cosine_sides, most_similar)),
-    },
-    "released": {  # KL(past || present): the same sides the other way round
-        "attention": (lambda *given: divergence_sides(*given)[::-1], nearest),
-        **dict.fromkeys(("context", "state"), (cosine_sides, least_similar)),
-    },
-}
+    return vectors / np.maximum(norms, NORM_FLOOR)
 
 
 # ------------------------------------------------------------------------------------------- scorer
 
 
-class Past:
+class StepHistory:
     """The vectors of past steps, by name, and where each row finds its own.
 
-    ``vectors[name]`` (D, room, W) are filled up to ``written``: step by step what the K rows of each document gave.
-    They do not move when beams are re-ordered; ``places`` (N, room) say where each row's ancestors are, step by step.
-    Now and then what is no living row's ancestor is dropped: a little way back, all beams descend from a few rows.
+    ``vectors[name]`` (B, room, W) hold what the K rows of each document gave, step by step. They do not move when beams
+    are re-ordered; ``places`` (N, room) say where each row's ancestors are, step by step.
     """
 
     def __init__(self, documents: int, beams: int) -> None:
-        self.documents, self.beams, self.steps, self.written = documents, beams, 0, 0
+        self.documents, self.beams, self.steps = documents, beams, 0
         self.vectors: dict[str, np.ndarray] = {}
         self.places = np.empty((documents * beams, 0), dtype=np.int64)
 
     def products(self, name: str, present: np.ndarray) -> np.ndarray:
         """Inner products of vectors (N, W) with those of each past step of the same row, (N, t)."""
-        written = self.vectors[name][:, : self.written]
-        everything = present.reshape(self.documents, self.beams, -1) @ written.swapaxes(1, 2)  # (D, K, written)
+        written = self.vectors[name][:, : self.steps * self.beams]
+        everything = present.reshape(self.documents, self.beams, -1) @ written.swapaxes(1, 2)  # (B, K, K t)
         return np.take_along_axis(everything.reshape(len(present), -1), self.places[:, : self.steps], axis=1)
 
     def add(self, name: str, vectors: np.ndarray) -> None:
         """Write the present step's vectors (N, W)."""
-        present, end = vectors.reshape(self.documents, self.beams, -1), self.written + self.beams
-        held = _with_room(self.vectors.get(name, present[:, :0]), end, FIRST_STEPS * self.beams)
-        held[:, self.written : end] = present
+        present, first = vectors.reshape(self.documents, self.beams, -1), self.steps * self.beams
+        held = _with_room(self.vectors.get(name, present[:, :0]), first + self.beams, FIRST_STEPS * self.beams)
+        held[:, first : first + self.beams] = present
         self.vectors[name] = held
 
     def close_step(self) -> None:
         """The present step becomes part of the past; each row is its own ancestor there."""
         self.places = _with_room(self.places, self.steps + 1, FIRST_STEPS)
-        self.places[:, self.steps] = np.tile(np.arange(self.written, self.written + self.beams), self.documents)
+        first = self.steps * self.beams
+        self.places[:, self.steps] = np.tile(np.arange(first, first + self.beams), self.documents)
         self.steps += 1
-        self.written += self.beams
 
     def select(self, index: np.ndarray) -> None:
         """Row i becomes what row ``index[i]`` of the same document was; documents may disappear."""
@@ -146,24 +109,6 @@ class Past:
         if len(documents) != self.documents:
             self.documents = len(documents)
             self.vectors = {name: held[documents] for name, held in self.vectors.items()}
-        if self.steps % COLLECT_EVERY == 0:
-            self._collect(self.places[:, : self.steps])
-
-    def _collect(self, places: np.ndarray) -> None:
-        """Keep only the vectors that ``places`` (N, t) speak of, in their order."""
-        places = places.reshape(self.documents, -1)  # (D, K * t)
-        used = np.zeros((self.documents, self.written), dtype=bool)
-        np.put_along_axis(used, places, True, axis=1)
-        kept = int(used.sum(axis=1).max())
-        if 2 * kept > self.written:
-            return
-        order = (~used).argsort(axis=1, kind="stable")[:, :kept]
-        documents = np.arange(self.documents)[:, None]
-        for held in self.vectors.values():
-            held[:, :kept] = held[documents, order]
-        moved = np.take_along_axis(used.cumsum(axis=1) - 1, places, axis=1)
-        self.places[:, : self.steps] = moved.reshape(-1, self.steps)
-        self.written = kept
 
 
 def _with_room(held: np.ndarray, size: int, first: int) -> np.ndarray:
@@ -192,21 +137,26 @@ class DistractionScorer(Scorer):
         self.carries_rows = self.config.accumulate
         weighted = [(name, float(getattr(self.config, name))) for name in ("attention", "context", "state")]
         self._weights = {name: weight for name, weight in weighted if weight}
-        self._past = Past(0, 1)
+        self._past = StepHistory(0, 1)
 
-    def start(self, memory: Memory | None, num_rows: int) -> None:
-        if memory is None:
-            raise ConfigError("search.distraction needs to know the documents, but the search was given no memory.")
-        self._past = Past(memory.batch_size, num_rows // memory.batch_size)
+    def start(self, memory: Memory, num_rows: int) -> None:
+        self._past = StepHistory(memory.batch_size, num_rows // memory.batch_size)
 
     def on_rows(self, totals: np.ndarray, view: HypothesesView) -> np.ndarray:
-        past, added = self._past, None
+        past, released, added = self._past, self.config.variant == "released", None
         for name, weight in self._weights.items():
-            sides, reduce = VARIANTS[self.config.variant][name]
-            present, kept = sides(*_given(view.output, name))
+            vectors = _vectors(view.output, name)
+            if name == "attention":  # released: KL(past || present), the same sides the other way round
+                present, kept = divergence_sides(*vectors)[:: -1 if released else 1]
+            else:
+                present = kept = directions(vectors[0])
             if past.steps:
-                term = weight * reduce(past.products(name, present))
-                added = term if added is None else added + term
+                products = past.products(name, present)
+                if name == "attention":
+                    term = products.min(axis=-1)
+                else:  # released: minus the largest cosine distance
+                    term = products.min(axis=-1) - 1.0 if released else products.max(axis=-1)
+                added = weight * term if added is None else added + weight * term
             past.add(name, kept)
         past.close_step()
         return totals if added is None else totals + added
@@ -229,8 +179,8 @@ class DistractionScorer(Scorer):
         self._past.select(index)
 
 
-def _given(output: StepOutput | None, name: str) -> tuple[np.ndarray, ...]:
-    """The step's vectors, in 32-bit floats at least; of attention its logarithms too, where the model has its scores.
+def _vectors(output: StepOutput | None, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """The step's vectors, in 32-bit floats at least, and of attention its scores, where the model has them.
 
     Raises:
         ConfigError: the model does not give them.
@@ -242,6 +192,5 @@ def _given(output: StepOutput | None, name: str) -> tuple[np.ndarray, ...]:
             f"set search.distraction.{name} to 0 or search.distraction to null."
         )
     wide = np.result_type(vectors.dtype, np.float32)
-    if name != "attention" or output.attention_scores is None:
-        return (vectors.astype(wide, copy=False),)
-    return vectors.astype(wide, copy=False), exact_logs(output.attention_scores.astype(wide, copy=False))
+    scores = output.attention_scores if name == "attention" else None
+    return vectors.astype(wide, copy=False), None if scores is None else scores.astype(wide, copy=False)

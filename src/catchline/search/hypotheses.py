@@ -1,4 +1,4 @@
-"""The hypotheses of a search: what they are worth where they stop, the best that have finished, their paths.
+"""The hypotheses of a search: their final scores, the best that have finished, their paths.
 
 Nothing is re-ordered while the search runs: each step leaves its arrays with back-pointers, a table keeps the best
 ends, and only the winning paths are followed from their last step to their first.
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from catchline.errors import ModelError
+from catchline.search.arrays import stable_topk
 from catchline.search.scorers import HypothesesView, Scorer
-from catchline.search.topk import stable_topk
 from catchline.types import Hypothesis, StepOutput
 
 FINAL, STEP, ROW, END_LOG_PROB, LOG_PROB, MODEL = range(6)
@@ -22,27 +22,27 @@ Ranked = tuple[np.ndarray, np.ndarray]  # final scores (N,) and each scorer's sh
 
 
 class FinishedTable:
-    """``table`` (Q, K, F): for each of Q beams, K entries in descending order of their final score.
+    """``table`` (B, K, F): for each of B documents, K entries in descending order of their final score.
 
-    The columns are the final score (minus infinity: no entry), the step and input row where the path ends,
-    the log-probability of EOS, the sum of log-probabilities, the sum of model scores, and each scorer's sum.
+    The columns are the final score (minus infinity: no entry), the step and row where the path ends, the
+    log-probability of EOS, the sum of log-probabilities, the sum of model scores, and each scorer's sum.
     """
 
-    def __init__(self, beams: int, size: int, num_scorers: int):
-        self.table = np.zeros((beams, size, FIXED_COLUMNS + num_scorers))
+    def __init__(self, documents: int, size: int, num_scorers: int):
+        self.table = np.zeros((documents, size, FIXED_COLUMNS + num_scorers))
         self.table[:, :, FINAL] = -np.inf
 
-    def count(self, beams: np.ndarray) -> np.ndarray:
-        """The number of entries (q,) of some beams."""
-        return (self.table[beams, :, FINAL] > -np.inf).sum(-1)
+    def count(self, documents: np.ndarray) -> np.ndarray:
+        """The number of entries (D,) of some documents."""
+        return (self.table[documents, :, FINAL] > -np.inf).sum(-1)
 
-    def worst_of_best(self, beams: np.ndarray, count: int) -> np.ndarray:
-        """The final score (q,) of entry ``count`` of some beams; minus infinity where there are fewer."""
-        return self.table[beams, count - 1, FINAL]
+    def score_of(self, documents: np.ndarray, rank: int) -> np.ndarray:
+        """The final score (D,) of the entry of this rank, from 1; minus infinity where there are fewer."""
+        return self.table[documents, rank - 1, FINAL]
 
     def add(
         self,
-        beams: np.ndarray,
+        documents: np.ndarray,
         wanted: np.ndarray,
         ranked: Ranked,
         step: int,
@@ -50,9 +50,9 @@ class FinishedTable:
         end_log_probs: np.ndarray,
         sums: np.ndarray,
     ) -> None:
-        """Merge the ``wanted`` (q, C) of the candidates that stop at ``step`` into the tables of the beams (q,).
+        """Merge the ``wanted`` (D, C) of the candidates that stop at ``step`` into the tables of the documents (D,).
 
-        The best K stay, earlier ones first. ``rows`` and ``end_log_probs`` are (q, C), ``sums`` (q, C, 2 + scorers).
+        The best K stay, earlier ones first. ``rows`` and ``end_log_probs`` are (D, C), ``sums`` (D, C, 2 + scorers).
         """
         scores, shares = ranked
         entries = np.empty((*wanted.shape, self.table.shape[2]))
@@ -62,9 +62,9 @@ class FinishedTable:
         entries[:, :, END_LOG_PROB] = end_log_probs
         entries[:, :, LOG_PROB:] = sums
         entries[:, :, FIXED_COLUMNS:] += shares[rows]
-        merged = np.concatenate([self.table[beams], entries], axis=1)
+        merged = np.concatenate([self.table[documents], entries], axis=1)
         _, order = stable_topk(merged[:, :, FINAL], self.table.shape[1])
-        self.table[beams] = np.take_along_axis(merged, order[:, :, None], axis=1)
+        self.table[documents] = np.take_along_axis(merged, order[:, :, None], axis=1)
 
 
 def rank(scorers: Sequence[Scorer], totals: np.ndarray, view: HypothesesView) -> Ranked:
@@ -149,46 +149,38 @@ def _gather(arrays: list[np.ndarray | None], pointers: np.ndarray) -> np.ndarray
 
 def collect(
     history: History,
-    finished: np.ndarray,
-    cut: np.ndarray,
-    *,
-    groups: int,
+    finished: FinishedTable,
+    unfinished: FinishedTable,
     num_return: int,
     scorers: Sequence[Scorer],
-    cut_compete: bool,
+    *,
+    compete: bool,
 ) -> list[list[Hypothesis]]:
-    """The best ``num_return`` distinct hypotheses of each document: finished ones first, then those cut.
-
-    ``finished`` and ``cut`` are the tables (B * groups, K / groups, F) of `FinishedTable`; with ``cut_compete``
-    the better one comes first, finished or not.
+    """The best ``num_return`` hypotheses of each document: finished ones first, then unfinished ones; with ``compete``
+    the better one first.
 
     Raises:
         ModelError: a document has no hypothesis with a finite score.
     """
-    documents, columns = finished.shape[0] // groups, finished.shape[2]
-    entries = np.concatenate([table.reshape(documents, -1, columns) for table in (finished, cut)], axis=1)  # (B, 2K, F)
+    entries = np.concatenate([finished.table, unfinished.table], axis=1)  # (B, 2K, F)
     final = entries[:, :, FINAL]
-    is_cut = np.broadcast_to(np.arange(final.shape[1]) >= final.shape[1] // 2, final.shape)
-    order = np.lexsort((-final, is_cut & (not cut_compete)))
+    is_finished = np.broadcast_to(np.arange(final.shape[1]) < final.shape[1] // 2, final.shape)
+    order = np.lexsort((-final, ~is_finished & (not compete)))
     valid = np.isfinite(np.take_along_axis(final, order, axis=1))
-    if groups == 1:  # hypotheses of one beam differ from each other; those of several groups need not
-        valid &= valid.cumsum(axis=1) <= num_return
-    documents_of, places = valid.nonzero()
-    chosen_columns = order[documents_of, places]
-    chosen = entries[documents_of, chosen_columns]
-    ended = ~is_cut[documents_of, chosen_columns]
-    paths = history.paths(chosen[:, STEP].astype(np.int64), chosen[:, ROW].astype(np.int64), ended)
-    results: list[list[Hypothesis]] = [[] for _ in range(documents)]
-    for document, path, entry in zip(documents_of.tolist(), paths, chosen.tolist(), strict=True):
-        known = results[document]
-        if len(known) < num_return and all(other.ids != path.ids for other in known):
-            known.append(path)
-            path.score, path.log_prob, path.terms["model"] = entry[FINAL], entry[LOG_PROB], entry[MODEL]
-            if path.finished:
-                path.token_log_probs.append(entry[END_LOG_PROB])
-            for scorer, amount in zip(scorers, entry[FIXED_COLUMNS:], strict=True):
-                if amount:  # scorers that only forbid tokens, or had no reason to speak, add nothing
-                    path.terms[scorer.name] = path.terms.get(scorer.name, 0.0) + amount
+    documents, ranks = (valid & (valid.cumsum(axis=1) <= num_return)).nonzero()
+    columns = order[documents, ranks]
+    chosen = entries[documents, columns]
+    steps, rows = chosen[:, STEP].astype(np.int64), chosen[:, ROW].astype(np.int64)
+    results: list[list[Hypothesis]] = [[] for _ in final]
+    paths = history.paths(steps, rows, is_finished[documents, columns])
+    for document, path, entry in zip(documents.tolist(), paths, chosen.tolist(), strict=True):
+        results[document].append(path)
+        path.score, path.log_prob, path.terms["model"] = entry[FINAL], entry[LOG_PROB], entry[MODEL]
+        if path.finished:
+            path.token_log_probs.append(entry[END_LOG_PROB])
+        for scorer, amount in zip(scorers, entry[FIXED_COLUMNS:], strict=True):
+            if amount:  # scorers that only forbid tokens, or had no reason to speak, add nothing
+                path.terms[scorer.name] = path.terms.get(scorer.name, 0.0) + amount
     if not all(results):
         raise ModelError("A scorer of the search, or the model, gave a summary a score that is not a finite number.")
     return results

@@ -25,10 +25,10 @@ from catchline.text.normalization import encodable
 SEARCH_OPTIONS = (
     *("beam_size", "num_return", "min_length", "max_length", "length_normalisation", "length_alpha"),
     *("no_repeat_ngram", "coverage_penalty", "coverage_beta", "forbid_unk", "replace_unk"),
-    *("diverse_groups", "diversity_strength", "finish", "unfinished", "early_stopping", "surface", "capitals"),
+    *("finish", "unfinished", "early_stopping", "surface", "capitals"),
     *("min_length_share", "choose", "no_repeat_word", "revisions"),
 )
-GREEDY = {"beam_size": 1, "num_return": 1, "diverse_groups": 1, "shrink_beam": False, "choose": "best"}
+GREEDY = {"beam_size": 1, "num_return": 1, "shrink_beam": False, "choose": "best"}
 HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine
 MAX_NUMBER = 1000.0  # of options that have no bound of their own
 MAX_TEXT = 1000
@@ -61,7 +61,7 @@ class Served:
                 system.set_defaults({"beam_size": beams})
             config: Any = system.options({})
             longest = min(settings.max_summary_tokens, self.about["max_summary_tokens"] or settings.max_summary_tokens)
-            most: dict[str, float] = dict.fromkeys(("beam_size", "num_return", "diverse_groups"), beams)
+            most: dict[str, float] = dict.fromkeys(("beam_size", "num_return"), beams)
             most |= dict.fromkeys(("min_length", "max_length"), longest)
             keys = list(SEARCH_OPTIONS)
         else:

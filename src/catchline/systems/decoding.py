@@ -26,7 +26,6 @@ from catchline.explain.provenance import build_summary
 from catchline.jobs import R, T, Threaded, batches, threaded, threads_each
 from catchline.metrics.confidence import Calibration, DocumentWords, Facts, facts_of, unknown_words, word_ids
 from catchline.search.decode import decode
-from catchline.search.scorers import with_word_blocking
 from catchline.systems.extractive import OnText, Progress
 from catchline.text.base import Tokenizer
 from catchline.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
@@ -198,9 +197,9 @@ class DecodingSystem:
         documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
         every = {"num_return": options.beam_size} if options.choose != "best" or options.revisions else {}
-        config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
+        config = options.model_copy(update={"replace_unk": False, **every})
         found = self._found(documents, config, on_step, on_text)
-        if options.revisions and not on_text and tokenizer.repeatable_ids is not None:
+        if options.revisions and not on_text and tokenizer.whole_words:
             revise = resolve_name("catchline.systems.revision:revised")  # imported when asked for
             cleaned = options.model_copy(update={"surface": "clean"})  # the same line is found whatever is shown of it
             for place, one in enumerate(documents):
@@ -256,7 +255,7 @@ class DecodingSystem:
 
     def _without(self, document: DecodedDocument, config: SearchConfig, ids: tuple[int, ...]) -> list[Hypothesis]:
         """What the search finds for one document if these ids may not be written."""
-        forbid = {"type": "forbid_tokens", "ids": ids, "unk": False, "pad": False, "bos": False}
+        forbid = {"type": "forbid_tokens", "ids": ids}
         return self._found([document], config.model_copy(update={"scorers": (*config.scorers, forbid)}))[0]
 
     @property
@@ -411,7 +410,7 @@ class Writer:
 
 
 class Watched:
-    """A model (`catchline.decoding`) that tells of its steps, and of the texts so far; the rest is the model's own."""
+    """A model of `catchline.search.decode` that tells of its steps, and of the texts so far."""
 
     def __init__(
         self, model: Any, on_step: Callable[[], object] | None, on_text: OnText | None, writers: Sequence[Writer]

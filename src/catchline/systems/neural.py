@@ -14,11 +14,11 @@ import torch
 from catchline.config.schema import SearchConfig
 from catchline.data.collate import Collator
 from catchline.data.dataset import Example, encode_documents
-from catchline.decoding import TorchModel, in_threads, threads
 from catchline.errors import ConfigError
 from catchline.jobs import R, T, Threaded
 from catchline.kernels.packed import Packing
 from catchline.models.folder import LoadedModel, load_model_folder, uploaded
+from catchline.search.torch_bridge import TorchModel, in_threads, threads
 from catchline.systems.decoding import MOST_THREADS, DecodingSystem
 from catchline.types import Batch, Hypothesis
 

@@ -48,6 +48,7 @@ class Tokenizer(ABC):
         """Options, as they stand below ``text.tokenizer`` in a recipe."""
 
     name: ClassVar[str]  # by which a recipe asks for the class, and folders name it
+    whole_words: ClassVar[bool] = False  # is each token a word?
     guesses_spaces: ClassVar[bool] = False  # do blanks between tokens follow rules, rather than stand in the tokens?
 
     def __init_subclass__(cls) -> None:
@@ -89,7 +90,8 @@ class Tokenizer(ABC):
 
     def search_ids(self, bos_id: int) -> dict[str, Any]:
         """What search knows of it, for a model whose decoder reads ``bos_id`` first."""
-        return {**self.ids, "bos_id": bos_id, "separator_id": self.separator_id, "vocabulary": self.vocabulary}
+        more = {"separator_id": self.separator_id, "vocabulary": self.vocabulary, "whole_words": self.whole_words}
+        return {**self.ids, "bos_id": bos_id, **more}
 
     @property
     def special_ids(self) -> frozenset[int]:
@@ -106,11 +108,6 @@ class Tokenizer(ABC):
         """Does the vocabulary lack capitals, because the normalisation takes them away?"""
         normalizer = self.backend.normalizer
         return normalizer is not None and "A" not in normalizer.normalize_str("A")
-
-    @property
-    def repeatable_ids(self) -> tuple[int, ...] | None:
-        """Tokens that may well come twice in one line; ``None`` where tokens are pieces of words."""
-        return None
 
     def use_separator(self, token: str | None) -> None:
         """Let ``token`` stand between sentences: before `train`, which makes it a word of the vocabulary.

@@ -31,7 +31,6 @@ from catchline.text.base import (
     read_json_if_there,
 )
 from catchline.text.detokenize import Detokenized, join_with, join_words
-from catchline.text.mending import is_content
 from catchline.text.normalization import (
     CHARACTER_PATTERN,
     SPACE_MARK,
@@ -191,7 +190,7 @@ class WordTokenizer(_OpenTokenizer):
         max_vocabulary: int = Field(50_000, ge=5)
         min_frequency: int = Field(2, ge=1)
 
-    guesses_spaces = blanks_separate = True
+    whole_words = guesses_spaces = blanks_separate = True
     pattern = WORD_PATTERN
     config: Config
     _known: Stretches | None = None  # what training has cut
@@ -238,12 +237,6 @@ class WordTokenizer(_OpenTokenizer):
 
     def _starts_word(self, previous: str, token: str) -> bool:
         return True
-
-    @cached_property
-    def repeatable_ids(self) -> tuple[int, ...]:
-        """All but content words: function words, signs, numbers, short words, characters of unspaced scripts."""
-        reserved = {*self.special_ids, self.unk_id, self.separator_id}
-        return tuple(id for id, word in enumerate(self.vocabulary) if id in reserved or not is_content(word.lower()))
 
 
 class CharacterTokenizer(_OpenTokenizer):

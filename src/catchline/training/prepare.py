@@ -21,7 +21,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build, parse, without_effect
+from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build, parse
 from catchline.config.schema import RunConfig, Spec, TextConfig
 from catchline.data.collate import Collator
 from catchline.data.dataset import EncodedDataset, Pairs
@@ -150,10 +150,8 @@ def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]
     batch = f"batches of {size}" + (f" x {training.accumulation}" if training.accumulation > 1 else "")
     ends = {name: getattr(training, name) for name in ("max_updates", "max_epochs", "max_minutes")}
     until = " or ".join(f"{value:,} {name.removeprefix('max_')}" for name, value in ends.items() if value)
-    idle = without_effect(run)
     return [
         *parts.notes,
-        *([f"{idle}."] if idle else []),
         f"Run:   {' / '.join(part for part in (run.name, run.row, run.size) if part)}, {until}",
         f"Data:  train on {len(parts.train_set):,} pairs{validation}; {batch}{processes}",
         f"Model: {type(model).__name__}, {count:,} parameters, vocabulary of {parts.tokenizer.vocab_size:,}, "

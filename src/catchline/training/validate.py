@@ -19,11 +19,10 @@ from accelerate.utils import gather_object
 
 from catchline.config.schema import RunConfig, TrainingConfig
 from catchline.data.dataset import EncodedDataset
-from catchline.decoding import decode, evaluating
 from catchline.errors import ConfigError
 from catchline.metrics.rouge import RougeResult
 from catchline.metrics.scoring import Scoring, score_as, scoring, suited
-from catchline.search.scorers import with_word_blocking
+from catchline.search.torch_bridge import decode, evaluating
 from catchline.training.batches import free_running_mask
 from catchline.training.checkpoint import TrainState
 from catchline.training.prepare import Prepared
@@ -128,7 +127,7 @@ class Validator:
         found = decode(
             model,
             batch.to(self.step.accelerator.device),
-            with_word_blocking(self.search.model_copy(update={"num_return": 1}), tokenizer),
+            self.search.model_copy(update={"num_return": 1}),
             **tokenizer.search_ids(model.decoder_start_id),
         )
         words = batch.oov_words or [[] for _ in indices]

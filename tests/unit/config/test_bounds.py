@@ -74,14 +74,6 @@ def test_every_number_of_every_section_has_bounds(value: Any) -> None:
 
 # What a setting is where nothing is said, the edges that are accepted, and what lies just beyond them.
 EDGES = """
-scorer coverage_penalty beta 1.0 | 0 1000 | -1e-9 1000.1
-scorer diverse_groups groups 1 | 1 | 0
-scorer diverse_groups strength 0.5 | 0 1000 | -1e-9 1000.1
-scorer length_bounds min_length 0 | 0 | -1
-scorer length_bounds share None | 1e-9 | 0
-scorer length_bounds max_length None | 1 | 0
-scorer length_normalisation alpha 1.0 | -10 10 | -10.1 10.1
-scorer ngram_blocking size 3 | 1 | 0
 scorer repetition_penalty penalty 1.0 | 1e-9 | 0
 objective nll weight 1.0 | 0 | -1e-9
 objective nll label_smoothing 0.0 | 0 0.999 | -1e-9 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catchline.config.loading import load_recipe, resolve_run
-from catchline.config.names import _IDLE, OBJECTIVES, check_run, parse, without_effect
+from catchline.config.names import OBJECTIVES, check_run, parse
 from catchline.config.schema import RunConfig
 from catchline.errors import ConfigError
 from catchline.training.run import train
@@ -75,69 +75,3 @@ def test_another_attention_in_the_row_with_coverage(tmp_path: Path) -> None:
         train(resolve_run(recipe, "pointer-generator-coverage", "tiny", changed), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     check_run(resolve_run(recipe, "pointer-generator", "tiny", changed))
-
-
-@pytest.mark.parametrize(
-    ("kind", "option", "value", "read"),
-    [
-        ("adam", "momentum", 0.9, False),
-        ("sgd", "epsilon", 1e-6, False),
-        ("adagrad", "betas", (0.5, 0.9), False),
-        ("adamw", "rho", 0.9, False),
-        ("adadelta", "initial_accumulator", 0.5, False),
-        ("adadelta", "rho", 0.9, True),
-        ("sgd", "momentum", 0.9, True),
-        ("adamw", "betas", (0.5, 0.9), True),
-        ("adam", "momentum", 0.0, True),
-    ],
-)
-def test_an_option_that_the_optimizer_does_not_read_is_refused(kind: str, option: str, value: Any, read: bool) -> None:
-    run = run_of("coverage", {"type": "seq2seq", **COVERAGE}, optimizer={"type": kind, option: value})
-    if read:
-        check_run(run)
-        return
-    with pytest.raises(
-        ConfigError, match=rf"training\.optimizer\.{option} does nothing with {kind}, it is an option of"
-    ):
-        check_run(run)
-
-
-# a setting, where that has no effect, and where it has one
-IDLE = {
-    "search.length_alpha=2": ("search.length_normalisation=average", "search.length_normalisation=gnmt"),
-    "search.coverage_beta=2": ("search.coverage_penalty=none", "search.coverage_penalty=wu"),
-    "search.diversity_strength=2": ("search.beam_size=2", "search.diverse_groups=2"),
-    "search.choose=rerank": ("search.beam_size=1", "search.beam_size=2"),
-    "search.min_length_share=0.1": ("search.min_length=0", "search.min_length=2"),
-    "search.capitals=title": ("search.surface=raw", "search.surface=clean"),
-    "search.no_repeat_word=true": ("text.tokenizer.type=bpe", "text.tokenizer.type=word"),
-    "search.revisions=1": ("text.tokenizer.type=character", "text.tokenizer.type=word"),
-    "text.pretrained_missing=zeros": ("text.pretrained_embeddings=null", "text.pretrained_embeddings=vectors.txt"),
-    "training.schedule.warmup_start=0.1": ("training.schedule.warmup_updates=0", "training.schedule.warmup_updates=5"),
-    "training.schedule.final_factor=0.1": ("training.schedule.type=constant", "training.schedule.type=linear"),
-    "training.schedule.plateau_factor=0.1": ("training.schedule.type=linear", "training.schedule.type=sticky"),
-    "training.teacher_forcing.scope=sequence": ("training.teacher_forcing.ratio=1", "training.teacher_forcing.ratio=0"),
-    "training.teacher_forcing.feed=sample": ("training.teacher_forcing.ratio=1", "training.teacher_forcing.ratio=0"),
-    "training.early_stopping.min_delta=1": (
-        "training.early_stopping.patience=null",
-        "training.early_stopping.patience=2",
-    ),
-    "model.encoder_hidden=8": ("model.bert.layers=1", "model.bert=null"),
-    "model.bidirectional=false": ("model.bert.layers=1", "model.bert=null"),
-    "model.attention.coverage_init=default": ("model.attention.size=8", "model.attention.coverage=true"),
-    "model.attention.coverage_from_start=false": ("model.attention.size=8", "model.attention.coverage=true"),
-    "model.attention.detach_coverage=true": ("model.attention.coverage=false", "model.attention.coverage=true"),
-}
-
-
-@pytest.mark.parametrize("setting", IDLE)
-def test_a_setting_that_another_takes_the_effect_of_is_told(setting: str) -> None:
-    recipe = load_recipe("headline_writer")
-    off, on = (
-        without_effect(resolve_run(recipe, "pointer-generator", "tiny", ["search.beam_size=2", setting, other]))
-        for other in IDLE[setting]
-    )
-    key = setting.partition("=")[0]
-    assert f"{key} does nothing while " in off
-    assert key not in on
-    assert {name.partition("=")[0] for name in IDLE} == {key for key, _, _ in _IDLE}

@@ -11,7 +11,7 @@ from catchline.errors import ConfigError
 
 NAMED = {
     "model": {"type": "seq2seq", "attention": {"type": "mine:Attention"}},
-    "search": {"scorers": [{"type": "mine:Scorer"}, {"type": "ngram_blocking"}]},
+    "search": {"scorers": [{"type": "mine:Scorer"}, {"type": "renormalise"}]},
     "pretraining": {"set": {"model.head.type": "mine:Head", "data.train": "hub:owner/name"}},
 }
 

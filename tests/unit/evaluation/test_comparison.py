@@ -402,7 +402,7 @@ def test_ones_own_code_is_part_of_what_was_scored_and_trained(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     scorer, words = tmp_path / "scorer_of_mine.py", tmp_path / "words_of_mine_too.py"
-    scorer.write_text("from catchline.search.scorers import LengthNormalisation as Mine\n")
+    scorer.write_text("from catchline.search.scorers import Renormalise as Mine\n")
     words.write_text("from catchline.text.tokenizer import WordTokenizer as Words\n")
     tokenizer = {"type": "words_of_mine_too:Words"}
     plan = plan_of(tmp_path, search={"scorers": [{"type": "scorer_of_mine:Mine"}]}, text={"tokenizer": tokenizer})

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from catchline.kernels.deferral import collected_of, context, deferred, deferred_linear, dot_scores
-from catchline.search.state import select_documents
+from catchline.search.arrays import select_documents
 from catchline.types import Shared
 from samples import rand
 

@@ -12,12 +12,12 @@ from torch import Tensor
 
 import tiny_bart
 from catchline.config.schema import SearchConfig
-from catchline.decoding import TorchModel
 from catchline.jobs import threaded
 from catchline.kernels import dispatch, packed
 from catchline.kernels.packed import Packing, linear_map
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.search.decode import decode
+from catchline.search.torch_bridge import TorchModel
 
 pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="CATCHLINE_KERNELS=off: nothing is packed")
 

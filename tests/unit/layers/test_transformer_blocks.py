@@ -27,7 +27,7 @@ from catchline.layers.transformer import (
     sinusoids,
     token_positions,
 )
-from catchline.search.state import select, select_documents
+from catchline.search.arrays import select, select_documents
 from samples import rand
 
 SIZES = BlockSizes(size=12, num_heads=3, feed_forward_size=10)

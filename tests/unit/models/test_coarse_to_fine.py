@@ -12,13 +12,13 @@ from torch import Tensor
 
 from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.errors import ConfigError
 from catchline.kernels.windows import max_over_windows
 from catchline.layers import noise
 from catchline.layers.chunks import ChunkStates, WordEncoder, make_grid, make_sentence_grid
 from catchline.models.coarse_to_fine import CoarseToFine
 from catchline.papers.coarse_to_fine import best_chunks, sample_chunks, sparsemax
+from catchline.search.torch_bridge import decode
 from catchline.training.batches import noise_seed
 from catchline.types import ModelOutput, TrainingBatch, UpdateContext
 from samples import IDS, VOCAB, random_batch

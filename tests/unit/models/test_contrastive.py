@@ -12,9 +12,9 @@ from torch import Tensor
 
 from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.errors import ConfigError
 from catchline.models.base import SummarizationModel
+from catchline.search.torch_bridge import decode
 from catchline.types import PLAIN_PASS, Batch, ModelOutput, TrainingBatch, UpdateContext
 from samples import BART, EOS, IDS, PAD, TRANSFORMER, VOCAB, gradients, random_batch, randomise
 

@@ -17,13 +17,13 @@ import torch
 from transformers import AutoModelForSeq2SeqLM
 
 from catchline.config.schema import DataConfig, RunConfig, SearchConfig, TextConfig, TrainingConfig
-from catchline.decoding import decode
 from catchline.errors import ModelError
 from catchline.models import folder as folder_module
 from catchline.models import stored
 from catchline.models.bart import BartSummarizer
 from catchline.models.folder import FORMAT, LoadedModel, load_model_folder, save_model_folder
 from catchline.models.seq2seq import Seq2Seq
+from catchline.search.torch_bridge import decode
 from catchline.text.tokenizer import BpeTokenizer, WordTokenizer
 from catchline.types import Batch
 from json_lines import change

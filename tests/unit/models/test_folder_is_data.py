@@ -34,7 +34,7 @@ EVIL = """
 from pathlib import Path
 Path(__file__).with_name("imported").touch()
 from catchline.models.seq2seq import Seq2Seq as Model
-from catchline.search.scorers import NgramBlocking as Scorer
+from catchline.search.scorers import Renormalise as Scorer
 from catchline.text.tokenizer import WordTokenizer as Tokenizer
 """
 

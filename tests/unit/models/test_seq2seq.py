@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from catchline.kernels import attention, dispatch, packed, vocabulary
 from catchline.layers.recurrent import Recurrence
 from catchline.models.seq2seq import Seq2Seq
-from catchline.search.state import select
+from catchline.search.arrays import select
 from catchline.types import PLAIN_PASS, UpdateContext
 from samples import (
     ATTENTION,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.models.seq2seq import Seq2Seq
+from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis, TrainingBatch, UpdateContext
 from samples import ATTENTION, BOS, COVERAGE, EOS, IDS, PAD, SEE, UNK, VOCAB, random_batch, tiny_seq2seq
 

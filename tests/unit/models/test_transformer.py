@@ -15,12 +15,12 @@ from torch.nn import functional
 
 from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.errors import ConfigError, DataError
 from catchline.kernels import packed
 from catchline.layers.transformer import head_attention
 from catchline.models.transformer import Transformer
-from catchline.search.state import select
+from catchline.search.arrays import select
+from catchline.search.torch_bridge import decode
 from catchline.types import ModelOutput, UpdateContext
 from samples import BOS, EOS, IDS, PAD, UNK, VOCAB, gradients, random_batch, randomise
 from watching import watch

@@ -10,7 +10,7 @@ import torch
 from catchline.layers.copying.base import GoldTokens
 from catchline.layers.opponent import DecoderShape, MaskMaximum
 from catchline.papers import coarse_to_fine, contrastive, distraction, pointer_generator
-from catchline.search.distraction import cosine_sides, divergence_sides, most_similar, nearest
+from catchline.search.distraction import directions, divergence_sides
 from samples import rand
 
 N, T, S = 3, 4, 6
@@ -31,10 +31,10 @@ def test_distraction_in_decoding_is_what_search_adds() -> None:
     left, _ = divergence_sides(attention.numpy())
     _, right = divergence_sides(past.numpy())
     products = np.einsum("nw,ntw->nt", left, right)
-    np.testing.assert_allclose(distraction.attention_distance(attention, past), nearest(products), atol=1e-12)
+    np.testing.assert_allclose(distraction.attention_distance(attention, past), products.min(axis=1), atol=1e-12)
     contents, before = rand(N, 5, seed=2), rand(N, T, 5, seed=3)
-    cosines = np.einsum("nw,ntw->nt", cosine_sides(contents.numpy())[0], cosine_sides(before.numpy())[1])
-    np.testing.assert_allclose(distraction.similarity(contents, before), most_similar(cosines), atol=1e-12)
+    cosines = np.einsum("nw,ntw->nt", directions(contents.numpy()), directions(before.numpy()))
+    np.testing.assert_allclose(distraction.similarity(contents, before), cosines.max(axis=1), atol=1e-12)
     terms = rand(4, N, seed=4)
     score = distraction.distracted_score(*terms, weights=(0.5, -0.2, -0.1))
     torch.testing.assert_close(score, terms[0] + 0.5 * terms[1] - 0.2 * terms[2] - 0.1 * terms[3])

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from catchline.config.schema import SearchConfig
-from catchline.decoding import TorchMemory, TorchModel, TorchState
 from catchline.search.beam import beam_search
 from catchline.search.scorers import Scorer, SpecialIds, build_scorers
+from catchline.search.torch_bridge import TorchMemory, TorchModel, TorchState
 from catchline.types import Hypothesis, Memory, Shared, StepOutput
 
 SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0)
@@ -171,15 +171,13 @@ def exhaustive(model: TableModel, document: int, config: SearchConfig) -> list[t
 Scored = tuple[float, tuple[int, ...], bool]  # final score, ids, finished
 
 
-def slow_beam(
-    model: TableModel, document: int, config: SearchConfig, penalty: Callable[[int, int], float] | None = None
-) -> list[Scored]:
+def slow_beam(model: TableModel, document: int, config: SearchConfig) -> list[Scored]:
     """Beam search with lists, one document, one hypothesis at a time.
 
     Written from the code that each rule is named after: ``see`` walks the 2K best candidates in order, an EOS goes to
     the results, another lives on, until K live on (or, with early stopping, K have finished); ``within_beam`` lets
     those in EOS finish that stand among the first K, and keeps the best K of all. ``never`` never stops before the
-    maximum length; one beam stops at its first end. ``penalty(step, token)`` is subtracted.
+    maximum length; one beam stops at its first end.
     """
     size, least, words = config.beam_size, least_length(model, document, config), words_of(model, config)
     stopping = True if size == 1 else config.early_stopping
@@ -194,7 +192,7 @@ def slow_beam(
                     continue
                 if token != EOS and (length == config.max_length or not allowed((*ids, token), config)):
                     continue
-                value = total + model.log_prob(document, ids, token) - (penalty(length, token) if penalty else 0.0)
+                value = total + model.log_prob(document, ids, token)
                 candidates.append((value, ids, token))
         candidates.sort(key=lambda c: -c[0])
         following: list[tuple[float, tuple[int, ...]]] = []
@@ -210,8 +208,7 @@ def slow_beam(
             if token != EOS:
                 following.append((value, (*ids, token)))
             elif config.finish == "see" or rank < size:
-                extra = value - total_log_prob(model, document, ids, True)
-                assert abs(extra) < 1e-9 or penalty
+                assert abs(value - total_log_prob(model, document, ids, True)) < 1e-9
                 results.append((final_score(model, document, ids, True, config), ids, True))
         results.sort(key=lambda r: -r[0])
         results = results[:size]

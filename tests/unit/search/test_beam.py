@@ -15,7 +15,7 @@ from search_tables import BOS, EOS, SPECIALS, TableModel, exhaustive, search, sl
 from torch import Tensor
 
 from catchline.config.schema import SearchConfig
-from catchline.errors import ConfigError, ModelError
+from catchline.errors import ModelError
 from catchline.search import beam
 from catchline.search.scorers import HypothesesView, Scorer, build_scorers
 from catchline.types import Hypothesis, StepOutput
@@ -244,17 +244,12 @@ EVERYTHING = {
 }
 
 
-CARRYING: list[dict[str, Any]] = [
-    *({"early_stopping": stop, "unfinished": rule} for stop in (True, False) for rule in UNFINISHED),
-    *({"diverse_groups": groups, "diversity_strength": 0.7} for groups in (2, 3)),
-]
-
-
-@pytest.mark.parametrize("options", CARRYING, ids=str)
-def test_everything_lies_on_the_winning_path_and_the_terms_sum_to_the_score(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("stop", [True, False])
+@pytest.mark.parametrize("rule", UNFINISHED)
+def test_everything_lies_on_the_winning_path_and_the_terms_sum_to_the_score(rule: str, stop: bool) -> None:
     """The n best are distinct, and in order: what has finished before what has not."""
     model = TableModel(6, vocab=9, seed=11, sharpness=1.0)
-    config, terms = SearchConfig(**EVERYTHING | options), set[str]()
+    config = SearchConfig(**EVERYTHING | {"early_stopping": stop, "unfinished": rule})
     for document, hypotheses in enumerate(search(model, config)):
         assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses) > 1
         for finished in (True, False):
@@ -272,8 +267,6 @@ def test_everything_lies_on_the_winning_path_and_the_terms_sum_to_the_score(opti
             assert hypothesis.terms["model"] == pytest.approx(hypothesis.log_prob, abs=1e-9)
             assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score, abs=1e-9)
             assert hypothesis.terms["coverage_penalty"] < 0 < hypothesis.terms["length_normalisation"]
-            terms |= hypothesis.terms.keys()
-    assert ("diverse_groups" in terms) == (config.diverse_groups > 1)
 
 
 def test_details_that_are_not_of_rows_are_left_out() -> None:
@@ -294,14 +287,14 @@ def test_details_that_are_not_of_rows_are_left_out() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        *({"early_stopping": stop, "diverse_groups": groups} for stop in (True, False) for groups in (1, 2)),
+        *({"early_stopping": stop} for stop in (True, False)),
         *({"shrink_beam": True, "length_normalisation": kind} for kind in ("average", "predicted", "gnmt")),
     ],
     ids=str,
 )
 def test_a_batch_equals_its_documents(options: dict[str, Any]) -> None:
     model = TableModel(9, vocab=10, seed=21, sharpness=2.0)
-    usual = EVERYTHING | {"max_length": 12, "length_normalisation": "none", "diversity_strength": 0.4}
+    usual = EVERYTHING | {"max_length": 12, "length_normalisation": "none"}
     config = SearchConfig(**usual | {"early_stopping": True} | options)
     together = search(model, config)
     assert len(set(model.steps)) > 1, "no document was dropped from the batch"
@@ -575,14 +568,10 @@ def test_the_models_tensors_are_let_go() -> None:
         {"early_stopping": "never"},
         {"finish": "within_beam"},
         {"unfinished": "drop"},
-        {"diverse_groups": 2, "beam_size": 4},
     ],
 )
 def test_what_a_beam_that_shrinks_cannot_be_combined_with(options: dict) -> None:
     name = next(iter(options))
-    wanted = rf"shrink_beam ends by its own rules and in one group: set {name}={getattr(SearchConfig(), name)}\b"
+    wanted = rf"shrink_beam ends by its own rules: set {name}={getattr(SearchConfig(), name)}\b"
     with pytest.raises(ValueError, match=wanted):
         SearchConfig(shrink_beam=True, **options)
-    config = SearchConfig(beam_size=4, shrink_beam=True, scorers=({"type": "diverse_groups", "groups": 2},))
-    with pytest.raises(ConfigError, match="shrink_beam"):
-        search(TableModel(1, 6), config)

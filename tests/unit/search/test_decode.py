@@ -11,11 +11,11 @@ import torch
 from search_tables import SPECIALS, TableModel, search
 
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.errors import ConfigError
 from catchline.models.base import SummarizationModel
 from catchline.search.decode import _note_reading as note_reading
 from catchline.search.decode import switched, without_unk
+from catchline.search.torch_bridge import decode
 from catchline.text.unknown import UnkRule
 from catchline.types import Batch, Hypothesis, Memory
 from samples import IDS
@@ -60,8 +60,9 @@ def test_scorers_know_the_words_that_the_vocabulary_lacks(word: str, times: int)
     model.log_probs[..., 8] = 1e-3  # it always wins where it may come
     batch = replace(batch_of(torch.full((1, 5), 8), 8), oov_words=[[word]])
     options = {"max_length": 3, "min_length": 3, "min_length_share": None}
-    config = SearchConfig(**options, scorers=({"type": "word_blocking", "free": [4]},))
-    assert decode(Encoding(model), batch, config, **IDS)[0][0].ids.count(8) == times
+    config = SearchConfig(**options, no_repeat_word=True)
+    known = {"vocabulary": [*"abcdefgh"], "whole_words": True}
+    assert decode(Encoding(model), batch, config, **IDS, **known)[0][0].ids.count(8) == times
 
 
 def unknown(ids: list[int], attention: list[list[float]]) -> Hypothesis:

@@ -13,9 +13,9 @@ from slow_distraction_search import Found, Settings, SlowSearch, every_sequence
 
 from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
-from catchline.decoding import decode
 from catchline.search import distraction
-from catchline.search.state import rows_of_documents
+from catchline.search.arrays import rows_of_documents
+from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis
 from samples import BOS, EOS, IDS, one_example, random_batch, randomise, tiny_seq2seq
 
@@ -235,7 +235,7 @@ def test_one_beam_writes_the_same_whatever_the_weights(network: str) -> None:
 # ------------------------------------------------------------------- mistakes that must be noticed
 
 
-def _never(self: distraction.Past, index: np.ndarray) -> None:
+def _never(self: distraction.StepHistory, index: np.ndarray) -> None:
     """Beams are re-ordered, this history is not."""
     documents = index[:: self.beams] // self.beams
     if len(documents) != self.documents:
@@ -253,7 +253,7 @@ def test_a_history_that_does_not_follow_the_beams_is_noticed(
     model, options = NETWORKS[network](), {"beam": 4, "lambdas": LAMBDAS[term]}
     expected = [slow(model, batch, **options) for batch in BATCHES]
     assert all(agree(fast(model, batch, **options), known) for batch, known in zip(BATCHES, expected, strict=True))
-    monkeypatch.setattr(distraction.Past, "select", _never)
+    monkeypatch.setattr(distraction.StepHistory, "select", _never)
     assert not all(agree(fast(model, batch, **options), known) for batch, known in zip(BATCHES, expected, strict=True))
 
 
@@ -265,7 +265,7 @@ def test_one_history_of_three_left_behind_is_noticed(kept: str, monkeypatch: pyt
     expected = slow(model, batch, **options)
     right = distraction.Past.products
 
-    def products(self: distraction.Past, name: str, present: np.ndarray) -> np.ndarray:
+    def products(self: distraction.StepHistory, name: str, present: np.ndarray) -> np.ndarray:
         if name != kept:
             return right(self, name, present)
         places, own = self.places, np.tile(np.arange(self.beams), self.documents)
@@ -275,5 +275,5 @@ def test_one_history_of_three_left_behind_is_noticed(kept: str, monkeypatch: pyt
         finally:
             self.places = places
 
-    monkeypatch.setattr(distraction.Past, "products", products)
+    monkeypatch.setattr(distraction.StepHistory, "products", products)
     assert not agree(fast(model, batch, **options), expected)

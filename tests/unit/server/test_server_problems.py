@@ -115,7 +115,6 @@ def test_what_is_wrong_with_a_field_is_said(client: TestClient, path: str, body:
         ({"min_length": 9, "max_length": 5}, "min_length"),
         ({"length_normalisation": "other"}, "length_normalisation"),
         ({"length_alpha": 1e300}, "length_alpha"),
-        ({"diverse_groups": 3, "beam_size": 4}, "diverse_groups"),
         ({"stream": True, "beam_size": 2}, "greedy"),
         *(({name: "/etc/passwd"}, f"'{name}'") for name in ("scorers", "model")),  # of this machine, not for clients
         *(({"of": "lexrank", name: "/etc/passwd"}, name) for name in ("stop_words", "stemmer", "scorers", "model")),

@@ -1,19 +1,8 @@
-"""Where torch models meet the search, which knows NumPy arrays alone.
+"""The search of torch models: it knows NumPy arrays alone.
 
-A model that `catchline.search.decode.decode` can drive, of whatever it is made, offers:
-
-* ``encode(batch) -> Memory``: of it search and scorers read the arrays ``mask`` (B, S) and ``extended_ids`` (B, S);
-  ``states``, ``final`` and ``extra`` are the model's own;
-* ``start(memory) -> state``: one row a document. A nested structure of arrays with the rows in front and, in `Shared`,
-  of arrays with the documents in front; or an object with ``select(rows)`` and ``select_documents(documents, beams)``
-  (`catchline.search.state`);
-* ``step(last_ids, state) -> (StepOutput, state)``: ``last_ids`` (N,) int64 stay as they are; the arrays of the output
-  are new in every step, ``scores`` (N, X) in 32 or 64 bits and writable;
-* ``read_figures(memory)`` and ``chunk_tokens(memory)``: empty lists of models that do not read in chunks;
-* ``switches()`` and ``switch(options)``: only where `SearchConfig.model` names switches.
-
-`TorchModel` is that of a `SummarizationModel`. On the CPU nothing is copied: arrays and tensors are the same memory.
-On another device the scores of all words stay there (`DeviceScores`): what the search asks of them is answered there.
+`TorchModel` is a `SummarizationModel` as `catchline.search.decode` drives it. On the CPU nothing is copied: arrays
+and tensors are the same memory. On another device the scores of all words stay there (`DeviceScores`), and so does the
+search for the best of them.
 """
 
 from __future__ import annotations
@@ -31,8 +20,7 @@ from catchline.config.schema import SearchConfig
 from catchline.jobs import R, T, Threaded, threaded
 from catchline.kernels.packed import Packing
 from catchline.search import decode as search
-from catchline.search.scorers import Scorer, SpecialIds
-from catchline.search.state import select, select_documents
+from catchline.search.arrays import select, select_documents
 from catchline.types import Batch, Hypothesis, Memory, StepOutput
 
 
@@ -42,16 +30,12 @@ def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[l
     return search.decode(TorchModel(model), batch, config, **ids)
 
 
-def search_memory(
-    model: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: Sequence[Scorer] = ()
-) -> list[list[Hypothesis]]:
-    """`catchline.search.decode.search_memory` of a torch model and what it left."""
-    return search.search_memory(TorchModel(model), TorchMemory.of(memory), config, specials, scorers)
-
-
 def in_threads(work: Threaded[T, R], items: Sequence[T], workers: int) -> Generator[R, None, None]:
-    """`catchline.jobs.threaded` in which each thread has its share of torch's. Rows of several searches are multiplied
-    side by side faster than those of one by all threads together, between whose operations they wait for each other."""
+    """`catchline.jobs.threaded` in which each thread has its share of torch's threads.
+
+    Several searches side by side multiply faster than one search by all threads, which wait for each other between
+    operations.
+    """
     whole = torch.get_num_threads()
 
     def begin() -> None:
@@ -64,7 +48,7 @@ def in_threads(work: Threaded[T, R], items: Sequence[T], workers: int) -> Genera
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """So many of torch's threads, inside only."""
+    """``number`` of torch's threads, inside only."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
@@ -85,7 +69,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 class TorchModel:
-    """A torch model as the search sees it; what is not below is the model's own. ``packing`` keeps its packed weights
+    """A torch model as the search sees it; further attributes are the model's. ``packing`` keeps its packed weights
     between searches; without one they are packed for each search."""
 
     def __init__(self, model: Any, packing: Packing | None = None) -> None:
@@ -138,7 +122,7 @@ class TorchState:
 
 @dataclass(slots=True)
 class TorchMemory(Memory):
-    """What search may see of a torch model's memory, and that memory itself."""
+    """The arrays that search reads of a torch model's memory, and that memory."""
 
     own: Any = None
 
@@ -193,7 +177,7 @@ class DeviceScores:
 
     @torch.inference_mode()
     def top(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """`catchline.search.topk.top_candidates`."""
+        """`catchline.search.arrays.top_candidates`."""
         values, ids = (_array(part) for part in self._values.topk(min(count, self.shape[1]), dim=1))
         order = np.lexsort((ids, -values))
         return np.take_along_axis(values, order, axis=1), np.take_along_axis(ids, order, axis=1)

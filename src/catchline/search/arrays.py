@@ -1,19 +1,71 @@
-"""The best entries of wide rows, quickly and with ties decided.
+"""Array work of the search: re-ordering of decoder states, and the best entries of wide rows.
+
+A state is a nested structure of dicts, lists, tuples, named tuples and dataclasses whose arrays or tensors have
+N = B * K decoder rows in front. Whatever is inside `catchline.types.Shared` has B documents in front. An object with
+methods ``select(index)`` and ``select_documents(document_index, beams)`` (a cache, for example) re-orders itself; both
+return the re-ordered object. The index is of the leaves' own kind, an array or a tensor. Tensors are known by their
+methods, so that nothing here needs torch.
 
 A partition of 50,000 columns costs several passes. One pass of maxima over blocks leaves few columns: the ``count``
-best blocks of a row hold ``count`` entries that are not below the worst of these maxima, so nothing below it can be
+best blocks of a row hold ``count`` entries that are not below the worst of these maxima. So nothing below it can be
 among the best ``count``, and only blocks that reach it are opened. A block is every (X / size)-th column: the maxima of
 neighbouring blocks are then taken side by side, which is what processors do fast.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
+from catchline.types import Shared
+
 BLOCK = 64  # columns; rows that are shorter than its square have smaller blocks
 SHORT = 512  # columns that are looked at one by one
+
+
+def select(tree: Any, index: Any, documents: tuple[Any, int] | None = None) -> Any:
+    """``tree`` with row ``index[i]`` of every array or tensor at row i.
+
+    `Shared` parts are the same objects or, with ``documents`` (their indices, and the beams of each), those of them.
+
+    ``index`` (M,) may repeat and omit rows, so this also widens one row a document to K beams.
+    Scalars (zero-dimensional tensors, numbers, strings, ``None``) are returned as they are.
+    """
+    if isinstance(tree, dict):
+        return type(tree)((key, select(value, index, documents)) for key, value in tree.items())
+    if isinstance(tree, Shared):
+        return Shared(select(tree.tree, documents[0])) if documents else tree
+    if isinstance(tree, np.ndarray):
+        return tree.take(index, axis=0) if tree.ndim else tree
+    if hasattr(tree, "index_select"):
+        return tree.index_select(0, index) if tree.ndim else tree
+    if hasattr(tree, "select") and hasattr(tree, "select_documents") and not isinstance(tree, type):
+        return tree.select_documents(*documents) if documents else tree.select(index)
+    if isinstance(tree, list | tuple):
+        values = [select(value, index, documents) for value in tree]
+        return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        names = [field.name for field in dataclasses.fields(tree)]
+        return dataclasses.replace(tree, **{name: select(getattr(tree, name), index, documents) for name in names})
+    return tree
+
+
+def select_documents(tree: Any, document_index: Any, beams: int) -> Any:
+    """Return ``tree`` for the documents ``document_index`` (D,) only, each with its ``beams`` rows.
+
+    `Shared` parts are cut along B, everything else along N = B * ``beams``.
+    """
+    return select(tree, rows_of_documents(document_index, beams), (document_index, beams))
+
+
+def rows_of_documents(document_index: Any, beams: int) -> Any:
+    """The decoder rows (D * beams,) of some documents: ``b * beams + k``; an array or a tensor, as the argument is."""
+    offsets: Any = np.arange(beams)
+    if not isinstance(document_index, np.ndarray):
+        offsets = document_index.new_tensor(offsets)
+    return (document_index[:, None] * beams + offsets).reshape(-1)
 
 
 def top_candidates(scores: Any, count: int, block: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -22,7 +74,7 @@ def top_candidates(scores: Any, count: int, block: int | None = None) -> tuple[n
     Descending; of equal values the lower id comes first, also across the cut. Which ids stand for values of minus
     infinity is not defined. A row that holds NaN gives nothing but NaN.
 
-    Scores that are no array but stay on another device (`catchline.decoding.DeviceScores`) are asked for theirs.
+    Scores on another device find theirs there (`catchline.search.torch_bridge.DeviceScores`).
     """
     if not isinstance(scores, np.ndarray):
         return scores.top(count)

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from catchline import decoding
 from catchline.config.schema import SearchConfig
-from catchline.decoding import DeviceScores, TorchMemory, TorchModel, TorchState, decode, search_memory
 from catchline.search import decode as search
-from catchline.search.scorers import SpecialIds
-from catchline.search.topk import top_candidates
+from catchline.search import torch_bridge as decoding
+from catchline.search.arrays import top_candidates
+from catchline.search.torch_bridge import DeviceScores, TorchMemory, TorchModel, TorchState, decode
 from catchline.types import Batch, Memory, Shared, StepOutput
 
 IDS = {"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": 0}
@@ -121,12 +120,6 @@ def test_a_model_of_arrays_is_searched_as_one_of_tensors(options: dict) -> None:
             assert np.array_equal(ours.details["read"], theirs.details["read"])
 
 
-def test_a_memory_of_tensors_can_be_searched() -> None:
-    model, config = TorchTable(), SearchConfig(beam_size=2, max_length=4)
-    found = search_memory(model, model.encode(batch_of(True)), config, SpecialIds(**IDS))
-    assert [h[0].ids for h in found] == [h[0].ids for h in decode(model, batch_of(True), config, **IDS)]
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_arrays_are_the_tensors_memory_or_at_least_32_bits_wide(dtype: torch.dtype) -> None:
     given = StepOutput(torch.zeros(2, 3, dtype=dtype), torch.zeros(2, 3, dtype=dtype), state=torch.ones(2, 1).to(dtype))
@@ -158,9 +151,9 @@ WAYS: list[dict[str, Any]] = [
     {"beam_size": 1, "min_length": 3, "no_repeat_ngram": 2},
     {"beam_size": 3, "min_length": 3, "no_repeat_ngram": 2, "length_normalisation": "average"},
     {"beam_size": 3, "unfinished": "force_end", "forbid_specials": False, "finish": "see", "early_stopping": "never"},
-    {"beam_size": 4, "diverse_groups": 2, "coverage_penalty": "summary", "coverage_beta": 0.5},
+    {"beam_size": 4, "coverage_penalty": "summary", "coverage_beta": 0.5},
     {"beam_size": 3, "shrink_beam": True, "scorers": [{"type": "repetition_penalty", "penalty": 1.2}]},
-    {"beam_size": 3, "scorers": [{"type": "renormalise"}, {"type": "word_blocking", "free": [5, 6]}]},
+    {"beam_size": 3, "scorers": [{"type": "renormalise"}, {"type": "forbid_tokens", "ids": [5]}]},
 ]
 
 
