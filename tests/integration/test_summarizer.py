@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from catchline import Summarizer, decoding
+from catchline import Summarizer
 from catchline.cli.main import main
 from catchline.config.schema import SearchConfig, TextConfig
 from catchline.errors import ConfigError, DataError, ModelError
@@ -25,6 +25,7 @@ from catchline.metrics.confidence import CHOOSING, Calibration
 from catchline.metrics.consensus import expected_utilities
 from catchline.models.bart import BartSummarizer
 from catchline.models.folder import LoadedModel
+from catchline.search import torch_bridge
 from catchline.server.catalogue import Catalogue, open_models
 from catchline.server.settings import Settings
 from catchline.summarizer import with_graphs
@@ -324,7 +325,7 @@ def test_a_long_step_is_worth_threads(folder: Path, monkeypatch: pytest.MonkeyPa
     summarizer = Summarizer(system)
     before = summarizer.summarize(DOCUMENTS)
     found = watch(monkeypatch, neural, "threads", lambda number: number)
-    with decoding.threads(2):
+    with torch_bridge.threads(2):
         assert system.batches_at_once(64, system.search) == 1
         summarizer.summarize(DOCUMENTS)
         assert found == []
@@ -339,7 +340,7 @@ def test_a_long_step_is_worth_threads(folder: Path, monkeypatch: pytest.MonkeyPa
         assert [one.text for one in summarizer.summarize(DOCUMENTS)] == [one.text for one in before]
         assert sorted(sizes) == [len(DOCUMENTS) // 2, -(-len(DOCUMENTS) // 2)]
         assert torch.get_num_threads() == 2
-    with decoding.threads(16):
+    with torch_bridge.threads(16):
         assert system.batches_at_once(100, system.search) == 4, "Python's part is of one at a time"
 
 

@@ -263,7 +263,7 @@ def test_one_history_of_three_left_behind_is_noticed(kept: str, monkeypatch: pyt
     model, batch = distraction_network(), BATCHES[1]
     options = {"beam": 4, "lambdas": LAMBDAS["all"]}
     expected = slow(model, batch, **options)
-    right = distraction.Past.products
+    right = distraction.StepHistory.products
 
     def products(self: distraction.StepHistory, name: str, present: np.ndarray) -> np.ndarray:
         if name != kept:
