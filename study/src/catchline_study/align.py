@@ -26,7 +26,6 @@ from catchline.data.dataset import EncodedDataset, Example, encode_documents
 from catchline.errors import ConfigError
 from catchline.jobs import batches
 from catchline.models.base import SummarizationModel
-from catchline.search.torch_bridge import decode
 from catchline.systems.extractive import Progress
 from catchline.systems.neural import NeuralSystem
 from catchline.text.sentences import sentence_gaps
