@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install what they need into it, the demo
 # only the core. The stamp files make that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo demo-train model docs wheel test test-cpus test-plain test-floor test-all check bench bench-peers clean
+.PHONY: help install browser demo demo-train docs wheel test test-cpus test-plain test-floor test-all check bench bench-peers clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +14,6 @@ TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 MINUTES ?= 2
 # of tests: one more than there are cores of the least machine, since some wait for browsers and servers
 WORKERS ?= 3
-WORK ?= build/oneline
 PEERS ?= build/peers
 BY_HAND := paired restored_text
 export TEXT
@@ -56,10 +55,6 @@ demo: $(CORE)  ## install the core and summarize a text; TEXT="..." is yours
 demo-train: $(USE)  ## fine-tune the bundled model on examples/pairs.jsonl for MINUTES=2, and summarize with it
 	$(BIN)/catchline train oneline --data examples/pairs.jsonl --out demo/run --force --set training.max_minutes=$(MINUTES)
 	$(BIN)/catchline summarize demo/run examples/article.txt
-
-model: $(STAMP)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline-making.md)
-	$(BIN)/python scripts/make_model.py $(WORK) $(if $(ARXIV),--arxiv "$(ARXIV)") $(if $(DEBIAN),--debian "$(DEBIAN)") \
-	  $(if $(DOCSTRINGS),--docstrings "$(DOCSTRINGS)") $(if $(READMES),--readmes "$(READMES)")
 
 docs: | $(BIN)/python  ## the documentation site, in build/site
 	$(BIN)/python -m pip install -q -c constraints.txt $(TORCH)

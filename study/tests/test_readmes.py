@@ -114,28 +114,3 @@ def test_the_list_of_packages_is_read_packed(
     assert [line["name"] for line in read_lines(metadata)] == ["kite", "tidepool"]
     monkeypatch.setattr(script, "fetched", lambda given: pytest.fail("asked again"))
     script.fetch(names, metadata)
-
-
-def test_packages_that_npm_installed(script: ModuleType, tmp_path: Path) -> None:
-    described = {"name": "tidepool", "version": "1.2.0", "description": "Read tides from harbour gauges"}
-    packages = {
-        "tidepool": described | {"license": "MIT"},
-        "@scope/tidepool-old": described | {"name": "@scope/tidepool-old", "licenses": [{"type": "BSD-3-Clause"}]},
-        "closed": described | {"name": "closed", "license": "SEE LICENSE IN FILE"},
-        "silent": {"name": "silent", "license": "MIT"},
-        "broken": "{",
-    }
-    for place, says in packages.items():
-        folder = tmp_path / "node_modules" / place
-        folder.mkdir(parents=True)
-        (folder / "package.json").write_text(says if isinstance(says, str) else json.dumps(says))
-        (folder / "README.md").write_text(README.replace("week", f"week, says {place}"))
-    (tmp_path / "node_modules" / "tidepool" / "test").mkdir()
-    (tmp_path / "node_modules" / "tidepool" / "test" / "package.json").write_text("{}")  # no README beside it
-    found = {package["name"]: package for package in script.installed(tmp_path / "node_modules")}
-    assert sorted(found) == ["@scope/tidepool-old", "closed", "tidepool"]
-    assert [script.licence_of(found[name]) for name in sorted(found)] == ["BSD-3-Clause", None, "MIT"]
-    pair, reason = script.pair_of(found["tidepool"])
-    assert not reason
-    assert (pair.name, pair.summary) == ("tidepool", described["description"])
-    assert pair.document.startswith("Read the height of the tide from harbour gauges.")

@@ -104,7 +104,14 @@ def test_without_it_a_method_answers_and_says_so(article: Path, capsys: pytest.C
     said = capsys.readouterr()
     assert said.out.strip()
     assert "oneline is not in this installation: lexrank picks sentences instead" in said.err
-    refused(capsys, ModelError.exit_code, "`make model` in the repository builds it", "summarize", "oneline", article)
+    refused(
+        capsys,
+        ModelError.exit_code,
+        "is not in this installation: install Catchline again",
+        "summarize",
+        "oneline",
+        article,
+    )
     with pytest.warns(UserWarning, match="lexrank picks sentences instead"):
         assert Summarizer().name == "lexrank"
 

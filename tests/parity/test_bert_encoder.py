@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
-from pathlib import Path
-
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
 from transformers import BertConfig, BertModel
 
-from catchline.errors import ConfigError, DataError
+from catchline.errors import DataError
 from catchline.models.seq2seq import Seq2Seq
-from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Batch
-from commands import program
 
 SIZES = {"layers": 2, "num_heads": 4, "feed_forward_size": 24, "max_positions": 16}
 
@@ -27,6 +20,29 @@ def batch(ids: torch.Tensor, mask: torch.Tensor) -> Batch[torch.Tensor]:
 def small(**settings: object) -> Seq2Seq:
     config = Seq2Seq.Config.model_validate({"embedding_size": 16, "hidden_size": 8, "bert": SIZES, **settings})
     return Seq2Seq(config, vocab_size=30, pad_id=0, unk_id=1, bos_id=2, eos_id=3).eval()
+
+
+def warm(model: Seq2Seq, bert: dict[str, torch.Tensor]) -> None:
+    """Put BERT's layers into ``model``'s encoder."""
+    encoder, new = model.encoder, {}
+    new["positions.weight"] = (
+        bert["embeddings.position_embeddings.weight"] + bert["embeddings.token_type_embeddings.weight"][0]
+    )[: len(encoder.positions.weight)]
+    for kind in ("weight", "bias"):
+        new[f"norm.{kind}"] = bert[f"embeddings.LayerNorm.{kind}"]
+        for n in range(len(encoder.encoder.layers)):
+            theirs, ours = f"encoder.layer.{n}.", f"encoder.layers.{n}."
+            heads = [bert[f"{theirs}attention.self.{part}.{kind}"] for part in ("query", "key", "value")]
+            new[f"{ours}self_attention.in_proj.{kind}"] = torch.cat(heads)
+            for mine, name in {
+                "self_attention.out_proj": "attention.output.dense",
+                "after_self_attention.norm": "attention.output.LayerNorm",
+                "inner": "intermediate.dense",
+                "outer": "output.dense",
+                "after_feed_forward.norm": "output.LayerNorm",
+            }.items():
+                new[f"{ours}{mine}.{kind}"] = bert[f"{theirs}{name}.{kind}"]
+    encoder.load_state_dict(new)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -44,7 +60,7 @@ def test_states_are_those_of_berts_lowest_layers(cell: str) -> None:
     bert, model = BertModel(described).eval(), small(cell=cell)
     theirs = BertModel(BertConfig(**described.to_dict() | {"num_hidden_layers": 2})).eval()
     theirs.load_state_dict(bert.state_dict(), strict=False)
-    program("warm_start").warm(model, bert.state_dict())
+    warm(model, bert.state_dict())
     mask = torch.arange(9) < torch.tensor([[9], [5]])
     ids = torch.randint(4, 30, (2, 9)) * mask
     with torch.no_grad():
@@ -64,23 +80,6 @@ def test_a_longer_source_is_refused() -> None:
         small().encode(batch(ids, ids > 0))
 
 
-def test_a_word_begins_as_the_mean_of_its_pieces() -> None:
-    known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "river", "flo", "##od"]
-    pieces = Tokenizer(WordPiece({word: number for number, word in enumerate(known)}, unk_token="[UNK]"))
-    words = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    words.train(["flood river tide"])
-    vectors = torch.arange(14.0).view(7, 2)
-    made = program("warm_start").word_vectors(words, pieces, vectors)
-    expected = {"flood": vectors[5:].mean(dim=0), "river": vectors[4], "tide": vectors[1]}
-    for word, vector in expected.items():
-        assert torch.equal(made[list(words.vocabulary).index(word)], vector), word
-    assert torch.equal(made[[words.pad_id, words.unk_id, words.bos_id, words.eos_id]], vectors[:4])
-
-
-def test_what_is_no_bert_is_one_sentence(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "other.whl", "w") as wheel:
-        wheel.writestr("other/readme", "")
-    with pytest.raises(ConfigError, match=r"has no model\.safetensors"):
-        program("warm_start").read_bert(tmp_path / "other.whl")
+def test_heads_divide_the_width() -> None:
     with pytest.raises(ValueError, match="not a multiple of 4 heads"):
         small(embedding_size=18)

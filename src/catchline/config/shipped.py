@@ -25,7 +25,7 @@ def place_of(name: str | PathLike[str]) -> Path:
     folder = ROOT / fspath(name)
     if not (folder / "config.json").is_file():
         raise ModelError(
-            f"The model {name} is not in this installation; `make model` in the repository builds it. Name a model "
+            f"The model {name} is not in this installation: install Catchline again. Name a model "
             "folder, or an extractive method such as lexrank."
         )
     return folder

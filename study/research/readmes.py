@@ -1,9 +1,8 @@
 """A corpus out of the metadata of packages: the prose of a package's README is the document, its summary line (the
-field ``Summary`` of a Python package, ``description`` of a Node one, a sentence by its author) the summary.
+field ``Summary``, a sentence by its author) the summary.
 
-    python scripts/readmes.py OUT --metadata FILE.jsonl [--validation 1000]
-    python scripts/readmes.py OUT --packages scripts/readme_packages.txt.gz   # asks PyPI for them first (network)
-    python scripts/readmes.py OUT --node node_modules                         # those that npm installed there
+    python study/research/readmes.py OUT --metadata FILE.jsonl [--validation 1000]
+    python study/research/readmes.py OUT --packages study/research/readme_packages.txt.gz   # asks PyPI for them first (network)
 
 Only packages whose metadata names a permissive licence are read; ``stats.json`` has their number by licence and
 ``packages.json`` their names and versions. Left out: READMEs with fewer than 15 words of prose or in another language,
@@ -21,13 +20,14 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from email.message import Message
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
 from catchline.data.readers import read_records
+from catchline.files import write_text
 from catchline_study.corpora.archives import licence_of as licence_in
 from catchline_study.corpora.docstring_text import clean_docstring
 from catchline_study.corpora.docstrings import MIN_BODY_WORDS, MIN_OVERLAP, overlap
@@ -37,7 +37,6 @@ API = "https://pypi.org/pypi/{}/json"
 AT_ONCE = 400  # packages asked for by one process of curl
 MAX_WORDS = 256
 METADATA = "metadata.jsonl"
-READMES = ("readme.md", "readme.markdown", "readme")
 VALIDATION = 1000
 WORDINGS = 40
 _HEADING = re.compile(
@@ -129,16 +128,7 @@ def fetch(packages: Path, metadata: Path) -> None:
         return
     packed = packages.read_bytes()
     names = (gzip.decompress(packed) if packages.suffix == ".gz" else packed).decode().split()
-    write(metadata, fetched(names))
-
-
-def write(metadata: Path, packages: Iterable[dict[str, Any]]) -> None:
-    """JSON lines, beside and renamed."""
-    metadata.parent.mkdir(parents=True, exist_ok=True)
-    draft = metadata.with_name(metadata.name + ".partial")
-    with draft.open("w", encoding="utf-8") as handle:
-        handle.writelines(json.dumps(found) + "\n" for found in packages)
-    draft.replace(metadata)
+    write_text(metadata, "".join(json.dumps(found) + "\n" for found in fetched(names)))
 
 
 def fields_of(name: str, info: dict[str, Any]) -> dict[str, Any]:
@@ -152,29 +142,6 @@ def fields_of(name: str, info: dict[str, Any]) -> dict[str, Any]:
         "expression": info.get("license_expression"),
         "classifiers": [line for line in info["classifiers"] if line.startswith("License")],
     }
-
-
-def installed(folder: Path) -> Iterator[dict[str, Any]]:
-    """The metadata of the Node packages below ``folder``, by the same names; those that say nothing are left out."""
-    for path in sorted(folder.rglob("package.json")):
-        readme = next((near for near in sorted(path.parent.iterdir()) if near.name.lower() in READMES), None)
-        try:
-            found = json.loads(path.read_text("utf-8"))
-        except ValueError:
-            continue
-        if readme is None or not isinstance(found, dict) or not found.get("name") or not found.get("description"):
-            continue
-        licence = found.get("license") or found.get("licenses")
-        licence = licence[0] if isinstance(licence, list) and licence else licence
-        yield {
-            "name": str(found["name"]),
-            "version": str(found.get("version")),
-            "summary": str(found["description"]),
-            "description": readme.read_text("utf-8", "replace")[:20_000],
-            "license": "",
-            "expression": licence.get("type") if isinstance(licence, dict) else licence,
-            "classifiers": [],
-        }
 
 
 def folded(name: str) -> str:
@@ -206,17 +173,14 @@ def build(out: Path, metadata: Path, apart: Sequence[Path] = (), validation: int
     splits["validation"] = [pair for pair in order if pair.group in held]
     write_splits(out, splits, "package")
     stats.splits = {split: len(pairs) for split, pairs in splits.items()}
-    record = {"left_out": dict(stats.left_out), "splits": stats.splits, "licences": told(licences)}
+    record = {
+        "left_out": dict(stats.left_out),
+        "splits": stats.splits,
+        "licences": dict(licences.most_common(WORDINGS)),
+    }
     (out / "stats.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     (out / "packages.json").write_text(json.dumps(versions, indent=0, sort_keys=True) + "\n", encoding="utf-8")
     return stats
-
-
-def told(licences: Counter[str]) -> dict[str, int]:
-    """How many packages name which licence, the most frequent wordings alone."""
-    common = dict(licences.most_common(WORDINGS))
-    rest = licences.total() - sum(common.values())
-    return common | ({"other wordings": rest} if rest else {})
 
 
 def _read(line: str) -> tuple[str, str, str | None, CorpusPair | None, str]:
@@ -230,15 +194,12 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--metadata", type=Path, help="JSON lines: name, version, summary, description, ...")
     parser.add_argument("--packages", type=Path, help="a file of names: their metadata is asked of PyPI, and kept")
-    parser.add_argument("--node", type=Path, help="a folder where npm installed packages")
     parser.add_argument("--apart", type=Path, action="append", default=[], help="records that it must have nothing of")
     parser.add_argument("--validation", type=int, default=VALIDATION, help="pairs held out (default: %(default)s)")
     options = parser.parse_args()
     metadata = options.metadata or options.out / METADATA
     if options.packages:
         fetch(options.packages, metadata)
-    if options.node:
-        write(metadata, installed(options.node))
     stats = build(options.out, metadata, options.apart, options.validation)
     print(f"{options.out}: {stats.splits}; left out: {stats.reasons}")
 

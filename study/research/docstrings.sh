@@ -2,7 +2,7 @@
 # The docstring corpus of the model in the box: downloads the packages of docstring_packages.txt as wheels, which neither
 # installs them nor runs their code, and reads them. What is there already is not downloaded again.
 #
-#   scripts/docstrings.sh FOLDER [catchline]     -> FOLDER/archives, FOLDER/train.jsonl, validation.jsonl, stats.json
+#   study/research/docstrings.sh FOLDER [catchline]     -> FOLDER/archives, FOLDER/train.jsonl, validation.jsonl, stats.json
 set -eu
 folder=${1:?name the folder to write}
 catchline=${2:-catchline}
