@@ -32,7 +32,7 @@ def refused(capsys: pytest.CaptureFixture[str], code: int, said: str, *arguments
 
 
 def program(name: str) -> ModuleType:
-    """``scripts/NAME.py`` or ``study/research/NAME.py`` as a module; its neighbours can be imported, as when it is run."""
+    """``scripts/NAME.py`` or ``study/research/NAME.py`` as a module, its neighbours importable."""
     folders = [Path(__file__).parents[1] / place for place in ("scripts", "study/research")]
     folder = next(folder for folder in folders if (folder / f"{name}.py").is_file())
     spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")

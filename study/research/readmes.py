@@ -2,7 +2,7 @@
 field ``Summary``, a sentence by its author) the summary.
 
     python study/research/readmes.py OUT --metadata FILE.jsonl [--validation 1000]
-    python study/research/readmes.py OUT --packages study/research/readme_packages.txt.gz   # asks PyPI for them first (network)
+    python study/research/readmes.py OUT --packages study/research/readme_packages.txt.gz  # asks PyPI
 
 Only packages whose metadata names a permissive licence are read; ``stats.json`` has their number by licence and
 ``packages.json`` their names and versions. Left out: READMEs with fewer than 15 words of prose or in another language,
