@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import os
@@ -18,9 +17,6 @@ import pytest
 
 from catchline import jobs
 from catchline.cli.main import main
-from catchline.systems.bulk import Request, Window, windows_of
-from catchline.systems.extractive import ExtractiveSystem
-from catchline.types import Record
 from commands import refused
 from own_process import in_own_process, needs_ray
 from tiny_models import save_tiny_model
@@ -60,34 +56,6 @@ def summarized(out: Path, *arguments: str) -> bytes:
 # ------------------------------------------------------------------------------ going on to the same bytes
 
 
-@pytest.fixture
-def _told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results that depend on what was decoded together, as the last digits of a model's scores may."""
-    made = ExtractiveSystem.summarize_batch
-
-    def with_company(self: Any, records: list[Record], **options: Any) -> list[Any]:
-        together = sum(len(record.document) for record in records)
-        return [dataclasses.replace(one, score=float(together)) for one in made(self, records, **options)]
-
-    monkeypatch.setattr(ExtractiveSystem, "summarize_batch", with_company)
-
-
-@pytest.mark.usefixtures("_told_apart")
-@pytest.mark.parametrize("with_ids", [True, False])
-def test_an_interrupted_job_decodes_the_same_documents_together(tmp_path: Path, with_ids: bool) -> None:
-    corpus = write_corpus(tmp_path / "documents.jsonl", 70, with_ids=with_ids)
-    arguments = ["lead", str(corpus), "--batch-size", "3"]  # windows of 24
-    whole = summarized(tmp_path / "whole.jsonl", *arguments)
-    lines = whole.splitlines(keepends=True)
-    assert len({json.loads(line)["score"] for line in lines}) > 5
-    out = tmp_path / "out.jsonl"
-    for kept, broken in ((0, 0), (1, 9), (23, 0), (24, 3), (25, 0), (50, 30), (69, 1), (70, 0)):
-        partial = tmp_path / "out.jsonl.partial"
-        partial.write_bytes(b"".join(lines[:kept]) + (lines[kept][:broken] if broken else b""))
-        assert summarized(out, *arguments) == whole, (kept, broken)
-        out.unlink()
-
-
 def test_all_lines_are_on_the_disk_before_the_file_gets_its_name(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,19 +67,6 @@ def test_all_lines_are_on_the_disk_before_the_file_gets_its_name(
     assert flushed == [("out.jsonl.partial", written, False)]
 
 
-@pytest.mark.usefixtures("_told_apart")
-def test_a_finished_file_is_gone_on_with_when_the_input_grew(tmp_path: Path) -> None:
-    short, long = write_corpus(tmp_path / "short.jsonl", 30), write_corpus(tmp_path / "long.jsonl", 70)
-    arguments = ["--batch-size", "3"]
-    out = tmp_path / "out.jsonl"
-    first = summarized(out, "lead", str(short), *arguments)
-    grown = summarized(out, "lead", str(long), *arguments)
-    whole = summarized(tmp_path / "whole.jsonl", "lead", str(long), *arguments)
-    assert grown.startswith(first)  # what was handed out stays
-    assert grown.splitlines()[48:] == whole.splitlines()[48:]
-
-
-@pytest.mark.usefixtures("_told_apart")
 def test_records_without_ids_keep_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "".join(json.dumps({"document": f"Text {number}. More."}) + "\n" for number in range(60))
     arguments = ["lead", "-", "--jsonl", "--batch-size", "2"]  # windows of 16
@@ -126,84 +81,30 @@ def test_records_without_ids_keep_their_numbers(tmp_path: Path, monkeypatch: pyt
     assert from_stdin(tmp_path / "out.jsonl") == whole
 
 
-SIX = ["lead-1", "six.jsonl", "--batch-size", "1"]
+def test_an_interrupted_output_is_completed(tmp_path: Path) -> None:
+    arguments = ["lead", str(write_corpus(tmp_path / "documents.jsonl", 30)), "--batch-size", "3"]
+    whole = summarized(tmp_path / "whole.jsonl", *arguments)
+    lines = whole.splitlines(keepends=True)
+    for kept, cut in ((0, 0), (1, 9), (23, 0), (24, 3), (30, 0)):
+        partial = tmp_path / "out.jsonl.partial"
+        partial.write_bytes(b"".join(lines[:kept]) + (lines[kept][:cut] if cut else b""))
+        assert summarized(tmp_path / "out.jsonl", *arguments) == whole, (kept, cut)
+        assert not partial.exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["lexrank", "six.jsonl"], "was made with model lead-1, not lexrank"),
-        (["lead-1", "three.jsonl"], "holds 6 results, and the input has only 3 records"),
-        (["lead-1", "others.jsonl"], "holds other records: line 1 is 'r0', the input has 'q0'"),
-        (["lead-1", "changed.jsonl"], "line 2 is of another text of 'r1'"),
-        (["lead-1", "six.jsonl", "--set", "sentences=2"], "was made with decoding.sentences 1, not 2"),
-        (["lead-1", "six.jsonl", "--explain"], "was made with explain False, not True"),
-        (["lead-1", "six.jsonl", "--always-write"], "was made with always_write False, not True"),
-        (["lead-1", "mixed.jsonl"], "before line 6 it has model lead-1, not lead-2"),
-    ],
+    ("old", "new"), [('"id": "r4"', '"id": "q4"'), ('"r4", "document": "', '"r4", "document": "x')]
 )
-@pytest.mark.parametrize("place", ["out.jsonl", "out.jsonl.partial"])
-def test_what_was_made_otherwise_is_not_kept(
-    arguments: list[str],
-    said: str,
-    place: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_results_of_other_records_are_not_kept(
+    old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    six = write_corpus(tmp_path / "six.jsonl", 6).read_text().splitlines(keepends=True)
-    (tmp_path / "three.jsonl").write_text("".join(six[:3]))
-    (tmp_path / "others.jsonl").write_text("".join(six).replace('"id": "r', '"id": "q'))
-    (tmp_path / "changed.jsonl").write_text("".join(six).replace('"r1", "document": "', '"r1", "document": "x'))
-    (tmp_path / "mixed.jsonl").write_text("".join(six))
-    before = summarized(tmp_path / "out.jsonl", *SIX)
-    if arguments[1] == "mixed.jsonl":
-        before = before.replace(b'"model": "lead-1"', b'"model": "lead-2"').replace(b'-2"', b'-1"', 5)
-    (tmp_path / "out.jsonl").unlink()
-    (tmp_path / place).write_bytes(before)
-    refused(capsys, 3, said, "summarize", *arguments, "--batch-size", "1", "--output", "out.jsonl")
-    assert (tmp_path / place).read_bytes() == before
-    assert len(list(tmp_path.glob("out.jsonl*"))) == 1
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_a_setting_that_was_left_at_its_default_counts(
-    first: bool, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    corpus, out = write_corpus(tmp_path / "documents.jsonl", 3), tmp_path / "out.jsonl"
-    runs = [["--set", "surface=raw"], []] if first else [[], ["--set", "surface=raw"]]
-    summarized(out, model, str(corpus), *runs[0])
-    refused(capsys, 3, "was made with decoding.surface ", "summarize", model, corpus, "--output", out, *runs[1])
-
-
-@pytest.mark.parametrize("grown", [True, False])
-@pytest.mark.parametrize("change", [{"summary": "Another line."}, {"declined": "its confidence is below 0.20"}])
-def test_lines_of_another_training_of_the_model_are_not_gone_on_with(
-    grown: bool, change: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Whatever of the last window is otherwise, complete or not, with records to come or without."""
-    out = tmp_path / "out.jsonl"
-    for count in (8, 11):  # windows of 8
-        corpus = write_corpus(tmp_path / "documents.jsonl", count + 3 * grown)
-        lines = summarized(out, "lead-1", str(write_corpus(tmp_path / "done.jsonl", count)), "--batch-size", "1")
-        parts = lines.splitlines()
-        parts[-3] = json.dumps(json.loads(parts[-3]) | change).encode()
-        out.write_bytes(b"\n".join(parts) + b"\n")
-        told = f"another training or calibration of the model: 'r{count - 3}' is summarized otherwise now"
-        refused(capsys, 3, told, "summarize", "lead-1", corpus, "--batch-size", "1", "--output", out)
-        assert out.read_bytes() == b"\n".join(parts) + b"\n"
-        out.unlink()
-
-
-def test_a_file_without_digests_is_gone_on_with(tmp_path: Path) -> None:
-    """As older versions wrote it."""
-    corpus = str(write_corpus(tmp_path / "documents.jsonl", 30))
-    whole = summarized(tmp_path / "whole.jsonl", "lead", corpus)
-    lines = [json.loads(line) for line in whole.splitlines()]
-    old = "".join(json.dumps({k: v for k, v in line.items() if k != "document_sha256"}) + "\n" for line in lines[:20])
-    (tmp_path / "out.jsonl").write_text(old)
-    assert summarized(tmp_path / "out.jsonl", "lead", corpus).splitlines()[20:] == whole.splitlines()[20:]
+    corpus = write_corpus(tmp_path / "documents.jsonl", 6)
+    partial = tmp_path / "out.jsonl.partial"
+    partial.write_bytes(summarized(tmp_path / "whole.jsonl", "lead", str(corpus)))
+    before = partial.read_bytes()
+    corpus.write_text(corpus.read_text().replace(old, new))
+    refused(capsys, 3, "line 5, is of another record", "summarize", "lead", corpus, "--output", tmp_path / "out.jsonl")
+    assert partial.read_bytes() == before
 
 
 def test_the_file_behind_a_link_is_written(tmp_path: Path) -> None:
@@ -300,19 +201,6 @@ def test_killed_and_started_again_the_file_has_the_same_bytes(tmp_path: Path, jo
     assert out.read_bytes() == whole
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_killed_model_writes_the_same_bytes(tmp_path: Path, model: str, jobs: int) -> None:
-    corpus = write_corpus(tmp_path / "documents.jsonl", 300)
-    arguments = [model, str(corpus), "--batch-size", "2", "--explain", "--jobs", str(jobs)]
-    untouched = started(tmp_path / "whole.jsonl", *arguments)
-    assert untouched.communicate(timeout=300) is not None
-    out = tmp_path / "out.jsonl"
-    assert kill_and_go_on(out, *arguments, kills=3) >= 1
-    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-
-
 # ----------------------------------------------------------------------------------- several processes
 
 
@@ -362,7 +250,6 @@ def test_errors_of_workers_are_the_users_errors(
     out = tmp_path / "out.jsonl"
     arguments = ["--jobs", "2", "--output", str(out)]
     refused(capsys, 4, "There is no model folder", "summarize", "/absent/model", corpus, *arguments)
-    assert list(tmp_path.iterdir()) == []
     refused(capsys, 2, "sentnces", "summarize", "lead", corpus, "--set", "sentnces=2", *arguments)
     text = tmp_path / "a.txt"
     text.write_text("One. Two.")
@@ -376,9 +263,9 @@ def test_a_worker_that_dies_is_told_and_the_rest_is_kept(
     submit = jobs.Processes.submit
     seen: list[int] = []
 
-    def submitted(self: jobs.Processes, work: Any, window: Window) -> Any:
-        handle = submit(self, work, window)
-        seen.append(window.first)
+    def submitted(self: jobs.Processes, work: Any, chunk: Any) -> Any:
+        handle = submit(self, work, chunk)
+        seen.append(chunk[0])
         if len(seen) == 12:
             for process in jobs.multiprocessing.active_children():
                 process.kill()
@@ -409,31 +296,3 @@ def test_ray_that_is_not_installed(
         tmp_path / "o.jsonl",
     )
     assert list(tmp_path.iterdir()) == []
-
-
-# ---------------------------------------------------------------------------------------------- parts
-
-
-def records(count: int) -> list[Record]:
-    return [Record("text", id=str(number)) for number in range(1, count + 1)]
-
-
-def test_windows() -> None:
-    found = list(windows_of(records(7), 3, first=4))
-    assert [(window.first, [record.id for record in window.records]) for window in found] == [
-        (4, ["1", "2", "3"]),
-        (7, ["4", "5", "6"]),
-        (10, ["7"]),
-    ]
-    assert list(windows_of([], 3)) == []
-    assert Request("lead", batch_size=4).window == 32
-
-
-def test_a_last_line_without_its_end_is_counted(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CATCHLINE_QUIET", raising=False)
-    path = write_corpus(tmp_path / "corpus.jsonl", 3)
-    path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    assert main(["summarize", model, str(path), "--output", str(tmp_path / "out.jsonl")]) == 0
-    assert "Summarizing: 3 of 3 (" in capsys.readouterr().err

@@ -79,10 +79,6 @@ def test_every_command_describes_itself(name: str, capsys: pytest.CaptureFixture
     [
         (["sumarize", "x.txt"], "catchline: Unknown command 'sumarize'. Did you mean 'summarize'?"),
         (["recipes", "show", "--rwo", "x"], "--row"),
-        (
-            ["summarize", "x", "f.jsonl", "--quiet"],
-            "--quiet stands before the command: catchline --quiet summarize ...",
-        ),
     ],
 )
 def test_a_wrong_word_leads_to_the_right_one(

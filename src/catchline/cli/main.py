@@ -22,6 +22,7 @@ from catchline.cli.output import EXIT_INTERRUPTED, say
 from catchline.errors import CatchlineError, ConfigError, DiskFullError, is_disk_full, missing_package, unknown_choice
 
 EXIT_BROKEN_PIPE = 141
+COMPLETION = (["--install-completion"], ["--show-completion"])
 
 # name -> (module:attribute, one line of help). The attribute is a function with typer's annotations, or a
 # `typer.Typer` with sub-commands.
@@ -40,7 +41,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("catchline.cli.doctor:command", "What is installed, what this machine can do, what is missing."),
     "card": ("catchline.cli.card:command", "Show or write a model's card: licence, scores, how it was made."),
     "push": ("catchline.cli.card:push", "Upload a model to the Hugging Face hub."),
-    "completion": ("catchline.cli.completion:command", "Print the completion script of a shell."),
 }
 
 # Commands of catchline-study, which it adds by entry points: `data subset` is the one named `data.subset`.
@@ -76,7 +76,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     try:
-        code = _dispatch(arguments)
+        completes = "_CATCHLINE_COMPLETE" in os.environ or arguments[:1] in (
+            ["--install-completion"],
+            ["--show-completion"],
+        )
+        code = _complete(arguments) if completes else _dispatch(arguments)
         sys.stdout.flush()
     except Exception as error:
         code = _report(error)
@@ -111,6 +115,18 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name = " ".join(arguments[:2])
     return _run(name, arguments[2:]) if name in STUDY else _run(arguments[0], arguments[1:])
+
+
+def _complete(arguments: list[str]) -> int:
+    """Typer's completion of commands and options, and its installation."""
+    from typer import Typer
+    from typer.main import get_command
+
+    app = Typer(name="catchline", help=ABOUT)
+    app.callback()(lambda: None)
+    group: Any = get_command(app)
+    group.commands = {name: load_command(name) for name in COMMANDS}
+    return int(group.main(arguments, prog_name="catchline", standalone_mode=False) or 0)
 
 
 FIRST_SCREEN = f"""{ABOUT}
@@ -161,7 +177,8 @@ def help_text() -> str:
         "Options": {
             "--quiet": "No progress on stderr.",
             "--version": "Print the version.",
-            "--help": "This text; `catchline COMMAND --help` describes a command.",
+            "--install-completion": "Install completion for the current shell.",
+            "--help": "Show this text; `catchline COMMAND --help` describes a command.",
         },
         "Exit codes": EXIT_CODES,
         "Environment variables": VARIABLES,
@@ -209,7 +226,7 @@ def _run(name: str, arguments: list[str]) -> int:
         gc.enable()
     from typer import Exit, TyperException
 
-    from catchline.cli.options import told
+    from catchline.cli.options import described
 
     try:
         with command.make_context(f"catchline {name}", arguments) as context:
@@ -217,7 +234,7 @@ def _run(name: str, arguments: list[str]) -> int:
     except Exit as stop:
         return int(stop.exit_code)
     except TyperException as error:  # a wrong option or argument
-        if message := told(error):
+        if message := described(error):
             context = getattr(error, "ctx", None)
             say(f"{message} See `{context.command_path if context else f'catchline {name}'} --help`.")
         return 2

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel
 from typer import Context, Option, Typer
 
 from catchline.config.loading import merge, parse_overrides
 from catchline.config.names import trusting
-from catchline.config.schema import RunConfig, SearchConfig
-from catchline.config.spellings import place_of_key
 from catchline.data.lines import BadRecordError
 from catchline.errors import ConfigError, unknown_choice
 
@@ -178,66 +174,11 @@ class DecodingOptions:
         return settings | ({"surface": "raw"} if self.raw and not is_method(model) else {})
 
 
-# what --set changes in the commands that have it
-SET_CHANGES: dict[str, type[BaseModel]] = {
-    **dict.fromkeys(("train", "compare", "recipes show"), RunConfig),
-    **dict.fromkeys(("summarize", "evaluate", "explain", "tune"), SearchConfig),
-}
-# what was left out, by command and name
-LEFT_OUT = {
-    ("train", "recipe"): "The recipe stands first, for example: catchline train oneline --data FILE",
-    ("export", "--out"): "The folder to write stands behind it: catchline export MODEL --out DIR",
-}
-
-
-def told(error: Any) -> str:
-    """What typer says of a wrong option or argument, as a sentence, with what was meant where that can be guessed."""
-    message = error.format_message()
+def described(error: Any) -> str:
+    """Typer's message on a wrong option or argument as a sentence, with the known sub-commands."""
+    message: str = error.format_message()
     if message and message[-1] not in ".?!":
         message += "."
-    if error.ctx is None:
-        return message
-    name, command = error.ctx.command_path.removeprefix("catchline "), error.ctx.command
-    if message.startswith("No such command"):
-        return f"{message} Known: {', '.join(sorted(command.commands))}."
-    options = options_of(command)
-    if extra := re.search(r"unexpected extra arguments?(?:\(s\))? \((.+)\)", message):
-        if "--data" in options and Path(file := extra[1].split()[0]).exists():
-            return f"{message} Data is named with --data: --data {file}"
-        if {"--set", "--data"} <= options:
-            return f"{message} A value of --set stands behind its key without a blank: --set key=value"
-        return message
-    missing = re.match(r"Missing (?:argument|option) '([\w-]+)'", message)
-    if missing and (sentence := LEFT_OUT.get((name, missing[1].lower()))):
-        return f"{message} {sentence}."
-    given = getattr(error, "option_name", None)
-    if given is None or not hasattr(error, "possibilities"):
-        return message
-    if given in {"--quiet", "-q", "--version", "-V"}:
-        return f"{given} stands before the command: catchline {given} {name} ..."
-    elsewhere = {
-        "recipe": "The recipe stands first: catchline train headline_writer ...",
-        "model": f"The model stands first: catchline {name} MODEL ...",
-    }
-    if name in ("train", "resume", "compare"):
-        chooses = "CUDA_VISIBLE_DEVICES chooses among several."
-        elsewhere["device"] = f"A training takes the accelerator that is there; {chooses}"
-    if place := elsewhere.get(given.lstrip("-")):
-        return f"No such option: {given}. {place}"
-    meant = meant_option(name, options, given)
-    return f"No such option: {given}. Did you mean {meant}?" if meant else message
-
-
-def meant_option(name: str, options: set[str], given: str) -> str:
-    """The option of the command ``name`` that ``given`` stands for, of its ``options`` or a key of --set; or empty."""
-    if len(given) > 4 and len(longer := [option for option in options if option.startswith(given)]) == 1:
-        return longer[0]
-    section = SET_CHANGES.get(name)
-    key = place_of_key(given.lstrip("-"), section, []) if section is not None else ""
-    own = f"--{key.rpartition('.')[2].replace('_', '-')}"
-    return own if key and own in options else f"--set {key}=VALUE" if key else ""
-
-
-def options_of(command: Any) -> set[str]:
-    """The names of a command's options."""
-    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    if message.startswith("No such command") and error.ctx is not None:
+        return f"{message} Known: {', '.join(sorted(error.ctx.command.commands))}."
+    return message

@@ -127,11 +127,10 @@ class Skipped:
 
 
 class Progress:
-    """Counts; the subclasses show. ``total`` may be unknown (None) and may change."""
+    """Counts, and shows nothing. ``total`` may be unknown (None) and may change."""
 
     def __init__(self, description: str, total: float | None = None) -> None:
         self.description, self.total, self.completed, self.note = description, total, 0.0, ""
-        self.start()
 
     def __call__(self, amount: float = 1) -> None:
         self.update(self.completed + amount)
@@ -150,7 +149,6 @@ class Progress:
         vars(self).update({name: value for name, value in given.items() if value is not None})
         self.show()
 
-    def start(self) -> None: ...
     def show(self) -> None: ...
     def stop(self) -> None: ...  # called once, also after an error
 
@@ -158,15 +156,16 @@ class Progress:
 class LineProgress(Progress):
     """For log files and pipes: a line at the start, one every 15 seconds, and one at the end."""
 
-    def start(self) -> None:
+    def __init__(self, description: str, total: float | None = None) -> None:
+        super().__init__(description, total)
         self._started_at, self._last = time.monotonic(), ""
-        self._line()
+        self.stop()
 
     def show(self) -> None:
         if time.monotonic() - self._shown_at >= LOG_EVERY_SECONDS:
-            self._line()
+            self.stop()
 
-    def _line(self) -> None:
+    def stop(self) -> None:
         self._shown_at = time.monotonic()
         count = f"{self.completed:,.0f}" + (f" of {self.total:,.0f}" if self.total else "")
         text = f"{self.description}: {count}{', ' + self.note if self.note else ''}"
@@ -174,20 +173,19 @@ class LineProgress(Progress):
             print(f"{text} ({self._shown_at - self._started_at:.0f} s)", file=sys.stderr, flush=True)
         self._last = text
 
-    stop = _line
-
 
 class BarProgress(Progress):
     """For terminals: rich's bar with the count, the time spent and the time left."""
 
-    def start(self) -> None:
+    def __init__(self, description: str, total: float | None = None) -> None:
         from rich import progress as rich
         from rich.console import Console
 
+        super().__init__(description, total)
         columns: list[Any] = ["{task.description}", rich.BarColumn(bar_width=30), rich.MofNCompleteColumn()]
         columns += [rich.TimeElapsedColumn(), rich.TimeRemainingColumn(), "{task.fields[note]}"]
         self._bar = rich.Progress(*columns, console=Console(stderr=True), redirect_stdout=False)
-        self._task = self._bar.add_task(self.description, total=self.total, note="")
+        self._task = self._bar.add_task(description, total=total, note="")
         self._bar.start()
 
     def show(self) -> None:
@@ -201,9 +199,9 @@ class BarProgress(Progress):
 
 @contextmanager
 def progress(description: str, total: float | None = None, *, silent: bool = False) -> Iterator[Progress]:
-    """Show the progress of something long on stderr: a bar on a terminal, elsewhere a line now and then, nothing if
-    ``silent`` or with ``--quiet``. What it yields is also a callback, for functions that take one."""
-    kind: type[Any] = Progress if silent or quiet() else BarProgress if sys.stderr.isatty() else LineProgress
+    """Show the progress of something long on stderr: a bar on a terminal, else a line now and then, nothing if
+    ``silent`` or with ``--quiet``. The value is also a callback, for functions that take one."""
+    kind: type[Progress] = Progress if silent or quiet() else BarProgress if sys.stderr.isatty() else LineProgress
     shown = kind(description, total)
     try:
         yield shown

@@ -1,33 +1,32 @@
-"""Many records to JSON lines: in this process, in several, or on a Ray cluster; the same lines whichever.
-
-The unit of work is a window: as many records as `Summarizer.stream` reads ahead and sorts by length. Windows begin
-at the same records whatever the number of processes and wherever an interrupted job goes on, so the same documents are
-decoded together and the lines come out the same, byte for byte (with equal numbers of threads; another number may
-change the last digit of a score).
-"""
+"""Many records to JSON lines: in this process, in several, or by Ray Data on a cluster."""
 
 from __future__ import annotations
 
 import json
+import os
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from catchline.errors import CatchlineError, DataError
+from catchline.errors import CatchlineError, ConfigError, DataError
 from catchline.explain.record import support_of, support_to_dict, to_dict
-from catchline.jobs import Pool, Processes, RayCluster, batches, import_ray, in_order
+from catchline.jobs import Processes, batches, in_order
 from catchline.summarizer import BATCH, WINDOW_BATCHES, Summarizer
 from catchline.systems.extractive import Progress
 from catchline.types import Record, Summary
 
-Note = Callable[[CatchlineError], object]
+OnSkip = Callable[[CatchlineError], object]
+Chunk = tuple[int, list[Record]]  # the number of the first record, counted from 1, and the records
+Result = tuple[list[str], list[CatchlineError], CatchlineError | None]  # lines, skipped, the error that ended it
+Lines = Callable[[Iterable[Record], int, Progress], Iterator[str]]  # of records, the first one's number, progress
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be done with each record."""
+    """The model, its options, and what to do with each record."""
 
     model: str
     device: str = "cpu"
@@ -38,39 +37,13 @@ class Request:
     always_write: bool = False
     trust_code: bool = False
 
-    @property
-    def window(self) -> int:
-        """Records a window."""
-        return WINDOW_BATCHES * (self.batch_size or BATCH)
-
-
-@dataclass(frozen=True)
-class Window:
-    """Neighbouring records; ``first`` is the number of the first, counted from 1."""
-
-    first: int
-    records: list[Record]
-
-
-@dataclass
-class Finished:
-    """A window's lines in order, what was skipped, and the error that stopped it."""
-
-    lines: list[str] = field(default_factory=list)
-    problems: list[CatchlineError] = field(default_factory=list)
-    error: CatchlineError | None = None
-
-
-def windows_of(records: Iterable[Record], size: int, first: int = 1) -> Iterator[Window]:
-    """Cut a stream of records; the last window may be shorter."""
-    for found in batches(records, size):
-        yield Window(first, found)
-        first += len(found)
-
 
 class SummaryJob:
-    """A summarizer with a request. Opening it raises what `Summarizer.from_pretrained` raises, and what the request's
-    ``overrides`` are refused with."""
+    """A summarizer with a request.
+
+    Raises:
+        CatchlineError: the model cannot be opened, or refuses the request's ``overrides``.
+    """
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -80,14 +53,14 @@ class SummaryJob:
         self.decoding = self.summarizer.decoding(**request.overrides)
 
     def run(
-        self, records: Iterable[Record], advance: Progress | None = None, note: Note | None = None, first: int = 1
+        self, records: Iterable[Record], advance: Progress | None = None, on_skip: OnSkip | None = None, first: int = 1
     ) -> Iterator[Any]:
-        """Summaries in order; ``None`` for a record that was skipped. They are numbered from ``first``."""
+        """Summaries in order, ``None`` for a record that was skipped. Messages number the records from ``first``."""
 
         def skipped(record: Record, error: CatchlineError) -> None:
             where = "" if not record.origin or record.origin in str(error) else f"{record.origin}: "
-            if note is not None:
-                note(DataError(f"{where}{error}"))
+            if on_skip is not None:
+                on_skip(DataError(f"{where}{error}"))
 
         return self.summarizer.stream(
             records,
@@ -101,19 +74,27 @@ class SummaryJob:
             **self.request.overrides,
         )
 
-    def lines(self, window: Window, advance: Progress | None = None, note: Note | None = None) -> Iterator[str]:
-        """The JSON lines of a window.
+    def lines(
+        self, records: Iterable[Record], first: int, advance: Progress | None = None, on_skip: OnSkip | None = None
+    ) -> Iterator[str]:
+        """A JSON line for each record.
 
         Raises:
             DataError: a record without text, unless bad records are skipped.
         """
-        summaries = self.run(window.records, advance, note, window.first)
-        for number, (record, summary) in enumerate(zip(window.records, summaries, strict=True), window.first):
-            yield self.line(record, number, summary)
+        names: list[str] = []
 
-    def line(self, record: Record, number: int, summary: Summary | None) -> str:
+        def named() -> Iterator[Record]:
+            for number, record in enumerate(records, first):
+                names.append(record.id or str(number))
+                yield record
+
+        for place, summary in enumerate(self.run(named(), advance, on_skip, first)):
+            yield self.line(names[place], summary)
+
+    def line(self, name: str, summary: Summary | None) -> str:
         """The JSON line of a result."""
-        name, explain = record.id or str(number), self.request.explain
+        explain = self.request.explain
         if summary is None:
             return json.dumps({"id": name, "summary": None, "model": self.summarizer.name})
         shown = summary if explain else replace(summary, words=())
@@ -128,59 +109,103 @@ class SummaryJob:
         values["decoding"] = self.decoding
         return json.dumps(values, ensure_ascii=False)
 
-    def finish(self, window: Window) -> Finished:
-        """All of a window at once; an error comes back as a value, behind the lines before it."""
-        done = Finished()
-        try:
-            done.lines.extend(self.lines(window, note=done.problems.append))
-        except CatchlineError as error:
-            done.error = error
-        return done
 
-
-# ------------------------------------------------------------------------------------- several at once
-
-Lines = Callable[[Iterable[Window], Progress], Iterator[str]]
-
-
-def lines_of(request: Request, jobs: int | None, ray: bool, note: Note) -> Lines:
-    """What makes the lines of windows: this process (the model is opened here and now), ``jobs`` of them, or Ray.
+def lines_of(request: Request, jobs: int | None, ray: bool, on_skip: OnSkip) -> Lines:
+    """A function that makes the lines: in this process, where the model is opened at once, in ``jobs`` processes, or by
+    Ray Data.
 
     Raises:
-        ConfigError: Ray is not installed.
+        CatchlineError: the model cannot be opened, or Ray is not installed.
     """
-    option = "--jobs"
-    if ray:
-        import_ray(option)  # told before anything is read or written
-        gpu = request.device.startswith("cuda")
-        return partial(_pooled, request, partial(RayCluster, jobs, option=option, gpu=gpu), note)
-    if jobs is not None and jobs > 1:
-        return partial(_pooled, request, partial(Processes, jobs, option=option), note)
-    job = SummaryJob(request)
-    return lambda windows, advance: (line for window in windows for line in job.lines(window, advance, note))
+    if not ray and (jobs or 1) == 1:
+        job = SummaryJob(request)
+        return lambda records, first, advance: job.lines(records, first, advance, on_skip)
+    results = partial(_by_ray, _import_ray()) if ray else _by_processes
+    size = WINDOW_BATCHES * (request.batch_size or BATCH)
+
+    def lines(records: Iterable[Record], first: int, advance: Progress) -> Iterator[str]:
+        for made, skipped, error in results(request, jobs, _chunks(records, size, first)):
+            for problem in skipped:
+                on_skip(problem)
+            yield from made
+            advance(len(made))
+            if error is not None:
+                raise error
+
+    return lines
 
 
-def _pooled(
-    request: Request, start: Callable[[], Pool], note: Note, windows: Iterable[Window], advance: Progress
-) -> Iterator[str]:
-    """Through a pool that is started for these windows and closed behind them."""
-    with closing(start()) as pool:
-        for done in in_order(pool, partial(_finish, request), windows):
-            for problem in done.problems:
-                note(problem)
-            yield from done.lines
-            advance(len(done.lines))
-            if done.error is not None:
-                raise done.error
+def _chunks(records: Iterable[Record], size: int, first: int) -> Iterator[Chunk]:
+    for chunk in batches(records, size):
+        yield first, chunk
+        first += len(chunk)
 
 
-_opened: dict[str, SummaryJob] = {}  # of a worker process, which opens one model and keeps it
+def _by_processes(request: Request, jobs: int, chunks: Iterable[Chunk]) -> Iterator[Result]:
+    with closing(Processes(jobs, option="--jobs")) as pool:
+        yield from in_order(pool, partial(_result, request), chunks)
 
 
-def _finish(request: Request, window: Window) -> Finished:
-    if "job" not in _opened or _opened["job"].request != request:
-        try:
-            _opened["job"] = SummaryJob(request)
-        except CatchlineError as error:
-            return Finished(error=error)
-    return _opened["job"].finish(window)
+_opened: list[SummaryJob] = []  # of a worker process, which opens one model and keeps it
+
+
+def _result(request: Request, chunk: Chunk) -> Result:
+    lines: list[str] = []
+    skipped: list[CatchlineError] = []
+    try:
+        if not _opened or _opened[0].request != request:
+            _opened[:] = [SummaryJob(request)]
+        lines.extend(_opened[0].lines(chunk[1], chunk[0], on_skip=skipped.append))
+    except CatchlineError as error:
+        return lines, skipped, error
+    return lines, skipped, None
+
+
+# ------------------------------------------------------------------------------------------- Ray Data
+
+
+def _import_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported anywhere
+    try:
+        import ray.data
+    except ImportError:
+        raise ConfigError("--ray needs Ray: pip install 'catchline[ray]'; or use --jobs on this machine.") from None
+    return ray
+
+
+def _by_ray(ray: Any, request: Request, jobs: int | None, chunks: Iterable[Chunk]) -> Iterator[Result]:
+    """Map the chunks on the cluster that ``RAY_ADDRESS`` names, or on this machine. Every node needs catchline, and
+    files under the same path."""
+    try:
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False, logging_level="ERROR")
+        context = ray.data.DataContext.get_current()
+        context.execution_options.preserve_order = True
+        context.enable_progress_bars = False
+        rows = [{"chunk": pickle.dumps(chunk)} for chunk in chunks]
+        results = ray.data.from_items(rows, override_num_blocks=max(1, len(rows))).map_batches(
+            _RayWorker,
+            fn_constructor_args=(request,),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=min(len(rows), jobs or int(ray.cluster_resources().get("CPU", 1)))),
+            num_gpus=int(request.device.startswith("cuda")),
+        )
+        for row in results.iter_rows():
+            yield pickle.loads(row["result"])
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise CatchlineError(
+            f"The Ray job failed ({reason}). Finished lines are kept; run the command again."
+        ) from None
+    finally:
+        ray.shutdown()
+
+
+class _RayWorker:
+    """Opens the model once on a node and makes the lines of chunks."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def __call__(self, batch: Any) -> dict[str, list[bytes]]:
+        return {"result": [pickle.dumps(_result(self.request, pickle.loads(chunk))) for chunk in batch["chunk"]]}
