@@ -13,7 +13,7 @@ from catchline.cli.main import COMMANDS, load_command
 SOURCE = Path(catchline.__file__).parent
 KNOWN = {"--help", "--quiet", "--version", "--install-completion", "--show-completion"}
 # of another program or distribution: `accelerate launch --num_processes 2`, `catchline data subset`
-ELSEWHERE = re.compile(r"(?:accelerate launch|torchrun|pip install|data subset)[^`\n]*")
+ELSEWHERE = re.compile(r"(?:accelerate launch|torchrun|pip install|data subset)[^`]*")
 
 
 def options_of(command: object) -> Iterator[str]:
@@ -24,8 +24,14 @@ def options_of(command: object) -> Iterator[str]:
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+    """The strings of a file; an f-string is one text."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    formatted = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+    inner = {id(part) for node in formatted for part in node.values}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(str(getattr(part, "value", "X")) for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
             yield node.lineno, node.value
 
 

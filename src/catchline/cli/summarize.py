@@ -160,11 +160,11 @@ def _complete(lines: Lines, records: Iterator[Record], output: Path, total: int 
     draft, done = output.with_name(f"{output.name}.partial"), 0
     with draft.open("a+b") as file, progress("Summarizing", total=total) as bar:
         file.seek(0)
-        for number, line in enumerate(iter(file.readline, b""), start=1):
-            if not line.endswith(b"\n"):  # cut in the middle of a write
+        for number, raw in enumerate(iter(file.readline, b""), start=1):
+            if not raw.endswith(b"\n"):  # cut in the middle of a write
                 break
             record = next(records, None)
-            if record is None or _key(line) != (record.id or str(number), _digest(record.document)):
+            if record is None or _key(raw) != (record.id or str(number), _digest(record.document)):
                 raise DataError(f"{draft}, line {number}, is of another record; delete it or give another --output.")
             done = file.tell()
             bar.advance()

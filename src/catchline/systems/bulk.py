@@ -141,8 +141,8 @@ def _chunks(records: Iterable[Record], size: int, first: int) -> Iterator[Chunk]
         first += len(chunk)
 
 
-def _by_processes(request: Request, jobs: int, chunks: Iterable[Chunk]) -> Iterator[Result]:
-    with closing(Processes(jobs, option="--jobs")) as pool:
+def _by_processes(request: Request, jobs: int | None, chunks: Iterable[Chunk]) -> Iterator[Result]:
+    with closing(Processes(jobs or 1, option="--jobs")) as pool:
         yield from in_order(pool, partial(_result, request), chunks)
 
 
