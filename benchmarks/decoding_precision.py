@@ -43,7 +43,7 @@ def ours(model: Any, batch: Batch, beams: int, words: int, ids: dict[str, int]) 
     """Our search packed anew, and from kept packed weights."""
     config = SearchConfig(beam_size=beams, min_length=words, min_length_share=None, max_length=words, forbid_unk=False)
 
-    parts = min(torch.get_num_threads(), len(batch.source_ids))  # as `catchline.systems.decoding` has them
+    parts = min(torch.get_num_threads(), len(batch.source_ids))  # as `catchline.summarizer.decoding` has them
 
     def part(searched: TorchModel, number: int, go_on: Callable[[], None]) -> None:
         found = decode(searched, batch.changed(lambda tensor: tensor[number::parts]), config, **ids)

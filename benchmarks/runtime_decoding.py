@@ -61,7 +61,7 @@ def in_runtime(model: Any, kind: str, batch: Batch, beams: int, words: int, thre
     config = SearchConfig(beam_size=beams, min_length=words, min_length_share=None, max_length=words, forbid_unk=False)
     parts = (batch.source_ids, batch.source_extended_ids, batch.source_mask)
     arrays = Batch(*(part.numpy() for part in parts), batch.extended_vocab_size)
-    shares = min(threads, len(arrays.source_ids))  # as `catchline.systems.decoding` has them
+    shares = min(threads, len(arrays.source_ids))  # as `catchline.summarizer.decoding` has them
     ways: Ways = {}
     for name, int8 in (("32 bits", False), ("8 bits", True)):
         export_apart(source, home / name, int8=int8)

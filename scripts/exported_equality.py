@@ -19,7 +19,7 @@ from catchline.data.readers import read_records
 from catchline.export.check import Agreement, compare
 from catchline.export.folder import export_apart
 from catchline.summarizer import Summarizer
-from catchline.systems.exported import ExportedSystem
+from catchline.summarizer.onnx_backend import ExportedSystem
 from catchline.types import Record, Summary
 
 MIXED = 7

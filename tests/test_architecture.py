@@ -27,11 +27,11 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 80, 8
 
 # From the bottom up; a package imports packages of lower layers, and within its layer only those named below.
 LAYERS: list[set[str]] = [
-    {"", "allocator", "errors", "files", "jobs", "types", "papers"},  # "" is catchline/__init__.py
+    {"", "errors", "files", "jobs", "types", "papers"},  # "" is catchline/__init__.py
     {"config", "text", "kernels"},
     {"layers", "data", "metrics", "search"},
     {"models", "objectives", "extractive", "explain", "runtime"},
-    {"training", "summarizer", "systems"},
+    {"training", "summarizer"},
     {"evaluation", "export"},
     {"server"},
     {"cli"},
@@ -43,17 +43,15 @@ SAME_LAYER = {
     ("jobs", "errors"),
     ("types", "errors"),
     ("models", "runtime"),  # how weights of eight bits are read
-    ("summarizer", "systems"),
-    ("systems", "summarizer"),  # bulk jobs; an extractive method knows nothing of it
 }
 NEVER = {("models", "search"), ("search", "models"), ("layers", "data")}
-TORCH_FREE = {"", "allocator", "errors", "files", "jobs", "types", "config", "text", "metrics", "search", "extractive"}
+TORCH_FREE = {"", "errors", "files", "jobs", "types", "config", "text", "metrics", "search", "extractive"}
 TORCH_FREE |= {"explain", "runtime", "server"}
 TORCH_FILES = {"catchline.search.torch_bridge"}
 TORCH_FREE_FILES = {
     *(f"catchline.data.{name}" for name in ("readers", "columns", "checks", "dataset", "padding")),
     *(f"catchline.cli.{name}" for name in ("main", "output", "recipes")),
-    *(f"catchline.systems.{name}" for name in ("bulk", "decoding", "exported", "extractive")),
+    *(f"catchline.summarizer.{name}" for name in ("bulk", "decoding", "onnx_backend", "extractive", "summarize")),
     "catchline.summarizer",
     "catchline.evaluation.systems",
     "catchline.evaluation.run",
@@ -285,7 +283,7 @@ def names_used_twice(tree: Tree) -> list[str]:
 
 
 # Packages whose ``__init__`` offers one name of their own, besides the docstring.
-WITH_A_NAME = {"catchline", "catchline.extractive"}
+WITH_A_NAME = {"catchline", "catchline.extractive", "catchline.summarizer"}
 
 
 def fat_packages(tree: Tree, packages: set[str]) -> list[str]:

@@ -10,7 +10,6 @@ and **true at real tokens**.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -328,11 +327,6 @@ class Summary:
 
     def __str__(self) -> str:
         return self.text
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows; see `catchline.explain.html.notebook_view`."""
-        view = importlib.import_module("catchline.explain.html")  # looked up when one is asked for
-        return str(view.notebook_view(self))
 
 
 def references_of(record: Record) -> Sequence[str]:

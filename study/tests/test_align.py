@@ -15,7 +15,7 @@ from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig, TextConfig
 from catchline.errors import ConfigError
 from catchline.models.folder import LoadedModel
-from catchline.systems.neural import NeuralSystem
+from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
 from catchline.types import Batch, Record, TrainingBatch
 from catchline_study.align import (

@@ -13,7 +13,7 @@ from catchline import Summarizer
 from catchline.cli.main import main
 from catchline.evaluation import confidence
 from catchline.metrics.confidence import CHOOSING, FEATURES, SENTENCE, Calibration
-from catchline.systems.neural import NeuralSystem
+from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.sentences import sentence_strings
 from catchline_study import calibration
 from commands import refused, run

@@ -16,7 +16,7 @@ from catchline.config.loading import parse_overrides
 from catchline.evaluation.systems import Contender
 from catchline.metrics.confidence import Calibration
 from catchline.models.folder import load_model_folder
-from catchline.systems.neural import NeuralSystem
+from catchline.summarizer.torch_backend import NeuralSystem
 from commands import refused, run
 from json_lines import write_lines
 from tiny_models import save_tiny_model

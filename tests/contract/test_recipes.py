@@ -11,7 +11,7 @@ from catchline.config.names import EXTRACTIVE, MODELS, check_run, parse
 from catchline.config.schema import Recipe
 from catchline.config.shipped import SHIPPED
 from catchline.errors import ConfigError
-from catchline.systems.extractive import method_spec
+from catchline.summarizer.extractive import method_spec
 
 EVERY = {name: load_recipe(name) for name in recipe_names()}
 RECIPES = {name: recipe for name, recipe in EVERY.items() if not recipe.extractive}

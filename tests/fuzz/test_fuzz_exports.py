@@ -19,7 +19,7 @@ from catchline import Summarizer
 from catchline.export.folder import export_apart
 from catchline.runtime.folder import digest_of
 from catchline.runtime.manifest import MANIFEST
-from catchline.systems.exported import ExportedSystem
+from catchline.summarizer.onnx_backend import ExportedSystem
 from catchline.types import Summary
 from exports import save_case
 from tiny_models import DOCUMENTS

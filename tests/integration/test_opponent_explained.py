@@ -8,8 +8,8 @@ import pytest
 
 from catchline.explain.record import to_dict
 from catchline.search import decode as decoding
-from catchline.systems import decoding as systems
-from catchline.systems.neural import NeuralSystem
+from catchline.summarizer import decoding as systems
+from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.types import Hypothesis, Record
 from exports import save_case
 from tiny_models import DOCUMENTS

@@ -28,13 +28,13 @@ from catchline.models.folder import LoadedModel
 from catchline.search import torch_bridge
 from catchline.server.catalogue import Catalogue, open_models
 from catchline.server.settings import Settings
-from catchline.summarizer import with_graphs
-from catchline.systems import neural
-from catchline.systems.bulk import SummaryJob
-from catchline.systems.decoding import DecodingSystem
-from catchline.systems.exported import ExportedSystem
-from catchline.systems.extractive import locate, shorten
-from catchline.systems.neural import NeuralSystem
+from catchline.summarizer import torch_backend as neural
+from catchline.summarizer.bulk import SummaryJob
+from catchline.summarizer.decoding import DecodingSystem
+from catchline.summarizer.extractive import locate, shorten
+from catchline.summarizer.onnx_backend import ExportedSystem
+from catchline.summarizer.summarize import with_graphs
+from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.tokenizer import BpeTokenizer
 from catchline.types import Record
 from commands import refused, run

@@ -28,8 +28,8 @@ from catchline.runtime import sessions
 from catchline.runtime.folder import digest_of
 from catchline.runtime.manifest import is_exported
 from catchline.summarizer import Summarizer
-from catchline.systems.exported import ExportedSystem
-from catchline.systems.neural import NeuralSystem
+from catchline.summarizer.onnx_backend import ExportedSystem
+from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.types import Record, Summary
 from exports import CASES, save_case
 from tiny_models import DOCUMENTS

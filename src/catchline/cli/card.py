@@ -26,7 +26,7 @@ from catchline.evaluation.run import options_of
 from catchline.evaluation.tables import for_card
 from catchline.evaluation.verdict import scores
 from catchline.metrics.card import ANYWHERE, FILE, README, Facts, model_card, write_card
-from catchline.systems.extractive import is_method
+from catchline.summarizer.extractive import is_method
 from catchline.text.base import read_json
 from catchline.text.normalization import safe_print as print
 

@@ -63,21 +63,10 @@ def facts() -> dict[str, Any]:
             "cpu": torch.backends.cpu.get_cpu_capability(),
             "devices": ", ".join(["cpu", *devices, *(["mps"] if torch.backends.mps.is_available() else [])]),
         }
-    found["allocator"] = _allocator()
     found["free disk"] = f"{shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GB"
     found["model in the box"] = _boxed()
     found |= {f"${name}": os.environ[name] for name in VARIABLES if name in os.environ}
     return found | {"missing": missing}
-
-
-def _allocator() -> str:
-    """What hands out memory. tcmalloc keeps what a training's steps give back, which saves a fifth of their time on a
-    CPU (docs/performance.md)."""
-    if "malloc" in (preloaded := os.environ.get("LD_PRELOAD", "")):
-        return preloaded
-    there = next(Path("/usr/lib").glob("*/libtcmalloc_minimal.so.4"), None)
-    faster = f"LD_PRELOAD={there}" if there else "tcmalloc (docs/performance.md)"
-    return f"the system's; a training is faster with {faster}" if platform.system() == "Linux" else "the system's"
 
 
 def _boxed() -> str:

@@ -32,7 +32,7 @@ from catchline.evaluation.run import EvaluationOptions, EvaluationResult, option
 from catchline.evaluation.systems import Contender
 from catchline.files import write_json, write_text
 from catchline.metrics.scoring import suited
-from catchline.systems.extractive import check_name, is_method, meaning
+from catchline.summarizer.extractive import check_name, is_method, meaning
 from catchline.types import Record, references_of
 
 

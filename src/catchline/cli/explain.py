@@ -17,7 +17,7 @@ from catchline.errors import ConfigError, DataError
 from catchline.explain.record import from_dict, support_of, support_to_dict, to_dict
 from catchline.files import write_text
 from catchline.summarizer import Summarizer
-from catchline.systems.extractive import is_method
+from catchline.summarizer.extractive import is_method
 from catchline.types import Record, Summary
 
 STORED = "stored"

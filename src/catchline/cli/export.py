@@ -12,7 +12,7 @@ from catchline.cli.options import BatchSize, MaxRecords, ReadingOptions, Split, 
 from catchline.cli.output import progress
 from catchline.data.places import split_of
 from catchline.errors import ConfigError
-from catchline.systems.extractive import is_method
+from catchline.summarizer.extractive import is_method
 from catchline.text.normalization import safe_print as print
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from catchline.cli.output import note, say
 from catchline.config.shipped import SHIPPED, default_model
 from catchline.data.lines import DAMAGED, FORMAT_OF, bare_name, what_it_is, with_iconv
 from catchline.errors import ConfigError, DataError
-from catchline.systems.extractive import is_method
+from catchline.summarizer.extractive import is_method
 from catchline.text.markup import MARKDOWN, READ_AS_BYTES, SUBTITLES, as_prose, read_bytes
 from catchline.types import Record
 

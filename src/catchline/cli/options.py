@@ -167,7 +167,7 @@ class DecodingOptions:
 
         An extractive method shows the document's own words, raw or not.
         """
-        from catchline.systems.extractive import is_method
+        from catchline.summarizer.extractive import is_method
 
         given = {"beam_size": self.beam_size, "max_length": self.max_length, **more}
         settings = {key: value for key, value in given.items() if value is not None} | search_settings(self.search)

@@ -18,8 +18,8 @@ from catchline.cli.options import DecodingOptions, Device, DocumentOptions, Most
 from catchline.cli.output import NO_LINES, Skipped, as_lines, is_unicode, progress, say, show_summaries
 from catchline.errors import ConfigError, DataError
 from catchline.files import flush, keeps_its_place, only_writer, sha256, write_text
-from catchline.summarizer import FIRST_CHARACTERS, FIRST_WORDS
-from catchline.systems.bulk import Lines, Request, SummaryJob, lines_of
+from catchline.summarizer.bulk import Lines, Request, SummaryJob, lines_of
+from catchline.summarizer.summarize import FIRST_CHARACTERS, FIRST_WORDS
 from catchline.text.normalization import safe_print as print
 from catchline.types import Record, Summary
 

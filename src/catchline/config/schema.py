@@ -236,7 +236,7 @@ class SearchConfig(ConfigBase):
     """Decoding; docs/decoding.md says what each setting means. ``finish``, ``unfinished``, ``early_stopping`` and
     ``shrink_beam`` are rules of `catchline.search.beam`, lengths of `catchline.search.scorers`, ``replace_unk`` of
     `catchline.text.unknown`, ``choose`` of `catchline.metrics.consensus` (``mbr``) and `catchline.metrics.confidence`
-    (``rerank``), ``revisions`` of `catchline.systems.revision`, ``surface`` and ``capitals`` of
+    (``rerank``), ``revisions`` of `catchline.summarizer.revision`, ``surface`` and ``capitals`` of
     `catchline.text.surface`; ``model`` sets switches of the model while it decodes."""
 
     beam_size: int = Field(1, ge=1, le=1000)

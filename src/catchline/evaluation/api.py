@@ -16,7 +16,7 @@ from catchline.errors import ConfigError
 from catchline.evaluation.run import EvaluationResult, options_of
 from catchline.evaluation.run import evaluate as evaluate_one
 from catchline.evaluation.systems import Contender
-from catchline.systems.extractive import is_method
+from catchline.summarizer.extractive import is_method
 
 
 def evaluate(

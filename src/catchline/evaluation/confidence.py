@@ -19,7 +19,7 @@ from catchline.metrics.scoring import Scoring, suited
 from catchline.metrics.support import check_support
 from catchline.metrics.words import english_words, smart_stop_words, words
 from catchline.summarizer import Summarizer
-from catchline.systems.extractive import Progress
+from catchline.summarizer.extractive import Progress
 from catchline.text.base import Tokenizer
 from catchline.types import Record, references_of
 

@@ -13,7 +13,7 @@ from catchline.config.names import EXTRACTIVE, check_run, parse, resolve
 from catchline.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
 from catchline.config.shipped import place_of
 from catchline.errors import ConfigError, refuse_unknown, unknown_choice
-from catchline.systems.extractive import check_name, meaning, method_spec
+from catchline.summarizer.extractive import check_name, meaning, method_spec
 
 SECTIONS = {"data": DataConfig, "evaluation": EvaluationConfig}
 

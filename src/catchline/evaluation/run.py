@@ -22,8 +22,8 @@ from catchline.files import write_text
 from catchline.jobs import forked
 from catchline.metrics.rouge import RougeResult
 from catchline.metrics.scoring import RunScoring, Scoring, Shown, score_as, scoring, suited
-from catchline.summarizer import BATCH, WINDOW_BATCHES
-from catchline.systems.extractive import Progress
+from catchline.summarizer.extractive import Progress
+from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES
 from catchline.text.unknown import restore_numbers
 from catchline.types import Record, Summary, references_of
 

@@ -16,8 +16,8 @@ from catchline.config.loading import load_run, merge, read_run
 from catchline.config.names import sources_of
 from catchline.config.shipped import place_of
 from catchline.files import digest_of
-from catchline.summarizer import Summarizer, with_graphs
-from catchline.systems.extractive import ExtractiveSystem, Progress, is_method
+from catchline.summarizer.extractive import ExtractiveSystem, Progress, is_method
+from catchline.summarizer.summarize import Summarizer, with_graphs
 from catchline.types import Record, Summary
 
 

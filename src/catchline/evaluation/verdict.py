@@ -9,7 +9,7 @@ from catchline.evaluation.run import EvaluationOptions, EvaluationResult, evalua
 from catchline.evaluation.systems import Contender
 from catchline.evaluation.tables import MEASURES, cells_of, compared, result_row, rouge_column
 from catchline.metrics.scoring import ANOTHER_SCRIPT
-from catchline.systems.extractive import Progress
+from catchline.summarizer.extractive import Progress
 from catchline.types import Record
 
 LEAD = "lead-1"

@@ -16,8 +16,8 @@ import numpy as np
 from catchline.jobs import batches
 from catchline.metrics.scoring import score_as, suited
 from catchline.summarizer import Summarizer
-from catchline.systems.exported import ExportedSystem
-from catchline.systems.neural import NeuralSystem
+from catchline.summarizer.onnx_backend import ExportedSystem
+from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.types import Record, Summary, SummaryWord
 
 NEAR = 1e-4  # scores that differ by less are those of a tie, or equal

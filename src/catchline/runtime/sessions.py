@@ -1,8 +1,8 @@
 """Sessions of onnxruntime over the graphs of a model, with the weights handed over by name.
 
-Two threads at most (a step of few rows is short; for many rows several threads run a graph each, as
-`catchline.systems.decoding` has it) and no spinning: a process that waits for work shall not use a core. The weights of
-both graphs are the same arrays.
+Two threads at most (a step of few rows is short; for many rows several threads run a graph each: see
+`catchline.summarizer.decoding`) and no spinning: a process that waits for work uses no core. The weights of both graphs
+are the same arrays.
 
 Weights are read as NumPy arrays from ``model.safetensors`` without a tensor library. The file is a header in JSON,
 which says type, shape and place of each tensor, and then the numbers. Sixteen-bit floats become float32: bfloat16 is
@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from catchline.allocator import give_back, share_pages
 from catchline.errors import ModelError
 from catchline.jobs import threads_each
 from catchline.runtime import onnx_file
@@ -57,7 +56,6 @@ def open_sessions(folder: Path, names: Sequence[str]) -> list[Session]:
     Raises:
         ModelError: a file is damaged, names numbers elsewhere, or onnxruntime cannot run the graph here.
     """
-    share_pages()
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # nothing is reported anywhere; read at the import
     import onnxruntime
 
@@ -79,7 +77,6 @@ def open_sessions(folder: Path, names: Sequence[str]) -> list[Session]:
         sessions[name] = Session(session, values, folder / name)
     for array in arrays.values():
         _unread(array)
-    give_back()  # making a session leaves free memory the size of its weights
     return [sessions[name] for name in names]
 
 

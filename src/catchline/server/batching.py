@@ -20,7 +20,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from catchline.allocator import give_back
 from catchline.errors import CatchlineError
 from catchline.server.schemas import ProblemError
 from catchline.server.settings import Settings
@@ -136,8 +135,6 @@ class Batcher:
             self._seconds_each += 0.2 * (seconds / len(batch) - self._seconds_each)
             self.running = []
             self._on_batch(batch, seconds)
-            if not self.waiting:
-                give_back()
 
     def _next(self) -> list[Job] | None:
         """Wait for work: a batch, empty if all of it was cancelled just now; ``None`` when there will be no more."""

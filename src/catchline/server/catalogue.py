@@ -18,7 +18,7 @@ from catchline.errors import ConfigError, did_you_mean
 from catchline.server.schemas import HubParameters, ModelInfo, OptionInfo, ProblemError
 from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
-from catchline.systems.extractive import ExtractiveSystem, is_method
+from catchline.summarizer.extractive import ExtractiveSystem, is_method
 from catchline.text.normalization import encodable
 
 # The decoding options a client may set. Scorers and model switches are left to the operator: they can name code.

@@ -22,7 +22,7 @@ from catchline.server.metrics import Metrics
 from catchline.server.schemas import Document, Format, ProblemError
 from catchline.server.settings import Settings
 from catchline.server.worker import Worker, WorkerDiedError
-from catchline.summarizer import Summarizer, or_decline
+from catchline.summarizer.summarize import Summarizer, or_decline
 from catchline.text.markup import as_prose, markdown_text
 from catchline.text.sentences import split_sentences
 from catchline.types import Record, Summary

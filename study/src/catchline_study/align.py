@@ -26,8 +26,8 @@ from catchline.data.dataset import EncodedDataset, Example, encode_documents
 from catchline.errors import ConfigError
 from catchline.jobs import batches
 from catchline.models.base import SummarizationModel
-from catchline.systems.extractive import Progress
-from catchline.systems.neural import NeuralSystem
+from catchline.summarizer.extractive import Progress
+from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.sentences import sentence_gaps
 from catchline.types import Record, TrainingBatch
 from catchline_study.links import Links, WordPair, head_counts, head_error_rates, word_attention

@@ -49,7 +49,7 @@ from catchline.metrics.rouge import rouge
 from catchline.metrics.scoring import Scoring, suited
 from catchline.metrics.words import words
 from catchline.summarizer import Summarizer
-from catchline.systems.extractive import Progress
+from catchline.summarizer.extractive import Progress
 from catchline.text.sentences import markup, without
 from catchline.types import Record, Summary, references_of
 from catchline_study.judge import read_lines

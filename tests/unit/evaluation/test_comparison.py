@@ -22,7 +22,7 @@ from catchline.evaluation.plan import Choice, Plan, plan_recipe
 from catchline.evaluation.run import score
 from catchline.evaluation.systems import Contender
 from catchline.metrics.bleu import bleu_paper, corpus_bleu
-from catchline.systems.extractive import is_method
+from catchline.summarizer.extractive import is_method
 from catchline.text.tokenizer import WordTokenizer
 from catchline.training.loop import TrainResult
 from catchline.types import Record, Summary

@@ -18,7 +18,7 @@ from catchline.evaluation.tables import compared, result_table
 from catchline.metrics.rouge import rouge
 from catchline.metrics.scoring import Scoring, scoring
 from catchline.metrics.words import words
-from catchline.systems.extractive import is_method, method_spec
+from catchline.summarizer.extractive import is_method, method_spec
 from catchline.types import Record, Summary, SummaryWord
 
 RECORDS = [

@@ -31,8 +31,8 @@ from catchline.metrics.confidence import (
     word_ids,
 )
 from catchline.metrics.support import SourceFacts
-from catchline.summarizer import or_decline
-from catchline.systems.revision import faults
+from catchline.summarizer.revision import faults
+from catchline.summarizer.summarize import or_decline
 from catchline.text.sources import lines_of
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Hypothesis, Record, Summary, TokenizedText

@@ -21,8 +21,8 @@ from catchline.server.app import create_app
 from catchline.server.schemas import ModelList, SummarizeResponse
 from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
-from catchline.systems.decoding import Writer
-from catchline.systems.neural import NeuralSystem
+from catchline.summarizer.decoding import Writer
+from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.markup import as_prose
 from catchline.types import Record
 from samples import PLAIN

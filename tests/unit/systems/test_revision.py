@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from catchline.systems import revision
 
 from catchline.metrics.consensus import expected_utilities
 from catchline.metrics.support import SourceFacts, check_support
 from catchline.metrics.words import is_stop_word, words
 from catchline.summarizer import Summarizer
-from catchline.systems import revision
-from catchline.systems.revision import faults, revised, spelt_out
+from catchline.summarizer.revision import faults, revised, spelt_out
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Hypothesis
 

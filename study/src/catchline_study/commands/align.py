@@ -20,8 +20,8 @@ from catchline.errors import ConfigError, DataError, did_you_mean
 from catchline.explain.pictures import HeatMap, draw_png, heat_page
 from catchline.files import write_text
 from catchline.summarizer import Summarizer
-from catchline.systems.extractive import is_method
-from catchline.systems.neural import NeuralSystem
+from catchline.summarizer.extractive import is_method
+from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.normalization import safe_print as print
 from catchline.types import Record
 from catchline_study.align import HeadTable, MapChoice, attention_maps, forced_pairs, head_table, sharpness, word_map

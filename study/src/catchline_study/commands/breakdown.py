@@ -18,7 +18,7 @@ from catchline.evaluation import tables
 from catchline.evaluation.run import EvaluationResult, options_of, predict, score
 from catchline.evaluation.systems import Contender
 from catchline.metrics.scoring import suited
-from catchline.systems.extractive import check_name
+from catchline.summarizer.extractive import check_name
 from catchline.types import references_of
 from catchline_study.breakdown import Bucket, as_dicts, best_lines, best_of, buckets, by_length, sweep_names
 

@@ -19,7 +19,7 @@ from catchline.data.places import split_of
 from catchline.errors import ConfigError, ModelError
 from catchline.evaluation.confidence import ACCEPT, THRESHOLD, taught
 from catchline.evaluation.systems import model_folder
-from catchline.systems.extractive import is_method
+from catchline.summarizer.extractive import is_method
 
 if TYPE_CHECKING:
     from catchline.metrics.confidence import Calibration

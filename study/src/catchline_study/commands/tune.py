@@ -34,7 +34,7 @@ from catchline.evaluation.run import options_of, refuse_unscorable, score
 from catchline.evaluation.systems import Contender, model_folder, weights_identity
 from catchline.files import write_json
 from catchline.metrics import confidence
-from catchline.systems.extractive import is_method
+from catchline.summarizer.extractive import is_method
 from catchline_study import tuning
 
 KINDS = ("1", "2", "L")

@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Literal, Protocol, overload
 
-from catchline.allocator import give_back
 from catchline.config.names import resolve, trusting
 from catchline.config.shipped import default_model, place_of
 from catchline.errors import CatchlineError, ConfigError, DataError
@@ -27,15 +27,15 @@ from catchline.jobs import R, T, Threaded, batches
 from catchline.metrics.confidence import LEADS_ELSEWHERE, Calibration, answering_sentence, divided
 from catchline.metrics.words import is_ordinary, is_stop_word, ordinary_stems, stem, words
 from catchline.runtime.manifest import is_exported
-from catchline.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
+from catchline.summarizer.extractive import ExtractiveSystem, OnText, Progress, is_method
 from catchline.text.casing import capital
 from catchline.text.sentences import markup, without
 from catchline.text.sources import lines_of
 from catchline.types import Record, Summary, SummaryWord
 
 SYSTEMS = {  # imported when a model is opened
-    "exported": "catchline.systems.exported:ExportedSystem",
-    "neural": "catchline.systems.neural:NeuralSystem",
+    "exported": "catchline.summarizer.onnx_backend:ExportedSystem",
+    "neural": "catchline.summarizer.torch_backend:NeuralSystem",
 }
 LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of which
 FIRST_WORDS = 50  # are given, and of one without blanks
@@ -48,6 +48,14 @@ _VERBS = frozenset(("is", "are", "was", "were", "has", "have", "had", "can", "wi
 _Batch = list[tuple[int, Record]]  # each with its place in the window
 OnError = Literal["raise", "skip"]
 Document = str | Record
+
+
+def _repr_html_(summary: Summary) -> str:
+    """The view of a summary in a notebook; see `catchline.explain.html.notebook_view`."""
+    return str(resolve_name("catchline.explain.html:notebook_view")(summary))
+
+
+Summary._repr_html_ = _repr_html_  # type: ignore[attr-defined]
 
 
 class System(Protocol):
@@ -102,7 +110,7 @@ class Summarizer:
         cls, folder_or_id: str | Path, device: Any = "cpu", *, trust_code: bool = False, **options: Any
     ) -> Summarizer:
         """Open a model or run folder, a BART-family checkpoint, a hub id, ``"oneline"`` (the model in the box) or an
-        extractive method (``"lead-1"``, ``"concept_ilp:max_words=50"``: see `catchline.systems.extractive`).
+        extractive method (``"lead-1"``, ``"concept_ilp:max_words=50"``: see `catchline.summarizer.extractive`).
 
         ``options`` are settings of the method (``sentences=2``) or new decoding defaults (``beam_size=8``).
         ``trust_code``: run Python classes that the folder names, which can do anything.
@@ -356,7 +364,6 @@ def _by_length(
                 progress(len(group))
     if progress and len(window) > len(records):
         progress(len(window) - len(records))
-    give_back()
     yield from results
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from catchline.errors import CatchlineError, ConfigError, DataError
 from catchline.explain.record import support_of, support_to_dict, to_dict
 from catchline.jobs import Processes, batches, in_order
-from catchline.summarizer import BATCH, WINDOW_BATCHES, Summarizer
-from catchline.systems.extractive import Progress
+from catchline.summarizer.extractive import Progress
+from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
 from catchline.types import Record, Summary
 
 OnSkip = Callable[[CatchlineError], object]

@@ -1,6 +1,7 @@
 """What a decoding system is, of whatever its model is made: tokenize, decode, say where the words came from.
 
-`catchline.systems.neural` runs torch models, `catchline.systems.exported` graphs; nothing here needs a tensor library.
+`catchline.summarizer.torch_backend` runs torch models, `catchline.summarizer.onnx_backend` graphs; nothing here needs a
+tensor library.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from catchline.explain.provenance import build_summary
 from catchline.jobs import R, T, Threaded, batches, threaded, threads_each
 from catchline.metrics.confidence import Calibration, DocumentWords, Facts, facts_of, unknown_words, word_ids
 from catchline.search.decode import decode
-from catchline.systems.extractive import OnText, Progress
+from catchline.summarizer.extractive import OnText, Progress
 from catchline.text.base import Tokenizer
 from catchline.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
@@ -200,7 +201,7 @@ class DecodingSystem:
         config = options.model_copy(update={"replace_unk": False, **every})
         found = self._found(documents, config, on_step, on_text)
         if options.revisions and not on_text and tokenizer.whole_words:
-            revise = resolve_name("catchline.systems.revision:revised")  # imported when asked for
+            revise = resolve_name("catchline.summarizer.revision:revised")  # imported when asked for
             cleaned = options.model_copy(update={"surface": "clean"})  # the same line is found whatever is shown of it
             for place, one in enumerate(documents):
                 if one.is_endless(found[place]):

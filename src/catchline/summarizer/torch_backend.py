@@ -19,7 +19,7 @@ from catchline.jobs import R, T, Threaded
 from catchline.kernels.packed import Packing
 from catchline.models.folder import LoadedModel, load_model_folder, uploaded
 from catchline.search.torch_bridge import TorchModel, in_threads, threads
-from catchline.systems.decoding import MOST_THREADS, DecodingSystem
+from catchline.summarizer.decoding import MOST_THREADS, DecodingSystem
 from catchline.types import Batch, Hypothesis
 
 # Multiplications a step from which it is worth more than one thread (two cores, nets of 2 to 139 million parameters):

@@ -1,1 +1,0 @@
-"""What `Summarizer` runs: a trained model, or an extractive method."""
