@@ -169,10 +169,11 @@ class Service:
 
     async def _read(self, text: str, format: Format, number: int) -> tuple[str, str]:
         """The format of the text and its prose, read in a process that ends at the deadline."""
-        until = time.monotonic() + self.settings.reading_timeout
+        until = list[float]()
 
         def check() -> None:
-            if time.monotonic() > until:
+            until[:] = until or [time.monotonic() + self.settings.reading_timeout]
+            if time.monotonic() > until[0]:
                 reason = f"Document {number} was not read within {self.settings.reading_timeout:g} seconds"
                 raise ProblemError("document_too_long", f"{reason}; send it as plain text.")
 

@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -66,10 +67,13 @@ class Worker:
         self._process = context.Process(target=_answer, args=(theirs,), daemon=True)
         self._process.start()
         theirs.close()
+        self._pipe.recv()  # it has started and imported: from now on time counts
 
 
 def _answer(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the service, which ends this process
+    import_module("catchline.server.service")  # with the functions that it is asked to run
+    pipe.send("ready")
     while True:
         try:
             function, arguments = pipe.recv()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from catchline.systems import revision
+from catchline.summarizer import revision
 
 from catchline.metrics.consensus import expected_utilities
 from catchline.metrics.support import SourceFacts, check_support
