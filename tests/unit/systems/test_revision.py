@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from catchline.summarizer import revision
 
 from catchline.metrics.consensus import expected_utilities
 from catchline.metrics.support import SourceFacts, check_support
 from catchline.metrics.words import is_stop_word, words
-from catchline.summarizer import Summarizer
+from catchline.summarizer import Summarizer, revision
 from catchline.summarizer.revision import faults, revised, spelt_out
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Hypothesis
