@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from actions import TEXT, lit, summarize, summarized, visit, wait, word
+from actions import TEXT, summarize, summarized, visit, wait
 from stand_in import Server, serving
 
 
@@ -37,27 +37,6 @@ def test_an_error_is_shown_as_a_sentence(page: Any, server: Server, model: str, 
     assert page.locator(".problem").get_attribute("role") == "alert"
     page.click("text=Edit")
     assert page.locator("#text").input_value() == TEXT
-
-
-def test_a_server_that_is_gone_is_said(page: Any, server: Server) -> None:
-    visit(page, server)
-    page.context.set_offline(True)
-    summarize(page)
-    assert "The server does not answer." in page.locator(".problem").inner_text()
-    page.context.set_offline(False)
-    page.get_by_role("button", name="Try again").click()
-    page.wait_for_selector(".words .word")
-
-
-def test_a_page_opened_without_its_server_can_be_revived(page: Any, server: Server) -> None:
-    page.route("**/v1/models", lambda route: route.abort())
-    visit(page, server)
-    assert "The server does not answer." in page.locator("#messages").inner_text()
-    assert page.locator("#go").is_disabled()
-    page.unroute("**/v1/models")
-    page.get_by_role("button", name="Try again").click()
-    page.wait_for_selector("#go:enabled")
-    assert page.locator("#messages").inner_text() == ""
 
 
 def test_a_token_is_asked_for_and_used(page: Any) -> None:
@@ -121,12 +100,6 @@ def test_what_cannot_be_summarized_is_said_and_not_sent(page: Any, server: Serve
     assert server.asked == []
 
 
-def test_a_link_made_for_another_server_is_said(page: Any, server: Server) -> None:
-    visit(page, server, "systems=elsewhere,first")
-    assert "This server has no elsewhere" in page.locator("#messages").inner_text()
-    assert page.get_by_label("System 1").input_value() == "first"
-
-
 def test_a_text_is_never_read_as_markup(page: Any, server: Server) -> None:
     visit(page, server, "systems=whole")
     evil = "<img src=x onerror=alert(1)> </script><script>alert(2)</script> &amp; <b>bold</b> end."
@@ -134,23 +107,3 @@ def test_a_text_is_never_read_as_markup(page: Any, server: Server) -> None:
     assert page.locator(".words").inner_text() == evil
     assert page.locator(".document").inner_text() == evil
     assert page.locator("main img, main b, main script").count() == 0
-
-
-def test_without_the_highlight_api_boxes_mark_the_places(page: Any, server: Server) -> None:
-    page.add_init_script("delete window.Highlight")
-    summarized(page, server)
-    word(page, "Thursday").hover()
-    assert lit(page, "level5") == []
-    box = page.locator(".box.level5").bounding_box()
-    around = page.evaluate(
-        """() => {
-          const node = document.querySelector('.block').firstChild;
-          const range = new Range();
-          range.setStart(node, node.data.indexOf('Thursday'));
-          range.setEnd(node, node.data.indexOf('Thursday') + 8);
-          return range.getBoundingClientRect().toJSON();
-        }"""
-    )
-    assert abs(box["x"] - around["x"]) < 1
-    assert abs(box["y"] - around["y"]) < 1
-    assert abs(box["width"] - around["width"]) < 1

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from actions import FAINT, FAINT_MARKS, TEXT, lit, overflow, place_of, summarize, summarized, visit, wait, word
+from actions import TEXT, lit, overflow, place_of, summarize, summarized, visit, wait, word
 from stand_in import Server
-
-from catchline.explain.record import from_dict
 
 
 def test_a_word_lights_up_where_it_came_from(page: Any, server: Server) -> None:
@@ -141,138 +137,6 @@ def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> 
     assert page.locator(".readout").inner_text() == f"{words[1]} ← {words[0]}: 0.1%"
 
 
-def test_three_systems_stand_side_by_side(page: Any, server: Server) -> None:
-    visit(page, server)
-    for _ in range(2):
-        page.click("text=+ Compare")
-    assert page.get_by_text("+ Compare").is_hidden()
-    page.get_by_label("System 2").select_option("first")
-    page.get_by_label("System 3").select_option("whole")
-    page.get_by_label("Search width").fill("7")
-    page.get_by_label("Sentences").fill("2")
-    summarize(page)
-    boxes = [slot.bounding_box() for slot in page.locator(".system").all()]
-    assert len({round(box["y"]) for box in boxes}) == 1
-    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"] < boxes[2]["x"]
-    asked = {request["model"]: request["options"] for request in server.asked}
-    assert asked == {"pointer": {"beam_size": 7}, "first": {"sentences": 2}, "whole": {"sentences": 2}}
-
-
-def test_p_gen_and_attention_are_drawn(page: Any, server: Server) -> None:
-    summarized(page, server, "systems=chunked")
-    assert page.locator(".gate .dot").count() == 6
-    maps = page.locator(".heat")
-    assert [one.locator("b").inner_text() for one in maps.all()] == ["Chunks", "Attention"]
-    dark = "([canvas, x, y]) => [...canvas.getContext('2d').getImageData(x, y, 1, 1).data]"
-    chunks = maps.nth(0).locator("canvas").element_handle()
-    read, unread = page.evaluate(dark, [chunks, 10, 100]), page.evaluate(dark, [chunks, 34 * 8 + 10, 96])
-    assert read[3] == 255
-    assert sum(read[:3]) < 400  # the first word read the first chunk
-    assert unread[3] == 0  # nobody read the ninth
-    columns = page.locator(".heat-scroll").nth(1)
-    before = columns.evaluate("(one) => one.scrollWidth")
-    for _ in range(6):
-        maps.nth(1).get_by_label("Zoom in").click()
-    assert columns.evaluate("(one) => one.scrollWidth") > 1.5 * before
-    maps.nth(1).get_by_text("Fit").click()
-    assert columns.evaluate("(one) => one.scrollWidth") == before
-
-
-def test_another_map_of_the_record_is_drawn_under_its_name(page: Any, server: Server) -> None:
-    summarized(page, server, "systems=opponent")
-    assert page.locator(".heat b").all_inner_texts() == ["Attention", "Opponent attention"]
-
-
-def test_the_record_can_be_downloaded(page: Any, server: Server, tmp_path: Path) -> None:
-    summarized(page, server)
-    with page.expect_download() as waiting:
-        page.get_by_text("JSON", exact=True).click()
-    assert waiting.value.suggested_filename == "catchline-pointer.jsonl"
-    waiting.value.save_as(tmp_path / "record.jsonl")
-    lines = (tmp_path / "record.jsonl").read_text(encoding="utf-8").splitlines()
-    summary = from_dict(json.loads(lines[0]))
-    assert len(lines) == 1
-    assert summary.document == TEXT
-    assert [TEXT[one.start : one.end] for one in summary.words[1].sources] == ["Thursday", "3"]
-
-
-def test_summary_and_link_can_be_copied_and_the_link_has_no_text(page: Any, server: Server, context: Any) -> None:
-    visit(page, server)
-    page.click("text=+ Compare")
-    page.get_by_label("System 2").select_option("whole")
-    page.get_by_label("Length at most").fill("33")
-    summarize(page)
-    page.locator(".system").first.get_by_text("Copy", exact=True).click()
-    page.wait_for_selector("text=Copied")
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied == page.locator(".words").first.inner_text()
-    page.get_by_text("Copy link").click()
-    page.wait_for_selector(".masthead >> text=Copied")
-    link = page.evaluate("navigator.clipboard.readText()")
-    assert link == page.url
-    assert link == f"{server.address}#systems=pointer%2Cwhole&max_length=33"
-    other = context.new_page()
-    other.goto(link)
-    other.wait_for_selector("body[data-ready]")
-    assert other.get_by_label("System 2").input_value() == "whole"
-    assert other.get_by_label("Length at most").input_value() == "33"
-    assert other.locator("#text").input_value() == ""
-
-
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
-def test_texts_stand_out_from_what_is_behind_them(page: Any, server: Server, scheme: str) -> None:
-    page.emulate_media(color_scheme=scheme)
-    visit(page, server, "systems=pointer,first,busy")
-    assert page.evaluate(FAINT, 4.5) == []
-    summarize(page)
-    word(page, "Thursday").click()
-    assert page.evaluate(FAINT, 4.5) == []
-    assert page.evaluate(FAINT_MARKS, 4.5) == []
-    page.mouse.move(*place_of(page, "Thursday"))
-    page.wait_for_selector(".word.user")
-    assert page.evaluate(FAINT, 4.5) == []
-
-
-SHADES = """() => {
-  const { width, height } = document.querySelector(".heat canvas");
-  const { data } = document.querySelector(".heat canvas").getContext("2d").getImageData(0, 0, width, height);
-  const found = new Map();
-  for (let at = 0; at < data.length; at += 4) {
-    const shade = data.slice(at, at + 4).join();
-    found.set(shade, (found.get(shade) ?? 0) + 1);
-  }
-  return [...found].filter(([shade, times]) => shade.endsWith(",255") && times > 99).length;
-}"""
-
-
-def test_in_high_contrast_weights_are_still_seen(page: Any, server: Server) -> None:
-    """A system's colours in place of the page's would make all cells, shares and marks equal."""
-    page.emulate_media(forced_colors="active")
-    summarized(page, server, "systems=chunked,first")
-    word(page, "Thursday").click()
-    page.locator(".charts > summary").click()
-    page.wait_for_selector(".heat")
-    assert page.evaluate(SHADES) > 1
-    kept = "(one) => getComputedStyle(document.querySelector(one)).forcedColorAdjust"
-    assert [page.evaluate(kept, place) for place in (".share i", ".document")] == ["none", "none"]
-
-
-def test_the_theme_follows_the_system_and_can_be_chosen(page: Any, server: Server) -> None:
-    behind = "getComputedStyle(document.body).backgroundColor"
-    page.emulate_media(color_scheme="dark")
-    visit(page, server)
-    dark = page.evaluate(behind)
-    page.emulate_media(color_scheme="light")
-    light = page.evaluate(behind)
-    assert dark != light
-    page.get_by_text("Theme: auto").click()
-    page.get_by_text("Theme: light").click()
-    assert page.evaluate(behind) == dark
-    page.reload()
-    page.wait_for_selector("text=Theme: dark")
-    assert page.evaluate(behind) == dark
-
-
 def test_a_phone_shows_everything_without_scrolling_sideways(page: Any, server: Server) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     visit(page, server, "systems=pointer,whole,busy")
@@ -286,39 +150,6 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: Any, server: 
     page.click("text=Edit")
     assert page.locator("#text").input_value() == TEXT
     assert overflow(page) == 0
-
-
-def test_a_long_address_in_the_text_makes_the_page_no_wider(page: Any, server: Server) -> None:
-    summarized(page, server, "systems=first", f"See {'averylongname' * 60} for more. It is there.")
-    word(page, "averylong").click()
-    assert overflow(page) == 0
-
-
-def test_a_text_from_right_to_left_begins_at_the_right(page: Any, server: Server) -> None:
-    summarized(page, server, "systems=first", "قال شيئا. نعم.")
-    words = page.locator(".words").bounding_box()
-    first = word(page, "قال").bounding_box()
-    assert abs(first["x"] + first["width"] - words["x"] - words["width"]) < 2
-    assert place_of(page, "قال")[0] > place_of(page, ".")[0]
-
-
-def test_arrow_keys_go_where_they_point_in_a_text_from_right_to_left(page: Any, server: Server) -> None:
-    summarized(page, server, "systems=whole", "قال Node Server شيئا ونعم لا. " * 3)
-    page.set_viewport_size({"width": 400, "height": 860})
-    seen, at = [], "() => { const { x, y } = document.activeElement.getBoundingClientRect(); return [y, -x]; }"
-    word(page, "قال").focus()
-    for _ in range(18):
-        seen.append(page.evaluate(at))
-        page.keyboard.press("ArrowLeft")
-    assert seen == sorted(seen)
-    assert len({tuple(place) for place in seen}) == 18
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate(at) == seen[-2]
-    page.keyboard.press("Escape")
-    page.locator(".document").focus()
-    for text in ("قال", "Node"):  # in the order of the text
-        page.keyboard.press("ArrowLeft")
-        assert lit(page, "point") == [text]
 
 
 @pytest.mark.parametrize("height", [640, pytest.param(740, marks=pytest.mark.slow)])
@@ -342,37 +173,6 @@ def test_a_phone_shows_the_summary_first_and_the_text_once_a_word_is_tapped(
 def bottom_of(element: Any) -> float:
     box = element.bounding_box()
     return box["y"] + box["height"]
-
-
-def test_a_finger_points_by_tapping(browser: Any, server: Server) -> None:
-    context = browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
-    page = context.new_page()
-    summarized(page, server)
-    assert page.locator(".inspector").inner_text() == "Tap a word to see where it came from."
-    word(page, "Thursday").tap()
-    assert lit(page, "level5") == ["Thursday"]
-    assert "Copied, mostly from" in page.locator(".inspector").inner_text()
-    page.locator(".charts > summary").tap()
-    page.wait_for_selector(".gate .hit")
-    page.locator(".gate .hit").nth(2).tap()
-    assert page.locator(".word.chosen").inner_text() == "about"  # it stays when the finger is lifted
-    page.locator(".heat-scroll").tap(position={"x": 5, "y": 20})
-    assert "←" in page.locator(".readout").inner_text()
-    assert lit(page, "point")
-    assert page.locator(".plain:visible").first.bounding_box()["height"] >= 40
-    word(page, "Thursday").tap()
-    page.locator(".document").tap(position={"x": 5, "y": 5})  # beside the text: it goes back to its place
-    assert page.locator(".reading.called").count() == 0
-    context.close()
-
-
-def test_nothing_moves_for_those_who_asked_for_that(page: Any, server: Server) -> None:
-    page.emulate_media(reduced_motion="reduce")
-    visit(page, server, "systems=slow")
-    page.fill("#text", TEXT)
-    page.click("#go")
-    page.wait_for_selector(".progress")
-    assert page.evaluate("document.getAnimations().length") == 0
 
 
 def drop(page: Any, name: str, content: bytes) -> None:
@@ -428,37 +228,3 @@ def test_markdown_is_read_as_what_it_says_unless_it_shall_be_taken_as_it_is(page
     page.click("text=Edit")
     assert page.locator("#text").input_value() == marked
     assert [asked["format"] for asked in server.asked] == ["auto"] * 3 + ["text"] * 3 + ["markdown"] * 3
-
-
-def test_an_e_mail_is_read_without_its_head_unless_it_shall_be_taken_as_it_is(page: Any, server: Server) -> None:
-    mail = f"From: Ann <ann@example.org>\nSubject: Meeting\n\n{TEXT}\n\n> When do we meet?\n"
-    summarized(page, server, text=mail)
-    said = page.locator(".document").inner_text()
-    assert said.startswith("Dear all")
-    assert "Read as an e-mail, without its head and quotations." in page.locator(".text-head").inner_text()
-    page.click("text=Take it as it is")
-    page.click("text=Read it as an e-mail")
-    page.wait_for_selector("text=Read as an e-mail")
-    assert page.locator(".document").inner_text() == said
-    assert [asked["format"] for asked in server.asked] == ["auto", "text", "auto"]
-
-
-def test_a_file_that_is_called_markdown_is_read_so_and_another_text_in_its_place_as_it_looks(
-    page: Any, server: Server
-) -> None:
-    visit(page, server)
-    drop(page, "notes.md", TEXT.encode())
-    wait(page, "document.getElementById('text').value")
-    page.click("#go")
-    page.wait_for_selector("text=Read as Markdown")
-    page.click("text=Edit")
-    page.keyboard.press("Control+A")
-    summarize(page)
-    assert [asked["format"] for asked in server.asked] == ["markdown", "auto"]
-
-
-def test_the_page_leaves_no_global_names(page: Any, server: Server) -> None:
-    page.goto(server.address + "static/icon.svg")
-    before = page.evaluate("Object.keys(window)")
-    summarized(page, server)
-    assert set(page.evaluate("Object.keys(window)")) - set(before) <= {"navigation"}

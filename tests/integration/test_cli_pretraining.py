@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from catchline.cli.compare import _titled
 from catchline.cli.main import main
-from catchline.cli.output import Progress
 from catchline.training import loop
-from commands import refused
 from word_pairs import write_word_pairs
 
 RECIPE = """
@@ -100,36 +97,3 @@ def test_interrupted_in_the_stage_a_comparison_goes_on_there(
     capsys.readouterr()
     of_stage = [number for name, number in updates if name == "pretraining"]
     assert of_stage == [1, 2, 3]
-
-
-def test_train_says_where_a_stage_is_missing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["train", place / "staged.yaml", "--size", "tiny", "--data", place / "pairs"]
-    staged, lstm = [*arguments, "--row", "staged"], [*arguments, "--row", "lstm", *spans_of(place)]
-    refused(capsys, 2, "set pretraining.data to a folder", *staged, "--out", place / "a")
-    assert not (place / "a").exists()
-    assert main([*map(str, staged), "--out", str(place / "b"), *spans_of(place)]) == 0
-    assert "Stage 2 of 2" in capsys.readouterr().err
-    # the stage is a run like any other: it can be drawn and started from
-    assert main(["plot", str(place / "b" / "pretraining"), "--out", str(place / "curves.png")]) == 0
-    start = f"training.initial_weights={place / 'b' / 'pretraining'}"
-    assert main([*map(str, lstm), "--out", str(place / "c"), "--set", start]) == 0
-    said = capsys.readouterr().err
-    assert "this run has no pre-training stage" in said
-    assert "tensors taken as initial weights" in said
-    assert not (place / "c" / "pretraining").exists()
-
-
-def test_the_bar_of_a_comparison_names_the_stage() -> None:
-    shown: list[str] = []
-
-    class Bar(Progress):
-        def show(self) -> None:
-            shown.append(self.description)
-
-    titled = _titled(Bar("[1/2] staged: training"), "[1/2] staged: training")
-    titled(description="Pre-training", total=3)
-    titled(1)
-    titled(description="Training", total=3)
-    titled(1)
-    first, second = "[1/2] staged: training (pre-training)", "[1/2] staged: training"
-    assert shown == [first, first, second, second]

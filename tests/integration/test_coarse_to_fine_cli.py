@@ -18,11 +18,11 @@ from catchline.config.names import MODELS, TOKENIZERS, build
 from catchline.config.schema import SearchConfig, TextConfig
 from catchline.errors import DataError
 from catchline.models.coarse_to_fine import CoarseToFine
-from catchline.models.folder import LoadedModel, load_model_folder
+from catchline.models.folder import LoadedModel
 from catchline.summarizer import Summarizer
 from catchline.types import Record
-from commands import refused, run
-from json_lines import read_lines, write_lines
+from commands import run
+from json_lines import write_lines
 
 WORDS = [a + b for a in ("sto", "ri", "ma", "bel", "tan", "ko") for b in ("rm", "ver", "yor", "dge", "k")]
 
@@ -108,15 +108,6 @@ def test_a_document_beside_a_very_long_one_is_as_alone(model: Path, monkeypatch:
     assert [dict(told)[place] for place in (0, 1)] == [summary.text for summary in found]
 
 
-def test_the_coarse_map_as_page_and_picture(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = article(tmp_path, " ".join(sentences(3, 98)))
-    page, picture = tmp_path / "page.html", tmp_path / "map.png"
-    run(capsys, "explain", str(model), text, "--html", str(page), "--heatmap", str(picture))
-    assert '"chunks":[{' in page.read_text()
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    refused(capsys, 3, "attention", "explain", "lead", text, "--heatmap", tmp_path / "none.png")
-
-
 def test_evaluation_of_reading(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--data", str(data / "validation.jsonl")]
     printed = json.loads(run(capsys, "evaluate", str(model), "lead-1", *where, "--json"))
@@ -127,47 +118,6 @@ def test_evaluation_of_reading(model: Path, data: Path, capsys: pytest.CaptureFi
     assert "chunks chosen" in table
     assert "s/document" in table
     assert "chunks" not in run(capsys, "evaluate", "lead-1", *where)
-
-
-def test_perplexity_is_that_of_the_validation_tokens(model: Path, data: Path) -> None:
-    records = read_lines(data / "validation.jsonl")
-    summarizer = Summarizer.from_pretrained(str(model))
-    scores = summarizer.score([r["document"] for r in records], [r["summary"] for r in records])
-    tokens = sum(len(record["summary"].split()) + 1 for record in records)
-    metrics = json.loads((model / "metrics.json").read_text())
-    assert metrics["validation"]["val_ppl"] == pytest.approx(math.exp(-sum(scores) / tokens), rel=1e-4)
-
-
-def test_what_training_says_of_its_reading(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The reference's coarse entropy where nothing is drawn too, also in validation; losses by the summary."""
-    assert train(data, tmp_path / "hier", "hier", "training.max_updates=2", "training.log_every=1") == 0
-    log = read_lines(tmp_path / "hier" / "log.jsonl")
-    entropies = [entry[name] for entry in log for name in ("coarse_entropy", "val_coarse_entropy") if name in entry]
-    assert len(entropies) >= 3
-    assert all(0 < value <= math.log(4) + 1e-6 for value in entropies)
-    assert min(entropies) > max(entropies) / 2  # of all of them means over words, before anything is learnt
-    updates = [entry for entry in log if "nll" in entry]
-    assert all(entry["nll"] / entry["nll_plain"] > 3 for entry in updates)  # of six words with the end
-    assert main(["plot", str(tmp_path / "hier"), "--out", str(tmp_path / "c.svg")]) == 0
-    assert "(nats per summary)" in (tmp_path / "c.svg").read_text()
-
-
-def test_frozen_words_without_vectors_are_told(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    few = ["--out", str(tmp_path / "run"), "--set", "training.max_updates=1", "--data", str(data)]
-    assert main(["train", "coarse_to_fine", "--row", "hier-bow", "--size", "tiny", *few]) == 0
-    said = capsys.readouterr()
-    assert "embedding.weight and coarse.own.weight stay as they were drawn" in said.out + said.err
-
-
-def test_sentences_as_chunks_find_their_separator(data: Path, tmp_path: Path) -> None:
-    assert train(data, tmp_path / "run", "c2f", "model.chunking=sentence", "training.max_updates=1") == 0
-    loaded = load_model_folder(tmp_path / "run")
-    config: Any = loaded.model.config
-    assert config.separator_id == loaded.tokenizer.separator_id is not None
-    document = " ".join(sentences(3, 97))
-    summary = Summarizer.from_pretrained(str(tmp_path / "run")).explain(document, min_length=2)
-    starts = [document[chunk.start : chunk.end] for chunk in summary.chunks]
-    assert [start.split()[0] for start in starts[:3]] == [one.split()[0] for one in sentences(3, 97)]
 
 
 @pytest.mark.parametrize(
@@ -189,24 +139,6 @@ def test_mistakes_in_settings(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
-
-
-def test_mistakes_in_decoding(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = article(tmp_path, "storm.")
-    for setting, said in (("{encode: sometimes}", "auto, full, lazy, replay"), ("{read: 0}", "at least 1")):
-        refused(capsys, 2, said, "summarize", model, text, "--set", f"model={setting}")
-
-
-def test_small_documents_and_many_chunks_to_read(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One word in a grid of four chunks; more chunks to read than there are; nothing at all."""
-    line = json.loads(run(capsys, "summarize", str(model), article(tmp_path, "storm"), "--json", "--explain"))
-    assert line["reading"]["words"] == 1
-    assert [(chunk["start"], chunk["end"]) for chunk in line["chunks"]] == [(0, 5), (5, 5), (5, 5), (5, 5)]
-    many = run(capsys, "summarize", str(model), article(tmp_path, "storm river"), "--json", "--set", "model={read: 9}")
-    assert json.loads(many)["reading"]["chunks_chosen"] == 4
-    refused(capsys, 3, "empty", "summarize", model, article(tmp_path, "  \n"))
 
 
 # ------------------------------------------------------------------------------------- a book

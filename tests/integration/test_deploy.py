@@ -14,21 +14,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from configparser import ConfigParser
 from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
-from catchline.cli.main import load_command
-from catchline.server.settings import Settings
-from serving import running
-
-SERVED = ("lead-1", "--allowed-host", "catchline")  # on every address, as in the image, any name is answered to
 DEPLOY = Path(__file__).parents[2] / "deploy"
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
-NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin")
 
 
 def instructions(dockerfile: str) -> list[tuple[str, str]]:
@@ -75,68 +67,6 @@ def test_what_the_image_copies_exists(stages: list[list[tuple[str, str]]]) -> No
             for name in rest.split()[:-1]:
                 assert (root / name).exists(), name
                 assert f"!{name}" in ignored, name
-
-
-def served_by() -> dict[str, list[str]]:
-    """The arguments of ``catchline serve`` in the image and in the unit."""
-    docker = dict(instructions((DEPLOY / "Dockerfile").read_text(encoding="utf-8")))
-    image = [*yaml.safe_load(docker["ENTRYPOINT"]), *yaml.safe_load(docker["CMD"])]
-    unit = ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read(DEPLOY / "catchline.service")
-    return {"image": image, "unit": shlex.split(unit["Service"]["ExecStart"])}
-
-
-@pytest.mark.parametrize("where", ["image", "unit"])
-def test_the_command_is_understood(where: str) -> None:
-    program, command, *arguments = served_by()[where]
-    assert Path(program).name == "catchline"
-    context = load_command(command).make_context(command, arguments)
-    assert context.params["models"] == ["oneline"]
-    assert context.params["port"] == 8000
-
-
-def test_replicas_are_read_only_and_end_in_time() -> None:
-    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    assert services["catchline"]["deploy"]["replicas"] == 2
-    for service in services.values():
-        assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
-        assert service["security_opt"] == ["no-new-privileges:true"]
-    drain = Settings().drain_timeout
-    assert int(services["catchline"]["stop_grace_period"].removesuffix("s")) > drain
-    unit = (DEPLOY / "catchline.service").read_text(encoding="utf-8")
-    assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.M)[1]) > drain  # type: ignore[index]
-    proxy = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
-    assert int(re.search(r"proxy_read_timeout (\d+)s", proxy)[1]) > Settings().request_timeout  # type: ignore[index]
-
-
-@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
-def test_a_replica_may_end_while_requests_come(tmp_path: Path) -> None:
-    """No request is lost: one of two replicas is told to end in the midst of them."""
-    assert NGINX is not None
-    with running(tmp_path / "one", *SERVED) as one, running(tmp_path / "two", *SERVED) as two:
-        port = free_port()
-        replicas = "".join(f"server 127.0.0.1:{each.port} max_fails=2 fail_timeout=5s;" for each in (one, two))
-        text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
-        text = re.sub(r"server catchline:8000 [^;]*;", replicas, text).replace(
-            "listen 8080", f"listen 127.0.0.1:{port}"
-        )
-        text = text.replace("/tmp/", f"{tmp_path}/")
-        (tmp_path / "nginx.conf").write_text("daemon off;\n" + text, encoding="utf-8")
-        proxy = subprocess.Popen([NGINX, "-c", str(tmp_path / "nginx.conf"), "-p", str(tmp_path)])
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-                answers = [ask(client, attempts=50)]
-                for number in range(40):
-                    if number == 10:
-                        one.process.terminate()
-                    answers.append(ask(client))
-            assert answers == [200] * 41
-            assert one.process.wait(30) == 0
-        finally:
-            proxy.terminate()
-            proxy.wait(10)
 
 
 # What `docker run --read-only --cap-drop ALL` and USER do, as far as root can do it without Docker.
@@ -230,15 +160,3 @@ def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
-
-
-def ask(client: httpx.Client, attempts: int = 1) -> int:
-    """The status of one request; the first may have to wait for the proxy."""
-    for attempt in range(attempts):
-        try:
-            return client.post("/v1/summarize", json={"document": "One sentence here. Another there."}).status_code
-        except httpx.ConnectError:
-            if attempt + 1 == attempts:
-                raise
-            time.sleep(0.1)
-    raise AssertionError

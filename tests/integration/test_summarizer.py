@@ -25,14 +25,7 @@ from catchline.metrics.confidence import CHOOSING, Calibration
 from catchline.metrics.consensus import expected_utilities
 from catchline.models.bart import BartSummarizer
 from catchline.models.folder import LoadedModel
-from catchline.search import torch_bridge
-from catchline.server.catalogue import Catalogue, open_models
-from catchline.server.settings import Settings
-from catchline.summarizer import torch_backend as neural
 from catchline.summarizer.bulk import SummaryJob
-from catchline.summarizer.decoding import DecodingSystem
-from catchline.summarizer.extractive import locate, shorten
-from catchline.summarizer.onnx_backend import ExportedSystem
 from catchline.summarizer.summarize import with_graphs
 from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.tokenizer import BpeTokenizer
@@ -41,7 +34,6 @@ from commands import refused, run
 from json_lines import read_lines, write_lines
 from tiny_bart import architecture
 from tiny_models import DOCUMENTS, save_tiny_model
-from watching import watch
 
 
 @pytest.fixture(scope="module")
@@ -293,57 +285,6 @@ def test_progress_counts_every_document(summarizer: Summarizer, batch_size: int 
     assert sum(seen) == 6
 
 
-def test_of_longer_documents_fewer_are_decoded_together(
-    summarizer: Summarizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    system = summarizer.system
-    assert isinstance(system, DecodingSystem)
-    monkeypatch.setattr(system, "text", system.text.model_copy(update={"max_source_tokens": 1000}))
-    sizes = [system.documents_at_once("words " * count) for count in (1, 50, 200, 400, 2_000)]
-    assert sizes == [64, 64, 31, 15, 8]
-    monkeypatch.setattr(type(system), "words_at_once", ExportedSystem.words_at_once)
-    assert [system.documents_at_once("words " * count) for count in (1, 50, 200, 2_000)] == [64, 31, 8, 8]
-    monkeypatch.setattr(system, "text", system.text.model_copy(update={"max_source_tokens": 40}))
-    assert system.documents_at_once("words " * 2_000) == 40  # what is cut off is not read
-
-
-def test_documents_are_decoded_as_many_together_as_the_longest_allows(
-    summarizer: Summarizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes = watch(monkeypatch, summarizer.system, "summarize_batch", lambda records, **_: len(records))
-    monkeypatch.setattr(summarizer.system, "documents_at_once", lambda longest: 1 if "fox" in longest else 2)
-    made = summarizer.summarize(["a quick fox runs over all", "a dog", "a cat", "one"])
-    assert sizes == [1, 2, 1]
-    assert [summary.document for summary in made] == ["a quick fox runs over all", "a dog", "a cat", "one"]
-
-
-def test_a_long_step_is_worth_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several documents are searched side by side, in the same words; a short step is one thread's where others would
-    have to be woken for each of its operations."""
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    system = NeuralSystem.from_pretrained(folder, "cpu")
-    summarizer = Summarizer(system)
-    before = summarizer.summarize(DOCUMENTS)
-    found = watch(monkeypatch, neural, "threads", lambda number: number)
-    with torch_bridge.threads(2):
-        assert system.batches_at_once(64, system.search) == 1
-        summarizer.summarize(DOCUMENTS)
-        assert found == []
-        monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
-        summarizer.summarize(DOCUMENTS)
-        assert found == [1]
-        rows = len(DOCUMENTS) * system.search.beam_size
-        monkeypatch.setattr(neural, "_WORTH_SHARING", rows * system.about()["parameters"] // 2)
-        assert system.batches_at_once(len(DOCUMENTS), system.search) == 2
-        assert system.batches_at_once(1, system.search) == 1
-        sizes = watch(monkeypatch, system, "summarize_batch", lambda records, **_: len(records))
-        assert [one.text for one in summarizer.summarize(DOCUMENTS)] == [one.text for one in before]
-        assert sorted(sizes) == [len(DOCUMENTS) // 2, -(-len(DOCUMENTS) // 2)]
-        assert torch.get_num_threads() == 2
-    with torch_bridge.threads(16):
-        assert system.batches_at_once(100, system.search) == 4, "Python's part is of one at a time"
-
-
 def test_extractive_methods_have_the_same_interface() -> None:
     text = "One  fox runs. Two dogs sleep\nhere. Three birds sing."
     lead = Summarizer.from_pretrained("lead", sentences=2)
@@ -361,35 +302,6 @@ def test_extractive_methods_have_the_same_interface() -> None:
         Summarizer.from_pretrained("oracle-1")
     with pytest.raises(DataError, match="empty"):
         lead.summarize("")
-
-
-@pytest.mark.parametrize("name", ["lead-1", "lead:sentences=1", "first_words:words=2"])
-def test_a_method_has_the_same_name_everywhere(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    article = tmp_path / "article.txt"
-    article.write_text("One fox. Two dogs.")
-    summarizer = Summarizer.from_pretrained(name)
-    assert summarizer.summarize(article.read_text()).text == "One fox."
-    assert Contender(name).summarize([Record(article.read_text(), "x")])[0].text == "One fox."
-    assert run(capsys, "summarize", name, article) == "One fox.\n"
-    values = json.loads(run(capsys, "explain", name, article, "--json"))
-    assert (values["summary"], values["model"]) == ("One fox.", name)
-    served = Catalogue(open_models([name, f"short={name}"], "cpu"), Settings())
-    assert [served.get(asked).name for asked in (None, name, "short")] == [name, name, "short"]
-    for given in ("lead", "\udcff"):  # the name of a method, and none
-        with pytest.raises(ConfigError, match=f"another: NAME='?{name}'?\\.$"):
-            open_models([f"{given}={name}"], "cpu")
-    with pytest.raises(ConfigError, match="sentnces"):
-        Summarizer.from_pretrained("lead:sentnces=1")
-
-
-def test_sentences_are_found_where_they_stand() -> None:
-    assert locate("One. Two. One. ", ["One.", "Two. ", "One."]) == [(0, 4), (5, 9), (10, 14)]
-    assert locate("One.", ["Two.", "One."]) == [None, (0, 4)]
-    assert shorten("a b. c d.", [(0, 4), (5, 9)], 4) == [(0, 4), (5, 6)]
-    assert shorten("a b. c d.", [(0, 4), (5, 9)], 3) == [(0, 4)]
-    assert (
-        Summarizer.from_pretrained("first_characters", characters=3).summarize("我们 是人。他们走。").text == "我们 是"
-    )
 
 
 def test_no_such_device_or_model(folder: Path) -> None:

@@ -336,7 +336,6 @@ def test_models_that_no_graph_can_follow(tmp_path: Path, monkeypatch: pytest.Mon
             save_case(tmp_path / "model", "transformer"),
             "it has 30 positions, and graphs are made from",
         ),
-        (Path(__file__).parents[1] / "old_folders/coarse_to_fine/model", "depends on the text that it reads"),
     ):
         with pytest.raises(ModelError, match=said):
             export_apart(folder, tmp_path / "out")
