@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from catchline.server.page import HEADERS, assets
+from catchline.server.app import PAGE_HEADERS as HEADERS
+from catchline.server.app import assets
 from catchline.text.markup import as_prose, markdown_text
 
 NUMBER = {"type": "integer", "minimum": 1, "maximum": 16}

@@ -6,7 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from typing import Any, TypeVar
 
 from fastapi import Depends, FastAPI, Request
@@ -20,10 +21,10 @@ from starlette.routing import Match
 
 from catchline import __version__
 from catchline.errors import CatchlineError
+from catchline.explain.html import view_files
 from catchline.files import sha256
-from catchline.server import page, schemas
+from catchline.server import schemas
 from catchline.server.catalogue import hub_options
-from catchline.server.metrics import CONTENT_TYPE
 from catchline.server.middleware import (
     CLIENT_GONE,
     CONTEXT,
@@ -33,7 +34,7 @@ from catchline.server.middleware import (
     too_large,
 )
 from catchline.server.schemas import CODES, ErrorBody, Health, HubRequest, ProblemError, SummarizeRequest
-from catchline.server.service import CheckedRequest, ClientGoneError, RequestOutcome, Service, rendered
+from catchline.server.service import CONTENT_TYPE, CheckedRequest, ClientGoneError, RequestOutcome, Service, rendered
 from catchline.server.settings import Settings
 from catchline.server.streaming import answer_of, events
 from catchline.summarizer import Summarizer
@@ -46,6 +47,22 @@ DESCRIPTION = (
 EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 LAST_SECONDS = 5.0  # for the workers to end
+
+
+MEDIA_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+# Nothing inline, nothing from elsewhere: what a model wrote can never run, and the page asks only its own server.
+PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-cache",
+}
 
 
 def create_app(
@@ -231,15 +248,23 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
+@cache
+def assets() -> dict[str, tuple[bytes, str]]:
+    """Every file with its media type by its name below ``/static/``: ``index.html``, ``view/panel.js``, ..."""
+    own = {file.name: file.read_text(encoding="utf-8") for file in (files("catchline.server") / "static").iterdir()}
+    shared = {f"view/{name}": text for name, text in view_files().items()}
+    return {name: (text.encode(), MEDIA_TYPES[name.rpartition(".")[2]]) for name, text in (own | shared).items()}
+
+
 def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     @app.get("/static/{name:path}", include_in_schema=False)
     async def file(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
-        if name not in page.assets():
+        if name not in assets():
             raise ProblemError("not_found", "There is no such file.")
-        body, media_type = page.assets()[name]
-        headers = {**page.HEADERS, "ETag": f'"{sha256(body)[:24]}"'}
+        body, media_type = assets()[name]
+        headers = {**PAGE_HEADERS, "ETag": f'"{sha256(body)[:24]}"'}
         if request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
         return Response(body, headers={**headers, "Content-Type": media_type})

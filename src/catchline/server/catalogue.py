@@ -181,31 +181,27 @@ def _accepting(options: Mapping[str, OptionInfo]) -> type[ConfigBase]:
 
 
 def hub_options(parameters: HubParameters | None, served: Served) -> dict[str, Any]:
-    """The options that the hub's parameters ask for. Names that are options of the model itself pass too.
+    """The options that the hub's parameters ask for; names of the model's options pass too.
 
     Raises:
-        ProblemError: sampling, or a parameter without counterpart.
+        ProblemError: sampling, or a parameter that has no meaning here.
     """
     given = {} if parameters is None else parameters.model_dump(exclude_none=True)
-    nested = given.pop("generate_parameters", {})
+    given |= given.pop("generate_parameters", {})
+    if given.pop("do_sample", False) is not False:
+        raise ProblemError("invalid_option", "This service does not sample; leave out do_sample.")
     options: dict[str, Any] = {}
-    for name, value in {**given, **nested}.items():
-        if value is None or name in HUB_WITHOUT_EFFECT or (name == "do_sample" and value is False):
-            continue
-        if name == "do_sample":
-            raise ProblemError("invalid_option", "This service does not sample; leave out do_sample.")
+    for name, value in given.items():
         if name == "length_penalty":
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ProblemError("invalid_option", "length_penalty is a number.")
             try:
                 options |= length_options(value)
-            except OverflowError:
-                raise ProblemError("invalid_option", "length_penalty is too large a number.") from None
-            continue
-        ours = HUB_NAMES.get(name, name)
-        if ours not in served.options and name in HUB_NAMES:
-            raise ProblemError("invalid_option", f"{name} has no meaning for an extractive method.")
-        options[ours] = value
+            except (OverflowError, TypeError):
+                raise ProblemError("invalid_option", "length_penalty is a number that is too large or none.") from None
+        elif value is not None and name not in HUB_WITHOUT_EFFECT:
+            ours = HUB_NAMES.get(name, name)
+            if name in HUB_NAMES and ours not in served.options:
+                raise ProblemError("invalid_option", f"{name} has no meaning for an extractive method.")
+            options[ours] = value
     return options
 
 

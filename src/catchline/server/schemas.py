@@ -101,18 +101,10 @@ class SummarizeRequest(_Body, json_schema_extra={"examples": [{"document": TEXT}
 class HubParameters(_Body, extra="allow"):
     """Names as in transformers. What is not named here is refused."""
 
-    max_length: StrictInt | None = None
-    min_length: StrictInt | None = None
-    max_new_tokens: StrictInt | None = None
-    min_new_tokens: StrictInt | None = None
-    num_beams: StrictInt | None = None
-    num_return_sequences: StrictInt | None = None
-    no_repeat_ngram_size: StrictInt | None = None
-    early_stopping: StrictBool | Literal["never"] | None = None
+    do_sample: StrictBool | None = Field(None, description="Only false: the service does not sample.")
     length_penalty: StrictFloat | StrictInt | None = Field(
         None, description="The power of the length that the sum of the scores is divided by."
     )
-    do_sample: StrictBool | None = Field(None, description="Only false: the service does not sample.")
     generate_parameters: Mixed | None = Field(None, description="More of the same.")
 
 

@@ -186,9 +186,7 @@ def test_the_hubs_body_gives_the_hubs_answer(client: TestClient, summarizer: Sum
     assert penalised == [{"summary_text": summarizer.summarize(DOCUMENTS[0], **options).text}]
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"do_sample": True}, {"temperature": 2.0}, {"length_penalty": "x"}, {"num_beams": "x"}]
-)
+@pytest.mark.parametrize("parameters", [{"do_sample": True}, {"temperature": 2.0}, {"length_penalty": "x"}])
 def test_hub_parameters_that_mean_nothing_here_are_refused(client: TestClient, parameters: dict[str, Any]) -> None:
     response = client.post("/", json={"inputs": "a", "parameters": parameters})
     assert response.status_code == 422
