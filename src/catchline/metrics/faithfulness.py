@@ -1,0 +1,320 @@
+"""What a summary states that its source does not: numbers, dates and times, names, and other content words.
+
+A claim that is missing is not always wrong and one that is present is not always right (two names of the source may be
+put together wrongly): each has its places in both texts, so that a person can look. Number words are English.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from itertools import chain
+from typing import Literal
+
+from catchline.metrics.words import WORD, is_character, is_stop_word, lowered, stem, words
+
+Kind = Literal["number", "date", "name", "word"]
+CLAIMS: tuple[Kind, ...] = ("number", "date", "name")
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """``summary[start:end] == text``; ``source`` is where the source has it, None where it does not."""
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+    source: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class SupportReport:
+    """Every number, date, name and other content word of a summary, in order."""
+
+    claims: tuple[Claim, ...]
+
+    @property
+    def unsupported(self) -> tuple[Claim, ...]:
+        """The numbers, dates and names that the source lacks."""
+        return tuple(claim for claim in self.claims if claim.source is None and claim.kind != "word")
+
+    @property
+    def new_words(self) -> tuple[Claim, ...]:
+        """The other content words that the source has in no form."""
+        return tuple(claim for claim in self.claims if claim.source is None and claim.kind == "word")
+
+
+def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
+    """Compare a summary's numbers, dates, names and content words with its source.
+
+    * numbers: by value ("two million" is 2,000,000, "3.50" is 3.5; "2019-2020" supports "2019-20");
+    * dates: months, week days and days in every common form ("Tue.", "5/14", "14th of May"), times of half a day;
+    * names: each word of the name, accents and endings aside, its initials, or its letters ("U.S." is "US");
+    * words: the word or another form of it; of scripts without blanks each character.
+    """
+    facts = source if isinstance(source, SourceFacts) else SourceFacts(source)
+    text = re.sub(r"<unk>|\[UNK\]", lambda mark: " " * len(mark[0]), summary)
+    values = list(_values(text))
+    verdicts = [(kind, a, b, facts.offers(needs)) for kind, a, b, needs in values if text[a:b].lower() not in _VAGUE]
+    for run in _runs(text, [word for word in _words_of(text, values) if not is_stop_word(word.plain)], facts):
+        plain, is_name = [word.plain for word in run], run[0].is_name
+        place = facts.has_name(plain) if is_name else facts.has_word(plain[0])
+        verdicts.append(("name" if is_name else "word", run[0].start, run[-1].end, place))
+    verdicts.sort(key=lambda verdict: verdict[1])
+    return SupportReport(tuple(Claim(kind, summary[a:b], a, b, place) for kind, a, b, place in verdicts))
+
+
+# --------------------------------------------------------------------------------------------- numbers, dates and times
+
+# A source has one key of each group: "14" (a number), "month 5", "day 5 14", "weekday mon", "time 270" (in minutes).
+Needs = tuple[tuple[str, ...], ...]
+
+
+def _numbered(names: str, start: int, step: int = 1) -> dict[str, int]:
+    return {name: start + step * place for place, name in enumerate(names.split())}
+
+
+_SMALL = _numbered("zero one two three four five six seven eight nine ten eleven twelve", 0)
+_SMALL |= _numbered("thirteen fourteen fifteen sixteen seventeen eighteen nineteen", 13)
+_SMALL |= _numbered("first second third fourth fifth sixth seventh eighth ninth tenth", 1)
+_TENS = _numbered("twenty thirty forty fifty sixty seventy eighty ninety", 20, 10)
+_SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SUFFIXES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9}
+_VAGUE = frozenset(("one", "first", "second"))  # alone they state no number
+_MONTHS = _numbered("jan feb mar apr may jun jul aug sep oct nov dec", 1)
+_WORDLIKE = frozenset(("may", "march", "mar", "sun", "sat", "wed", "dec"))  # dates behind a preposition only
+_LOW = rf"(?:(?:{'|'.join(_TENS)})(?:[-\s](?:{'|'.join(_SMALL)}))?|{'|'.join(_SMALL)})\b"
+_SCALE = rf"(?:{'|'.join(_SCALES)})s?\b"
+_GROUPED = r"\d{1,3}(?:[,'’\u00a0\u202f]\d{3})+(?:\.\d+)?(?!\d)"
+_NUMERIC = re.compile(r"(?<![\w.,/-])(\d{4}|\d\d?)([-/.])(\d\d?)(?:\2(\d{4}|\d\d?))?(?![\w/]|[-.]\d)")
+_WORDED = re.compile(
+    r"\b(?:(?P<before>\d\d?)(?:st|nd|rd|th)?(?:\s+of)?\s+)?(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?"
+    r"|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+    r"(?:\s+(?P<day>\d\d?)(?:st|nd|rd|th)?(?![\d:])(?:\s?[-–]\s?(?P<last>\d\d?)\b)?)?(?:,?\s+(?P<year>\d{4})\b)?"
+)
+_WEEKDAY = re.compile(r"\b(mon|tue|wed|thu|fri|sat|sun)(?:s|nes|rs?|ur)?(?:days?)?\b")
+_TIME = re.compile(r"(?<![\w.:,])(\d\d?)(?:(?::(\d\d)){1,2}|(?=\s?[ap]\.?m\b))(?:\s?[ap]\.?m\b\.?)?")
+_NUMBER = re.compile(
+    rf"(?<!\w)(?<!\d[.,])({_GROUPED}|\d+(?:[.,]\d+)*)(?:({'|'.join(_SUFFIXES)})\b|[-\s]?({_SCALE})|(?:st|nd|rd|th|['’]?s)\b)?"
+    r"(?![^\W_\u0e00-\U0003ffff])"
+)
+_SPELLED = re.compile(rf"\b(?:{_LOW}|{_SCALE})(?:[-\s]+{_SCALE}(?:[-\s]+(?:and\s+)?{_LOW})?)*")
+_YEARS = re.compile(r"(?<!\w)(1[89]|20)(\d\d)[-–/](?:1[89]|20)?(\d\d)(?!\d)")  # 2019-20, 2019-2020
+_PREPOSITION = re.compile(r"\b(?:in|on|by|since|until|till|before|after|of|from|last|next|this|every)\s$")
+
+
+def _amount(value: int | str | Decimal) -> str:
+    return f"{Decimal(value).normalize():f}"
+
+
+def _numeric(match: re.Match[str]) -> Needs:
+    """5/14, 5/14/01, 14.5.2001, 2001-05-14: month before day or day before month, where that can be."""
+    first, second, third = (int(part or 0) for part in match.group(1, 3, 4))
+    year, orders = (first, [(second, third)]) if first > 31 else (third, [(first, second), (second, first)])
+    days = tuple(f"day {month} {day}" for month, day in orders if 1 <= month <= 12 and 1 <= day <= 31)
+    years = ((_amount(year + 2000 * (year < 100)),),) if year else ()
+    return (days, *years) if days and (years or match[2] == "/") else ()
+
+
+def _worded(match: re.Match[str]) -> Needs:
+    """14 May, May 14-16, May 14th, 2001, May 2001, May."""
+    month, days = _MONTHS[match["month"][:3]], [match[name] for name in ("before", "day", "last") if match[name]]
+    needs = [(f"day {month} {int(day)}",) for day in days] or [(f"month {month}",)]
+    return (*needs, *([(_amount(match["year"]),)] if match["year"] else []))
+
+
+def _number(match: re.Match[str]) -> Needs:
+    digits = match[1][:60]
+    plain = re.sub(r"[^\d.]", "", digits) if re.fullmatch(_GROUPED, digits) else digits.replace(",", ".")
+    scale = _SUFFIXES.get(match[2] or "", 1) * _SCALES.get((match[3] or "").rstrip("s"), 1)
+    return ((digits if plain.count(".") > 1 else _amount(Decimal(plain) * scale),),)
+
+
+def _spelled(match: re.Match[str]) -> Needs:
+    total = part = 0
+    for word in re.findall(r"[a-z]+", match[0]):
+        scale = _SCALES.get(word.rstrip("s"), 1)
+        part = (part or 1) * scale if scale > 1 else part + (_SMALL.get(word) or _TENS.get(word) or 0)
+        if scale > 100:
+            total, part = total + part, 0
+    return ((_amount(total + part),),)
+
+
+_READERS: tuple[tuple[Kind, re.Pattern[str], Callable[[re.Match[str]], Needs]], ...] = (
+    ("date", _NUMERIC, _numeric),
+    ("date", _WORDED, _worded),
+    ("date", _TIME, lambda match: ((f"time {int(match[1]) % 12 * 60 + int(match[2] or 0)}",),)),
+    ("date", _WEEKDAY, lambda match: ((f"weekday {match[1]}",),)),
+    ("number", _NUMBER, _number),
+    ("number", _SPELLED, _spelled),
+)
+
+
+def _values(text: str) -> Iterator[tuple[Kind, int, int, Needs]]:
+    """Dates and times first; what they take is no number by itself."""
+    lower, busy = lowered(text), bytearray(len(text))
+    for kind, pattern, read in _READERS:
+        for match in pattern.finditer(lower):
+            start, end = match.span()
+            dated = text[start].isupper() and _PREPOSITION.search(lower, max(0, start - 8), start)
+            told = dated or match[0].rstrip(".") not in _WORDLIKE
+            if told and busy.find(1, start, end) < 0 and (needs := read(match)):
+                busy[start:end] = b"\1" * (end - start)
+                yield kind, start, end, needs
+
+
+# ----------------------------------------------------------------------------------------------------- names and words
+
+
+@dataclass(slots=True)
+class _Word:
+    """``plain``: lower-cased, without accents and possessive ending; ``opens`` a line or sentence."""
+
+    text: str
+    plain: str
+    start: int
+    end: int
+    opens: bool
+    is_name: bool = False
+
+
+_TOKEN = re.compile(rf"(?P<dotted>(?<![\w.])(?:[^\W\d_]\.\s?)+[^\W\d_](?:\.|(?!\w)))|{WORD.pattern}")
+_OPENING = re.compile(r"(?:^|[.!?:;|\n]\s*|^[\W_]+|[-–—•*>/]\s+|[\"“‘(\[]\s*)$")
+_JOINT = re.compile(r"\s+|\s*[-&/.'’]\s*|\s+(?:(?:of|the|and|de|van|von|der|del|la|bin|al)\s+)+")
+_ENDINGS = ("", "s", "es", "n", "an", "ian", "ans", "ians", "ese", "i", "ish", "ic")
+
+
+@lru_cache(maxsize=100_000)
+def _plain(word: str) -> str:
+    folded = word.casefold() if word.isascii() else unicodedata.normalize("NFKD", word.casefold()).replace("’", "'")
+    return "".join(sign for sign in folded if not unicodedata.combining(sign)).removesuffix("'s").rstrip("'")
+
+
+def _words_of(text: str, values: Sequence[tuple[Kind, int, int, Needs]] = ()) -> list[_Word]:
+    """The words outside ``values``; "U.S." is one, a letter by itself none."""
+    busy, found = bytearray(len(text)), []
+    for _, start, end, _ in values:
+        busy[start:end] = b"\1" * (end - start)
+    for match in _TOKEN.finditer(text):
+        start, end = match.span()
+        letters = match[0] if match["dotted"] is None else re.sub(r"\W", "", match[0])
+        if (len(letters) < 2 and letters.isascii()) or (values and busy.find(1, start, end) >= 0):
+            continue
+        opens = match["dotted"] is None and letters[0].isupper() and _OPENING.search(text, max(0, start - 12), start)
+        if letters.lower() not in ("am", "pm", "ie", "eg"):
+            found.append(_Word(letters, _plain(letters), start, end, bool(opens)))
+    return found
+
+
+def _runs(text: str, listed: list[_Word], facts: SourceFacts) -> Iterator[list[_Word]]:
+    """Words by themselves, and the words of each name together. Capitals tell names where not all words have them."""
+    within = [word.text[0].isupper() for word in listed if not word.opens and word.text[0].isalpha()]
+    telling, shouted = not (within and all(within)), text.isupper()
+    run: list[_Word] = []
+    for word in listed:
+        coined = any(map(str.isupper, word.text[1:])) and not (word.text.isupper() and (shouted or len(word.text) > 5))
+        # the first word of a line that the source lacks, unless it is inflected or derived
+        unknown = word.opens and stem(word.plain) == word.plain and facts.has_word(word.plain) is None
+        told = telling and word.text[0].isupper() and (not word.opens or unknown)
+        word.is_name = word.plain[0].isalpha() and (coined or told or facts.is_name(word.plain))
+        if run and not (run[-1].is_name and word.is_name and _JOINT.fullmatch(text, run[-1].end, word.start)):
+            yield run
+            run = []
+        run.append(word)
+    yield from [run] if run else []
+
+
+class SourceFacts:
+    """A document as summaries are compared with it."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self._lower, written = text, lowered(text), words(text)
+        self._words = list(map(_plain, written))
+        self._known = dict(zip(self._words, written, strict=True))
+        self._squeezed = "".join(self._words)
+
+    @cached_property
+    def _stems(self) -> Mapping[str, str]:
+        return {stem(word): word for word in self._known}
+
+    @cached_property
+    def _offered(self) -> Mapping[str, Span]:
+        """Each key of the text's values, of a day also its month and number, of a time its hour."""
+        found: dict[str, Span] = {}
+        for _, start, end, needs in _values(self.text):
+            for key in chain.from_iterable(needs):
+                first, *rest = key.split()[1:] or [""]
+                more = [f"month {first}", *rest] if rest else [str(int(first) // 60)] if key[:4] == "time" else []
+                for each in (key, *more):
+                    found.setdefault(each, (start, end))
+        for years in _YEARS.finditer(self.text):
+            for last in (years[3], years[1] + years[3]):
+                found.setdefault(_amount(last), years.span())
+        return found
+
+    def offers(self, needs: Needs) -> Span | None:
+        """Where the source supports a number or date."""
+        places = [next((self._offered[key] for key in group if key in self._offered), None) for group in needs]
+        return places[0] if all(places) else None
+
+    def has_word(self, word: str) -> Span | None:
+        """Where the source has the word, another form of it, or its letters with blanks or hyphens between."""
+        if form := word if word in self._known else self._stems.get(stem(word)):
+            return next(self._places(self._known[form]), (0, 0))
+        return self._letters(word)
+
+    def has_name(self, run: Sequence[str]) -> Span | None:
+        """Where the source has all words of a name, its letters, or its initials."""
+        places = [self.has_word(word) or self._form(word) for word in run]
+        if all(places):
+            return (self._letters("".join(run)) if len(run) > 1 else None) or places[0]
+        if len(run) == 1:
+            return self._initials(run[0]) or self._initials(run[0].removesuffix("s"))
+        short = self._letters("".join(run)) or self.has_word("".join(word[0] for word in run))
+        return short if short and self.text[slice(*short)].isupper() else None
+
+    def _initials(self, letters: str) -> Span | None:
+        """Where words in a row have these initials, function words left out or not; of two words, if capitals."""
+        if len(letters) == 2:
+            match = re.search(rf"\b{letters[0].upper()}\w+[\s-]{letters[1].upper()}\w", self.text)
+            return match.span() if match else None
+        for listed in (self._words, [word for word in self._words if not is_stop_word(word)]):
+            if (place := "".join(word[0] for word in listed).find(letters)) >= 0:
+                return self.has_word(listed[place])
+        return None
+
+    def is_name(self, word: str) -> bool:
+        """Is the word written with a capital within sentences, and never without?"""
+        if f" {word} " in self.text or word not in self._known:
+            return False
+        places = [start for start, _ in self._places(self._known[word])]
+        within = any(not _OPENING.search(self.text, max(0, start - 12), start) for start in places)
+        return within and not any(self.text[start].islower() for start in places)
+
+    def _places(self, word: str) -> Iterator[Span]:
+        """Where the word stands by itself, or the character within others."""
+        start, alone = self._lower.find(word), not is_character(word)
+        while start >= 0:
+            end = start + len(word)
+            if not (alone and (self._lower[start - 1 : start].isalnum() or self._lower[end : end + 1].isalnum())):
+                yield start, end
+            start = self._lower.find(word, start + 1)
+
+    def _letters(self, letters: str) -> Span | None:
+        """Where these letters begin a word and go on, whatever stands between them."""
+        if len(letters) < 5 or letters not in self._squeezed:
+            return None
+        match = re.search(r"(?<![^\W_])" + r"[\W_]*".join(map(re.escape, letters)), self._lower)
+        return match.span() if match else None
+
+    def _form(self, name: str) -> Span | None:
+        """Where the source has the name with or without an ending ("Iran", "Iranians")."""
+        forms = [name + ending for ending in _ENDINGS]
+        forms += [name.removesuffix(ending) for ending in _ENDINGS if len(name) > len(ending) + 3]
+        return next((self.has_word(form) for form in forms if form in self._known), None)
