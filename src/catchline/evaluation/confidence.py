@@ -14,9 +14,9 @@ from catchline.config.shipped import ROOT, SHIPPED
 from catchline.data.dataset import encode_documents
 from catchline.errors import DataError
 from catchline.metrics.confidence import FEATURES, Calibration, Facts, Ranges, mean_ratio, packed, sigmoid, word_ids
+from catchline.metrics.faithfulness import check_support
 from catchline.metrics.rouge import rouge
 from catchline.metrics.scoring import Scoring, suited
-from catchline.metrics.support import check_support
 from catchline.metrics.words import english_words, smart_stop_words, words
 from catchline.summarizer import Summarizer
 from catchline.summarizer.extractive import Progress

@@ -15,7 +15,7 @@ import numpy as np
 
 from catchline.jobs import forked
 from catchline.metrics import copying
-from catchline.metrics.support import CLAIMS, Kind, SourceFacts, verdicts
+from catchline.metrics.faithfulness import CLAIMS, Kind, SourceFacts, check_support
 from catchline.metrics.words import is_stop_word, words
 
 REVISION = 3  # raised when a figure is added or could change: scores that are kept are then made anew
@@ -54,7 +54,7 @@ def measure(
     ``words``: its length; ``length_ratio``: its length over the references' mean length. ``empty``: share of summaries
     without any word.
 
-    What they state that their documents lack (`catchline.metrics.support`): ``unsupported_name``, ``_number``,
+    What they state that their documents lack (`catchline.metrics.faithfulness`): ``unsupported_name``, ``_number``,
     ``_date``
     and ``_word``: of all such pieces of all summaries the share that the documents lack, missing where there is none;
     ``claims``: names, numbers and dates a summary; ``unfaithful``: share of summaries with one or more that the
@@ -86,15 +86,15 @@ def _figures(document: str, summary: str, group: Sequence[str], unk_text: str | 
     pieces the number that counts, and how many there are."""
     marks = summary.split().count(unk_text) if unk_text else 0
     plain = summary.replace(unk_text, " ") if unk_text else summary
-    facts, models, mine = SourceFacts(document, places=False), [words(model) for model in group], words(plain)
-    source = mine if facts.has_whole(plain) else facts.words  # for what is counted of words it need not be longer
+    facts, models, mine = SourceFacts(document), [words(model) for model in group], words(plain)
+    source = facts.words
     known = models[0] if len(models) == 1 else [word for model in models for word in (*model, _BETWEEN)]
     expected = _mean(map(len, models))
     rates = copying.repeated_ngram_rates(mine, len(REPEATED))
     in_source, in_known = copying.shared_runs(mine, source), copying.shared_runs(mine, known)
     over = copying.over_copied(mine, in_source, in_known)
-    claims = verdicts(plain, facts, mine)
-    checked, missing = [claim[0] for claim in claims], [kind for kind, _, _, place in claims if place is None]
+    claims = check_support(plain, facts).claims
+    checked, missing = [claim.kind for claim in claims], [claim.kind for claim in claims if claim.source is None]
     correct = copying.correct_counts(in_source, in_known, len(CORRECT))
     figures = (
         *(copying.coverage_and_density(in_source) or (None, None)),

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from catchline.errors import DataError
 from catchline.explain.chunks import read_to
-from catchline.metrics.support import SupportReport, check_support
+from catchline.metrics.faithfulness import CLAIMS, SupportReport, check_support
 from catchline.types import Chunk, Summary, SummaryToken, SummaryWord
 
 DIGITS = 5
@@ -57,14 +57,17 @@ def support_of(summary: Summary) -> SupportReport | None:
 def support_to_dict(report: SupportReport) -> dict[str, Any]:
     """The report as JSON values: numbers, dates and names that the document lacks, other words that it lacks, and what
     it has, with the places in both texts. ``rate`` is null where there was no number, date or name to compare."""
-    values: dict[str, Any] = {"checked": report.checked, "unsupported": [], "new_words": [], "supported": []}
+    kinds = [claim.kind for claim in report.claims]
+    checked = {kind: kinds.count(kind) for kind in (*CLAIMS, "word")}
+    values: dict[str, Any] = {"checked": checked, "unsupported": [], "new_words": [], "supported": []}
     for claim in report.claims:
         entry: dict[str, Any] = {"kind": claim.kind, "text": claim.text, "start": claim.start, "end": claim.end}
         if claim.source is not None:
             values["supported"].append(entry | {"source": list(claim.source)})
         else:
             values["new_words" if claim.kind == "word" else "unsupported"].append(entry)
-    values["rate"] = None if report.rate is None else round(report.rate, 4)
+    compared = len(kinds) - checked["word"]
+    values["rate"] = round(1 - len(values["unsupported"]) / compared, 4) if compared else None
     return values
 
 

@@ -129,7 +129,9 @@ def support_lines(summary: Summary) -> list[str]:
     if total:
         lines = [f"{total - len(report.unsupported)} of {total} names, numbers and dates are in the document"]
         lines[0] += f"; not in it: {lacking}" if lacking else ""
-    words = ", ".join(dict.fromkeys(claim.text for claim in report.new_words))
+    words = ", ".join(
+        dict.fromkeys(claim.text for claim in report.claims if claim.source is None and claim.kind == "word")
+    )
     return [*lines, *([f"other words that are not there: {words}"] if words else [])]
 
 

@@ -44,11 +44,6 @@ class SupportReport:
         """The numbers, dates and names that the source lacks."""
         return tuple(claim for claim in self.claims if claim.source is None and claim.kind != "word")
 
-    @property
-    def new_words(self) -> tuple[Claim, ...]:
-        """The other content words that the source has in no form."""
-        return tuple(claim for claim in self.claims if claim.source is None and claim.kind == "word")
-
 
 def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
     """Compare a summary's numbers, dates, names and content words with its source.
@@ -62,7 +57,7 @@ def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
     text = re.sub(r"<unk>|\[UNK\]", lambda mark: " " * len(mark[0]), summary)
     values = list(_values(text))
     verdicts = [(kind, a, b, facts.offers(needs)) for kind, a, b, needs in values if text[a:b].lower() not in _VAGUE]
-    for run in _runs(text, [word for word in _words_of(text, values) if not is_stop_word(word.plain)], facts):
+    for run in _runs(text, _words_of(text, values), facts):
         plain, is_name = [word.plain for word in run], run[0].is_name
         place = facts.has_name(plain) if is_name else facts.has_word(plain[0])
         verdicts.append(("name" if is_name else "word", run[0].start, run[-1].end, place))
@@ -91,18 +86,20 @@ _MONTHS = _numbered("jan feb mar apr may jun jul aug sep oct nov dec", 1)
 _WORDLIKE = frozenset(("may", "march", "mar", "sun", "sat", "wed", "dec"))  # dates behind a preposition only
 _LOW = rf"(?:(?:{'|'.join(_TENS)})(?:[-\s](?:{'|'.join(_SMALL)}))?|{'|'.join(_SMALL)})\b"
 _SCALE = rf"(?:{'|'.join(_SCALES)})s?\b"
+_JOINED = r"[^\W\u0e00-\U0003ffff]"  # digits stand by themselves among characters of scripts without blanks
+_APART = rf"(?<!{_JOINED})"
 _GROUPED = r"\d{1,3}(?:[,'’\u00a0\u202f]\d{3})+(?:\.\d+)?(?!\d)"
-_NUMERIC = re.compile(r"(?<![\w.,/-])(\d{4}|\d\d?)([-/.])(\d\d?)(?:\2(\d{4}|\d\d?))?(?![\w/]|[-.]\d)")
+_NUMERIC = re.compile(rf"(?<![.,/-]){_APART}(\d{{4}}|\d\d?)([-/.])(\d\d?)(?:\2(\d{{4}}|\d\d?))?(?!{_JOINED}|/|[-.]\d)")
 _WORDED = re.compile(
     r"\b(?:(?P<before>\d\d?)(?:st|nd|rd|th)?(?:\s+of)?\s+)?(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?"
-    r"|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+    r"|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b(?:\.(?=,?\s*\d))?"
     r"(?:\s+(?P<day>\d\d?)(?:st|nd|rd|th)?(?![\d:])(?:\s?[-–]\s?(?P<last>\d\d?)\b)?)?(?:,?\s+(?P<year>\d{4})\b)?"
 )
 _WEEKDAY = re.compile(r"\b(mon|tue|wed|thu|fri|sat|sun)(?:s|nes|rs?|ur)?(?:days?)?\b")
 _TIME = re.compile(r"(?<![\w.:,])(\d\d?)(?:(?::(\d\d)){1,2}|(?=\s?[ap]\.?m\b))(?:\s?[ap]\.?m\b\.?)?")
 _NUMBER = re.compile(
-    rf"(?<!\w)(?<!\d[.,])({_GROUPED}|\d+(?:[.,]\d+)*)(?:({'|'.join(_SUFFIXES)})\b|[-\s]?({_SCALE})|(?:st|nd|rd|th|['’]?s)\b)?"
-    r"(?![^\W_\u0e00-\U0003ffff])"
+    rf"{_APART}(?<!\d[.,])({_GROUPED}|\d+(?:[.,]\d+)*)(?:({'|'.join(_SUFFIXES)})\b|[-\s]?({_SCALE})|(?:st|nd|rd|th|['’]?s)\b)?"
+    rf"(?!{_JOINED})"
 )
 _SPELLED = re.compile(rf"\b(?:{_LOW}|{_SCALE})(?:[-\s]+{_SCALE}(?:[-\s]+(?:and\s+)?{_LOW})?)*")
 _YEARS = re.compile(r"(?<!\w)(1[89]|20)(\d\d)[-–/](?:1[89]|20)?(\d\d)(?!\d)")  # 2019-20, 2019-2020
@@ -162,8 +159,7 @@ def _values(text: str) -> Iterator[tuple[Kind, int, int, Needs]]:
     for kind, pattern, read in _READERS:
         for match in pattern.finditer(lower):
             start, end = match.span()
-            dated = text[start].isupper() and _PREPOSITION.search(lower, max(0, start - 8), start)
-            told = dated or match[0].rstrip(".") not in _WORDLIKE
+            told = match[0].rstrip(".") not in _WORDLIKE or _PREPOSITION.search(lower, max(0, start - 8), start)
             if told and busy.find(1, start, end) < 0 and (needs := read(match)):
                 busy[start:end] = b"\1" * (end - start)
                 yield kind, start, end, needs
@@ -174,19 +170,21 @@ def _values(text: str) -> Iterator[tuple[Kind, int, int, Needs]]:
 
 @dataclass(slots=True)
 class _Word:
-    """``plain``: lower-cased, without accents and possessive ending; ``opens`` a line or sentence."""
+    """``plain``: lower-cased, without accents and possessive ending; ``opens``: first of a line or sentence."""
 
     text: str
     plain: str
     start: int
     end: int
     opens: bool
+    abbreviates: bool
     is_name: bool = False
 
 
 _TOKEN = re.compile(rf"(?P<dotted>(?<![\w.])(?:[^\W\d_]\.\s?)+[^\W\d_](?:\.|(?!\w)))|{WORD.pattern}")
 _OPENING = re.compile(r"(?:^|[.!?:;|\n]\s*|^[\W_]+|[-–—•*>/]\s+|[\"“‘(\[]\s*)$")
 _JOINT = re.compile(r"\s+|\s*[-&/.'’]\s*|\s+(?:(?:of|the|and|de|van|von|der|del|la|bin|al)\s+)+")
+_SMALL_WORDS = frozenset(("and", "as", "at", "by", "for", "from", "in", "into", "of", "on", "or", "the", "to", "with"))
 _ENDINGS = ("", "s", "es", "n", "an", "ian", "ans", "ians", "ese", "i", "ish", "ic")
 
 
@@ -206,18 +204,19 @@ def _words_of(text: str, values: Sequence[tuple[Kind, int, int, Needs]] = ()) ->
         letters = match[0] if match["dotted"] is None else re.sub(r"\W", "", match[0])
         if (len(letters) < 2 and letters.isascii()) or (values and busy.find(1, start, end) >= 0):
             continue
-        opens = match["dotted"] is None and letters[0].isupper() and _OPENING.search(text, max(0, start - 12), start)
+        opens = letters[0].isupper() and _OPENING.search(text, max(0, start - 12), start) is not None
         if letters.lower() not in ("am", "pm", "ie", "eg"):
-            found.append(_Word(letters, _plain(letters), start, end, bool(opens)))
+            short = match["dotted"] is not None or letters == "US"
+            found.append(_Word(letters, _plain(letters), start, end, opens and not short, short))
     return found
 
 
-def _runs(text: str, listed: list[_Word], facts: SourceFacts) -> Iterator[list[_Word]]:
-    """Words by themselves, and the words of each name together. Capitals tell names where not all words have them."""
-    within = [word.text[0].isupper() for word in listed if not word.opens and word.text[0].isalpha()]
-    telling, shouted = not (within and all(within)), text.isupper()
+def _runs(text: str, every: list[_Word], facts: SourceFacts) -> Iterator[list[_Word]]:
+    """Words by themselves, and the words of each name together. Capitals tell names but in titles."""
+    small = any(word.text[0].islower() and word.plain not in _SMALL_WORDS for word in every)
+    telling, shouted = small or all(word.opens for word in every if word.text[0].isupper()), text.isupper()
     run: list[_Word] = []
-    for word in listed:
+    for word in (word for word in every if word.abbreviates or not is_stop_word(word.plain)):
         coined = any(map(str.isupper, word.text[1:])) and not (word.text.isupper() and (shouted or len(word.text) > 5))
         # the first word of a line that the source lacks, unless it is inflected or derived
         unknown = word.opens and stem(word.plain) == word.plain and facts.has_word(word.plain) is None
@@ -234,10 +233,8 @@ class SourceFacts:
     """A document as summaries are compared with it."""
 
     def __init__(self, text: str) -> None:
-        self.text, self._lower, written = text, lowered(text), words(text)
-        self._words = list(map(_plain, written))
-        self._known = dict(zip(self._words, written, strict=True))
-        self._squeezed = "".join(self._words)
+        self.text, self._lower, self.words = text, lowered(text), words(text)
+        self._known = {word if word.isalpha() and word.isascii() else _plain(word): word for word in self.words}
 
     @cached_property
     def _stems(self) -> Mapping[str, str]:
@@ -271,21 +268,22 @@ class SourceFacts:
 
     def has_name(self, run: Sequence[str]) -> Span | None:
         """Where the source has all words of a name, its letters, or its initials."""
-        places = [self.has_word(word) or self._form(word) for word in run]
-        if all(places):
-            return (self._letters("".join(run)) if len(run) > 1 else None) or places[0]
+        letters, places = "".join(run), [self.has_word(word) or self._form(word) for word in run]
+        if all(places) and not (len(run) == 1 and is_stop_word(run[0])):  # "us" is not the US
+            return (self._letters(letters) if len(run) > 1 else None) or places[0]
         if len(run) == 1:
             return self._initials(run[0]) or self._initials(run[0].removesuffix("s"))
-        short = self._letters("".join(run)) or self.has_word("".join(word[0] for word in run))
-        return short if short and self.text[slice(*short)].isupper() else None
+        short = self._initials("".join(word[0] for word in run))
+        return self._letters(letters) or (short if short and self.text[slice(*short)].isupper() else None)
 
     def _initials(self, letters: str) -> Span | None:
-        """Where words in a row have these initials, function words left out or not; of two words, if capitals."""
-        if len(letters) == 2:
-            match = re.search(rf"\b{letters[0].upper()}\w+[\s-]{letters[1].upper()}\w", self.text)
-            return match.span() if match else None
-        for listed in (self._words, [word for word in self._words if not is_stop_word(word)]):
-            if (place := "".join(word[0] for word in listed).find(letters)) >= 0:
+        """Where capitals or, of three and more, words in a row are these initials, function words left out or not."""
+        capitals = r"(?:[a-z]*[\s-]|\.\s?|)".join(map(re.escape, letters.upper()))
+        if match := re.search(rf"(?<!\w){capitals}(?![A-Z])", self.text):
+            return match.span()
+        plain = list(map(_plain, self.words))
+        for listed in (plain, [word for word in plain if not is_stop_word(word)]):
+            if len(letters) > 2 and (place := "".join(word[0] for word in listed).find(letters)) >= 0:
                 return self.has_word(listed[place])
         return None
 
@@ -295,20 +293,21 @@ class SourceFacts:
             return False
         places = [start for start, _ in self._places(self._known[word])]
         within = any(not _OPENING.search(self.text, max(0, start - 12), start) for start in places)
-        return within and not any(self.text[start].islower() for start in places)
+        return within and all(self.text[start].isupper() for start in places)
 
     def _places(self, word: str) -> Iterator[Span]:
         """Where the word stands by itself, or the character within others."""
-        start, alone = self._lower.find(word), not is_character(word)
+        start = self._lower.find(word)
         while start >= 0:
             end = start + len(word)
-            if not (alone and (self._lower[start - 1 : start].isalnum() or self._lower[end : end + 1].isalnum())):
+            beside = (self._lower[start - 1 : start], self._lower[end : end + 1])
+            if is_character(word) or not any(sign.isalnum() and not is_character(sign) for sign in beside):
                 yield start, end
             start = self._lower.find(word, start + 1)
 
     def _letters(self, letters: str) -> Span | None:
         """Where these letters begin a word and go on, whatever stands between them."""
-        if len(letters) < 5 or letters not in self._squeezed:
+        if len(letters) < 5 or letters not in "".join(map(_plain, self.words)):
             return None
         match = re.search(r"(?<![^\W_])" + r"[\W_]*".join(map(re.escape, letters)), self._lower)
         return match.span() if match else None

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from catchline.errors import CatchlineError
 from catchline.explain.record import support_to_dict, to_dict
-from catchline.metrics.support import SourceFacts, check_support
+from catchline.metrics.faithfulness import SourceFacts, check_support
 from catchline.server.batching import AbandonedError, Batcher, Job, Worker, WorkerDiedError
 from catchline.server.catalogue import Catalogue, Served
 from catchline.server.schemas import Document, Format, ProblemError

@@ -1,6 +1,6 @@
 """Writing a line again without what its document does not support: names, numbers and dates, and what is said twice.
 
-The rules that check summaries (`catchline.metrics.support`, `catchline.metrics.copying.repeats`) say what is wrong
+The rules that check summaries (`catchline.metrics.faithfulness`, `catchline.metrics.copying.repeats`) say what is wrong
 with the
 best line. The next best of the same search that is without fault is taken in its place; where there is none, the search
 is run again for that document with those words forbidden. A document whose line is faultless costs the check alone.
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from catchline.metrics.copying import repeats
-from catchline.metrics.support import SourceFacts, check_support
+from catchline.metrics.faithfulness import SourceFacts, check_support
 from catchline.metrics.words import is_stop_word, stem, words
 from catchline.text.base import Tokenizer
 from catchline.types import Hypothesis

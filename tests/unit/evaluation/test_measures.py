@@ -11,7 +11,6 @@ import pytest
 
 from catchline.evaluation.measures import measure
 from catchline.evaluation.tables import Row, copy_table
-from catchline.metrics.support import SourceFacts
 from catchline.metrics.words import is_stop_word
 from commands import run
 
@@ -51,8 +50,8 @@ TOM = (
         # any reference counts, and no n-gram spans two: "red car" does not
         ("the red car stopped", "red car stopped", ["a red", "car stopped now"], {"correct_1": 1, "correct_2": 1 / 2}),
         ("the red car stopped", "red car stopped", ["a red", "car stopped now"], {"over_copied": 0}),
-        (*TOM, "x", {"unfaithful": 1 / 3, "unsupported_name": 0, "unsupported_number": 1, "unsupported_date": 1}),
-        (*TOM, "x", {"unsupported_word": 1 / 4, "claims": 1}),  # of pays, red, stopped and bicycle
+        (*TOM, "x", {"unfaithful": 1 / 3, "unsupported_name": None, "unsupported_number": 1, "unsupported_date": 1}),
+        (*TOM, "x", {"unsupported_word": 1 / 6, "claims": 2 / 3}),  # bicycle; of tom a name is not to be seen
         ("The car stopped.", "the car stopped", "x", {"unfaithful": 0, "unsupported_name": None}),  # no name is there
     ],
 )
@@ -62,18 +61,6 @@ def test_by_hand(
     texts, made, every = ([given] if isinstance(given, str) else given for given in (documents, summaries, references))
     found = measure(texts, made, [every] * len(texts), unk_text="[UNK]")
     assert {name: found.get(name) for name in expected} == pytest.approx(expected)
-
-
-def test_a_piece_of_the_document_is_measured_without_the_rest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it would be with it."""
-    document = f"{DOCUMENT} The U.S. driver, Bo, saw a red Honda on 5 May and a red car; the red car saw Bo."
-    pieces = ["The U.S. driver, Bo,", "Bo", "and a red car; the red car", "a red red"]
-    texts = [document, document[: len(DOCUMENT)], *pieces]
-    asked = [document] * len(texts), texts, [[REFERENCE, "Bo saw a red car"]] * len(texts)
-    found = measure(*asked)
-    monkeypatch.setattr(SourceFacts, "has_whole", lambda *_: False)
-    assert found == measure(*asked)
-    assert found["copy_rate"] == 1.0
 
 
 def rate(document: list[str], summary: list[str], models: list[list[str]], n: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from catchline.metrics.consensus import expected_utilities
-from catchline.metrics.support import SourceFacts, check_support
+from catchline.metrics.faithfulness import SourceFacts, check_support
 from catchline.metrics.words import is_stop_word, words
 from catchline.summarizer import Summarizer, revision
 from catchline.summarizer.revision import faults, revised, spelt_out
