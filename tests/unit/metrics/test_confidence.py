@@ -30,7 +30,7 @@ from catchline.metrics.confidence import (
     unpacked,
     word_ids,
 )
-from catchline.metrics.support import SourceFacts
+from catchline.metrics.faithfulness import SourceFacts
 from catchline.summarizer.revision import faults
 from catchline.summarizer.summarize import or_decline
 from catchline.text.sources import lines_of
