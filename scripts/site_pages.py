@@ -43,7 +43,7 @@ PAPERS = {  # file of equations -> its title, and the page that tells the rest
 API = {
     "Summarize": ("catchline.summarizer.Summarizer",),
     "Train and evaluate": (
-        *("catchline.training.api.train", "catchline.training.loop.TrainResult", "catchline.evaluation.api.evaluate"),
+        *("catchline.training.api.train", "catchline.training.loop.TrainResult", "catchline.evaluation.run.evaluate"),
         *("catchline.evaluation.run.EvaluationResult", "catchline.evaluation.run.RougeScore"),
     ),
     "Read and score": ("catchline.data.readers.read_records", "catchline.metrics.rouge.rouge"),

@@ -53,7 +53,6 @@ TORCH_FREE_FILES = {
     *(f"catchline.cli.{name}" for name in ("main", "output", "recipes")),
     *(f"catchline.summarizer.{name}" for name in ("bulk", "decoding", "onnx_backend", "extractive", "summarize")),
     "catchline.summarizer",
-    "catchline.evaluation.systems",
     "catchline.evaluation.run",
 }
 TENSOR_LIBRARIES = {"torch", "transformers", "accelerate"}

@@ -15,7 +15,7 @@ _LAZY = {
     "Summarizer": "catchline.summarizer",
     "Summary": "catchline.types",
     "errors": "catchline.errors",
-    "evaluate": "catchline.evaluation.api",
+    "evaluate": "catchline.evaluation.run",
     "read_records": "catchline.data.readers",
     "rouge": "catchline.metrics.rouge",
     "train": "catchline.training.api",
@@ -25,7 +25,7 @@ __all__ = ["Record", "Summarizer", "Summary", "__version__", "errors", "evaluate
 if TYPE_CHECKING:
     from catchline import errors
     from catchline.data.readers import read_records
-    from catchline.evaluation.api import evaluate
+    from catchline.evaluation.run import evaluate
     from catchline.metrics.rouge import rouge
     from catchline.summarizer import Summarizer
     from catchline.training.api import train

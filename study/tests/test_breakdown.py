@@ -6,9 +6,8 @@ import pytest
 
 from catchline.config.schema import EvaluationConfig
 from catchline.errors import ConfigError
-from catchline.evaluation.run import EvaluationOptions, evaluate, options_of, score
-from catchline.evaluation.systems import Contender
-from catchline.evaluation.tables import compared, result_table
+from catchline.evaluation.run import Contender, EvaluationOptions, evaluate_system, options_of, score
+from catchline.evaluation.table import compared, result_table
 from catchline.metrics.rouge import rouge
 from catchline.types import Record
 from catchline_study.breakdown import as_dicts, best_lines, best_of, buckets, by_length, sweep_names
@@ -80,14 +79,14 @@ def test_sizes_of_a_sweep() -> None:
 
 def test_the_best_size_by_each_kind() -> None:
     records = [Record("The cat sat. The dog ran. An owl flew.", "the cat sat the dog ran")]
-    results = {name: evaluate(Contender(name), records) for name in sweep_names("lead:1-3")}
+    results = {name: evaluate_system(Contender(name), records) for name in sweep_names("lead:1-3")}
     best = best_of(list(results.values()))
     assert best == {"1": "lead-2", "2": "lead-2", "L": "lead-2", "mean": "lead-2"}
     assert best_lines({"lead:1-3": best}, results) == [
         "lead:1-3: best lead-2 (ROUGE-1 100.00, ROUGE-2 100.00, ROUGE-L 100.00, mean)"
     ]
     same = [Record("A b.", "a b")] * 2
-    tied = {name: evaluate(Contender(name), same) for name in sweep_names("lead:1-2")}
+    tied = {name: evaluate_system(Contender(name), same) for name in sweep_names("lead:1-2")}
     assert set(best_of(list(tied.values())).values()) == {"lead-1"}  # of equals the first
 
 

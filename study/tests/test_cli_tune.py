@@ -13,7 +13,7 @@ import pytest
 from catchline.cli.main import main
 from catchline.config import shipped
 from catchline.config.loading import parse_overrides
-from catchline.evaluation.systems import Contender
+from catchline.evaluation.run import Contender
 from catchline.metrics.confidence import Calibration
 from catchline.models.folder import load_model_folder
 from catchline.summarizer.torch_backend import NeuralSystem

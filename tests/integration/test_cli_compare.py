@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import html
 import json
-import re
 import shutil
 import signal
 from pathlib import Path
@@ -16,8 +14,7 @@ import pytest
 from catchline.cli.main import main
 from catchline.config.loading import load_recipe
 from catchline.errors import TrainingError
-from catchline.evaluation.comparison import paper_bleu
-from catchline.evaluation.systems import Contender
+from catchline.evaluation.run import Contender
 from catchline.training import loop
 from catchline.training import run as training_run
 from commands import refused, run
@@ -66,7 +63,6 @@ def test_extractive_rows_with_no_training(data: Path, tmp_path: Path, capsys: py
         rows = {row["row"]: row for row in csv.DictReader(file)}
     assert float(rows["kl"]["rouge2_f"]) == next(r for r in values["rows"] if r["row"] == "kl")["rouge"]["2"]["f"]
     assert "LexRank" in (out / "compare.md").read_text()
-    assert "LexRank" in (out / "compare.html").read_text()
 
 
 def test_words_of_other_scripts_count_and_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,15 +135,6 @@ def test_rows_are_trained_and_resumed(
     assert lead["losses"] == {}
     assert lstm["losses"]["val_loss_free"] > 0
     assert gru["rouge"]["1"]["p_holm"] is not None
-    page = (out / "compare.html").read_text()
-    assert "Validation loss" in page
-    shown = [float(found) for found in re.findall(r"LSTM, BLEU (\d\.\d{3})", html.unescape(page))]
-    assert len(shown) >= 3  # the paper's Figure 6: each sample has its own
-    kept = json.loads(next(iter((out / "scores").glob("lstm-*.json"))).read_text())["samples"]
-    gold = {record["id"]: record["summary"] for record in map(json.loads, (data / "validation.jsonl").open())}
-    own = [paper_bleu([each["summary"]], [[gold[each["id"]]]], [each["finished"]]) for each in kept]
-    assert {f"{each:.3f}" for each in shown} <= {f"{each:.3f}" for each in own}
-    assert len(set(shown)) > 1
     monkeypatch.setattr(training_run, "train", real)
     assert main(["--quiet", *arguments[:-1], "gru", "--out", str(tmp_path / "straight")]) == 0
     capsys.readouterr()

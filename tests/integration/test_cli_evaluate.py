@@ -12,8 +12,8 @@ import pytest
 
 from catchline.cli.main import main
 from catchline.cli.output import aligned
-from catchline.evaluation.systems import Contender
-from catchline.evaluation.tables import Row, measure_column
+from catchline.evaluation.run import Contender
+from catchline.evaluation.table import Row, measure_column
 from catchline.types import Summary
 from commands import refused, run
 from json_lines import write_lines

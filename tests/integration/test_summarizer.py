@@ -20,7 +20,7 @@ from catchline import Summarizer
 from catchline.cli.main import main
 from catchline.config.schema import SearchConfig, TextConfig
 from catchline.errors import ConfigError, DataError, ModelError
-from catchline.evaluation.systems import Contender
+from catchline.evaluation.run import Contender
 from catchline.metrics.confidence import CHOOSING, Calibration
 from catchline.metrics.consensus import expected_utilities
 from catchline.models.bart import BartSummarizer

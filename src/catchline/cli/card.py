@@ -18,13 +18,13 @@ from typer import Argument, Option
 from catchline.cli.inputs import records_of, text_of
 from catchline.cli.options import MaxRecords, ReadingOptions, Split, TrustCode
 from catchline.cli.output import progress, say
+from catchline.cli.own_data import scores
 from catchline.config.schema import EvaluationConfig
 from catchline.config.shipped import SHIPPED
 from catchline.data.places import split_of
 from catchline.errors import ConfigError
 from catchline.evaluation.run import options_of
-from catchline.evaluation.tables import for_card
-from catchline.evaluation.verdict import scores
+from catchline.evaluation.table import for_card
 from catchline.metrics.card import ANYWHERE, FILE, README, Facts, model_card, write_card
 from catchline.summarizer.extractive import is_method
 from catchline.text.base import read_json

@@ -23,13 +23,11 @@ from catchline.config.shipped import SHIPPED
 from catchline.data.places import data_changes, split_of, splits_in
 from catchline.errors import ConfigError, DataError, did_you_mean
 from catchline.evaluation.plan import Choice, Plan, plan_recipe, plan_systems
-from catchline.evaluation.tables import COPYING_NOTE, copy_table, csv_text, latex, named_test
+from catchline.evaluation.table import COPYING_NOTE, copy_table, csv_text, latex, named_test
 from catchline.files import only_here, write_json, write_text
 from catchline.text.normalization import safe_print as print
-from catchline.types import Record
 
 if TYPE_CHECKING:  # scoring needs sacrebleu, which the base package lacks
-    from catchline.evaluation.comparison import Outcome
     from catchline.evaluation.report import ComparisonTable
 
 Earlier = Annotated[
@@ -62,11 +60,11 @@ def command(
 ) -> None:
     """Train and score the rows of a recipe, or score what exists, and print one table.
 
-    The folder gets compare.md, compare.csv, compare.tex, compare.json and compare.html. Interrupted, the same command
+    The folder gets compare.md, compare.csv, compare.tex and compare.json. Interrupted, the same command
     goes on where it stopped. A row that fails is named in the table, and the exit code is 1.
     """
     from catchline.evaluation import report
-    from catchline.evaluation.comparison import Comparison, Surroundings
+    from catchline.evaluation.compare import Comparison, ComparisonCallbacks
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("catchline compare runs in one process; train with several, then compare the run folders.")
@@ -83,9 +81,9 @@ def command(
             raise ConfigError(f"--earlier: {place} is not the folder of a comparison (there is no compare.json in it).")
     folder = out or _folder(plan, what, size, path)
     once = partial(_train, on_message=cache(note))  # what is the same of every run is said of the first
-    around = Surroundings(once, lambda title, total: progress(title, total=total), note, device)
+    callbacks = ComparisonCallbacks(once, lambda title, total: progress(title, total=total), note)
     with only_here(folder):
-        comparison = Comparison(plan, records, folder, around, earlier or [])
+        comparison = Comparison(plan, records, folder, callbacks, earlier or [], device)
         _say_replaced(folder, [row.name for row in plan.rows])
         try:
             outcomes = comparison.run()
@@ -93,7 +91,7 @@ def command(
             say(f"Interrupted; what is finished is kept in {folder}. The same command goes on from there.")
             raise Exit(EXIT_INTERRUPTED) from None
         table = report.compare(plan, outcomes, data=path, records=len(records), test=test)
-        _write(table, outcomes, comparison.sampled, folder)
+        _write(table, folder)
     if as_json:
         print_json(report.as_dict(table))
     else:
@@ -101,7 +99,7 @@ def command(
         header, lines = copy_table(table.rows)
         if lines:
             print(f"\n{aligned(header, lines)}\n{COPYING_NOTE}")
-        print("\n".join(["", *report.notes(table), f"{folder}/compare.html, .md, .csv, .tex, .json"]))
+        print("\n".join(["", *report.notes(table), f"{folder}/compare.md, .csv, .tex, .json"]))
     if table.failed:
         raise Exit(1)
 
@@ -182,7 +180,7 @@ def _titled(bar: Any, title: str) -> Callable[..., None]:
     return show
 
 
-def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
+def _write(table: ComparisonTable, folder: Path) -> None:
     from catchline.evaluation import report
 
     typed = sys.argv[1:] if Path(sys.argv[0]).stem in {"catchline", "__main__"} else ["compare"]  # as far as is known
@@ -191,7 +189,6 @@ def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record
         "compare.md": report.markdown(table, said),
         "compare.csv": csv_text(table.rows),
         "compare.tex": latex(*report.cells(table), report.notes(table)),
-        "compare.html": report.page(table, outcomes, sampled, said),
     }
     for name, text in files.items():
         write_text(folder / name, text)

@@ -26,10 +26,9 @@ from catchline.cli.output import aligned, print_result, progress
 from catchline.config.schema import EvaluationConfig
 from catchline.data.places import split_of
 from catchline.errors import ConfigError
-from catchline.evaluation import tables
+from catchline.evaluation import table as tables
 from catchline.evaluation.predictions import file_name
-from catchline.evaluation.run import EvaluationOptions, EvaluationResult, options_of, predict, score
-from catchline.evaluation.systems import Contender
+from catchline.evaluation.run import Contender, EvaluationOptions, EvaluationResult, options_of, predict, score
 from catchline.files import write_json, write_text
 from catchline.metrics.scoring import suited
 from catchline.summarizer.extractive import check_name, is_method, meaning

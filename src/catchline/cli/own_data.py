@@ -9,13 +9,14 @@ from catchline.cli.inputs import records_of
 from catchline.cli.output import aligned, progress
 from catchline.config.schema import RunConfig
 from catchline.errors import CatchlineError
-from catchline.evaluation.run import options_of
-from catchline.evaluation.tables import for_card
-from catchline.evaluation.verdict import scores, table, verdict
+from catchline.evaluation.run import Contender, EvaluationOptions, EvaluationResult, evaluate_system, options_of
+from catchline.evaluation.table import MEASURES, cells_of, for_card, result_row, rouge_column, verdict
 from catchline.metrics.card import Facts, write_card
+from catchline.summarizer.extractive import Progress
 from catchline.types import Record
 
 SCORED = 200  # pairs of a split, at the end
+SHOWN = ("copy_rate", "repeating", "unsupported_word", "words")
 
 
 def closing_score(model_folder: str, run: RunConfig) -> str:
@@ -42,7 +43,17 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         return f"It could not be scored: {error}"
     fine_tuned = run.training.initial_weights is not None
     text = verdict(results, fine_tuned=fine_tuned, no_repeat=run.search.no_repeat_ngram)
-    return "\n".join(["", aligned(*table(results)), "", *text, confidence])
+    columns = [rouge_column(kind, marks=False) for kind in results[0].rouge]
+    columns += [column for column in MEASURES if column.measure in SHOWN]
+    return "\n".join(["", aligned(*cells_of(map(result_row, results), columns)), "", *text, confidence])
+
+
+def scores(
+    model: str, records: Sequence[Record], options: EvaluationOptions, progress: Progress | None = None
+) -> list[EvaluationResult]:
+    """Those of the first sentence and of the ``model``, in this order."""
+    systems = [Contender("lead-1"), Contender(model, name="the model")]
+    return [evaluate_system(system, records, options=options, progress=progress) for system in systems]
 
 
 def calibrated(folder: Path, records: Sequence[Record]) -> str:

@@ -126,8 +126,6 @@ def _model_rows(recipe: Recipe, chosen: Sequence[str], choice: Choice) -> Planne
     runs_of = {row: resolved(row, overrides=choice.overrides, revive=False) for row in chosen if row in recipe.rows}
     if all(run == resolved(row) for row, run in runs_of.items()):
         runs_of = {row: resolved(row, overrides=choice.overrides) for row in runs_of}
-    if choice.overrides:
-        _refuse_equal_rows(runs_of, {row: resolved(row) for row in runs_of})
     for row in chosen:
         if row not in recipe.rows:
             spec = method_spec(row)
@@ -142,20 +140,6 @@ def _model_rows(recipe: Recipe, chosen: Sequence[str], choice: Choice) -> Planne
         rows.append(PlannedRow(row, recipe.rows[row].label, flatten(run.published), runs=tuple(runs)))
     first = next(iter(runs_of.values()), None) or resolved(None, overrides=choice.overrides)
     return rows, first.data, first.evaluation
-
-
-def _refuse_equal_rows(runs: Mapping[str, RunConfig], before: Mapping[str, RunConfig]) -> None:
-    """Settings given for all rows may be those that made two of them different; some are alike ``before``, at a size
-    where nothing tells them apart."""
-
-    def said(run: RunConfig) -> str:
-        return run.model_dump_json(exclude={"row", "description", "published"})
-
-    first: dict[str, str] = {}
-    for row, run in runs.items():
-        same = first.setdefault(said(run), row)
-        if same != row and said(before[same]) != said(before[row]):
-            raise ConfigError(f"--set makes rows '{same}' and '{row}' the same; compare one in a command of its own.")
 
 
 def _method_rows(recipe: Recipe, chosen: Sequence[str], choice: Choice) -> PlannedRows:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -52,8 +52,8 @@ def file_name(system: str) -> str:
 class Journal:
     """JSON lines that are on the disk when `add` returns; ``lines`` are those so far, an earlier process's first.
 
-    A line that a crash cut short is dropped, and so is all of a file that does not begin with ``header``: its first
-    line, where there is one, says what the others are of. Without ``path`` lines are kept in memory only.
+    A line that a crash cut short is dropped, and so is all of a file whose first line is not ``header``. Without
+    ``path`` lines are kept in memory only.
 
     Raises:
         FolderInUseError: another process writes this file.
@@ -66,18 +66,11 @@ class Journal:
         if path is None:
             return
         self._open.enter_context(only_writer(path))
-        kept = [] if header is None else [json.dumps(header).encode() + b"\n"]
-        old = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
-        for raw in old[len(kept) :] if old[: len(kept)] == kept else []:
-            try:
-                line = json.loads(raw) if raw.endswith(b"\n") else None
-            except ValueError:
-                break
-            if not isinstance(line, dict):
-                break
-            self.lines.append(line)
-            kept.append(raw)
-        path.write_bytes(b"".join(kept))
+        first, *old = path.read_bytes().splitlines(keepends=True) if path.is_file() else [b""]
+        with suppress(ValueError):  # a line that was cut short, which has no end either
+            if first == as_lines([header or {}]).encode():
+                self.lines.extend(json.loads(line) for line in old if line.endswith(b"\n"))
+        path.write_text(as_lines([header or {}, *self.lines]), encoding="utf-8")
         self._file = self._open.enter_context(path.open("a", encoding="utf-8"))
 
     def __enter__(self) -> Self:
@@ -87,6 +80,7 @@ class Journal:
         self._open.close()
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Append ``lines``."""
         new = [dict(line) for line in lines]
         self.lines += new
         if self._file is not None:

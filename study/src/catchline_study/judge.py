@@ -32,7 +32,7 @@ import numpy as np
 from catchline.data.columns import EXCEL_SEPARATOR
 from catchline.data.lines import check_text, decode_line, raw_lines
 from catchline.errors import ConfigError, DataError
-from catchline.evaluation.tables import named_test
+from catchline.evaluation.table import named_test
 from catchline.files import replacing_folder, write_json, write_text
 from catchline.metrics.significance import bootstrap_interval, holm
 from catchline.types import Record, references_of

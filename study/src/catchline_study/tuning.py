@@ -30,7 +30,7 @@ from catchline.config.loading import dump_run, merge, parse_yaml, read_run
 from catchline.config.schema import SearchConfig
 from catchline.config.shipped import SHIPPED
 from catchline.errors import ConfigError, unknown_choice
-from catchline.evaluation.systems import model_folder
+from catchline.evaluation.run import model_folder
 from catchline.files import write_json, write_text
 from catchline.runtime.manifest import MANIFEST
 

@@ -12,9 +12,8 @@ import pytest
 from catchline.config.names import trusting
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.predictions import file_name
-from catchline.evaluation.run import EvaluationOptions, evaluate, score
-from catchline.evaluation.systems import Contender
-from catchline.evaluation.tables import compared, result_table
+from catchline.evaluation.run import Contender, EvaluationOptions, evaluate_system, score
+from catchline.evaluation.table import compared, result_table
 from catchline.metrics.rouge import rouge
 from catchline.metrics.scoring import Scoring, scoring
 from catchline.metrics.words import words
@@ -42,7 +41,7 @@ class FirstWords:
         self._stop_after = stop_after
 
     def summarize(
-        self, records: Sequence[Record], *, batch_size: int, progress: Callable[[int], object], words: bool
+        self, records: Sequence[Record], *, batch_size: int, progress: Callable[[int], object]
     ) -> list[Summary]:
         if progress:
             progress(len(records))
@@ -54,7 +53,7 @@ class FirstWords:
 
 
 def test_scores_are_those_of_rouge_itself() -> None:
-    result = evaluate(FirstWords(), RECORDS)
+    result = evaluate_system(FirstWords(), RECORDS)
     hypotheses = [" ".join(record.document.split()[:4]) for record in RECORDS]
     expected = rouge(hypotheses, [record.summary for record in RECORDS], interval=True)
     for kind in ("1", "2", "L"):
@@ -69,15 +68,15 @@ def test_scores_are_those_of_rouge_itself() -> None:
 
 def test_words_of_other_scripts_count_where_no_profile_is_chosen() -> None:
     records = [Record(f"{word} не включается. Помогите.", f"{word} не включается") for word in ("лифт", "замок")]
-    result = evaluate(Contender("lead-1"), records)
+    result = evaluate_system(Contender("lead-1"), records)
     assert result.value("L") == 1.0
     assert "profile unicode" in result.flags
     assert result.signature.startswith("rouge:unicode|")
-    chosen = evaluate(Contender("lead-1"), records, options=EvaluationOptions(scoring=scoring("rouge155")))
+    chosen = evaluate_system(Contender("lead-1"), records, options=EvaluationOptions(scoring=scoring("rouge155")))
     assert chosen.value("L") == 0.0
     assert "2 of 2 documents have a reference without a word that this profile counts" in chosen.flags
     assert any("without a word" in note for note in result_table([chosen])[2])
-    assert evaluate(Contender("lead-1"), RECORDS).flags == ""
+    assert evaluate_system(Contender("lead-1"), RECORDS).flags == ""
 
 
 def test_every_reference_counts() -> None:
@@ -109,7 +108,7 @@ def test_words_of_any_script() -> None:
 
 def test_predictions_are_written_in_order(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "predictions.jsonl"
-    evaluate(FirstWords(), RECORDS, options=EvaluationOptions(batch_size=3), out=out)
+    evaluate_system(FirstWords(), RECORDS, options=EvaluationOptions(batch_size=3), out=out)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["id"] for line in lines] == ["0", "1", "2", "3"]
     assert lines[1]["summary"] == "The dog sat on"
@@ -124,7 +123,7 @@ def interrupted(folder: Path, after: int) -> Path:
     """The file of predictions of an evaluation that is stopped after so many records."""
     out = folder / "predictions.jsonl"
     with pytest.raises(KeyboardInterrupt):
-        evaluate(FirstWords(stop_after=after), RECORDS, options=BY_ONE, out=out)
+        evaluate_system(FirstWords(stop_after=after), RECORDS, options=BY_ONE, out=out)
     assert not out.exists()
     return out
 
@@ -137,10 +136,10 @@ def test_an_interrupted_evaluation_goes_on(tmp_path: Path, cut: bool) -> None:
         partial = out.with_name(out.name + ".partial")
         partial.write_bytes(partial.read_bytes()[:-5])
     second, counted = FirstWords(), []
-    result = evaluate(second, RECORDS, options=BY_ONE, out=out, progress=counted.append)
+    result = evaluate_system(second, RECORDS, options=BY_ONE, out=out, progress=counted.append)
     assert second.asked == ["2", "3"]
     assert sum(counted) == len(out.read_text().splitlines()) == 4
-    assert result.as_dict()["rouge"] == evaluate(FirstWords(), RECORDS).as_dict()["rouge"]
+    assert result.as_dict()["rouge"] == evaluate_system(FirstWords(), RECORDS).as_dict()["rouge"]
 
 
 @pytest.mark.parametrize("change", ["system", "records", "sentences"])
@@ -152,7 +151,7 @@ def test_another_system_or_other_records_start_over(change: str, tmp_path: Path)
         records[3] = Record("Another document.", "another")
     else:
         records[3] = replace(records[3], sentences=tuple(records[3].document.split()))
-    evaluate(system, records, options=BY_ONE, out=out)
+    evaluate_system(system, records, options=BY_ONE, out=out)
     assert len(system.asked) == 4
 
 
@@ -162,9 +161,9 @@ def test_a_name_of_any_length_is_one_of_a_file(tmp_path: Path) -> None:
 
 def test_what_cannot_be_scored_is_refused() -> None:
     with pytest.raises(DataError, match="no records"):
-        evaluate(FirstWords(), [])
+        evaluate_system(FirstWords(), [])
     with pytest.raises(DataError, match=r"x\.jsonl:3 has no summary"):
-        evaluate(FirstWords(), [Record("a b", "", origin="x.jsonl:3")])
+        evaluate_system(FirstWords(), [Record("a b", "", origin="x.jsonl:3")])
 
 
 # ------------------------------------------------------------------- systems, splits, tables
@@ -183,8 +182,7 @@ def test_extractive_methods_by_name() -> None:
     assert is_method("lead-1")
     assert not is_method("runs/a")
     [summary] = Contender("lead-1").summarize(RECORDS[:1])
-    [plain] = Contender("lead-1").summarize(RECORDS[:1], words=False)
-    assert plain == replace(summary, words=()) != summary
+    assert (summary.text, summary.words) == (RECORDS[0].document.split(". ")[0] + ".", ())
     assert summary.text == "The cat sat on the mat."
     assert Contender("lead-1").identity != Contender("lead-2").identity
 
@@ -227,7 +225,7 @@ def test_sentences_of_the_record_are_used() -> None:
 
 
 def test_tables_compare_with_the_first() -> None:
-    results = [evaluate(Contender("lead-1"), RECORDS), evaluate(FirstWords(), RECORDS)]
+    results = [evaluate_system(Contender("lead-1"), RECORDS), evaluate_system(FirstWords(), RECORDS)]
     first, second = compared(results)
     assert "difference" not in first
     assert second["difference"]["1"] == pytest.approx(results[1].rouge["1"].f - results[0].rouge["1"].f)
@@ -237,14 +235,17 @@ def test_tables_compare_with_the_first() -> None:
     assert all(len(row) == len(header) for row in rows)
     assert results[0].signature in notes
     with pytest.raises(DataError, match="there are 2 and 4"):
-        compared([results[0], evaluate(FirstWords(), RECORDS[:2])])
+        compared([results[0], evaluate_system(FirstWords(), RECORDS[:2])])
 
 
 def test_processes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catchline.evaluation.measures._TEXTS", 3)
     records = [replace(record, id=f"{number}") for number, record in enumerate(RECORDS * 5)]
     alone, together = (
-        replace(evaluate(Contender("lead-1"), records, options=EvaluationOptions(batch_size=2, processes=n)), seconds=0)
+        replace(
+            evaluate_system(Contender("lead-1"), records, options=EvaluationOptions(batch_size=2, processes=n)),
+            seconds=0,
+        )
         for n in (1, 2)
     )
     assert together == alone

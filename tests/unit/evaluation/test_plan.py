@@ -59,18 +59,6 @@ def test_a_change_below_what_a_row_leaves_out_is_for_the_other_rows() -> None:
         plan_recipe(HEADLINE, no_row_has_it)
 
 
-def test_rows_that_the_settings_make_equal_are_refused_but_not_those_that_a_size_itself_does() -> None:
-    rows = [row.name for row in plan_recipe(HEADLINE, Choice(size="cnndm", overrides=DATA)).rows]
-    assert {"bilstm", "bilstm-tf", "lead-3"} <= set(rows)
-    change = {"model": {"bidirectional": True}}
-    with pytest.raises(ConfigError, match="makes rows 'lstm' and"):
-        plan_recipe(HEADLINE, Choice(["lstm", "bilstm"], "cnndm", overrides=DATA | change))
-    change = {"model": {"opponent": {"layer": 1, "head": 1}}}
-    with pytest.raises(ConfigError, match="makes rows 'contrastive' and 'averaged' the same"):
-        plan_recipe(CONTRASTIVE, Choice(["contrastive", "averaged"], "study", overrides=change))
-    assert len(plan_recipe(CONTRASTIVE, Choice(["contrastive", "top-2"], "study", overrides=change)).rows) == 2
-
-
 def test_extractive_rows_stand_in_the_same_table() -> None:
     plan = plan_recipe(HEADLINE, Choice(size="tiny", overrides=DATA))
     assert plan.rows[0].name == "lsa_first"

@@ -7,7 +7,6 @@ import io
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,23 +14,12 @@ import pytest
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.schema import DataConfig, EvaluationConfig
 from catchline.errors import ConfigError
-from catchline.evaluation.comparison import Outcome, ScoredSystem
+from catchline.evaluation.compare import Outcome, ScoredSystem
 from catchline.evaluation.plan import Plan, PlannedRow
-from catchline.evaluation.report import (
-    ComparisonTable,
-    _curves,
-    _series,
-    as_dict,
-    cells,
-    compare,
-    markdown,
-    notes,
-    page,
-)
+from catchline.evaluation.report import ComparisonTable, as_dict, cells, compare, markdown, notes
 from catchline.evaluation.run import EvaluationResult, RougeScore
-from catchline.evaluation.tables import compared, csv_text, differences, latex, mark_of, result_table
+from catchline.evaluation.table import compared, csv_text, differences, latex, mark_of, result_table
 from catchline.metrics.significance import approximate_randomization, holm
-from catchline.types import Record, Summary
 
 DOCUMENTS = 40
 NOISE = np.random.default_rng(3).normal(0, 0.02, DOCUMENTS)
@@ -45,7 +33,7 @@ def scored(values: np.ndarray, name: str = "x") -> ScoredSystem:
     rouge = {kind: RougeScore(mean, mean, mean, mean, mean) for kind in per_document}
     measures = {"words": 9.0, "bleu": 12.0, "bleu_paper": 0.123}
     result = EvaluationResult(name, len(values), rouge, measures, "rouge:test", 0.0, per_document)
-    return ScoredSystem(result, "bleu:test", (Summary("a summary", document="A document.", id="1", model=name),))
+    return ScoredSystem(result, "bleu:test")
 
 
 def outcome(name: str, *values: np.ndarray, published: dict[str, float] | None = None, **extra: object) -> Outcome:
@@ -117,7 +105,7 @@ def test_what_is_shown_and_how_it_was_counted_is_said() -> None:
 
 def test_published_figures_stand_beside_ours() -> None:
     published = {"subset.bleu": 0.041, "subset.val_loss": 6.66, "rouge1": 39.5, "subset.odd_measure": 7}
-    trained = [{"metrics": {"val_loss_tf": 5.0, "val_loss_free": 6.0}, "folder": "none"}]
+    trained = [{"metrics": {"val_loss_tf": 5.0, "val_loss_free": 6.0}}]
     made = table(outcome("base", BASE, published=published, trained=trained))
     header, rows = cells(made)
     found = shown(made)[0]
@@ -131,14 +119,12 @@ def test_published_figures_stand_beside_ours() -> None:
         assert shown(table(outcome("base", BASE, published=nothing_or_percent)))[0]["BLEU"] == "12.00"  # sacreBLEU's
 
 
-def test_losses_are_the_likelihood_alone(tmp_path: Path) -> None:
+def test_losses_are_the_likelihood_alone() -> None:
     """Beside a row with coverage a row without must not look better than it is."""
     parts = {"val_loss_tf_nll": 4.6, "val_loss_free": 5.6, "val_loss_free_nll": 4.733, "val_loss_free_coverage": 0.867}
-    whole = {"update": 20, "loss": 5.8, "nll": 4.9, **parts}
-    (tmp_path / "log.jsonl").write_text(json.dumps(whole) + "\n")
     losses = {"train_loss": 5.8, "train_loss_nll": 4.9}
-    covered = {"metrics": {"val_loss_tf": 5.5, **parts}, "folder": str(tmp_path), **losses}
-    plain = {"metrics": {"val_loss_tf": 5.0, "val_loss_free": 5.1}, "folder": "none", "train_loss": 5.2}
+    covered = {"metrics": {"val_loss_tf": 5.5, **parts}, **losses}
+    plain = {"metrics": {"val_loss_tf": 5.0, "val_loss_free": 5.1}, "train_loss": 5.2}
     published = {"subset.train_loss": 5.6, "subset.val_loss": 6.66}
     both = {"base": plain, "covered": covered}
     outcomes = [outcome(name, BASE, published=published, trained=[one]) for name, one in both.items()]
@@ -151,8 +137,6 @@ def test_losses_are_the_likelihood_alone(tmp_path: Path) -> None:
     run = resolve_run(load_recipe("distraction"), "uni-gru", "tiny")
     by_summary = replace(made, plan=replace(made.plan, rows=(replace(made.plan.rows[0], runs=(run,)),)))
     assert "val loss: nats per summary" in "\n".join(notes(by_summary))
-    assert _series(outcomes, _curves(made)["Validation loss"]) == {"COVERED": [(20.0, 4.733)]}
-    assert "Validation loss, nats per word, coverage loss not counted." in page(made, outcomes, [])
 
 
 def test_unknown_words_and_empty_summaries_are_shown_where_there_are_any() -> None:
@@ -215,16 +199,6 @@ def test_file_forms_agree() -> None:
     assert "rouge:test" in text
     bars = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}
     assert len(bars) == 1
-
-
-def test_the_page_holds_everything_and_requests_nothing(tmp_path: object) -> None:
-    outcomes = [outcome("base", BASE), outcome("other", BASE + 0.1)]
-    sampled = [Record("A document.", "its <b>reference</b>", id="1")]
-    made = page(table(*outcomes), outcomes, sampled, "catchline compare p")
-    assert "its &lt;b&gt;reference" in made
-    assert "a summary" in made
-    assert "catchline compare p" in made
-    assert not [word for word in ("http://", "https://", 'src="/') if word in made.replace("http://www.w3.org", "")]
 
 
 @pytest.mark.parametrize("test", ["bootstrap", "t"])

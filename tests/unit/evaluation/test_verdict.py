@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from catchline.evaluation.run import EvaluationResult, RougeScore
-from catchline.evaluation.verdict import table, verdict
+from catchline.evaluation.table import verdict
 from catchline.metrics.scoring import ANOTHER_SCRIPT
 
 
@@ -52,6 +52,3 @@ def test_what_else_is_wrong() -> None:
     assert "no_repeat_ngram=2" in lines[1]
     again = verdict([result("lead-1", 0.2), result("the model", 0.3, repeating=0.89)], fine_tuned=False, no_repeat=2)
     assert again[1] == "89% of its summaries repeat themselves: train longer."
-    header, rows = table([result("lead-1", 0.2), result("the model", 0.3, **measures)])
-    assert [row[0] for row in rows] == ["lead-1", "the model"]
-    assert {"ROUGE-L", "repeating %", "copied %", "new words %"} <= set(header)

@@ -14,9 +14,8 @@ from catchline.cli.output import aligned, print_result, progress
 from catchline.config.schema import EvaluationConfig
 from catchline.data.places import split_of
 from catchline.errors import ConfigError
-from catchline.evaluation import tables
-from catchline.evaluation.run import EvaluationResult, options_of, predict, score
-from catchline.evaluation.systems import Contender
+from catchline.evaluation import table as tables
+from catchline.evaluation.run import Contender, EvaluationResult, options_of, predict, score
 from catchline.metrics.scoring import suited
 from catchline.summarizer.extractive import check_name
 from catchline.types import references_of

@@ -18,7 +18,7 @@ from catchline.config.shipped import SHIPPED
 from catchline.data.places import split_of
 from catchline.errors import ConfigError, ModelError
 from catchline.evaluation.confidence import ACCEPT, THRESHOLD, taught
-from catchline.evaluation.systems import model_folder
+from catchline.evaluation.run import model_folder
 from catchline.summarizer.extractive import is_method
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from catchline.cli.inputs import check_output, records_of
 from catchline.cli.options import AsJson, Commands, ReadingOptions
 from catchline.cli.output import aligned, note, print_result
 from catchline.errors import ConfigError
-from catchline.evaluation.tables import mark_of
+from catchline.evaluation.table import mark_of
 from catchline.files import write_text
 from catchline_study import judge
 from catchline_study.judge import KEY, SHEETS, Analysis, SheetOptions, make_sheets, read_predictions

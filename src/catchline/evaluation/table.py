@@ -1,4 +1,4 @@
-"""Tables of systems: what stands in a row, the marks of significance, and the table of `catchline evaluate`."""
+"""Tables of systems: rows, columns, marks of significance, notes; as text, Markdown, CSV, LaTeX and JSON."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from catchline.errors import refuse_unknown
 from catchline.evaluation import measures
 from catchline.evaluation.run import EvaluationResult
 from catchline.metrics.card import CardScores
+from catchline.metrics.scoring import ANOTHER_SCRIPT
 from catchline.metrics.significance import TestResult, approximate_randomization, holm, paired_bootstrap, paired_t_test
 
 FIGURES = {"f": "F1", "recall": "recall"}
@@ -33,10 +34,6 @@ COPYING_NOTE = (
     "Correct n-grams: those that document and reference both hold, of all n-grams of all summaries. "
     "Over-copied: words that the document holds and no reference, a mean count."
 )
-_MARKS = (
-    " ** p < 0.01, * p < 0.05 against {} (paired approximate randomization over documents, Holm's correction over the "
-    "systems)."
-)
 
 # --------------------------------------------------------------------------------------- significance
 
@@ -49,6 +46,7 @@ TESTS: Mapping[str, tuple[Test, str]] = {
     "bootstrap": (paired_bootstrap, "paired bootstrap over documents"),
     "t": (paired_t_test, "paired t-test over documents"),
 }
+SURE = 0.05
 
 
 def named_test(name: str) -> Test:
@@ -63,14 +61,14 @@ def named_test(name: str) -> Test:
 
 def mark_of(p: float) -> str:
     """``**`` below 0.01, ``*`` below 0.05, else nothing."""
-    return "**" if p < 0.01 else "*" if p < 0.05 else ""
+    return "**" if p < 0.01 else "*" if p < SURE else ""
 
 
 def differences(
     baseline: Scores, systems: Mapping[str, Scores], test: str = "randomization"
 ) -> dict[str, dict[str, Difference]]:
     """By system and kind of ROUGE the ``difference`` to ``baseline``, its two-sided ``p``, and ``p_holm`` after
-    correction over the systems. Each kind is a family of its own for that.
+    Holm's correction over the systems; each kind is a family.
 
     Raises:
         ConfigError: no such test.
@@ -123,7 +121,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and what stands below it; ``published`` columns hold the paper's figures, others a ``measure``."""
+    """A heading and its cells; ``published`` columns hold the paper's figures, others a ``measure``."""
 
     heading: str
     cell: Callable[[Row], str]
@@ -132,7 +130,7 @@ class Column:
 
 
 def rouge_column(kind: str, *, marks: bool = True) -> Column:
-    """ROUGE times 100 with half the width of its interval; ``marks``: of significance, or the blanks in their place."""
+    """ROUGE times 100 with half the width of its interval, and marks of significance."""
 
     def cell(row: Row) -> str:
         figure = row.rouge.get(kind)
@@ -144,11 +142,6 @@ def rouge_column(kind: str, *, marks: bool = True) -> Column:
     return Column(f"ROUGE-{kind}", cell)
 
 
-def number(value: float, digits: int) -> str:
-    """With ``digits`` behind the point; a training that diverged may have a perplexity of three hundred before it."""
-    return f"{value:.{digits}f}" if abs(value) < 1e7 else f"{value:.3g}"
-
-
 def measure_column(heading: str, *keys: str, digits: int = 1) -> Column:
     """A figure beside ROUGE (in per cent where the heading says so), a loss, or several between slashes, a dash where
     one of these was not measured."""
@@ -158,48 +151,45 @@ def measure_column(heading: str, *keys: str, digits: int = 1) -> Column:
         figures = {**row.measures, **row.losses}
         if keys[0] not in figures and (len(keys) == 1 or not figures):
             return ""
-        return "/".join(number(factor * figures[key], digits) if key in figures else "–" for key in keys)
+        return "/".join(_number(factor * figures[key], digits) if key in figures else "–" for key in keys)
 
     return Column(heading, cell, keys[0])
 
 
+def _number(value: float, digits: int) -> str:
+    """With ``digits`` after the point; the perplexity of a training that diverged has hundreds before it."""
+    return f"{value:.{digits}f}" if abs(value) < 1e7 else f"{value:.3g}"
+
+
 _COPIED, _NOVEL = measure_column("copied %", "copy_rate"), measure_column("novel 2-grams %", "novel_2")
 _UNK, _P_GEN = measure_column("unk %", "unk_rate"), measure_column("p_gen", "p_gen", digits=2)
+_REPEATING, _WORDS = measure_column("repeating %", measures.REPEATING), measure_column("words", "words")
 FAITHFUL = (
     measure_column("unfaithful %", measures.UNFAITHFUL),
     measure_column("new names/numbers/dates %", *(measures.UNSUPPORTED[kind] for kind in ("name", "number", "date"))),
     measure_column("new words %", measures.UNSUPPORTED_WORDS),
 )
 MEASURES = (
-    *FAITHFUL,
-    _COPIED,
-    measure_column("density", "density"),
-    _NOVEL,
-    measure_column("repeating %", measures.REPEATING),
+    *(*FAITHFUL, _COPIED, measure_column("density", "density"), _NOVEL, _REPEATING),
     measure_column("repeated 1/2/3/4-grams %", *measures.REPEATED.values()),
-    _UNK,
-    measure_column("words", "words"),
-    _P_GEN,
+    *(_UNK, _WORDS, _P_GEN),
 )
 BLANK = (_UNK, measure_column("empty %", "empty"))  # shown where one is not 0
-# of models that read in chunks
-READING = (
+READING = (  # of models that read in chunks
     measure_column("chunks read", "chunks_read"),
     measure_column("chunks chosen", "chunks_chosen"),
     measure_column("words read %", "words_read"),
     measure_column("coarse entropy", "coarse_entropy", digits=2),
     measure_column("s/document", "seconds", digits=3),
 )
-# how much of a summary stands in the document, how much of that was right, how much too much
 COPYING = (
-    _COPIED,
-    measure_column("density", "density", digits=2),
-    _NOVEL,
+    *(_COPIED, measure_column("density", "density", digits=2), _NOVEL),
     *(measure_column(f"correct {n}-grams %", key, digits=2) for n, key in measures.CORRECT.items()),
     measure_column("over-copied words", measures.OVER_COPIED, digits=2),
     measure_column("without stop words", measures.OVER_COPIED_CONTENT, digits=2),
     _P_GEN,
 )
+IN_COMPARISON = (*FAITHFUL, _REPEATING, measure_column("repeated 2-grams %", "repetition"), _WORDS)
 
 
 def cells_of(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[list[str], list[list[str]]]:
@@ -209,62 +199,18 @@ def cells_of(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[list[str],
 
 
 def copy_table(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
-    """The table of copying; columns that no system has are left out, and so are the rows of systems without measures.
-    Without any row there is no table: both are empty."""
+    """The table of copying, without columns that no system has and systems without measures; empty without any."""
     measured = [row for row in rows if row.measures]
     shown = [column for column in COPYING if any(column.measure in row.measures for row in measured)]
     return cells_of(measured, shown) if shown else ([], [])
 
 
-# ------------------------------------------------------------------------------------ for papers, for programs
-
-
-def latex(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]) -> str:
-    """A table with booktabs' rules, to be read into a paper; notes and signatures are comments above it. A page is as
-    wide as seven figures: further ones are tables of their own, beside the first column again."""
-    lines, rows = [f"% {line}" for note in notes for line in note.splitlines()], list(rows)
-    for first in range(1, len(header), 7):
-        shown = slice(first, first + 7)
-        top, *body = (_latex_line([line[0], *line[shown]]) for line in (header, *rows))
-        lines += ["\\begin{tabular}{l" + "r" * len(header[shown]) + "}", "\\toprule", top, "\\midrule", *body]
-        lines += ["\\bottomrule", "\\end{tabular}", ""]
-    return "\n".join(lines)
-
-
-_LATEX = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"}
-    | {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "±": "$\\pm$", "–": "--"}
-)
-
-_SUPERSCRIPT = re.compile(r"(?<=\d)(\*{1,2})$")  # marks behind a figure
-
-
-def _latex_line(texts: Sequence[str]) -> str:
-    cells = [_SUPERSCRIPT.sub(r"$^{\1}$", text.strip().translate(_LATEX)) for text in texts]
-    return " & ".join(cells) + r" \\"
-
-
-def csv_text(rows: Iterable[Row]) -> str:
-    """One line a row, its numbers unrounded."""
-    flat = list(map(_flat, rows))
-    names = list(dict.fromkeys(name for row in flat for name in row if name != "error"))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, [*names, "error"], restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return out.getvalue()
-
-
-def _flat(row: Row) -> dict[str, Any]:
-    found: dict[str, Any] = {"row": row.name, "label": row.label, "seeds": row.seeds}
-    for kind, figure in row.rouge.items():
-        found |= {f"rouge{kind}_{name}": value for name, value in asdict(figure).items()}
-    found |= {**row.measures, **row.losses}
-    found |= {f"published_{key}": value for key, value in row.published.items()}
-    return found | {"error": "; ".join(row.errors)}
-
-
 # ------------------------------------------------------------------------------- the table of evaluate
+
+
+def result_rows(results: Sequence[EvaluationResult]) -> list[Row]:
+    """What the evaluations found, each but the first with its differences to the first."""
+    return list(map(result_row, results, _tested(results)))
 
 
 def result_row(result: EvaluationResult, versus: Mapping[str, Difference] | None = None) -> Row:
@@ -277,11 +223,6 @@ def result_row(result: EvaluationResult, versus: Mapping[str, Difference] | None
     return Row(result.system, result.system, rouge=rouge, measures={**result.measures, **seconds})
 
 
-def result_rows(results: Sequence[EvaluationResult]) -> list[Row]:
-    """What the evaluations found, each but the first with its differences to the first."""
-    return list(map(result_row, results, _differences(results)))
-
-
 def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
     """JSON-ready scores; each system after the first also has its `differences` to the first.
 
@@ -289,30 +230,26 @@ def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
         DataError: the systems were scored on different numbers of records.
     """
     listed = []
-    for place, (result, found) in enumerate(zip(results, _differences(results), strict=True)):
-        entry = result.as_dict()
-        if place:
-            for name in ("difference", "p", "p_holm"):
-                entry[name] = {kind: versus[name] for kind, versus in found.items()}
-        listed.append(entry)
+    for place, (result, found) in enumerate(zip(results, _tested(results), strict=True)):
+        names = ("difference", "p", "p_holm") if place else ()
+        listed.append(result.as_dict() | {name: {kind: of[name] for kind, of in found.items()} for name in names})
     return listed
 
 
 def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[list[str]], list[str]]:
-    """Header, rows and notes of the table.
-
-    Stars mark differences to the first system, see `compared`. The column ``p_gen`` is there when a system that can
-    copy is, those of `READING` when one that reads in chunks is.
-    """
+    """Header, rows and notes; stars mark differences to the first system (`compared`)."""
     there = {name for result in results for name in result.measures}
     several = len(results) > 1
     columns = [rouge_column(kind, marks=several) for kind in results[0].rouge]
     columns += [column for column in MEASURES if column is not _P_GEN or "p_gen" in there]
     columns += READING if "chunks_read" in there else ()
+    marks = (
+        f" ** p < 0.01, * p < 0.05 against {results[0].system} (paired approximate randomization over documents, "
+        "Holm's correction over the systems)."
+    )
     notes = [
         f"ROUGE {FIGURES[results[0].shown]} x 100 ± half of the 95% bootstrap interval; copied: words of the summary "
-        "that the document holds; repeated: n-grams that occurred in the summary before."
-        + (_MARKS.format(results[0].system) if several else ""),
+        "that the document holds; repeated: n-grams that occurred in the summary before." + marks * several,
         FAITHFUL_NOTE,
         *([READING_NOTE] if "chunks_read" in there else []),
         *dict.fromkeys(line for result in results for line in (result.flags, result.signature) if line),
@@ -337,12 +274,94 @@ def for_card(results: Sequence[EvaluationResult], data: str, split: str = "") ->
     )
 
 
-@lru_cache(maxsize=1)
-def _tested(scores: tuple[tuple[tuple[str, tuple[float, ...]], ...], ...]) -> tuple[dict[str, Difference], ...]:
+def _tested(results: Sequence[EvaluationResult]) -> tuple[dict[str, Difference], ...]:
+    """By place and kind, each system's difference to the first."""
+    return _tests_of(tuple(tuple(result.per_document.items()) for result in results))
+
+
+@lru_cache(maxsize=1)  # for `compared` and `result_table` of the same results
+def _tests_of(scores: tuple[tuple[tuple[str, tuple[float, ...]], ...], ...]) -> tuple[dict[str, Difference], ...]:
     first, *others = (dict(system) for system in scores)
     return ({}, *differences(first, {str(place): system for place, system in enumerate(others)}).values())
 
 
-def _differences(results: Sequence[EvaluationResult]) -> tuple[dict[str, Difference], ...]:
-    """By place and kind, each system's difference to the first; tested once for `compared` and `result_table`."""
-    return _tested(tuple(tuple(result.per_document.items()) for result in results))
+def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool, no_repeat: int = 0) -> list[str]:
+    """Sentences on a trained model beside the first sentence of the text (``results``: that one first), each with what
+    to try. ``no_repeat`` is ``search.no_repeat_ngram``."""
+    lead, model = results
+    kind = "L" if "L" in model.rouge else next(iter(model.rouge))
+    ours, theirs = (round(100 * one.value(kind), 2) for one in (model, lead))  # as they are shown
+    p = _tested(results)[1][kind]["p"]
+    figures = f"ROUGE-{kind} {ours:.2f} against {theirs:.2f} on {model.records:,} pairs it was not trained on"
+    start = "more pairs or a longer training (training.max_epochs, training.max_minutes)"
+    if not fine_tuned and model.flags != ANOTHER_SCRIPT:  # the bundled model is English
+        start += ", or `catchline train oneline`, which starts from a trained model"
+    if p >= SURE:
+        lines = [f"No clear difference from taking the first sentence: {figures} (p = {p:.2f}); try {start}."]
+    elif ours < theirs:
+        lines = [f"Worse than taking the first sentence: {figures}; try {start}."]
+    else:
+        lines = [f"Better than taking the first sentence by {ours - theirs:.2f}: {figures}."]
+    if (share := model.measures.get(measures.REPEATING, 0.0)) > 0.1:
+        block = "" if no_repeat in (1, 2) else ", or --set search.no_repeat_ngram=2, so that no two words come again"
+        lines.append(f"{share:.0%} of its summaries repeat themselves: train longer{block}.")
+    if (share := model.measures.get(measures.UNSUPPORTED_WORDS, 0.0)) > 0.3:
+        lines.append(f"{share:.0%} of its content words do not stand in the text; read before you trust it.")
+    if share := model.measures.get("empty", 0.0):
+        lines.append(f"{share:.0%} of its summaries are empty.")
+    return [*lines, model.counting] if model.flags else lines
+
+
+# --------------------------------------------------------------------------------------------- files
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = ["| " + " | ".join(markdown_text(text.strip()) for text in line) + " |" for line in (header, *rows)]
+    return [lines[0], "|" + " --- |" + " ---: |" * (len(header) - 1), *lines[1:]]
+
+
+def markdown_text(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def latex(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]) -> str:
+    """A table with booktabs' rules; notes and signatures are comments above it. A page is as wide as seven figures:
+    further ones are tables of their own, beside the first column again."""
+    lines, rows = [f"% {line}" for note in notes for line in note.splitlines()], list(rows)
+    for first in range(1, len(header), 7):
+        shown = slice(first, first + 7)
+        top, *body = (_latex_line([line[0], *line[shown]]) for line in (header, *rows))
+        lines += ["\\begin{tabular}{l" + "r" * len(header[shown]) + "}", "\\toprule", top, "\\midrule", *body]
+        lines += ["\\bottomrule", "\\end{tabular}", ""]
+    return "\n".join(lines)
+
+
+_LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "±": "$\\pm$", "–": "--"}
+)
+_SUPERSCRIPT = re.compile(r"(?<=\d)(\*{1,2})$")  # marks behind a figure
+
+
+def _latex_line(texts: Sequence[str]) -> str:
+    cells = [_SUPERSCRIPT.sub(r"$^{\1}$", text.strip().translate(_LATEX)) for text in texts]
+    return " & ".join(cells) + r" \\"
+
+
+def csv_text(rows: Iterable[Row]) -> str:
+    """One line a row, its numbers unrounded."""
+    flat = list(map(_flat, rows))
+    names = list(dict.fromkeys(name for row in flat for name in row if name != "error"))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*names, "error"], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return out.getvalue()
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {"row": row.name, "label": row.label, "seeds": row.seeds}
+    for kind, figure in row.rouge.items():
+        found |= {f"rouge{kind}_{name}": value for name, value in asdict(figure).items()}
+    found |= {**row.measures, **row.losses, **{f"published_{key}": value for key, value in row.published.items()}}
+    return found | {"error": "; ".join(row.errors)}
