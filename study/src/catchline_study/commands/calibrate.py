@@ -100,7 +100,7 @@ def fitted(
         calibration, found = calibrate(summarizer, records, progress=bar.advance, known=taught(folder), **how)
     with card_follows(folder):
         if changes:
-            apply(folder, system.search)
+            apply(folder, changes)
         calibration.save(folder)
     return calibration, found
 
