@@ -16,7 +16,7 @@ from catchline.extractive.base import Extractor, ExtractorConfig
 from catchline.metrics.overlap import ngram_counts, overlap
 from catchline.metrics.rouge_text import shared_text
 from catchline.metrics.scoring import Scoring, suited
-from catchline.text.normalization import UNIT
+from catchline.text.normalization import UNIT, split_lines
 from catchline.text.sentences import sentence_spans
 
 _GAIN = 1e-12
@@ -106,8 +106,8 @@ class Longest(Extractor):
         lines: bool = True
 
     def sentences(self, document: str | Sequence[str]) -> list[str]:
-        if self.config.lines and isinstance(document, str) and "\n" in document.strip():
-            return document.splitlines()
+        if self.config.lines and isinstance(document, str) and len(lines := split_lines(document.strip())) > 1:
+            return lines
         return super().sentences(document)
 
     def rate(self, sentences: list[str]) -> np.ndarray:

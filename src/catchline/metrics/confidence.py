@@ -47,7 +47,7 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 from catchline.errors import ModelError
 from catchline.files import write_json
 from catchline.metrics.words import is_stop_word, ordinary_stems, stem, words
-from catchline.text.mending import FUNCTION_WORDS
+from catchline.text.normalization import FUNCTION_WORDS
 from catchline.text.sentences import WRAPPED, behind_mark, sentence_strings, shortened, split_sentences
 from catchline.types import Hypothesis, TokenizedText
 

@@ -13,6 +13,7 @@ from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError, unknown_choice
 from catchline.metrics.rouge import RougeResult, make_options, parse_kind, rouge
 from catchline.metrics.rouge_text import TEXTS
+from catchline.text.normalization import split_lines
 from catchline.text.sentences import ENGLISH, sentence_strings
 
 Shown = Literal["f", "recall"]
@@ -136,7 +137,7 @@ class RunScoring:
 
 def sentence_lines(text: str) -> str:
     """One sentence a line: the lines of a text that has several, else its sentences."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in split_lines(text) if line.strip()]
     return "\n".join(lines if len(lines) > 1 else sentence_strings(" ".join(lines), ENGLISH))
 
 

@@ -18,7 +18,7 @@ from catchline.config.names import SCORERS, build
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
 from catchline.search.arrays import top_candidates
-from catchline.text.mending import is_content
+from catchline.text.normalization import is_content
 from catchline.types import Memory, StepOutput
 
 

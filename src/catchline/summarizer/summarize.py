@@ -28,7 +28,6 @@ from catchline.metrics.confidence import LEADS_ELSEWHERE, Calibration, answering
 from catchline.metrics.words import is_ordinary, is_stop_word, ordinary_stems, stem, words
 from catchline.runtime.manifest import is_exported
 from catchline.summarizer.extractive import ExtractiveSystem, OnText, Progress, is_method
-from catchline.text.casing import capital
 from catchline.text.sentences import markup, without
 from catchline.text.sources import lines_of
 from catchline.types import Record, Summary, SummaryWord
@@ -400,7 +399,7 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     found = extractive_summary(document, [(start, end)], model_name=summary.model, record_id=summary.id, left_out=signs)
     first = found.words[0].text
     if any(map(str.isalnum, document[begins:start])) or not _may_be_name(first, found.words[1:2]):  # its subject went
-        plain, head = first.rstrip(",.;:").removesuffix("'s").replace("-", ""), capital(first[0], document)
+        plain, head = first.rstrip(",.;:").removesuffix("'s").replace("-", ""), first[0].upper()
         if plain.isalpha() and plain.islower() and len(head) == 1:  # no iOS, no ligature
             begun = replace(found.words[0], text=head + first[1:])
             found = replace(found, text=begun.text + found.text[len(first) :], words=(begun, *found.words[1:]))

@@ -19,7 +19,7 @@ from typing import Literal
 
 from catchline.errors import ModelError
 from catchline.jobs import Pieces
-from catchline.text.languages import goes_on, is_foreign, is_turkish
+from catchline.text.sentences import ENGLISH, goes_on, language_of
 
 CASING_FILE = "casing.json"
 FORMAT = 1
@@ -157,12 +157,8 @@ def begins(text: str, position: int) -> bool:
     if not position or not _BEGIN.search(text, max(0, position - 12), position):
         return not position
     short = text[max(0, position - 12) : position].rstrip().endswith(".")
-    return not (short and is_foreign(text) and goes_on(text, max(0, position - 60), position))
-
-
-def capital(letter: str, text: str) -> str:
-    """The capital of a letter of this text."""
-    return "İ" if letter == "i" and is_turkish(text) else letter.upper()
+    language = language_of(text) if short else ENGLISH
+    return language == ENGLISH or not goes_on(text, max(0, position - 60), position, language)
 
 
 def is_shouted(words: Sequence[str]) -> bool:
@@ -199,7 +195,7 @@ def _telling(text: str, start: int, end: int) -> list[str]:
     words = WORD.findall(text, start, end)
     large = [word for word in words if not word.islower()]
     begun = len(large) < 2 and (not words or (large == words[:1] and capitalised(words[0])))
-    if begun and not (large and start and is_foreign(text)):
+    if begun and not (large and start and language_of(text) != ENGLISH):
         return words[1:]  # the common case, for speed
     upper = [word for word in large if word != word.lower()]
     if sum(map(str.isupper, upper)) > 2 and is_shouted(words):

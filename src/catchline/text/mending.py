@@ -12,34 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from catchline.text.normalization import is_unspaced
+from catchline.text.normalization import DANGLING, may_not_repeat
+from catchline.text.sentences import RULER
 
 LONGEST_PHRASE = 8  # words
 LONGEST_NAME = 3  # words in front of a colon
 _DESCRIPTION = 4  # words that stay, at least, where the name in front of them is dropped
-# Words an English line does not end with, and words that may be doubled around "and" ("again and again").
-_FUNCTION_WORDS = (
-    "a an the of and or but nor with for from into onto between among amongst than as at by via per to in on upon & "
-    "its their our your my his which whose whether while during without within toward towards against across"
-)
-_DANGLING = frozenset(_FUNCTION_WORDS.split())
-_OTHERS = (
-    "is are was were be been being has have had do does did not no can could will would should may might must it this "
-    "that these those there you we i he she they me us him them who what when where how why if then so such more most "
-    "n't less least all any both each some other over under up down out off through about before after again also "
-    "only very"
-)
-FUNCTION_WORDS = _DANGLING | frozenset(_OTHERS.split())
+# Words that may be doubled around "and" ("again and again").
 _DOUBLED_AROUND_AND = frozenset(("again", "more", "less", "on", "over", "up", "down", "out", "by", "round"))
-_ENGLISH = frozenset(("the", "and", "of", "to", "for", "with", "is", "are", "that", "this"))
-_ENGLISH_SHARE = 0.05  # of the source's words, from which on it counts as English
 ENDS = frozenset((".", "!", "?", "…", "..."))  # of sentences
 _PAUSES = frozenset((",", ";", ":"))
 _SEPARATORS = frozenset((",", "and", "or", "&", "-", "–", "/"))
 _NOT_FIRST = _PAUSES | ENDS | frozenset((")", "]", "}", "-", "–", "—", "/", "#", "*", "•", ">"))
 _NOT_LAST = _PAUSES | frozenset(("(", "[", "{", "-", "–", "—", "/", "+", "=", "``"))
 _ENDS_NAMES = frozenset("+=/")
-RULER = re.compile(r"([-=~*#_+^])\1{3,}")  # under a heading, or between parts
 _PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "-lrb-": "-rrb-", "-lsb-": "-rsb-", "-lcb-": "-rcb-"}
 _SINGLE = "'‘’"
 _QUOTES = {mark: kind for kind in ('"“”„', "«»", _SINGLE) for mark in kind}  # languages differ in which one opens
@@ -92,7 +78,7 @@ def _doubled(keys: Sequence[str], in_source: Callable[[Sequence[str]], bool]) ->
     for size in range(min(LONGEST_PHRASE, len(keys) // 2), 0, -1):
         for at in range(len(keys) - 2 * size + 1):
             phrase = keys[at : at + size]
-            if not any(map(_may_not_repeat, phrase)):
+            if not any(map(may_not_repeat, phrase)):
                 continue
             second = at + size
             if keys[second : second + size] == phrase:
@@ -179,29 +165,13 @@ def _dangling(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWor
     if last < 0:
         return set()
     word = words[kept[last]]
-    if hangs(last) or (english and keys[last] in _DANGLING and not (word.follows and word.rests)):
+    if hangs(last) or (english and keys[last] in DANGLING and not (word.follows and word.rests)):
         return {last}
     return set()
 
 
-def is_english(keys: Sequence[str]) -> bool:
-    """Are enough of these words, of a document, frequent ones of English?"""
-    words = [key.lower() for key in keys if _is_word(key)]
-    return sum(word in _ENGLISH for word in words) >= max(1.0, _ENGLISH_SHARE * len(words))
-
-
 def _is_word(key: str) -> bool:
     return any(map(str.isalnum, key))
-
-
-def is_content(word: str) -> bool:
-    """Is the lower-cased word more than a function word, a sign, a number or a letter or two?"""
-    return len(word) > 2 and word[0].isalnum() and _may_not_repeat(word) and word not in FUNCTION_WORDS
-
-
-def _may_not_repeat(key: str) -> bool:
-    """A word of letters; digits may stand twice, and so may the characters of Chinese, Japanese, Thai, ..."""
-    return any(map(str.isalpha, key)) and not is_unspaced(key[0])
 
 
 def ends_in_stop(words: Sequence[DraftWord]) -> bool:

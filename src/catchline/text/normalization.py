@@ -99,6 +99,40 @@ def safe_print(*values: Any, sep: str = " ", end: str = "\n", file: IO[str] | No
     print(text.encode(encoding, "replace").decode(encoding), end="", file=stream, flush=flush)
 
 
+# --------------------------------------------------------------------------------------------------- English words
+
+_ENDS_NO_LINE = (  # words that an English line does not end with
+    "a an the of and or but nor with for from into onto between among amongst than as at by via per to in on upon & "
+    "its their our your my his which whose whether while during without within toward towards against across"
+)
+_OTHERS = (
+    "is are was were be been being has have had do does did no not can could will would should may might must it this "
+    "that these those there you we i he she they me us him them who what when where how why if then so such more most "
+    "n't less least all any both each some other over under up down out off through about before after again also "
+    "only very"
+)
+DANGLING = frozenset(_ENDS_NO_LINE.split())
+FUNCTION_WORDS = DANGLING | frozenset(_OTHERS.split())
+_SURELY_ENGLISH = frozenset(("the", "and", "of", "to", "for", "with", "is", "are", "that", "this"))
+_ENGLISH_SHARE = 0.05  # of the words of a text in English, at least
+
+
+def is_english(words: Sequence[str]) -> bool:
+    """Are enough of these words and signs of a document frequent words of English?"""
+    lowered = [word.lower() for word in words if any(map(str.isalnum, word))]
+    return sum(word in _SURELY_ENGLISH for word in lowered) >= max(1.0, _ENGLISH_SHARE * len(lowered))
+
+
+def may_not_repeat(word: str) -> bool:
+    """A word of letters; digits may stand twice in a line, and so may the characters of Chinese, Japanese, Thai, ..."""
+    return any(map(str.isalpha, word)) and not is_unspaced(word[0])
+
+
+def is_content(word: str) -> bool:
+    """Is the lower-cased word more than a function word, a sign, a number or a letter or two?"""
+    return len(word) > 2 and word[0].isalnum() and may_not_repeat(word) and word not in FUNCTION_WORDS
+
+
 # ---------------------------------------------------------------------------------------------------- normalisation
 
 SPACE_MARK = "▁"  # the space before a word, as the subword and character tokenizers write it

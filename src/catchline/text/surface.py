@@ -17,11 +17,10 @@ from itertools import pairwise
 import numpy as np
 
 from catchline.text.base import Tokenizer
-from catchline.text.casing import SMALL_WORDS, begins, capital, capitalised, is_shouted, is_titled, parts_of, segments
+from catchline.text.casing import SMALL_WORDS, begins, capitalised, is_shouted, is_titled, parts_of, segments
 from catchline.text.detokenize import CLITIC
-from catchline.text.languages import is_turkish
-from catchline.text.mending import ENDS, FUNCTION_WORDS, DraftWord, ends_in_stop, infinitive, is_english, mended
-from catchline.text.normalization import is_unspaced
+from catchline.text.mending import ENDS, DraftWord, ends_in_stop, infinitive, mended
+from catchline.text.normalization import FUNCTION_WORDS, is_english, is_unspaced
 from catchline.text.sentences import WRAPPED, bounds, markup
 from catchline.types import TokenizedText
 
@@ -97,11 +96,8 @@ class SourceText:
         read = self.document[: self.spans[-1][1] + 250]  # characters in which what a sign begins has its end
         return frozenset(place for span in markup(read) for place in range(*span))
 
-    def small(self, key: str, place: int | None) -> str:
-        """The word in lower case as its language has it: tokenizers know no final sigma and no letters of Turkish."""
-        places = self.by_key.get(key, ())
-        if places and is_turkish(self.document):
-            return self.form(places[0] if place is None else place).replace("I", "ı").replace("İ", "i").lower()
+    def small(self, key: str) -> str:
+        """The word in lower case: tokenizers know no final sigma."""
         return _FINAL_SIGMA.sub("ς", key.replace("i\u0307", "i"))
 
     def gap(self, word: int) -> str | None:
@@ -401,7 +397,7 @@ class _Letters:
                 continue
             if word.key[:1].isalpha() or word.key[-1:].isalpha() or (word.copied and word.key.strip("#0") == ""):
                 form = self.form(word.key, word.place, copied=word.copied or in_run)
-                word.text = form or self.source.small(word.key, word.place)
+                word.text = form or self.source.small(word.key)
             elif in_run and word.place is not None and (word.copied or len(word.key) > 1):
                 word.text = self.source.form(word.place)  # signs and numbers of a copied run
         if self.style != "lower":
@@ -480,7 +476,7 @@ class _Letters:
                 for index, part in enumerate(parts)
             )
         ordinary = word == word.lower() and _ORDINARY_LETTERS.fullmatch(word)
-        return capital(word[0], self.source.document) + word[1:] if ordinary else word
+        return word[0].upper() + word[1:] if ordinary else word
 
 
 def _written(words: list[_Word], raw: list[tuple[int, int]], text: str) -> Surfaced:

@@ -240,7 +240,6 @@ NEWS = "The river rose two metres. Ship, ho! The port closed on Monday. The rive
         ("long rivers", "git config --long rivers", "git config --long rivers"),
         ("long rivers", "micromark view of long rivers", "micromark view of long rivers"),
         ("long rivers", "iPhone covers of long rivers", "iPhone covers of long rivers"),
-        ("long rivers", "[9:02] ece: ince köprü ve ılık bir nehir için ada", "İnce köprü ve ılık bir nehir için ada"),
     ],
 )
 def test_which_sentence_answers_and_how_it_begins(line: str, document: str, said: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from catchline.data.lines import read_text
 from catchline.errors import DataError
+from catchline.text.normalization import split_lines
 from catchline.text.sentences import ENGLISH, sentence_strings
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Record, references_of
@@ -145,7 +146,7 @@ def dialogue(record: Record) -> Record:
     The turns are the record's sentences, so that extractive methods pick turns. A document that is one line already is
     split where it has such bars.
     """
-    lines = record.document.splitlines()
+    lines = split_lines(record.document)
     if len([line for line in lines if line.strip()]) < 2:
         lines = record.document.split(TURNS)
     turns = tuple(filter(None, map(_one_line, lines)))
@@ -161,7 +162,7 @@ def dialogue(record: Record) -> Record:
 def news(record: Record) -> Record:
     """An article in one line, as BART's data were made; its highlights joined by blanks as the summary that a model
     learns, and one a line as the reference that it is scored against. Agency marks such as "(CNN)" stay."""
-    references = tuple("\n".join(filter(None, map(_one_line, text.splitlines()))) for text in references_of(record))
+    references = tuple("\n".join(filter(None, map(_one_line, split_lines(text)))) for text in references_of(record))
     return replace(
         record,
         document=_one_line(record.document),
@@ -175,7 +176,7 @@ def first_highlight(record: Record) -> Record:
     """`news` of which the first highlight is the summary that a model learns, and every highlight a reference of its
     own (`docs/coarse_to_fine.md`): the profile ``cnndm-first`` scores it so, the best reference counts."""
     made = news(record)
-    highlights = tuple(dict.fromkeys(line for text in made.references for line in text.splitlines()))
+    highlights = tuple(dict.fromkeys(line for text in made.references for line in split_lines(text)))
     return replace(made, summary=highlights[0] if highlights else made.summary, references=highlights)
 
 
