@@ -41,7 +41,6 @@ from catchline.text.normalization import (
     build_normalizer,
     cut_by,
     encodable,
-    is_content,
     shares_characters,
     whole_marks,
     word_pattern,
