@@ -97,11 +97,11 @@ def navigation(pages: set[str]) -> list[Any]:
         "Start": ["index.md", "install.md", "tutorial.md", "oneline.md", "page.md", "python.md"],
         "Your own model": ["data.md", "training.md", "decoding.md", "tuning.md"],
         "Judge a summarizer": ["comparing.md", "explain.md", "faithfulness.md", "confidence.md", "align.md", "text.md"],
-        "Serve": ["serving.md", "deploying.md", "bulk.md", "reliability.md"],
+        "Serve": ["serving.md", "deploying.md", "bulk.md"],
         "Reference": [f"reference/{name}.md" for name in ("commands", "recipe_keys", "api")],
         "Papers": [*papers, "transformer.md", "pretraining.md", "continued_pretraining.md"],
-        "Results": ["results.md", "results-small.md", "protocol.md", "performance.md"],
-        "How the model in the box was made": ["model_card.md", "oneline-making.md"],
+        "Results": ["results.md"],
+        "The bundled model": ["model_card.md"],
         "The code": ["architecture.md", "legend.md"],
     }
     named = {place for places in sections.values() for place in places}
