@@ -22,7 +22,7 @@ from catchline.evaluation.table import SURE
 from catchline.files import digest_of, write_json
 from catchline.metrics.significance import approximate_randomization, paired_bootstrap
 
-COMPARISONS = 10  # that study/research/protocol.md calls primary; Bonferroni's bound of Holm's correction over all of them
+COMPARISONS = 10  # primary ones of research/protocol.md, for the bound of Holm's correction
 ANSWERS = "answers.json"  # of the commands within commands, by the first word
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
 _HOLE = re.compile(r"\{(\w+)(?::(\w+))?\}")
