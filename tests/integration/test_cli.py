@@ -269,7 +269,3 @@ def test_recipes_check_finds_a_wrong_component(recipe: Path, capsys: pytest.Capt
     recipe.write_text(RECIPE.replace("{training.batch_size: 64}", "{model.hiden_size: 3}"))
     assert cli.main(["recipes", "check", str(recipe)]) == 2
     assert ", row fast, size small and 1 other: Unknown key" in capsys.readouterr().err
-    recipe.write_text(RECIPE.replace("{training.batch_size: 64}", "{search.length_alpha: 2}"))
-    assert cli.main(["recipes", "check", str(recipe)]) == 0
-    said = "size small and 1 other: search.length_alpha does nothing while search.length_normalisation is average."
-    assert said in capsys.readouterr().err

@@ -28,7 +28,7 @@ from catchline.evaluation.table import for_card
 from catchline.metrics.card import ANYWHERE, FILE, README, Facts, model_card, write_card
 from catchline.summarizer.extractive import is_method
 from catchline.text.base import read_json
-from catchline.text.normalization import safe_print as print
+from catchline.text.control import safe_print as print
 
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*|multilingual")
 OF_CATCHLINE = "\nlibrary_name: catchline\n"  # stands in every card that is made here

@@ -25,7 +25,7 @@ from catchline.errors import ConfigError, DataError, did_you_mean
 from catchline.evaluation.plan import Choice, Plan, plan_recipe, plan_systems
 from catchline.evaluation.table import COPYING_NOTE, copy_table, csv_text, latex, named_test
 from catchline.files import only_here, write_json, write_text
-from catchline.text.normalization import safe_print as print
+from catchline.text.control import safe_print as print
 
 if TYPE_CHECKING:  # scoring needs sacrebleu, which the base package lacks
     from catchline.evaluation.report import ComparisonTable

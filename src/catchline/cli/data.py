@@ -19,7 +19,7 @@ from catchline.data.places import splits_in
 from catchline.data.readers import ReadOptions, read_with
 from catchline.data.subset import counter_of, counter_of_run
 from catchline.errors import ConfigError, DataError
-from catchline.text.normalization import safe_print as print
+from catchline.text.control import safe_print as print
 
 TOKENS = (
     "words (words and signs), blanks (what stands between blanks), word-tokenizer, character-tokenizer, or the folder "

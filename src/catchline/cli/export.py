@@ -13,7 +13,7 @@ from catchline.cli.output import progress
 from catchline.data.places import split_of
 from catchline.errors import ConfigError
 from catchline.summarizer.extractive import is_method
-from catchline.text.normalization import safe_print as print
+from catchline.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from catchline.export.check import Agreement

@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from catchline.text.normalization import safe_print as print
+from catchline.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from catchline.types import Summary

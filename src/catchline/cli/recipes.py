@@ -22,7 +22,7 @@ from catchline.config.loading import (
 from catchline.config.names import EXTRACTIVE, check_run, parse
 from catchline.config.schema import Recipe
 from catchline.errors import CatchlineError, ConfigError
-from catchline.text.normalization import safe_print as print
+from catchline.text.control import safe_print as print
 
 command = Commands("List, show and check the recipes.", invoke_without_command=True)
 

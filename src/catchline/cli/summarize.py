@@ -20,7 +20,7 @@ from catchline.errors import ConfigError, DataError
 from catchline.files import flush, keeps_its_place, only_writer, sha256, write_text
 from catchline.summarizer.bulk import Lines, Request, SummaryJob, lines_of
 from catchline.summarizer.summarize import FIRST_CHARACTERS, FIRST_WORDS
-from catchline.text.normalization import safe_print as print
+from catchline.text.control import safe_print as print
 from catchline.types import Record, Summary
 
 DIGEST = "document_sha256"  # key of a line in a file: the digest of the text

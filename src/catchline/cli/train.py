@@ -20,7 +20,7 @@ from catchline.config.schema import SPLITS, RunConfig, TrainingConfig
 from catchline.config.shipped import SHIPPED, place_of
 from catchline.data.places import data_changes
 from catchline.errors import ConfigError, ModelError
-from catchline.text.normalization import safe_print as print
+from catchline.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from catchline.training.loop import TrainResult

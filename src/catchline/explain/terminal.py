@@ -18,7 +18,7 @@ from rich.theme import Theme
 from catchline.explain.chunks import read_to
 from catchline.explain.provenance import GATES, ON_SPECIALS, SUMS, SYMBOLS
 from catchline.explain.record import support_of
-from catchline.text.normalization import harmless
+from catchline.text.control import harmless
 from catchline.types import Summary, SummaryWord
 
 UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")  # what models write for a word that they do not know

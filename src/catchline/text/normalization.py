@@ -17,10 +17,9 @@ of 200,000 odd characters still takes linear time.
 from __future__ import annotations
 
 import re
-import sys
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import IO, Any, Literal
+from typing import Literal
 
 from pydantic import model_validator
 from tokenizers import Regex, normalizers, pre_tokenizers
@@ -52,8 +51,6 @@ _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u180e\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
     f"|(?<![{_JOINED}])[\u200c\u200d]+|[\u200c\u200d]+(?![{_JOINED}])"
 )
-_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_CONTROL = {code: 0xFFFD for code in (*range(32), *range(127, 160), *_DIRECTIONS) if chr(code) not in "\n\t"}
 
 
 def with_line_feeds(text: str) -> str:
@@ -82,21 +79,6 @@ def without_invisible(text: str) -> str:
 def is_unspaced(character: str) -> bool:
     """Is it of a script that is written without spaces?"""
     return bool(_UNSPACED_CHARACTER.match(character))
-
-
-def harmless(text: str) -> str:
-    """``text`` for a terminal: control characters and marks of direction, which it would obey, replaced one by one."""
-    return text.translate(_CONTROL)
-
-
-def safe_print(*values: Any, sep: str = " ", end: str = "\n", file: IO[str] | None = None, flush: bool = False) -> None:
-    """``print``, with texts `harmless` on terminals and stderr; what the stream cannot encode is a question mark."""
-    stream = sys.stdout if file is None else file
-    text = sep.join(map(str, values)) + end
-    if stream is sys.stderr or stream.isatty():
-        text = harmless(text)
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding), end="", file=stream, flush=flush)
 
 
 # --------------------------------------------------------------------------------------------------- English words

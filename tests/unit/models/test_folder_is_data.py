@@ -34,7 +34,7 @@ EVIL = """
 from pathlib import Path
 Path(__file__).with_name("imported").touch()
 from catchline.models.seq2seq import Seq2Seq as Model
-from catchline.search.scorers import Renormalise as Scorer
+from catchline.search.scorers import ForbidTokens as Scorer
 from catchline.text.tokenizer import WordTokenizer as Tokenizer
 """
 
@@ -82,7 +82,7 @@ PLACES: list[tuple[str, tuple[str, ...], Any]] = [
     ("config.json", ("model", "type"), "evil:Model"),
     ("config.json", ("model", "attention"), {"type": "evil:Model"}),
     ("config.json", ("text", "tokenizer"), {"type": "evil:Tokenizer"}),
-    ("generation_config.json", ("scorers",), [{"type": "evil:Scorer", "size": 2}]),
+    ("generation_config.json", ("scorers",), [{"type": "evil:Scorer", "ids": [9]}]),
     ("tokenizer_config.json", ("catchline", "type"), "evil:Tokenizer"),
     ("recipe.yaml", ("model", "type"), "evil:Model"),
     ("recipe.yaml", ("objectives",), [{"type": "evil:Model"}]),
@@ -103,7 +103,7 @@ def test_code_that_a_folder_names_is_not_imported(
 
 def test_code_runs_when_it_is_trusted_and_for_that_call_only(saved: Path, imported: Callable[[], bool]) -> None:
     change(saved / "config.json", "model", "type", value="evil:Model")
-    change(saved / "generation_config.json", "scorers", value=[{"type": "evil:Scorer", "size": 2}])
+    change(saved / "generation_config.json", "scorers", value=[{"type": "evil:Scorer", "ids": [9]}])
     records = [Record("the quick dog sees", "the dog")]
     with pytest.raises(CatchlineError, match="trust_code=True in Python"):
         catchline.evaluate(saved, records)
@@ -150,7 +150,7 @@ def test_a_model_that_is_graphs_needs_none_of_the_code_that_made_it(
     with pytest.raises(ModelError, match="--trust-code"):
         load_model_folder(graphs)  # torch builds it
     decoding = graphs / "generation_config.json"
-    change(decoding, "scorers", value=[{"type": "evil:Scorer", "size": 2}])
+    change(decoding, "scorers", value=[{"type": "evil:Scorer", "ids": [9]}])
     change(graphs / "export.json", "sha256", decoding.name, value=digest_of(decoding))
     with pytest.raises(ModelError, match="--trust-code"):
         Summarizer.from_pretrained(graphs)

@@ -12,7 +12,7 @@ import pytest
 
 import catchline.cli
 from catchline.cli.main import main
-from catchline.text.normalization import harmless, safe_print
+from catchline.text.control import harmless, safe_print
 
 EVIL = "a\x1b[2Jb\x9b31mc\x07d\re\u2028\tf\u202eg\u2069\n"
 

@@ -22,7 +22,7 @@ from catchline.files import write_text
 from catchline.summarizer import Summarizer
 from catchline.summarizer.extractive import is_method
 from catchline.summarizer.torch_backend import NeuralSystem
-from catchline.text.normalization import safe_print as print
+from catchline.text.control import safe_print as print
 from catchline.types import Record
 from catchline_study.align import HeadTable, MapChoice, attention_maps, forced_pairs, head_table, sharpness, word_map
 from catchline_study.links import (

@@ -19,7 +19,7 @@ from catchline.cli.output import NO_LINES, aligned, as_lines, print_json, print_
 from catchline.data.readers import files_of
 from catchline.data.subset import counter_of, write_records
 from catchline.errors import ConfigError
-from catchline.text.normalization import safe_print as print
+from catchline.text.control import safe_print as print
 from catchline.types import Record
 from catchline_study.corpora.haystack import build_haystacks
 from catchline_study.corpora.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
