@@ -63,7 +63,6 @@ def command(
     reading: ReadingOptions,
     min_human_score: MinHumanScore = None,
     device: Device = "cpu",
-    processes: Annotated[int, Option(min=1, max=256, help="Processes that score, and apply extractive methods.")] = 1,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
@@ -84,7 +83,7 @@ def command(
     path = split_of(data, split)
     records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
     way = suited(options.scoring, map(references_of, records))
-    options = replace(options, scoring=way, processes=processes, batch_size=batch_size)
+    options = replace(options, scoring=way, batch_size=batch_size)
     report = ScoreReport(path, records, options, copying)
     for name in names:
         report.add(name, Contender(name, settings={} if is_method(name) else settings, device=device), output)

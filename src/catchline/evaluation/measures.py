@@ -6,19 +6,15 @@ data set.
 
 from __future__ import annotations
 
-import math
-from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from typing import Any
 
-import numpy as np
-
-from catchline.jobs import forked
 from catchline.metrics import copying
 from catchline.metrics.faithfulness import CLAIMS, Kind, SourceFacts, check_support
 from catchline.metrics.words import is_stop_word, words
 
-REVISION = 3  # raised when a figure is added or could change: scores that are kept are then made anew
+REVISION = 4  # raised when a figure is added or could change: scores that are kept are then made anew
 REPEATED = {1: "repetition_1", 2: "repetition", 3: "repetition_3", 4: "repetition_4"}  # n -> name of the figure
 REPEATING = "repeating"
 CORRECT = {n: f"correct_{n}" for n in (1, 2, 3, 4)}  # micro averages; those of the summaries' rates end in _macro
@@ -26,24 +22,14 @@ OVER_COPIED, OVER_COPIED_CONTENT = "over_copied", "over_copied_content"
 UNSUPPORTED: dict[Kind, str] = {kind: f"unsupported_{kind}" for kind in CLAIMS}  # kind of claim -> name of the figure
 UNSUPPORTED_WORDS, UNFAITHFUL = "unsupported_word", "unfaithful"
 _KINDS: dict[Kind, str] = {**UNSUPPORTED, "word": UNSUPPORTED_WORDS}
-_MEANS = (
-    *("copy_rate", "density", "novel_2", *REPEATED.values(), REPEATING, "unk_rate", "words", "length_ratio", "empty"),
-    *(UNFAITHFUL, "claims", *(f"{name}_macro" for name in CORRECT.values()), OVER_COPIED, OVER_COPIED_CONTENT),
-)
-_SHARES = (*_KINDS.values(), *CORRECT.values())
-_OF = " of"  # behind the name of a share: how many pieces there are
-_COLUMNS = (*_MEANS, *_SHARES, *(name + _OF for name in _SHARES))
-_TEXTS = 500  # a piece of work of a process
-_BETWEEN = "\n"  # between two references: no word, so no n-gram with it stands in a document
+_BETWEEN = "\n"  # between two references: no word, so no n-gram with it is in a document
 
 
 def measure(
     documents: Sequence[str],
     summaries: Sequence[str],
     references: Sequence[Sequence[str]],
-    *,
     unk_text: str | None = None,
-    processes: int = 1,
 ) -> dict[str, float]:
     """Means over documents; a document whose summary is too short for a figure does not count in it.
 
@@ -55,8 +41,7 @@ def measure(
     without any word.
 
     What they state that their documents lack (`catchline.metrics.faithfulness`): ``unsupported_name``, ``_number``,
-    ``_date``
-    and ``_word``: of all such pieces of all summaries the share that the documents lack, missing where there is none;
+    ``_date`` and ``_word``: the share of all such pieces that the documents lack, missing where there is none;
     ``claims``: names, numbers and dates a summary; ``unfaithful``: share of summaries with one or more that the
     document lacks.
 
@@ -66,54 +51,50 @@ def measure(
     holds and no reference; ``over_copied_content``: the same without English stop words.
     """
 
-    def part(start: int) -> bytes:
-        """As raw numbers, which travel between processes many times faster than objects."""
-        chosen = slice(start, start + _TEXTS)
-        pairs = zip(documents[chosen], summaries[chosen], references[chosen], strict=True)
-        return array("d", chain.from_iterable([_figures(*pair, unk_text) for pair in pairs])).tobytes()
-
-    parts = forked(part, range(0, len(documents), _TEXTS), processes, option="--processes")
-    table = np.frombuffer(b"".join(parts)).reshape(-1, len(_COLUMNS))
-    columns = {name: of[~np.isnan(of)].tolist() for name, of in zip(_COLUMNS, table.T, strict=True)}
-    found = {name: _mean(columns[name]) for name in _MEANS}
-    shares = {name: (sum(columns[name]), sum(columns[name + _OF])) for name in _SHARES}
-    found |= {name: some / every for name, (some, every) in shares.items() if every}
-    return dict.fromkeys(CORRECT.values(), 0.0) | found
+    rows, hits, sizes = [], Counter[str](), Counter[str]()
+    for document, summary, group in zip(documents, summaries, references, strict=True):
+        figures, some, every = _figures(document, summary, group, unk_text)
+        rows.append(figures)
+        hits.update(some)
+        sizes.update(every)
+    found = {name: _mean(row[name] for row in rows if row[name] is not None) for name in (rows[0] if rows else ())}
+    return found | dict.fromkeys(CORRECT.values(), 0.0) | {name: hits[name] / n for name, n in sizes.items() if n}
 
 
-def _figures(document: str, summary: str, group: Sequence[str], unk_text: str | None) -> list[float]:
-    """Of one summary the `_COLUMNS`: what means are taken of, not a number where there is none; for shares of all
-    pieces the number that counts, and how many there are."""
+def _figures(
+    document: str, summary: str, group: Sequence[str], unk_text: str | None
+) -> tuple[dict[str, Any], dict[str, int], dict[str, int]]:
+    """Of one summary what means are taken of, None where there is none; and of shares of all pieces how many pieces
+    count, and how many there are."""
     marks = summary.split().count(unk_text) if unk_text else 0
     plain = summary.replace(unk_text, " ") if unk_text else summary
     facts, models, mine = SourceFacts(document), [words(model) for model in group], words(plain)
-    source = facts.words
     known = models[0] if len(models) == 1 else [word for model in models for word in (*model, _BETWEEN)]
     expected = _mean(map(len, models))
     rates = copying.repeated_ngram_rates(mine, len(REPEATED))
-    in_source, in_known = copying.shared_runs(mine, source), copying.shared_runs(mine, known)
+    in_source, in_known = copying.shared_runs(mine, facts.words), copying.shared_runs(mine, known)
     over = copying.over_copied(mine, in_source, in_known)
     claims = check_support(plain, facts).claims
     checked, missing = [claim.kind for claim in claims], [claim.kind for claim in claims if claim.source is None]
-    correct = copying.correct_counts(in_source, in_known, len(CORRECT))
-    figures = (
-        *(copying.coverage_and_density(in_source) or (None, None)),
-        copying.novel_rate(mine, in_source, 2),
-        *rates,
-        copying.repeats(mine, rates[-1]) if mine else None,
-        marks / len(summary.split()) if marks else 0.0,
-        len(mine),
-        len(mine) / expected if expected else None,
-        not mine,
-        any([kind != "word" for kind in missing]),
-        len(checked) - checked.count("word"),
-        *[hits / size if size else None for hits, size in correct],
-        len(over),
-        len(over) - sum(map(is_stop_word, over)),
-        *(*map(missing.count, _KINDS), *[hits for hits, _ in correct]),
-        *(*map(checked.count, _KINDS), *[size for _, size in correct]),
-    )
-    return [math.nan if value is None else value for value in figures]
+    coverage, density = copying.coverage_and_density(in_source) or (None, None)
+    correct = dict(zip(CORRECT.values(), copying.correct_counts(in_source, in_known, len(CORRECT)), strict=True))
+    figures = {
+        **{"copy_rate": coverage, "density": density, "novel_2": copying.novel_rate(mine, in_source, 2)},
+        **dict(zip(REPEATED.values(), rates, strict=True)),
+        REPEATING: copying.repeats(mine, rates[-1]) if mine else None,
+        "unk_rate": marks / len(summary.split()) if marks else 0.0,
+        "words": len(mine),
+        "length_ratio": len(mine) / expected if expected else None,
+        "empty": not mine,
+        UNFAITHFUL: any(kind != "word" for kind in missing),
+        "claims": len(checked) - checked.count("word"),
+        **{f"{name}_macro": some / every if every else None for name, (some, every) in correct.items()},
+        OVER_COPIED: len(over),
+        OVER_COPIED_CONTENT: len(over) - sum(map(is_stop_word, over)),
+    }
+    hits = {name: missing.count(kind) for kind, name in _KINDS.items()} | {n: some for n, (some, _) in correct.items()}
+    sizes = {name: checked.count(kind) for kind, name in _KINDS.items()} | {n: all_ for n, (_, all_) in correct.items()}
+    return figures, hits, sizes
 
 
 def reading_measures(readings: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -29,13 +29,14 @@ from catchline.errors import ConfigError, DataError
 from catchline.evaluation.measures import measure, reading_measures
 from catchline.evaluation.predictions import Journal, as_lines, fingerprint, prediction_of
 from catchline.files import digest_of, write_text
-from catchline.jobs import forked
 from catchline.metrics.rouge import RougeResult
 from catchline.metrics.scoring import RunScoring, Scoring, Shown, score_as, scoring, suited
 from catchline.summarizer.extractive import ExtractiveSystem, Progress, is_method
 from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer, with_graphs
 from catchline.text.unknown import restore_numbers
 from catchline.types import Record, Summary, references_of
+
+_NOT_IDENTITY = frozenset({"metrics.json", "environment.json", "card.json"})
 
 # ------------------------------------------------------------------------------------------- systems
 
@@ -116,21 +117,13 @@ def model_folder(place: str) -> Path:
     return folder / "model" if (folder / "model").is_dir() else folder
 
 
-def weights_identity(place: str) -> str:
-    """What identifies a model, the decoding defaults that it comes with left out."""
-    return _identity(model_folder(place), place, {*_NOT_IDENTITY, "generation_config.json"})
-
-
-_NOT_IDENTITY = frozenset({"metrics.json", "environment.json", "card.json"})
-
-
-def _identity(folder: Path, name: str, without: Collection[str] = _NOT_IDENTITY) -> str:
+def _identity(folder: Path, name: str) -> str:
     """A digest of a local model's files; the id of a model on the hub."""
     if not folder.is_dir():
         return name
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*")):
-        if path.suffix in {".json", ".safetensors"} and path.name not in without:
+        if path.suffix in {".json", ".safetensors"} and path.name not in _NOT_IDENTITY:
             digest.update(path.name.encode())
             digest.update(bytes.fromhex(digest_of(path)))
     return digest.hexdigest()
@@ -143,15 +136,12 @@ def _identity(folder: Path, name: str, without: Collection[str] = _NOT_IDENTITY)
 class EvaluationOptions:
     """``kinds`` of ROUGE, counted as ``scoring`` says; ``batch_size`` is the number of records decoded at once (None:
     by their length). With ``restore_numbers`` what the system wrote as ``##`` is a number of the document before
-    scoring; predictions stay as they were written. ``processes`` of this machine score, and pick sentences where the
-    system is a method.
-    """
+    scoring; predictions stay as they were written."""
 
     kinds: tuple[str, ...] = ("1", "2", "L")
     scoring: Scoring = field(default_factory=Scoring)
     batch_size: int | None = None
     restore_numbers: bool = False
-    processes: int = 1
 
 
 def options_of(config: EvaluationConfig, **rouge: Any) -> EvaluationOptions:
@@ -233,19 +223,10 @@ def evaluate(
         scores = catchline.evaluate(["lead-1", "runs/mine"], "my_pairs/")
         print(scores["runs/mine"].rouge["L"].f)
 
-    Args:
-        systems: run or model folders, hub ids, extractive methods; one or several.
-        data: a folder with splits, or pairs in a file or in memory (`catchline.read_records`).
-        split: which split of a folder.
-        max_records: only so many, the first.
-        profile: how ROUGE is computed (`catchline evaluate --help` lists the profiles); none: by the default one, or by
-            ``unicode`` where most references are of another script than Latin.
-        decoding: settings of the models' search, such as ``{"beam_size": 8}``.
-        device: where models run.
-        trust_code: run Python classes that the folders name, which can do anything.
-
-    Returns:
-        The result of each system by its name, in the order given.
+    ``systems`` are run or model folders, hub ids, extractive methods; ``data`` a folder with splits, or pairs in a file
+    or in memory (`catchline.read_records`); ``profile`` says how ROUGE is computed (`catchline evaluate --help`);
+    ``decoding`` are settings of the models' search, such as ``{"beam_size": 8}``; with ``trust_code`` Python classes
+    that the folders name are run, which can do anything. Returns the result of each system by its name.
 
     Raises:
         DataError: the data cannot be read, is empty, or has records without a summary.
@@ -308,18 +289,10 @@ def predict(
         if progress is not None and done:
             progress(done)
         window = WINDOW_BATCHES * (options.batch_size or BATCH)
-        workers = options.processes if system.is_method else 1
-        inside = progress if workers == 1 else None
-
-        def made(first: int) -> list[dict[str, Any]]:
+        for first in range(done, len(records), window):
             chunk = records[first : first + window]
-            summaries = system.summarize(chunk, batch_size=options.batch_size, progress=inside)
-            return [prediction_of(summary, record) for summary, record in zip(summaries, chunk, strict=True)]
-
-        for lines in forked(made, range(done, len(records), window), workers, option="--processes"):
-            predictions.add(lines)
-            if progress is not None and inside is None:
-                progress(len(lines))
+            summaries = system.summarize(chunk, batch_size=options.batch_size, progress=progress)
+            predictions.add(prediction_of(summary, record) for summary, record in zip(summaries, chunk, strict=True))
     if out is not None and partial is not None:
         write_text(out, as_lines(predictions.lines))  # only a finished file gets its name
         keep(partial)
@@ -344,9 +317,9 @@ def score(
         hypotheses = [restore_numbers(text, r.document) for text, r in zip(hypotheses, records, strict=True)]
     references = [tuple(references_of(record)) for record in records]
     way = suited(options.scoring, references)
-    found = score_as(way, hypotheses, references, options.kinds, interval=True, processes=options.processes)
+    found = score_as(way, hypotheses, references, options.kinds, interval=True)
     documents = [record.document for record in records]
-    measures = measure(documents, hypotheses, references, unk_text=unk_text, processes=options.processes)
+    measures = measure(documents, hypotheses, references, unk_text)
     measures |= reading_measures([line.get("reading") or {} for line in predictions])
     if p_gens := [float(line["p_gen"]) for line in predictions if line.get("p_gen") is not None]:
         measures["p_gen"] = sum(p_gens) / len(p_gens)

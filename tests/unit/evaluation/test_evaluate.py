@@ -236,17 +236,3 @@ def test_tables_compare_with_the_first() -> None:
     assert results[0].signature in notes
     with pytest.raises(DataError, match="there are 2 and 4"):
         compared([results[0], evaluate_system(FirstWords(), RECORDS[:2])])
-
-
-def test_processes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catchline.evaluation.measures._TEXTS", 3)
-    records = [replace(record, id=f"{number}") for number, record in enumerate(RECORDS * 5)]
-    alone, together = (
-        replace(
-            evaluate_system(Contender("lead-1"), records, options=EvaluationOptions(batch_size=2, processes=n)),
-            seconds=0,
-        )
-        for n in (1, 2)
-    )
-    assert together == alone
-    assert together.measures["words"] > 0
