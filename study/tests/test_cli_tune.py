@@ -134,7 +134,6 @@ def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.Capt
     assert model.search.length_normalisation == "none"
     assert model.search.max_length == first["best"]["settings"]["max_length"]
     again = tuned(capsys, place, "--grid", "max_length=1,2,4")
-    assert again["model_identity"] == first["model_identity"], "decoding settings are not the model"
     assert again["present"]["rouge1"] == first["best"]["rouge1"]
 
 

@@ -30,7 +30,7 @@ from catchline.data.places import split_of
 from catchline.errors import ConfigError, refuse_unknown
 from catchline.evaluation.plan import flatten
 from catchline.evaluation.predictions import fingerprint
-from catchline.evaluation.run import Contender, model_folder, options_of, refuse_unscorable, score, weights_identity
+from catchline.evaluation.run import Contender, model_folder, options_of, refuse_unscorable, score
 from catchline.files import write_json
 from catchline.metrics import confidence
 from catchline.summarizer.extractive import is_method
