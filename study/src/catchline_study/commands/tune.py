@@ -101,7 +101,7 @@ def command(
 
     folder = output or default_folder(model)
     folder.mkdir(parents=True, exist_ok=True)
-    about = fingerprint(json.dumps([weights_identity(model), system.identity, asdict(options)], default=str), records)
+    about = fingerprint(json.dumps([system.identity, asdict(options)], default=str), records)
     how: dict[str, Any] = {"metric": metric, "trials": trials, "seed": seed, "about": about}
     with progress("Trying settings") as bar:
         result = tuning.tune(measure, dims, file=folder / "trials.log", progress=bar.advance, **how)
@@ -112,7 +112,7 @@ def command(
             tuning.apply(model_folder(model), merge(fixed, best.settings))
     content: dict[str, Any] = {
         "model": model,
-        "model_identity": weights_identity(model),
+        "model_identity": fingerprint(system.identity, []),
         "data": path,
         "records": len(records),
         "seed": seed,
