@@ -15,7 +15,7 @@ from catchline.data.dataset import document_gaps
 from catchline.errors import ConfigError
 from catchline.files import part_of
 from catchline.text.base import TOKENIZER_FILE
-from catchline.text.normalization import SCRIPT_WORD
+from catchline.text.normalization import SCRIPT_WORD, without_invisible
 from catchline.text.sentences import between_gaps, sentence_gaps
 from catchline.text.tokenizer import CharacterTokenizer, Tokenizer, WordTokenizer
 from catchline.types import Record
@@ -59,8 +59,8 @@ def supported_share(record: Record, max_words: int | None = None) -> float:
         first = -1 if max_words is None else max_words
         offered = set(record.document.encode().translate(_ASCII_WORDS).split(None, first)[:max_words])
     else:
-        words = _WORDS.findall(record.summary.lower())
-        offered = set(_WORDS.findall(record.document.lower())[:max_words])
+        words = _WORDS.findall(without_invisible(record.summary).lower())
+        offered = set(_WORDS.findall(without_invisible(record.document).lower())[:max_words])
     return sum([word in offered for word in words]) / len(words) if words else 1.0
 
 

@@ -19,8 +19,7 @@ import Stemmer
 
 from catchline.errors import ConfigError, unknown_choice
 from catchline.extractive.base import WordsConfig
-from catchline.metrics.rouge_text import longest_suffix
-from catchline.text.normalization import MARKS, UNSPACED
+from catchline.text.normalization import MARKS, UNSPACED, without_invisible
 
 _DATA = Path(__file__).parent / "data"
 
@@ -84,10 +83,10 @@ def character_words(sentence: str) -> list[str]:
 
 
 def cut_words(sentences: Sequence[str]) -> list[list[str]]:
-    """The words of each sentence, cased as written."""
+    """The words of each sentence, cased as written, without invisible characters."""
     text = "".join(sentences)
     rule = character_words if 3 * len(_UNSPACED.findall(text)) > len(text) else treebank_words
-    return [rule(sentence) for sentence in sentences]
+    return [rule(without_invisible(sentence)) for sentence in sentences]
 
 
 @cache
@@ -130,127 +129,42 @@ def stemmer(name: str) -> Callable[[str], str]:
 
 # -------------------------------------------------------------------------------------------------------- English stems
 
-# The Porter2 ("Snowball English") stemmer, as published before Snowball 3.0 and as NLTK has it. Snowball 3 changed some
-# frequent words ("organization", "international", "added"); picks that shall equal those of tools that use the older
-# algorithm, whichever Snowball is installed, need the older algorithm. Regions: R1 is what follows the first consonant
-# after a vowel, R2 the same within R1; a, e, i, o, u, y are vowels, except that a y at the start or after a vowel is a
-# consonant (written Y below).
-
-_VOWELS = "aeiouy"
-_SPECIAL = {
-    **{word: word for word in ("sky", "news", "howe", "atlas", "cosmos", "bias", "andes")},
-    **{f"{word}{s}": word for word in ("inning", "outing", "canning", "herring", "earring") for s in ("", "s")},
-    **{f"{word}{end}": word for word in ("proceed", "exceed", "succeed") for end in ("", "s", "ed", "ing")},
-    "skis": "ski", "skies": "sky", "dying": "die", "lying": "lie", "tying": "tie", "idly": "idl", "gently": "gentl",
-    "ugly": "ugli", "early": "earli", "only": "onli", "singly": "singl",
-}  # fmt: skip
-# Suffix -> what takes its place, the longest first.
-_STEP_2 = {
-    "ization": "ize", "ational": "ate", "fulness": "ful", "ousness": "ous", "iveness": "ive", "tional": "tion",
-    "biliti": "ble", "lessli": "less", "entli": "ent", "ation": "ate", "alism": "al", "aliti": "al", "ousli": "ous",
-    "iviti": "ive", "fulli": "ful", "enci": "ence", "anci": "ance", "abli": "able", "izer": "ize", "ator": "ate",
-    "alli": "al", "bli": "ble", "ogi": "og", "li": "",
-}  # fmt: skip
-_STEP_3 = {
-    "ational": "ate", "tional": "tion", "alize": "al", "icate": "ic", "iciti": "ic", "ative": "", "ical": "ic",
-    "ness": "", "ful": "",
-}  # fmt: skip
-_STEP_4 = dict.fromkeys(
-    ("ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize", "ion",
-     "al", "er", "ic"), "",
-)  # fmt: skip
-_ONLY_AFTER = {"ogi": frozenset("l"), "li": frozenset("cdeghkmnrt"), "ion": frozenset("st")}  # suffix -> letters
-_DOUBLE = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
+# Picks that equal those of tools with older stems (sumy, NLTK) need the stems of Porter2 before Snowball 3.0,
+# whichever Snowball is installed. 3.0 has other regions for words that begin as `_NEWER` has it, keeps "add" of
+# "adding", and cuts "-ogist". NLTK keeps the e of "-ize" where the suffix reaches beyond R2 ("realization":
+# "realize").
+_SNOWBALL = Stemmer.Stemmer("english").stemWord
+_NEWER = re.compile("inter|univers|emerg|organ|later|past")
+_SPECIAL = {"evening": "even", "evenings": "even", "vying": "vy"}
+_APOSTROPHES = str.maketrans("\u2018\u2019\u201b", "'''")
+_DOUBLE = frozenset(("add", "all", "ass", "ebb", "egg", "ell", "err", "ess", "odd", "off"))
+_KEEPS_E = re.compile(r"(ization|izer|ational(?=ly|it))(?:ly|ity|ities)?(?:'?s'?|')?\Z")
 _REGION = re.compile(r"[aeiouy][^aeiouy]")
-
-
-def _regions(word: str) -> tuple[int, int]:
-    """Where R1 and R2 begin."""
-    first = re.match("gener|commun|arsen", word) or _REGION.search(word)
-    if first is None:
-        return len(word), len(word)
-    second = _REGION.search(word, first.end())
-    return first.end(), second.end() if second else len(word)
-
-
-def _ends_short_syllable(word: str) -> bool:
-    if len(word) == 2:
-        return word[0] in _VOWELS and word[1] not in _VOWELS
-    return len(word) > 2 and word[-1] not in "aeiouywxY" and word[-2] in _VOWELS and word[-3] not in _VOWELS
-
-
-def _has_vowel(word: str) -> bool:
-    return any(letter in _VOWELS for letter in word)
-
-
-def _step_1a(word: str) -> str:
-    if word.endswith("sses"):
-        return word[:-2]
-    if word.endswith(("ied", "ies")):
-        return word[:-2] if len(word) > 4 else word[:-1]
-    if word.endswith(("us", "ss")) or not word.endswith("s"):
-        return word
-    return word[:-1] if _has_vowel(word[:-2]) else word
-
-
-def _step_1b(word: str, r1: int) -> str:
-    suffix = longest_suffix(word, ("eedly", "ingly", "edly", "eed", "ing", "ed"))
-    stem = word[: len(word) - len(suffix)] if suffix else word
-    if suffix in ("eed", "eedly"):
-        return stem + "ee" if len(stem) >= r1 else word
-    if not suffix or not _has_vowel(stem):
-        return word
-    if stem.endswith(("at", "bl", "iz")):
-        return stem + "e"
-    if stem.endswith(_DOUBLE):
-        return stem[:-1]
-    return stem + "e" if r1 >= len(stem) and _ends_short_syllable(stem) else stem
-
-
-def _exchange(word: str, region: int, endings: dict[str, str]) -> str:
-    """Exchange the longest of the ``endings`` if it lies in the region and may stand after the letter before it."""
-    suffix = longest_suffix(word, tuple(endings))
-    stem = word[: len(word) - len(suffix)]
-    if not suffix or len(stem) < region or (suffix in _ONLY_AFTER and stem[-1:] not in _ONLY_AFTER[suffix]):
-        return word
-    return stem + endings[suffix]
-
-
-def _step_5(word: str, r1: int, r2: int) -> str:
-    last = len(word) - 1
-    if word.endswith("e") and (last >= r2 or (last >= r1 and not _ends_short_syllable(word[:-1]))):
-        return word[:-1]
-    if word.endswith("ll") and last >= r2:
-        return word[:-1]
-    return word
-
-
-def _r2_after(before: str, after: str, r2: int, suffixes: tuple[str, ...]) -> int:
-    suffix = longest_suffix(before, suffixes)
-    return len(before) if suffix and before != after and len(before) - len(suffix) < r2 else r2
 
 
 def stem_english(word: str) -> str:
     """The stem of a lower-case word; words of one or two letters are their own."""
-    if len(word) <= 2 or word in _SPECIAL:
-        return _SPECIAL.get(word, word)
-    if not word.isascii():
-        word = word.replace("\u2019", "'").replace("\u2018", "'").replace("\u201b", "'")
-    word = word.removeprefix("'")
-    word = re.sub("(^|[aeiouy])y", r"\1Y", word) if "y" in word else word
-    r1, r2 = _regions(word)
-    word = word.removesuffix("'").removesuffix("'s") if not word.endswith("'s'") else word[:-3]
-    word = _step_1a(word)
-    word = _step_1b(word, r1)
-    if len(word) > 2 and word[-1] in "yY" and word[-2] not in _VOWELS:
-        word = word[:-1] + "i"
-    # NLTK empties R2 where one of these suffixes is exchanged and R2 is the shorter ("realization": "realize").
-    before, word = word, _exchange(word, r1, _STEP_2)
-    r2 = _r2_after(before, word, r2, ("ization", "izer"))
-    before, word = word, word if word.endswith("ative") and len(word) - 5 < r2 else _exchange(word, r1, _STEP_3)
-    r2 = _r2_after(before, word, r2, ("ational",))
-    word = _step_5(_exchange(word, r2, _STEP_4), r1, r2)
-    return word.replace("Y", "y")
+    if len(word) <= 2:
+        return word
+    word = word.translate(_APOSTROPHES).removeprefix("'")
+    if special := _SPECIAL.get(word.removesuffix("'s")):
+        return special
+    known = word
+    if _NEWER.match(word):  # another vowel, or another consonant, in front
+        known = ("b" if word[0] in "lp" else "e" if word[0] == "a" else "a") + word[1:]
+    stem = _SNOWBALL(known.replace("ogist", "ogyst")).replace("ogyst", "ogist")
+    if stem in _DOUBLE and word.endswith(("ed", "ing", "edly", "ingly")):
+        stem = stem[:2]
+    elif (suffix := _KEEPS_E.search(word)) and stem.endswith(("iz", "at")) and stem[-3:-2] not in "aeiouy":
+        stem += "e" if _second_region(word) > suffix.start() > 0 else ""
+    return stem if known is word else word[0] + stem[1:]
+
+
+def _second_region(word: str) -> int:
+    """Where R2 begins: behind the second vowel with a consonant behind it."""
+    first = re.match("gener|commun|arsen", word) or _REGION.search(word)
+    second = _REGION.search(word, first.end()) if first else None
+    return second.end() if second else len(word)
 
 
 # ---------------------------------------------------------------------------------------------- the sentence-term model

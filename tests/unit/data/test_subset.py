@@ -80,6 +80,7 @@ def test_statistics_in_tokens_beside_words(tmp_path: Path) -> None:
         ("ปิดสะพาน", "สะพานใหญ่", 8, 5 / 8),
         ("Das Mu\u0308nchner Haus", "Mu\u0308nchner", 1, 1.0),
         ("این کتاب می\u200cشود", "می\u200cشود", 1, 1.0),
+        ("Die Kran\u00adken\u00adkasse zahlt", "Krankenkasse", 1, 1.0),
     ],
 )
 def test_words_of_other_scripts(document: str, summary: str, words: int, share: float) -> None:

@@ -20,6 +20,7 @@ from catchline.extractive.frequency import Edmundson, best_cluster
 from catchline.extractive.similarity import Lsa, TextRank, idf_cosine, smoothed_norms, tfidf
 from catchline.extractive.words import SentenceTerms, character_words, cut_words, stop_words, treebank_words
 from catchline.metrics.rouge import rouge
+from catchline.text.normalization import without_invisible
 from catchline.text.sentences import sentence_strings
 
 STORY = [
@@ -303,3 +304,17 @@ def test_the_power_method_ends_where_rounding_keeps_it_from_resting() -> None:
     sentences = ["The cat sat on the mat.", "A cat sat.", "The dog ran home.", "The dog and the cat ran.", "It rained."]
     method = TextRank(TextRank.Config(epsilon=1e-300))
     assert len(method.summarize(sentences)) == method.config.sentences
+
+
+@pytest.mark.parametrize("name", ["luhn", "textrank", "sumbasic", "lsa", "reduction", "kl", "lexrank"])
+def test_invisible_characters_change_no_pick(name: str) -> None:
+    text = (
+        "The council talked about many things on Tuesday. The pumping station needs a new pump, and the pumping "
+        "station will get the pump in May. There was soup in the evening. The pump for the pumping station costs two million. "
+        "The weather was mild."
+    )
+    divided = text.replace("pumping", "pump\u00ading").replace("station", "sta\u00adtion\u2060")
+    divided = divided.replace("pump ", "pu\u200dmp ").replace("two", "\ufefft\u200ewo")
+    assert without_invisible(divided) == text
+    first, second = (build("m", EXTRACTIVE, {"type": name, "sentences": 1}).summarize(one) for one in (text, divided))
+    assert first == second

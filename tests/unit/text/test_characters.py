@@ -1,4 +1,4 @@
-"""Control characters of a text: what a terminal gets, and what pipes and files get."""
+"""Lines, invisible characters, and control characters: what a terminal gets, and what pipes and files get."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import catchline.cli
 from catchline.cli.main import main
 from catchline.text.control import harmless, safe_print
+from catchline.text.normalization import split_lines, with_line_feeds, without_invisible
 
 EVIL = "a\x1b[2Jb\x9b31mc\x07d\re\u2028\tf\u202eg\u2069\n"
 
@@ -73,3 +74,27 @@ def test_documents_in_the_terminal(command: list[str], tmp_path: Path, monkeypat
     said = out.getvalue() + errors.getvalue()
     assert said
     assert not {"\x1b", "\x9b", "\x07"} & set(said)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029"])
+def test_what_a_line_is(end: str) -> None:
+    text = f"a b{end}c{end}{end}d"
+    assert split_lines(text) == ["a b", "c", "", "d"]
+    assert len(with_line_feeds(text)) == len(text)
+    assert [line.strip() for line in with_line_feeds(text).split("\n")] == ["a b", "c", "", "d"]
+    assert split_lines(f"a{end}") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "counted"),
+    [
+        ("Kran\u00adken\u00adkasse, \ufeffmo\u2060ni\u200etor", "Krankenkasse, monitor"),
+        ("na\u200cme of\u200d a", "name of a"),
+        ("نام\u200cهای نامه\u200cای", "نام\u200cهای نامه\u200cای"),  # two words of Persian, which joined are one
+        ("\u200cکتاب\u200c خوب", "کتاب خوب"),
+        ("क्\u200dष", "क्\u200dष"),
+        ("a\u200bb", "a\u200bb"),  # a blank
+    ],
+)
+def test_invisible_characters_are_not_counted(text: str, counted: str) -> None:
+    assert without_invisible(text) == counted
