@@ -309,8 +309,8 @@ def test_the_power_method_ends_where_rounding_keeps_it_from_resting() -> None:
 @pytest.mark.parametrize("name", ["luhn", "textrank", "sumbasic", "lsa", "reduction", "kl", "lexrank"])
 def test_invisible_characters_change_no_pick(name: str) -> None:
     text = (
-        "The council talked about many things on Tuesday. The pumping station needs a new pump, and the pumping "
-        "station will get the pump in May. There was soup in the evening. The pump for the pumping station costs two million. "
+        "The council talked about many things on Tuesday. The pumping station needs a new pump, and the pumping station "
+        "gets the pump in May. There was soup in the evening. The pump for the pumping station costs two million. "
         "The weather was mild."
     )
     divided = text.replace("pumping", "pump\u00ading").replace("station", "sta\u00adtion\u2060")
