@@ -309,7 +309,7 @@ def test_the_power_method_ends_where_rounding_keeps_it_from_resting() -> None:
 @pytest.mark.parametrize("name", ["luhn", "textrank", "sumbasic", "lsa", "reduction", "kl", "lexrank"])
 def test_invisible_characters_change_no_pick(name: str) -> None:
     text = (
-        "The council talked about many things on Tuesday. The pumping station needs a new pump, and the pumping station "
+        "The council talked about many things on Tuesday. The pumping station needs a new pump, and the station "
         "gets the pump in May. There was soup in the evening. The pump for the pumping station costs two million. "
         "The weather was mild."
     )
