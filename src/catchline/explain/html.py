@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: where each word came from, and reports made of tables, curves and samples.
+"""Self-contained HTML pages: where each word came from.
 
 A page requests nothing from anywhere: style and script are inline. Every text of a
 user is escaped by the template engine; the JSON for the script has ``<``, ``>`` and ``&`` as escapes, so a
@@ -11,7 +11,7 @@ nothing is compiled. For a report `bundle` puts the modules behind each other, i
 a test holds them: imports have the form ``import { a, b } from "./file.js";`` without renaming, exports stand before a
 declaration, and no two modules declare the same name at top level.
 
-The parts (`Table`, `Curves`, `Samples`, `Prose`) are rendered by the templates in ``templates/components``.
+A page's sections (`Samples`, `catchline.explain.pictures.HeatMap`) name their templates in ``templates/components``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from typing import Any, ClassVar
@@ -39,126 +38,9 @@ UNREAD_SHOWN = 4000  # characters of the unread end of a document that are shown
 MAX_HEAT_CELLS = 400_000  # larger heat maps would make the page heavy
 _FRAME = 'style="width: 100%; height: 34em; border: 1px solid #8886; border-radius: 8px"'
 References = Sequence[str | Sequence[str] | None]
-Points = Sequence[tuple[float, float]]
-WIDTH, HEIGHT = 640, 260  # of a chart
-LEFT, RIGHT, TOP, BOTTOM = 52, 16, 14, 40
-MAX_POINTS = 400  # of a line
 _IMPORT = re.compile(r'^import \{(?:(?! as )[^}])*\} from "\./([\w.-]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class)\b)", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*/\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)  # of a module or a declaration
-
-
-# ------------------------------------------------------------------------------------- the line charts
-
-
-def line_chart(series: Mapping[str, Points], *, x_label: str = "", y_label: str = "", title: str = "") -> Markup:
-    """An SVG with one line a series (x, y); points that are not finite are left out."""
-    lines = {name: _thin([p for p in points if all(map(math.isfinite, p))]) for name, points in series.items()}
-    lines = {name: points for name, points in lines.items() if points}
-    if not lines:
-        return Markup('<p class="quiet">No points to draw.</p>')
-    xs = [x for points in lines.values() for x, _ in points]
-    ys = [y for points in lines.values() for _, y in points]
-    x_ticks, y_ticks = ticks(min(xs), max(xs)), ticks(min(ys), max(ys))
-    x_range, y_range = (min(xs), max(xs)), (min(*ys, y_ticks[0]), max(*ys, y_ticks[-1]))
-    across = partial(_place, limits=x_range, start=LEFT, end=WIDTH - RIGHT)
-    up = partial(_place, limits=y_range, start=HEIGHT - BOTTOM, end=TOP)
-    out = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title or y_label)}">']
-    for tick in y_ticks:
-        y = up(tick)
-        out.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
-        out.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label(tick)}</text>')
-    for tick in x_ticks:
-        if x_range[0] <= tick <= x_range[1]:
-            at = f'x="{across(tick):.1f}" y="{HEIGHT - BOTTOM + 16}"'
-            out.append(f'<text class="tick" {at} text-anchor="middle">{label(tick)}</text>')
-    for index, points in enumerate(lines.values()):
-        path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in points)
-        colour = f"s{index % 6}"
-        out.append(f'<polyline class="line {colour}" points="{path}"/>')
-        if len(points) < 30:
-            dots = (pair.split(",") for pair in path.split())
-            out += [f'<circle class="dot {colour}" cx="{x}" cy="{y}" r="2.5"/>' for x, y in dots]
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    out.append(f'<text class="axis" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
-    out.append(
-        f'<text class="axis" transform="translate(12 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">'
-        f"{escape(y_label)}</text></svg>"
-    )
-    names = "".join(
-        f'<span class="key"><i class="s{index % 6}"></i>{escape(name)}</span>' for index, name in enumerate(lines)
-    )
-    return Markup("".join(out) + (f'<p class="keys">{names}</p>' if len(lines) > 1 else ""))
-
-
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About ``count`` round numbers from at or below ``low`` to at or above ``high``."""
-    if high <= low:
-        pad = abs(low) * 0.1 or 1.0
-        low, high = low - pad, high + pad
-    rough = (high - low) / count
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(i * step, 12) for i in range(first, last + 1)]
-
-
-def label(value: float) -> str:
-    """A tick's number: short, with thousands marked."""
-    return f"{value / 1000:g}k" if abs(value) >= 10000 else f"{value:g}"
-
-
-def _place(value: float, limits: tuple[float, float], start: float, end: float) -> float:
-    low, high = limits
-    return start + (end - start) * (0.5 if high <= low else (value - low) / (high - low))
-
-
-def _thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Keep at most `MAX_POINTS` points, first and last among them."""
-    if len(points) <= MAX_POINTS:
-        return points
-    step = (len(points) - 1) / (MAX_POINTS - 1)
-    return [points[round(i * step)] for i in range(MAX_POINTS)]
-
-
-# ------------------------------------------------------------------------------------- the sections
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of texts under column names; all columns but the first stand right."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
-    template: ClassVar[str] = "components/table.html"
-
-
-@dataclass(frozen=True, slots=True)
-class Curves:
-    """Lines in the page's colours, which read well in light and dark: ``series`` maps a name to (x, y) points."""
-
-    title: str
-    series: Mapping[str, Points]
-    x_label: str = ""
-    y_label: str = ""
-    note: str = ""
-    template: ClassVar[str] = "components/curves.html"
-
-    @property
-    def svg(self) -> Markup:
-        return line_chart(self.series, x_label=self.x_label, y_label=self.y_label, title=self.title)
-
-
-@dataclass(frozen=True, slots=True)
-class Prose:
-    """Paragraphs, and lines of a command or a signature in ``code``."""
-
-    title: str
-    paragraphs: Sequence[str] = ()
-    code: str = ""
-    template: ClassVar[str] = "components/prose.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +68,6 @@ class Samples:
         pairs = zip(self.summaries, given, strict=True)
         alike = groupby(pairs, lambda pair: (pair[0].document, pair[0].id) if pair[0].document else object())
         return [_group(list(members)) for _, members in alike]
-
-
-Section = Table | Curves | Prose | Samples
 
 
 # ------------------------------------------------------------------------------- one document's panel
@@ -253,7 +132,7 @@ def render(
     return render_report(title, [Samples("", summaries, references)])
 
 
-def render_report(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
+def render_report(title: str, sections: Sequence[Any], *, subtitle: str = "") -> str:
     """One page with these sections in order."""
     return _environment().get_template("page.html").render(title=title, subtitle=subtitle, sections=sections)
 

@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import re
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from dataclasses import replace
 from html import unescape
@@ -19,17 +18,12 @@ from rich.console import Console
 
 from catchline.explain import html
 from catchline.explain.html import (
-    Curves,
-    Prose,
     Samples,
-    Table,
     bundle,
     embed_json,
-    line_chart,
     render,
     render_report,
     report_script,
-    ticks,
     view_files,
 )
 from catchline.explain.record import to_dict
@@ -119,7 +113,7 @@ def test_the_page_shows_document_and_summary_as_text_whatever_they_hold() -> Non
 
 
 def test_the_page_asks_for_nothing_from_anywhere() -> None:
-    page = render_report("t", [Samples("s", [made("plain text")]), Curves("c", {"a": [(0, 1)]})])
+    page = render_report("t", [Samples("s", [made("plain text")])])
     for tag, attributes in parse(page).tags:
         assert tag not in {"link", "iframe", "object", "embed"}
         for name in ("src", "href", "action", "data", "srcset"):
@@ -195,35 +189,10 @@ def test_the_unread_end_is_marked_and_cut() -> None:
     assert len(shown_document(page)) == 5 + html.UNREAD_SHOWN
 
 
-def test_the_parts_of_a_report() -> None:
-    table = Table("Scores", ["system", "R1"], [["<b>a</b>", "1.23"], ["b", "5.00"]], note="sig")
-    sections = [table, Prose("How", ["p < q"], code="x && y"), Samples("S", [made()])]
-    page = render_report("Report", sections, subtitle="two cores")
-    text = text_of(page)
-    assert "<b>a</b>" in text
-    assert "1.23" in text
-    assert "x && y" in text
-    assert re.search(r'class="number">5\.00<', page)
-
-
 def test_json_in_a_script_cannot_end_it() -> None:
     embedded = str(embed_json({"x": EVIL + "<!--\u2029"}))
     assert not set("<>&\u2028\u2029") & set(embedded)
     assert json.loads(embedded) == {"x": EVIL + "<!--\u2029"}
-
-
-def test_charts_are_well_formed_and_leave_out_what_is_no_number() -> None:
-    svg = str(line_chart({"a<": [(0, 1.0), (1, float("nan")), (2, 3.0)], "b": [(0, 2.0)]}, y_label="loss & co"))
-    root = ElementTree.fromstring(svg[: svg.index("</svg>") + 6])
-    lines = [element for element in root if element.tag == "polyline"]
-    assert [len(line.attrib["points"].split()) for line in lines] == [2, 1]
-    assert "a&lt;" in svg
-    assert "No points" in line_chart({"a": []})
-    assert ticks(0, 10) == [0, 2, 4, 6, 8, 10]
-    assert ticks(0.03, 0.11)[0] <= 0.03
-    assert len(ticks(5, 5)) >= 2
-    long = str(line_chart({"a": [(i, i) for i in range(100_000)]}))
-    assert len(long) < 20_000
 
 
 # ------------------------------------------------------------------------------------------- components

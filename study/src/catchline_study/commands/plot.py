@@ -34,7 +34,6 @@ def command(
     """Draw the training curves of runs and print their last and best values."""
     check_picture(out)
     refuse_unknown("horizontal axis", x, AXES)
-    from catchline.explain.pictures import draw_curves  # what it lacks is told before what the runs lack
     from catchline.training.logging import read_curve
 
     runs = _logged(runs)
@@ -59,6 +58,28 @@ def command(
     if not any(row["published"] for row in rows):  # these runs are of no paper
         header, cells = header[:-1], [row[:-1] for row in cells]
     print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
+
+
+def draw_curves(
+    curves: list[tuple[str, Any, Any]], path: Path, *, value: str, window: int, log: bool, against: str, unit: str
+) -> list[dict[str, Any]]:
+    """Draw the curves (name, positions, values) and return one row a curve: name, place, final and best value."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.5 + 0.2 * len(curves)), layout="constrained")
+    axes = figure.add_subplot(yscale="log" if log else "linear", xlabel=against, ylabel=f"{value} {unit}".strip())
+    rows = []
+    for name, positions, values in curves:
+        width = 1 if name.endswith("validation") else window
+        smooth = np.convolve(np.pad(values, (width - 1, 0), mode="edge"), np.ones(width) / width, "valid")
+        axes.plot(positions, smooth, label=name, linestyle="--" if name.endswith("validation") else "-")
+        best = min if "loss" in value or value in {"nll", "coverage", "grad_norm", "val_ppl"} else max
+        rows.append({"run": name, against: positions[-1], "final": float(smooth[-1]), "best": float(best(values))})
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower left")
+    figure.savefig(path, dpi=150)
+    return rows
 
 
 def _logged(runs: list[Path]) -> list[Path]:
