@@ -25,8 +25,10 @@ _LONGEST_LABEL = 18  # characters of a word that are drawn
 _CELL, _ROW = 0.24, 0.26  # inches
 _UNREAD = "#e4e2df"
 _COLOURS = LinearSegmentedColormap.from_list("catchline", ["#fdfbf7", "#f3d3b3", "#d4803f", "#9a3a06", "#481a02"])
-_FONTS = ("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Devanagari")
-_FONTS += ("WenQuanYi Zen Hei", "Arial Unicode MS", "Hiragino Sans", "Microsoft YaHei", "Segoe UI")
+_FONTS = (
+    *("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Devanagari"),
+    *("WenQuanYi Zen Hei", "Arial Unicode MS", "Hiragino Sans", "Microsoft YaHei", "Segoe UI"),
+)
 
 
 @dataclass(frozen=True, slots=True)
