@@ -1,0 +1,302 @@
+"""Record what a checkout writes, computes and costs, so that later code can be compared with it.
+
+    python study/research/baseline.py --checkout DIR --python DIR/.venv/bin/python [--package catchline] [--parts words]
+
+* ``words``: the bundled model with ``--always-write`` on validation records: ROUGE and, compressed, the lines.
+* ``models``: every row of every recipe at size tiny, in float64 without dropout: the loss, norm and fingerprint of the
+  gradients (their product with fixed random numbers) and the ids that search writes. ``fresh`` weights depend on the
+  order of initialisation, ``filled`` ones on the names of parameters alone. Extractive rows: the picks.
+* ``search``: every row through the commands alone: losses of two updates and the lines for three texts.
+* ``times``: what the scripts in ``benchmarks/`` print, ``--rounds`` times, continued where it was cut off. ``load`` is
+  the load average before and after; above 1, only the seconds of the processor can be compared.
+
+Only `Adapter` knows the package: it finds a name where it is defined now. Change it when a name changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import zlib
+from pathlib import Path
+from typing import Any
+
+DATA = {"arxiv": 600, "debian": 600, "readmes": None}
+TEXTS = [
+    "The river rose two metres in a single night. The people of three villages had to leave their houses. Nobody was "
+    "hurt, said mayor Anna Kowalczyk. Helpers filled 4,000 sandbags until the morning. The water fell on Tuesday.",
+    "We present a parser for network traces. It reads pcap files of any size in constant memory. A trace of 12 GB took "
+    "90 seconds on one core. The parser is written in Zig and released under the MIT licence.",
+    "The committee met in Graz on Friday. It elected Joao Pereira as its chair. The budget for 2025 was not discussed. "
+    "Members asked for a report on the new library. The next meeting is in Linz, and the report is due by then.",
+]
+SCRIPTS = {
+    "cold commands and memory of serve": "startup.py",
+    "pointer-generator, training step": "train_step.py --steps 3",
+    "exported and torch decoding": "runtime_decoding.py --threads 1 2 --repeats 3",
+    "base Transformer, training step": "transformer_training.py --steps 3 --batch 16",
+    "base Transformer, decoding": "transformer_decoding.py --batch 16",
+    "ROUGE": "rouge_speed.py --rounds 3",
+    "extractive methods": "extractive_speed.py --documents 3",
+    "start of a training on 100 MB, ROUGE, evaluate": "data_path.py --pairs 80000",
+    "pointer-generator, decoding": "beam_decoding.py --steps 20",
+}
+PAD, UNK, BOS, EOS, VOCABULARY = 0, 1, 2, 3, 40
+IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
+
+
+class Adapter:
+    """The package's names, wherever they are defined now."""
+
+    def __init__(self, package: str, source: Path) -> None:
+        self._files = {path: path.read_text(encoding="utf-8") for path in sorted((source / package).rglob("*.py"))}
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        defined = re.compile(rf"^(def|class) {name}\b|^{name}\b[^=\n]*=", re.MULTILINE)
+        # of several, that of the settings: the search over arrays has a decode too, which wants the torch one first
+        paths = sorted((path for path, text in self._files.items() if defined.search(text)), key=self._order)
+        if not paths:
+            raise LookupError(f"nothing defines {name}: name what took its place in {__file__}")
+        module = ".".join(paths[0].relative_to(self._source).with_suffix("").parts)
+        return getattr(importlib.import_module(module), name)
+
+    def _order(self, path: Path) -> tuple[bool, bool]:
+        return "torch" not in self._files[path] and "config" not in path.parts, "study" in path.parts
+
+    def runs(self) -> dict[str, Any]:
+        """Every row at size tiny: the run of a model, the settings of an extractive method."""
+        found = {}
+        for name in self.recipe_names():
+            recipe = self.load_recipe(name)
+            for row in recipe.rows:
+                of_methods = bool(recipe.extractive)
+                resolve = self.resolve_method if of_methods else self.resolve_run
+                found[f"{name}:{row}"] = resolve(recipe, row, "small" if of_methods else "tiny")
+        return found
+
+    def model(self, run: Any) -> Any:
+        return self.build("model", self.MODELS, run.model, vocab_size=VOCABULARY, **IDS)
+
+    def loss(self, model: Any, run: Any, batch: Any) -> Any:
+        """The sum of the run's objectives, with the weights of its settings."""
+        objectives = [self.build("objective", self.OBJECTIVES, spec) for spec in run.objectives]
+        context = self.UpdateContext(noise_seed=1)
+        for objective in objectives:
+            objective.to(dtype=next(model.parameters()).dtype)
+            objective.attach(model, None, run)
+            context = objective.wants(batch, context)
+        output = model(batch, context=context)
+        for objective in objectives:
+            if objective.looks_ahead:
+                objective.see(output, batch)
+                objective.seen()
+        terms = [objective(output, batch, context) for objective in objectives]
+        return sum(term.weight * term.sum / term.count for term in terms)
+
+    def written(self, model: Any, run: Any, batch: Any) -> list[list[int]]:
+        return [list(map(int, best[0].ids)) for best in self.decode(model, batch, run.search, **IDS)]
+
+    def batch(self) -> Any:
+        """Three pairs with repeated words, words outside the vocabulary, and padding."""
+        import torch
+
+        a, b = VOCABULARY, VOCABULARY + 1
+        sources = [[4, a, b, 5, 4, 17, 30, 6, 4], [7, a, b, 22, 5, 5], [6, a, 4]]
+        targets = [[4, 17, a, UNK, 33, EOS], [b, 5, 12, EOS], [a, EOS]]
+
+        def padded(rows: list[list[int]]) -> Any:
+            width = max(map(len, rows))
+            return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
+
+        extended, gold = padded(sources), padded(targets)
+        inputs = torch.cat([torch.full((len(gold), 1), BOS), gold[:, :-1]], dim=1)
+        mask = padded([[1] * len(row) for row in targets]).bool()
+        return self.TrainingBatch(
+            source_ids=extended.masked_fill(extended >= VOCABULARY, UNK),
+            source_extended_ids=extended,
+            source_mask=padded([[1] * len(row) for row in sources]).bool(),
+            extended_vocab_size=VOCABULARY + 2,
+            oov_words=[["Anna", "Graz"], ["Anna", "Graz"], ["Anna"]],
+            target_input_ids=inputs.masked_fill(inputs >= VOCABULARY, UNK).masked_fill(~mask, PAD),
+            target_ids=gold,
+            target_mask=mask,
+        )
+
+
+def noise(name: str, shape: Any) -> Any:
+    """Numbers in [-1, 1) that depend on a name alone."""
+    import torch
+
+    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    return 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
+
+
+def gradients(adapter: Adapter, model: Any, run: Any, batch: Any) -> dict[str, Any]:
+    """Loss, norm, fingerprint and digest (of six digits a parameter) of the gradients."""
+    import torch
+
+    torch.manual_seed(1)
+    model.zero_grad()
+    loss = adapter.loss(model, run, batch)
+    loss.backward()
+    present = {name: p.grad.double() for name, p in model.named_parameters() if p.grad is not None}
+    digest = "".join(f"{name} {float(grad.norm()):.6g}\n" for name, grad in sorted(present.items()))
+    return {
+        "loss": float(loss.detach()),
+        "norm": sum(float(grad.square().sum()) for grad in present.values()) ** 0.5,
+        "fingerprint": sum(float((grad * noise("grad " + name, grad.shape)).sum()) for name, grad in present.items()),
+        "digest": hashlib.sha256(digest.encode()).hexdigest()[:16],
+    }
+
+
+def row_figures(adapter: Adapter, run: Any) -> dict[str, Any]:
+    import torch
+
+    if isinstance(run, dict):
+        method = adapter.build("extractive method", adapter.EXTRACTIVE, run)
+        more = {"references": ["The river rose and people left their houses."]} if method.needs_reference else {}
+        return {"picks": [list(map(int, method.summarize(text, **more))) for text in TEXTS]}
+    batch = adapter.batch()
+    torch.manual_seed(0)
+    model = adapter.model(run).double().eval()
+    shapes = "".join(f"{name} {tuple(value.shape)}\n" for name, value in sorted(model.state_dict().items()))
+    found: dict[str, Any] = {"weights": hashlib.sha256(shapes.encode()).hexdigest()[:16], "tensors": shapes.count("\n")}
+    found["fresh"] = gradients(adapter, model, run, batch)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(0.5 * noise(name, parameter.shape))
+    return found | {"filled": gradients(adapter, model, run, batch), "written": adapter.written(model, run, batch)}
+
+
+def models(options: argparse.Namespace) -> dict[str, Any]:
+    adapter = Adapter(options.package, options.checkout / "src")
+    found: dict[str, Any] = {}
+    for name, run in adapter.runs().items():
+        try:
+            found[name] = row_figures(adapter, run)
+        except Exception:
+            found[name] = {"error": traceback.format_exc()[-1500:]}
+        print(name, json.dumps(found[name])[:160], flush=True)
+    return {"rows": found}
+
+
+def command(options: argparse.Namespace, *arguments: Any, given: str | None = None) -> str:
+    """What ``PACKAGE ARGUMENTS`` prints."""
+    words = [sys.executable, "-m", options.package, *map(str, arguments)]
+    done = subprocess.run(words, input=given, capture_output=True, text=True, cwd=options.checkout, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}\n{done.stderr[-1500:]}")
+    return done.stdout
+
+
+def written_to(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def summaries(options: argparse.Namespace, model: Any, documents: list[str], path: Path) -> list[str]:
+    source = written_to(path, [json.dumps({"document": document}) for document in documents])
+    printed = command(options, "summarize", model, source, "--always-write", "--json").splitlines()
+    return [" ".join(json.loads(line)["summary"].split()) for line in printed]
+
+
+def words(options: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, most in DATA.items():
+            packed = options.data / name / "validation.jsonl.zst"
+            lines = subprocess.run(["zstd", "-dc", packed], capture_output=True, check=True, text=True).stdout
+            records = [json.loads(line) for line in lines.splitlines()][:most]
+            written = summaries(options, options.model, [r["document"] for r in records], Path(folder, "texts.jsonl"))
+            wanted = [" ".join(record["summary"].split()) for record in records]
+            sides = [written_to(Path(folder, side), lines) for side, lines in (("is", written), ("wanted", wanted))]
+            scores = json.loads(command(options, "rouge", *sides, "--profile", "rouge155", "--json"))
+            found[name] = {"records": len(records), "scores": scores}
+            with gzip.GzipFile(options.out / f"lines-{name}.txt.gz", "wb", mtime=0) as file:
+                file.write(("\n".join(written) + "\n").encode())
+            print(name, json.dumps(scores)[:300], flush=True)
+    return found
+
+
+def search(options: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = [{"document": text, "summary": text.split(". ")[n % 3] + "."} for n in range(8) for text in TEXTS]
+        corpus = written_to(Path(folder, "train.jsonl"), list(map(json.dumps, pairs)))
+        rows = Adapter(options.package, options.checkout / "src").runs()
+        for number, (name, run) in enumerate(rows.items()):
+            if isinstance(run, dict):
+                continue
+            recipe, row = name.split(":")
+            out = Path(folder, str(number))
+            settings = {"data.train": corpus, "training.max_updates": 2, "training.log_every": 1}
+            settings |= {"pretraining.enabled": "false"} if run.pretraining.enabled else {}
+            changes = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+            try:
+                command(options, "train", recipe, "--row", row, "--size", "tiny", *changes, "--out", out)
+                entries = map(json.loads, (out / "log.jsonl").read_text().splitlines())
+                logged = [{k: e[k] for k in ("loss", "grad_norm") if k in e} for e in entries if "loss" in e]
+                found[name] = {"log": logged, "lines": summaries(options, out, TEXTS, Path(folder, "texts.jsonl"))}
+            except Exception as error:
+                found[name] = {"error": str(error)[-1500:]}
+            print(name, json.dumps(found[name])[:200], flush=True)
+    return {"rows": found}
+
+
+def times(options: argparse.Namespace) -> dict[str, Any]:
+    path = options.out / "times.json"
+    found = json.loads(path.read_text()) if path.is_file() else {}
+    for turn in range(options.rounds):
+        for name, line in SCRIPTS.items():
+            runs = found.setdefault(name, {"command": line, "runs": []})["runs"]
+            script = options.checkout / "benchmarks" / line.split()[0]
+            if len(runs) > turn or not script.is_file():
+                continue
+            load, start = os.getloadavg()[0], time.time()
+            done = subprocess.run(
+                [sys.executable, script, *line.split()[1:]], cwd=options.checkout, capture_output=True, text=True
+            )
+            shown = {"ended with": done.returncode, "seconds": round(time.time() - start, 1)}
+            printed = (done.stdout or done.stderr[-1500:]).split("\n")
+            runs.append(shown | {"load": [load, os.getloadavg()[0]], "printed": printed})
+            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            print(name, shown, flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--checkout", type=Path, default=Path())
+    parser.add_argument("--python", type=Path, help="of the environment that the checkout is installed in")
+    parser.add_argument("--package", default="catchline")
+    parser.add_argument("--model", default="oneline", help="the bundled model's name")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "baseline")
+    parser.add_argument("--parts", default="words,models,search,times")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    source = str(options.checkout.resolve() / "src")
+    if options.python and source not in os.environ.get("PYTHONPATH", "").split(":"):
+        environment = os.environ | {"PYTHONPATH": source, "HF_HUB_OFFLINE": "1"}
+        os.execve(options.python, [str(options.python), __file__, *sys.argv[1:]], environment)
+    for name in ("checkout", "data", "out"):
+        setattr(options, name, getattr(options, name).resolve())
+    options.out.mkdir(parents=True, exist_ok=True)
+    for part in options.parts.split(","):
+        content = {"words": words, "models": models, "search": search, "times": times}[part](options)
+        (options.out / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
