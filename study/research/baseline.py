@@ -6,7 +6,7 @@
 * ``models``: every row of every recipe at size tiny, in float64 without dropout: the loss, norm and fingerprint of the
   gradients (their product with fixed random numbers) and the ids that search writes. ``fresh`` weights depend on the
   order of initialisation, ``filled`` ones on the names of parameters alone. Extractive rows: the picks.
-* ``search``: every row through the commands alone: losses of two updates and the lines for three texts.
+* ``search``: every row through the public interface: losses of two updates, lines for three texts, words' sources.
 * ``times``: what the scripts in ``benchmarks/`` print, ``--rounds`` times, continued where it was cut off. ``load`` is
   the load average before and after; above 1, only the seconds of the processor can be compared.
 
@@ -42,14 +42,14 @@ TEXTS = [
 ]
 SCRIPTS = {
     "cold commands and memory of serve": "startup.py",
-    "pointer-generator, training step": "train_step.py --steps 3",
-    "exported and torch decoding": "runtime_decoding.py --threads 1 2 --repeats 3",
-    "base Transformer, training step": "transformer_training.py --steps 3 --batch 16",
-    "base Transformer, decoding": "transformer_decoding.py --batch 16",
+    "pointer-generator, training step": "train_step.py --steps 3 --threads THREADS",
+    "exported and torch decoding": "runtime_decoding.py --threads THREADS",
+    "base Transformer, training step": "transformer_training.py --steps 3 --batch 16 --threads THREADS",
+    "base Transformer, decoding": "transformer_decoding.py --batch 16 --threads THREADS",
     "ROUGE": "rouge_speed.py --rounds 3",
     "extractive methods": "extractive_speed.py --documents 3",
     "start of a training on 100 MB, ROUGE, evaluate": "data_path.py --pairs 80000",
-    "pointer-generator, decoding": "beam_decoding.py --steps 20",
+    "pointer-generator, decoding": "beam_decoding.py --steps 20 --threads THREADS",
 }
 PAD, UNK, BOS, EOS, VOCABULARY = 0, 1, 2, 3, 40
 IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
@@ -191,10 +191,10 @@ def models(options: argparse.Namespace) -> dict[str, Any]:
     return {"rows": found}
 
 
-def command(options: argparse.Namespace, *arguments: Any, given: str | None = None) -> str:
+def command(options: argparse.Namespace, *arguments: Any) -> str:
     """What ``PACKAGE ARGUMENTS`` prints."""
     words = [sys.executable, "-m", options.package, *map(str, arguments)]
-    done = subprocess.run(words, input=given, capture_output=True, text=True, cwd=options.checkout, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, cwd=options.checkout, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}\n{done.stderr[-1500:]}")
     return done.stdout
@@ -205,12 +205,6 @@ def written_to(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def summaries(options: argparse.Namespace, model: Any, documents: list[str], path: Path) -> list[str]:
-    source = written_to(path, [json.dumps({"document": document}) for document in documents])
-    printed = command(options, "summarize", model, source, "--always-write", "--json").splitlines()
-    return [" ".join(json.loads(line)["summary"].split()) for line in printed]
-
-
 def words(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -218,7 +212,10 @@ def words(options: argparse.Namespace) -> dict[str, Any]:
             packed = options.data / name / "validation.jsonl.zst"
             lines = subprocess.run(["zstd", "-dc", packed], capture_output=True, check=True, text=True).stdout
             records = [json.loads(line) for line in lines.splitlines()][:most]
-            written = summaries(options, options.model, [r["document"] for r in records], Path(folder, "texts.jsonl"))
+            documents = [json.dumps({"document": record["document"]}) for record in records]
+            source = written_to(Path(folder, "texts.jsonl"), documents)
+            printed = command(options, "summarize", options.model, source, "--always-write", "--json").splitlines()
+            written = [" ".join(json.loads(line)["summary"].split()) for line in printed]
             wanted = [" ".join(record["summary"].split()) for record in records]
             sides = [written_to(Path(folder, side), lines) for side, lines in (("is", written), ("wanted", wanted))]
             scores = json.loads(command(options, "rouge", *sides, "--profile", "rouge155", "--json"))
@@ -230,26 +227,28 @@ def words(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def search(options: argparse.Namespace) -> dict[str, Any]:
+    package, adapter = importlib.import_module(options.package), Adapter(options.package, options.checkout / "src")
     found: dict[str, Any] = {}
+    pairs = [{"document": text, "summary": text.split(". ")[n % 3] + "."} for n in range(8) for text in TEXTS]
+    settings = {"training.max_updates": 2, "training.log_every": 1, "training.seed": 1, "pretraining.enabled": False}
     with tempfile.TemporaryDirectory() as folder:
-        pairs = [{"document": text, "summary": text.split(". ")[n % 3] + "."} for n in range(8) for text in TEXTS]
         corpus = written_to(Path(folder, "train.jsonl"), list(map(json.dumps, pairs)))
-        rows = Adapter(options.package, options.checkout / "src").runs()
-        for number, (name, run) in enumerate(rows.items()):
-            if isinstance(run, dict):
-                continue
-            recipe, row = name.split(":")
-            out = Path(folder, str(number))
-            settings = {"data.train": corpus, "training.max_updates": 2, "training.log_every": 1}
-            settings |= {"pretraining.enabled": "false"} if run.pretraining.enabled else {}
-            changes = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        for name in [name for name, run in adapter.runs().items() if not isinstance(run, dict)]:
+            (recipe, row), out = name.split(":"), Path(folder, name.replace(":", "-"))
+            given = {"row": row, "size": "tiny", "settings": settings, "all_pairs": True, "on_message": str}
             try:
-                command(options, "train", recipe, "--row", row, "--size", "tiny", *changes, "--out", out)
-                entries = map(json.loads, (out / "log.jsonl").read_text().splitlines())
-                logged = [{k: e[k] for k in ("loss", "grad_norm") if k in e} for e in entries if "loss" in e]
-                found[name] = {"log": logged, "lines": summaries(options, out, TEXTS, Path(folder, "texts.jsonl"))}
-            except Exception as error:
-                found[name] = {"error": str(error)[-1500:]}
+                result = package.train(recipe, corpus, out, **given)
+                entries = map(json.loads, (out / "log.jsonl").read_text(encoding="utf-8").splitlines())
+                summarizer = package.Summarizer.from_pretrained(result.model_folder)
+                summaries = summarizer.summarize(TEXTS, explain=True, always_write=True, min_length=8, max_length=12)
+                sources = [[[span.text for span in word.sources] for word in one.words] for one in summaries]
+                found[name] = {
+                    "losses": [entry["loss"] for entry in entries if "loss" in entry],
+                    "lines": [one.text for one in summaries],
+                    "sources": hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:16],
+                }
+            except Exception:
+                found[name] = {"error": traceback.format_exc()[-1500:]}
             print(name, json.dumps(found[name])[:200], flush=True)
     return {"rows": found}
 
@@ -259,7 +258,8 @@ def times(options: argparse.Namespace) -> dict[str, Any]:
     found = json.loads(path.read_text()) if path.is_file() else {}
     for turn in range(options.rounds):
         for name, line in SCRIPTS.items():
-            runs = found.setdefault(name, {"command": line, "runs": []})["runs"]
+            line = line.replace("THREADS", options.threads)
+            runs = found.setdefault(name, [])
             script = options.checkout / "benchmarks" / line.split()[0]
             if len(runs) > turn or not script.is_file():
                 continue
@@ -267,7 +267,7 @@ def times(options: argparse.Namespace) -> dict[str, Any]:
             done = subprocess.run(
                 [sys.executable, script, *line.split()[1:]], cwd=options.checkout, capture_output=True, text=True
             )
-            shown = {"ended with": done.returncode, "seconds": round(time.time() - start, 1)}
+            shown = {"command": line, "ended with": done.returncode, "seconds": round(time.time() - start, 1)}
             printed = (done.stdout or done.stderr[-1500:]).split("\n")
             runs.append(shown | {"load": [load, os.getloadavg()[0]], "printed": printed})
             path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
@@ -285,6 +285,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "baseline")
     parser.add_argument("--parts", default="words,models,search,times")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", default="1 2", help="of the scripts that take it")
     options = parser.parse_args()
     source = str(options.checkout.resolve() / "src")
     if options.python and source not in os.environ.get("PYTHONPATH", "").split(":"):
