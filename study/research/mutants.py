@@ -2,7 +2,7 @@
 
     python study/research/mutants.py cover|select|run|report --copy COPY --pristine CLONE --work FOLDER
 
-Run it with the Python of the clone's environment (with pytest-cov in it). COPY is a copy of CLONE without its
+Run it with the Python of the clone's environment (with coverage in it). COPY is a copy of CLONE without its
 environment: its source is changed, one fault at a time, CLONE's never. Each command continues where it was cut off.
 
 * ``cover``: the fast tests, folder by folder, with the lines and branches that each test runs;
@@ -65,8 +65,10 @@ def cover(options: argparse.Namespace) -> None:
         if log.is_file():
             continue
         environment = os.environ | {"COVERAGE_FILE": str(options.work / f".coverage.{name}")}
-        command = f"-m pytest -p no:cacheprovider --cov={options.package} --cov-branch --cov-context=test --cov-report="
-        command += " -rf --durations=0 --durations-min=0 --hypothesis-seed=0"
+        command = (
+            f"-m coverage run --branch --source={options.copy}/src/{options.package} -m pytest -p {Path(__file__).stem}"
+        )
+        command += " -p no:cacheprovider -rf --durations=0 --durations-min=0 --hypothesis-seed=0"
         with log.with_suffix(".part").open("w") as file:
             done = subprocess.run(
                 [sys.executable, *command.split(), str(group.relative_to(options.copy))],
@@ -142,6 +144,14 @@ def applied(source: str, edit: Edit) -> tuple[str, str, str]:
     return "".join(lines), before.decode().strip(), lines[line - 1].strip()
 
 
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """While tests are covered this module is a plugin of pytest: what runs from here on is run by that test."""
+    from coverage import Coverage
+
+    if measured := Coverage.current():
+        measured.switch_context(nodeid)
+
+
 def select(options: argparse.Namespace) -> None:
     from coverage import CoverageData
 
@@ -157,7 +167,7 @@ def select(options: argparse.Namespace) -> None:
         for file in data.measured_files():
             lines = covered.setdefault(file, {})
             for line, contexts in data.contexts_by_lineno(file).items():
-                lines.setdefault(line, set()).update(c.removesuffix("|run") for c in contexts if c.endswith("|run"))
+                lines.setdefault(line, set()).update(set(contexts) - {""})
     sites, root = [], options.copy / "src" / options.package
     for path in sorted(path for part in PARTS.split() for path in (root / part).rglob("*.py")):
         name = str(path.relative_to(root).with_suffix(""))
@@ -281,7 +291,11 @@ def main() -> None:
     parser.add_argument("--package", default="laconic")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    os.environ |= {"PYTHONPATH": str(options.copy / "src"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    os.environ |= {
+        "PYTHONPATH": f"{options.copy}/src:{Path(__file__).parent}",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
     sys.path.insert(0, str(options.copy / "src"))
     {"cover": cover, "select": select, "run": run, "report": report}[options.command](options)
 
