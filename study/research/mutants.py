@@ -189,8 +189,12 @@ def select(options: argparse.Namespace) -> None:
             compile(changed, str(file), "exec")
         except SyntaxError:
             continue
-        count.update(keys)
-        quickest = sorted(sorted(tests), key=lambda test: seconds[test])[:TESTS]
+        count.update(list(keys))
+        functions, order = Counter[str](), []  # the quickest case of each test function before any second case
+        for test in sorted(tests, key=lambda test: (seconds[test], test)):
+            order.append((functions[test.partition("[")[0]], len(order), test))
+            functions[test.partition("[")[0]] += 1
+        quickest = [test for _, _, test in sorted(order)[:TESTS]]
         mutant = {"number": len(chosen), "file": str(file), "function": function, "line": edit[1], "kind": edit[0]}
         mutant |= {"before": before, "after": after, "covering": len(tests), "edit": edit, "tests": quickest}
         chosen.append(mutant)
