@@ -256,6 +256,7 @@ def search(options: argparse.Namespace) -> dict[str, Any]:
 def times(options: argparse.Namespace) -> dict[str, Any]:
     path = options.out / "times.json"
     found = json.loads(path.read_text()) if path.is_file() else {}
+    found.pop("note", None)
     for turn in range(options.rounds):
         for name, line in SCRIPTS.items():
             line = line.replace("THREADS", options.threads)
