@@ -29,8 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from catchline.data.columns import EXCEL_SEPARATOR
-from catchline.data.lines import check_text, decode_line, raw_lines
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.table import named_test
 from catchline.files import replacing_folder, write_json, write_text
@@ -70,22 +68,37 @@ def read_predictions(path: Path, records: Sequence[Record]) -> list[str]:
         DataError: not JSON lines with a ``summary``, or they do not fit the records.
     """
     lines = read_lines(path)
-    ids = [str(line.get("id", "")) for line in lines]
-    wanted = [record.id for record in records]
+    ids, wanted = [str(line.get("id", "")) for line in lines], [record.id for record in records]
     if all(ids) and all(wanted) and len(set(wanted)) == len(wanted):
         by_id = dict(zip(ids, lines, strict=True))
-        missing = [record for record in wanted if record not in by_id]
-        if missing:
+        if missing := [record for record in wanted if record not in by_id]:
             raise DataError(f"{path} has no summary for record '{missing[0]}' ({len(missing)} of {len(wanted)} lack).")
         lines = [by_id[record] for record in wanted]
     elif len(lines) != len(records):
         raise DataError(f"{path} has {len(lines)} summaries for {len(records)} records, and ids do not match them.")
-    for record, line in zip(records, lines, strict=True):  # without ids of its own a record's id is its line
-        told = line.get("references")
-        if isinstance(told, list) and record.summary and not any(text in told for text in references_of(record)):
-            other = f"{path} is of other records: its references for '{record.id}' are not theirs"
-            raise DataError(f"{other}; name with --data the file of the split that was summarized.")
+    for record, line in zip(records, lines, strict=True):  # without ids a record's id is its line
+        if record.summary and not set(line.get("references") or references_of(record)) & {*references_of(record)}:
+            raise DataError(f"{path} is of other records ('{record.id}'); name with --data what was summarized.")
     return [line["summary"] for line in lines]
+
+
+def read_lines(path: Path, made_by: str = "`catchline evaluate --output`") -> list[dict[str, Any]]:
+    """JSON lines with a ``summary`` each, as the command ``made_by`` writes them.
+
+    Raises:
+        DataError: there is no such file, or a line is something else.
+    """
+    if not path.exists():
+        raise DataError(f"There is no file {path}; {made_by} makes such.")
+    lines = []
+    for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        if text.strip():
+            try:
+                lines.append(json.loads(text))
+                assert isinstance(lines[-1]["summary"], str)
+            except (ValueError, RecursionError, TypeError, KeyError, AssertionError):
+                raise DataError(f"{path}:{number} is no JSON object with a text as its 'summary'.") from None
+    return lines
 
 
 def make_sheets(
@@ -185,30 +198,6 @@ def _check(systems: Mapping[str, Sequence[str]], records: Sequence[Record], opti
         raise ConfigError(f"{out} holds sheets already; choose another --out, so that no ratings are lost.")
 
 
-def read_lines(path: Path, made_by: str = "`catchline evaluate --output`") -> list[dict[str, Any]]:
-    """JSON lines with a ``summary`` each, as the command ``made_by`` writes them.
-
-    Raises:
-        DataError: there is no such file, or a line is something else.
-    """
-    if not path.exists():
-        raise DataError(f"There is no file {path}; {made_by} makes such.")
-    lines = []
-    for number, raw in raw_lines(path):
-        text = decode_line(path, number, raw)
-        if not text.strip():
-            continue
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            raise DataError(f"{path}:{number} is not JSON; predictions are JSON lines with a 'summary'.") from None
-        if not isinstance(line, dict) or not isinstance(line.get("summary"), str):
-            raise DataError(f"{path}:{number} is no prediction: it has no text as its 'summary'.")
-        check_text(f"{path}:{number}", line["summary"])
-        lines.append(line)
-    return lines
-
-
 # ------------------------------------------------------------------------------------- what filled sheets say
 
 
@@ -285,22 +274,20 @@ def analyse(folder: Path, test: str = "t") -> Analysis:
 
 def rated_lines(folder: Path) -> list[dict[str, Any]]:
     """Each line that was rated: ``id`` of its record, ``system``, ``summary`` and ``rating``, the mean over annotators
-    and criteria. What `catchline calibrate` takes as ratings.
+    and criteria: what `catchline calibrate` takes as ratings.
 
     Raises:
-        DataError: as `analyse`; or the records have no ids, or the key is of an earlier version and has no lines.
+        DataError: as `analyse`; or the records have no ids.
     """
     key = _read_key(folder)
     filled = _filled(folder, key).values()
     found = []
     for entry in key["items"]:
-        if not entry["id"] or "lines" not in entry:
-            why = "the records had no ids" if not entry["id"] else "an earlier version made them"
-            raise DataError(f"The sheets of {folder} do not say which lines they are about: {why}.")
+        if not entry["id"]:
+            raise DataError(f"The sheets of {folder} do not say which lines they are about: the records had no ids.")
         for system, line in entry["lines"].items():
             places = [(entry["item"], system, criterion) for criterion in key["criteria"]]
-            given = [own[place] for own in filled for place in places if place in own]
-            if given:
+            if given := [own[place] for own in filled for place in places if place in own]:
                 found.append({"id": entry["id"], "system": system, "summary": line, "rating": fmean(given)})
     return found
 
@@ -339,17 +326,13 @@ def _pairs(
 
 def _read_key(folder: Path) -> dict[str, Any]:
     path = folder / KEY
-    kinds = {"criteria": list, "systems": list, "items": list, "order": dict, "lowest": int, "highest": int}
     try:
         key = json.loads(path.read_text(encoding="utf-8"))
-        whole = all(isinstance(key[name], kind) for name, kind in kinds.items())
-        whole = whole and all({"item", "id"} <= set(entry) for entry in key["items"])
-        whole = whole and all(isinstance(place, dict) for places in key["order"].values() for place in places)
     except FileNotFoundError:
         raise DataError(f"{folder} has no {KEY}; give the folder that `catchline judge make` wrote.") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        whole = False
-    if not whole:
+    except ValueError:
+        key = None
+    if not isinstance(key, dict) or not {"criteria", "systems", "items", "order", "lowest", "highest"} <= set(key):
         raise DataError(f"{path} is no key of sheets; it must stay as `catchline judge make` wrote it.")
     return key
 
@@ -389,28 +372,17 @@ def _read_sheet(path: Path, key: Mapping[str, Any], order: Sequence[Mapping[str,
 
 
 def _rows(path: Path) -> list[list[str]]:
+    """UTF-8, else the code page of western Windows; the separator is the one that the first row has most of."""
     raw = path.read_bytes()
-    if raw.startswith(b"PK"):
-        raise DataError(f"{path} is a workbook with the name of a CSV file; save the sheet as CSV.")
-    rows: list[list[str]] = []
     try:
-        text = EXCEL_SEPARATOR.sub("", _decoded(raw))
-        separator = max(_SEPARATORS, key=text.split("\n", 1)[0].count)
-        rows.extend(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
-    except (UnicodeDecodeError, csv.Error) as error:
-        where = f", row {len(rows) + 1}," if rows else ""
-        raise DataError(f"{path}{where} cannot be read ({error}); save the sheet as CSV again.") from None
-    return rows
-
-
-def _decoded(raw: bytes) -> str:
-    """UTF-8, UTF-16 where it begins with its mark, else the code page of western Windows."""
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return raw.decode("utf-16")
-    try:
-        return raw.decode("utf-8-sig")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return raw.decode("cp1252", errors="replace")
+        text = raw.decode("cp1252", errors="replace")
+    separator = max(_SEPARATORS, key=text.split("\n", 1)[0].count)
+    try:
+        return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    except csv.Error as error:
+        raise DataError(f"{path} cannot be read ({error}); save the sheet as CSV again.") from None
 
 
 _NUMBER = re.compile(r"\s*[+-]?\d{1,9}(?:[.,]0*)?\s*")
