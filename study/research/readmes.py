@@ -28,9 +28,9 @@ from typing import Any
 
 from catchline.data.readers import read_records
 from catchline.files import write_text
-from catchline_study.corpora.archives import licence_of as licence_in
 from catchline_study.corpora.docstring_text import clean_docstring
 from catchline_study.corpora.docstrings import MIN_BODY_WORDS, MIN_OVERLAP, overlap
+from catchline_study.corpora.licences import licence_of as licence_in
 from catchline_study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
 
 API = "https://pypi.org/pypi/{}/json"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from email.message import Message
 from pathlib import Path
 
 import pytest
 
-from catchline.cli.main import main
 from catchline.errors import DataError
 from catchline.evaluation.predictions import read_lines
 from catchline_study.corpora.docstring_text import clean_docstring
@@ -21,6 +21,9 @@ from catchline_study.corpora.docstrings import (
     split_by_package,
     unusable,
 )
+from catchline_study.corpora.licences import licence_of
+from catchline_study.corpora.pairs import hold_out
+from commands import refused, run
 
 PROSE = "The counters are reset before each pass over the records, so that results do not add up."
 
@@ -193,41 +196,81 @@ def test_nothing_is_imported(tmp_path: Path) -> None:
     assert docstrings_of(file)[1][1] == "A.\n\nB."
 
 
-def test_large_packages_and_the_standard_library_stay_in_training() -> None:
+def test_splits_are_of_whole_packages() -> None:
     pairs = [CorpusPair(STANDARD_LIBRARY, "x", "", "")] * 5 + [CorpusPair("huge", "x", "", "")] * 60
     pairs += [CorpusPair(f"p{number % 35}", "x", "", "") for number in range(35)]
-    splits = split_by_package(pairs)
-    assert {pair.group for pair in splits["train"]} >= {STANDARD_LIBRARY, "huge"}
+    splits = split_by_package(pairs, in_training=["p3", "p4"])
+    homes = {name: {pair.group for pair in found} for name, found in splits.items()}
+    assert homes["train"] >= {STANDARD_LIBRARY, "huge", "p3", "p4"}
     assert len(splits["validation"]) == len(splits["test"]) == 10
-
-
-def test_the_standard_library_comes_first() -> None:
+    assert sum(map(len, homes.values())) == 37, "no package is in two"
+    assert {name: len(found) for name, found in split_by_package(pairs, 4).items()} == {
+        "train": 96, "validation": 4, "test": 0,
+    }  # fmt: skip
     name, file, path = next(find_files([]))
-    assert name == STANDARD_LIBRARY
-    assert path.as_posix().endswith(file)
+    assert (name, path.as_posix().endswith(file)) == (STANDARD_LIBRARY, True)
 
 
-def test_packages_that_the_model_in_the_box_learnt_from_are_not_held_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    letters = str.maketrans("0123456789", "abcdefghij")
-    for number in range(40):
-        words = " ".join(f"w{number}x{n}" for n in range(30))
-        body = f"The {words} of the file.".translate(letters)
-        file = tmp_path / "site" / f"package{number % 20}" / f"part{number}.py"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f'"""{" ".join(body.split()[:6])}.\n\n{body}\n"""\n')
-    arguments = ["data", "docstrings", str(tmp_path / "out"), "--root", str(tmp_path / "site"), "--no-standard-library"]
+def test_held_out_groups_are_many_and_whole() -> None:
+    counts = {"large": 400, **{f"p{number}": 7 for number in range(200)}}
+    chosen = hold_out(counts, 100)
+    assert "large" not in chosen
+    assert sum(counts[name] for name in chosen) == 98  # fourteen whole packages
+    assert hold_out(counts, 100) == chosen != hold_out(counts, 100, seed=1)
 
-    def held_out() -> set[str]:
-        assert main(["--quiet", *arguments]) == 0
-        splits = json.loads((tmp_path / "out" / "stats.json").read_text())["splits"]
-        return {name for split, found in splits.items() if split != "train" for name in found["packages"]}
 
-    before = held_out()
-    assert before
-    (tmp_path / "oneline").mkdir()
-    (tmp_path / "oneline" / "data.json").write_text(json.dumps({"docstring_packages": sorted(before)}))
-    monkeypatch.setattr("catchline_study.corpora.docstrings.ROOT", tmp_path)
-    assert held_out()
-    assert not before & held_out()
+def test_packages_of_permissive_licences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = tmp_path / "site"
+    for number, (name, licence) in enumerate((("one_pkg", "MIT"), ("two", "GPL-3.0-only"), ("three", ""))):
+        package(site, name, pair_text(number))
+        package(site / name, "_vendor", pair_text(number + 5))
+        info = site / f"{name}-1.5.dist-info"
+        info.mkdir()
+        stated = f"License-Expression: {licence}\n" if licence else ""
+        (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.5\n{stated}\nOf GPL\n")
+        (info / "RECORD").write_text(f"{name}/__init__.py,,\n")
+    asked = ["data", "docstrings", tmp_path / "out", "--root", site, "--no-standard-library", "--permissive"]
+    said = json.loads(run(capsys, *asked, "--json"))
+    assert said == json.loads((tmp_path / "out" / "stats.json").read_text())
+    assert said["licences"] == {"one-pkg": "1.5: MIT"}
+    assert said["not_permissive"] == {"two": "1.5: GPL-3.0-only", "three": "1.5: nothing stated"}
+    assert [row["package"] for row in read_lines(tmp_path / "out" / "train.jsonl")] == ["one-pkg"]
+    assert "Not read, for no permissive licence is stated: three, two." in run(capsys, *asked)
+    refused(capsys, 3, "is not a folder of Python packages", *asked[:3], "--root", tmp_path / "none")
+
+
+OSI = "License :: OSI Approved"
+
+
+@pytest.mark.parametrize(
+    ("fields", "licence"),
+    [
+        *(
+            ([("License-Expression", text)], text)
+            for text in (
+                "MIT",
+                "BSD-3-Clause AND 0BSD AND Zlib",
+                "GPL-2.0-only OR MIT",
+                "Apache-2.0 WITH LLVM-exception",
+            )
+        ),
+        *(
+            ([("License-Expression", text)], None)
+            for text in ("MIT AND LGPL-2.1-or-later", "MPL-2.0", "LicenseRef-X")
+        ),
+        ([("Classifier", f"{OSI} :: MIT License")], "MIT License"),
+        ([("Classifier", OSI), ("License", "ISC")], "ISC"),
+        ([("Classifier", f"{OSI} :: {one}") for one in ("BSD License", "GNU General Public License (GPL)")], None),
+        ([("License", "BSD"), ("License-Expression", "AGPL-3.0-only")], None),
+        ([("License", "Copyright us\n\nPermission is hereby granted, free of charge, to any person")], "Copyright us"),
+        *(([("License", unclear)], None) for unclear in ("MIT, parts LGPL", "see the file")),
+        ([], None),
+    ],
+)
+def test_licences_of_metadata(fields: list[tuple[str, str]], licence: str | None) -> None:
+    message = Message()
+    for name, value in fields:
+        message[name] = value
+    stated, permissive = licence_of(message)
+    assert permissive is (licence is not None)
+    assert licence in (None, stated)

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from catchline.cli.options import AsJson
 from catchline.cli.output import aligned, print_result, progress
-from catchline.errors import ConfigError, DataError
+from catchline.errors import DataError
 from catchline_study.corpora.debian import build_debian
 from catchline_study.corpora.docstrings import build_corpus, learnt_packages
 
@@ -20,10 +20,9 @@ def docstrings_command(
     out: OutFolder,
     root: Annotated[list[Path] | None, Option(help="A folder of packages; those of this Python if not given.")] = None,
     standard_library: Annotated[bool, Option(help="Read the standard library too.")] = True,
-    archives: Annotated[
-        Path | None,
-        Option(help="Instead: a folder of wheels or sdists, of which those of permissive licences are read."),
-    ] = None,
+    permissive: Annotated[
+        bool, Option("--permissive", help="Only packages whose metadata states a permissive licence.")
+    ] = False,
     validation: Annotated[
         int | None, Option(min=1, help="Hold out so many pairs for validation, not a tenth each and for a test.")
     ] = None,
@@ -32,11 +31,9 @@ def docstrings_command(
     """Build a corpus of (body, summary line) pairs out of the docstrings of installed packages.
 
     The packages are read, not imported, and no network is used. Whole packages go to one split; installed ones that the
-    model in the box learnt from are not held out. stats.json tells what was read; for archives also each package's
-    version and licence, and the packages left out for theirs.
+    model in the box learnt from are not held out. stats.json tells what was read; with --permissive also the version
+    and licence of each package, and those left out for theirs.
     """
-    if root and archives is not None:
-        raise ConfigError("--root reads installed packages and --archives wheels or sdists; give one of them.")
     for folder in root or []:
         if not folder.is_dir():
             raise DataError(f"{folder} is not a folder of Python packages.")
@@ -45,9 +42,9 @@ def docstrings_command(
             out,
             roots=root,
             standard_library=standard_library,
-            archives=archives,
+            permissive=permissive,
             validation=validation,
-            in_training=learnt_packages() if archives is None else (),
+            in_training=() if permissive else learnt_packages(),
             progress=bar.update,
         )
     rows = []

@@ -7,15 +7,13 @@ a blank line, a more elaborate description), with code, parameter lists and mark
 * the body shares less than `MIN_OVERLAP` of the summary's content words, so that nobody could write it from the body;
 * the summary, the body or most of the body's 5-grams were seen before, in whichever package.
 
-Splits are by distribution; the standard library is in the training split. Of packages that lie in a folder as wheels or
-sdists only those of permissive licences are read (the corpus may go into a model that is handed on), and not the copies
-of others that they carry; ``stats.json`` lists the licences.
+Splits are by distribution; the standard library is in the training split. For a model that is handed on, ``permissive``
+reads only packages whose metadata states a permissive licence, without the copies of others that they carry.
 """
 
 from __future__ import annotations
 
 import ast
-import gc
 import os
 import sysconfig
 import warnings
@@ -30,16 +28,14 @@ from catchline.config.shipped import DEFAULT, ROOT
 from catchline.errors import DataError
 from catchline.files import write_json
 from catchline.text.base import read_json_if_there
-from catchline_study.corpora.archives import DAMAGE, ArchivedFile, ArchivedPackage, read_archives
 from catchline_study.corpora.docstring_text import clean_docstring
+from catchline_study.corpora.licences import licence_of
 from catchline_study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
 
-Readable = Path | ArchivedFile
 STANDARD_LIBRARY = "python"
 MIN_BODY_WORDS = 15
 MAX_BODY_WORDS = 400
 MIN_OVERLAP = 0.25
-HELD_OUT = {"test": 0.1, "validation": 0.1}  # share of the pairs, about
 _MAX_FILE_BYTES = 2_000_000
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "site-packages", "dist-packages", "tests", "test", "testing", "idlelib"})
 _VENDORED = frozenset(
@@ -62,32 +58,23 @@ def build_corpus(
     *,
     roots: Sequence[Path] | None = None,
     standard_library: bool = True,
-    archives: Path | None = None,
+    permissive: bool = False,
     validation: int | None = None,
     in_training: Collection[str] = (),
     progress: Callable[[float, float], object] | None = None,
 ) -> CorpusStats:
     """Write ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl``, as far as they have pairs, and ``stats.json``.
 
-    Args:
-        roots: folders of installed packages; this interpreter's by default.
-        standard_library: read the standard library too (for the training split).
-        archives: a folder of wheels and sdists to read instead of ``roots``, those of permissive licences.
-        validation: at most so many pairs for validation and none for a test, instead of a tenth for each.
-        in_training: packages that are not held out, as the standard library is not.
-        progress: called with the number of files read and their total.
+    ``roots`` are folders of installed packages, this interpreter's by default; ``validation`` at most so many pairs for
+    validation and none for a test, instead of a tenth for each; packages ``in_training`` are not held out.
 
     Raises:
         DataError: no pairs were found.
     """
     stats = CorpusStats(Counter(files=0, unreadable_files=0, docstrings=0))
-    files: list[tuple[str, str, Readable]]
-    if archives is None:
-        installed = dict.fromkeys(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
-        places = [path for path in installed if path.is_dir()] if roots is None else roots
-        files = list(find_files(places, standard_library))
-    else:
-        files = [*find_files([], standard_library), *archived_files(read_archives(archives), stats)]
+    installed = dict.fromkeys(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
+    places = [path for path in installed if path.is_dir()] if roots is None else roots
+    files = list(find_files(places, standard_library, stats if permissive else None))
     pairs = list(collect_pairs(files, stats, progress))
     if not pairs:
         raise DataError("No usable docstrings were found; give --root a folder of Python packages.")
@@ -101,42 +88,37 @@ def build_corpus(
 # ------------------------------------------------------------------------------------------ files
 
 
-def find_files(roots: Sequence[Path], standard_library: bool = True) -> Iterator[tuple[str, str, Path]]:
+def find_files(
+    roots: Sequence[Path], standard_library: bool = True, stats: CorpusStats | None = None
+) -> Iterator[tuple[str, str, Path]]:
     """Yield (package, name of the file below its root, path), ordered by package: what is first wins duplicates.
 
     The package is the distribution's where the metadata tells it (``_pytest`` and ``pytest`` are one); no test folders.
+    With ``stats``, which takes the licences, only packages that state a permissive one.
     """
     found: list[tuple[str, str, Path]] = []
     for root in roots:
-        owners = _owners(root)
+        owners = _owners(root, stats)
         for path in _python_files(root):
             name = path.relative_to(root).as_posix()
             top = name.split("/")[0].removesuffix(".py")
-            found.append((owners.get(top, top.lower()), name, path))
+            owner = owners.get(top, top.lower())
+            if stats is None or (owner in stats.licences and not _VENDORED.intersection(name.split("/"))):
+                found.append((owner, name, path))
     if standard_library:
         root = Path(sysconfig.get_path("stdlib"))
         yield from ((STANDARD_LIBRARY, path.relative_to(root).as_posix(), path) for path in _python_files(root))
     yield from sorted(found)
 
 
-def archived_files(packages: Sequence[ArchivedPackage], stats: CorpusStats) -> Iterator[tuple[str, str, Readable]]:
-    """The same of archives, as far as their licence is permissive; what was read and what not goes into ``stats``."""
-    for package in packages:
-        if not package.permissive:
-            stats.refused[package.name] = package.licence
-            continue
-        stats.licences[package.name] = f"{package.version}: {package.licence}"
-        for name, file in package.python_files():
-            *folders, last = name.split("/")
-            if not (_SKIPPED_FOLDERS | _VENDORED).intersection(folders) and not last.startswith("test_"):
-                yield package.name, name, file
-
-
-def _owners(root: Path) -> dict[str, str]:
+def _owners(root: Path, stats: CorpusStats | None) -> dict[str, str]:
     """Top-level names below ``root`` and the distribution they belong to, out of the lists of installed files."""
     owners: dict[str, str] = {}
     for distribution in metadata.distributions(path=[str(root)]):
         name = (distribution.name or "").lower().replace("_", "-")
+        if stats is not None:
+            licence, permissive = licence_of(distribution.metadata)
+            (stats.licences if permissive else stats.refused)[name] = f"{distribution.version}: {licence}"
         listed = distribution.read_text("RECORD") or distribution.read_text("SOURCES.txt") or ""
         for top in {line.split(",", 1)[0].split("/", 1)[0].removesuffix(".py") for line in listed.splitlines()}:
             owners[top] = min(name, owners.get(top, name))
@@ -157,38 +139,32 @@ def _python_files(root: Path) -> Iterator[Path]:
 
 
 def collect_pairs(
-    files: Sequence[tuple[str, str, Readable]],
+    files: Sequence[tuple[str, str, Path]],
     stats: CorpusStats,
     progress: Callable[[float, float], object] | None = None,
 ) -> Iterator[CorpusPair]:
     """Parse the files, clean their docstrings and leave out what the module's description says."""
     unique = SeenPairs()
-    was_enabled = gc.isenabled()
-    gc.disable()  # syntax trees hold no cycles worth looking for: parsing is a third faster without the collector
-    try:
-        for number, (package, name, path) in enumerate(files, start=1):
-            stats.read["files"] += 1
-            try:
-                found = docstrings_of(path)
-            except (*DAMAGE, SyntaxError, ValueError, RecursionError, MemoryError):
-                stats.read["unreadable_files"] += 1
-                found = []
-            for qualified, text in found:
-                stats.read["docstrings"] += 1
-                place = f"{name.removesuffix('.py').replace('/', '.')}:{qualified}"
-                pair = CorpusPair(package, place, *clean_docstring(text))
-                if reason := unusable(pair) or unique.refuse(pair):
-                    stats.left_out[reason] += 1
-                else:
-                    yield pair
-            if progress and (number % 50 == 0 or number == len(files)):
-                progress(number, len(files))
-    finally:
-        if was_enabled:
-            gc.enable()
+    for number, (package, name, path) in enumerate(files, start=1):
+        stats.read["files"] += 1
+        try:
+            found = docstrings_of(path)
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            stats.read["unreadable_files"] += 1
+            found = []
+        for qualified, text in found:
+            stats.read["docstrings"] += 1
+            place = f"{name.removesuffix('.py').replace('/', '.')}:{qualified}"
+            pair = CorpusPair(package, place, *clean_docstring(text))
+            if reason := unusable(pair) or unique.refuse(pair):
+                stats.left_out[reason] += 1
+            else:
+                yield pair
+        if progress and (number % 50 == 0 or number == len(files)):
+            progress(number, len(files))
 
 
-def docstrings_of(path: Readable) -> list[tuple[str, str]]:
+def docstrings_of(path: Path) -> list[tuple[str, str]]:
     """The docstrings with more than one paragraph in a file: qualified name and text without indentation."""
     source = path.read_bytes()
     if len(source) > _MAX_FILE_BYTES or (b'"""' not in source and b"'''" not in source):
@@ -243,27 +219,14 @@ def split_by_package(
     With ``validation`` the validation split has at most so many pairs and the test split none.
     """
     counts = Counter(pair.group for pair in pairs if pair.group not in {STANDARD_LIBRARY, *in_training})
-    if validation is None:
-        home = _shares(counts, len(pairs))
-    else:
-        home = dict.fromkeys(hold_out(counts, validation), "validation")
+    tenth, home = len(pairs) // 10, dict[str, str]()
+    for split, room in ({"validation": validation} if validation else {"test": tenth, "validation": tenth}).items():
+        left = {name: count for name, count in counts.items() if name not in home}
+        home |= dict.fromkeys(hold_out(left, room), split)
     result: dict[str, list[CorpusPair]] = {"train": [], "validation": [], "test": []}
     for pair in sorted(pairs, key=lambda pair: shuffled(f"{pair.group} {pair.name}")):
         result[home.get(pair.group, "train")].append(pair)
     return result
-
-
-def _shares(counts: Counter[str], total: int) -> dict[str, str]:
-    home: dict[str, str] = {}
-    sizes: Counter[str] = Counter()
-    for package in sorted(counts, key=shuffled):
-        for split, share in HELD_OUT.items():
-            room = min(share * total, counts.total() / len(HELD_OUT)) - sizes[split]
-            if counts[package] <= 1.1 * room:
-                home[package] = split
-                sizes[split] += counts[package]
-                break
-    return home
 
 
 def describe(pairs: Sequence[CorpusPair]) -> dict[str, Any]:
