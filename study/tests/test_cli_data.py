@@ -25,34 +25,6 @@ def ids(path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in path.read_text().splitlines()]
 
 
-def test_sweep_and_lengths(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [
-        "breakdown",
-        "first",
-        "--data",
-        data,
-        "--profile",
-        "duc2004",
-        "--sweep",
-        "lead:1-3",
-        "--by-length",
-        "2",
-    ]
-    text = run(capsys, *arguments)
-    assert "lead:1-3: best lead-" in text
-    assert "ROUGE-1.5.5 -m -b 75" in text
-    assert "limit:b75" in text
-    assert "ROUGE recall" in text
-    assert "repeated 1/2/3/4-grams %" in text
-    lengths = [line for line in text.splitlines() if "(mean " in line]
-    assert len(lengths) == 2 * 4  # buckets times systems
-    content = json.loads(run(capsys, *arguments, "--json"))
-    assert [entry["system"] for entry in content["systems"]] == ["first", "lead-1", "lead-2", "lead-3"]
-    assert content["systems"][0]["shown"] == "recall"
-    assert content["sweeps"][0]["best"].keys() == {"1", "2", "L", "mean"}
-    assert [entry["records"] for entry in content["by_length"]] == [4, 4]
-
-
 @pytest.mark.parametrize(
     ("option", "value", "said"), [("--sweep", "lead", "METHOD:FROM-TO"), ("--by-length", "99", "there are 8 documents")]
 )

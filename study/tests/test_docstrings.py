@@ -254,10 +254,7 @@ OSI = "License :: OSI Approved"
                 "Apache-2.0 WITH LLVM-exception",
             )
         ),
-        *(
-            ([("License-Expression", text)], None)
-            for text in ("MIT AND LGPL-2.1-or-later", "MPL-2.0", "LicenseRef-X")
-        ),
+        *(([("License-Expression", text)], None) for text in ("MIT AND LGPL-2.1-or-later", "MPL-2.0", "LicenseRef-X")),
         ([("Classifier", f"{OSI} :: MIT License")], "MIT License"),
         ([("Classifier", OSI), ("License", "ISC")], "ISC"),
         ([("Classifier", f"{OSI} :: {one}") for one in ("BSD License", "GNU General Public License (GPL)")], None),

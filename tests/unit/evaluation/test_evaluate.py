@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from catchline.config.names import trusting
+from catchline.config.schema import EvaluationConfig
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.predictions import file_name
-from catchline.evaluation.run import Contender, EvaluationOptions, evaluate_system, score
+from catchline.evaluation.run import Contender, EvaluationOptions, evaluate_system, options_of, score
 from catchline.evaluation.table import compared, result_table
 from catchline.metrics.rouge import rouge
 from catchline.metrics.scoring import Scoring, scoring
@@ -236,3 +237,44 @@ def test_tables_compare_with_the_first() -> None:
     assert results[0].signature in notes
     with pytest.raises(DataError, match="there are 2 and 4"):
         compared([results[0], evaluate_system(FirstWords(), RECORDS[:2])])
+
+
+def test_options_of_a_run() -> None:
+    plain = options_of(EvaluationConfig())
+    assert (plain.kinds, plain.scoring.rouge, plain.scoring.shown, plain.batch_size) == (("1", "2", "L"), {}, "f", 32)
+    duc = options_of(EvaluationConfig(profile="duc2004", rouge={"stem": False, "kinds": ["1"]}), interval=False)
+    assert duc.scoring.shown == "recall"
+    assert duc.kinds == ("1",)
+    expected = {"profile": "rouge155", "stem": False, "multi": "average", "max_bytes": 75, "interval": False}
+    assert duc.scoring.rouge == expected
+    with pytest.raises(ConfigError, match="Unknown ROUGE profile"):
+        options_of(EvaluationConfig(profile="duc"))
+
+
+def test_recall_is_what_counts_where_the_profile_says_so() -> None:
+    records = [Record("x", "a b c d"), Record("x", "a")]
+    lines = [{"summary": "a b"}, {"summary": "a b c"}]
+    options = options_of(EvaluationConfig(profile="duc2004"))
+    result = score("x", records, lines, options=options)
+    expected = rouge(["a b", "a b c"], ["a b c d", "a"], interval=True, max_bytes=75)
+    assert result.shown == "recall"
+    assert result.value("1") == result.rouge["1"].recall == pytest.approx(0.75)
+    assert result.per_document["1"] == (0.5, 1.0)
+    assert result.rouge["1"].low == expected.interval["1"].low.recall
+    assert result.rouge["1"].f != result.rouge["1"].recall
+    _, rows, notes = result_table([result])
+    assert rows[0][1].startswith("75.00")
+    assert notes[0].startswith("ROUGE recall x 100")
+    assert notes[2:] == [options.scoring.flags, result.signature]
+    assert "-b 75" in notes[2]
+    entry = compared([result])[0]
+    assert (entry["shown"], entry["flags"]) == ("recall", options.scoring.flags)
+
+
+def test_numbers_are_restored_for_scoring_only() -> None:
+    records, lines = [Record("He paid 12 pounds.", "12 pounds")], [{"summary": "## pounds"}]
+    off = score("x", records, lines)
+    on = score("x", records, lines, options=EvaluationOptions(restore_numbers=True))
+    assert off.rouge["1"].recall == 0.5
+    assert on.rouge["1"].f == 1.0
+    assert lines == [{"summary": "## pounds"}]
