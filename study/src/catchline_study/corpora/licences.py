@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from email.message import Message
+from importlib.metadata import PackageMetadata
 
 # What may be used in anything, with a notice at most: no copyleft, however weak.
 _PERMISSIVE = frozenset(
@@ -29,7 +30,7 @@ _OTHER_WORDS = re.compile(
 _FREE_TEXT = 3000  # characters of the field "License" that are read: some hold a whole file of notices
 
 
-def licence_of(metadata: Message) -> tuple[str, bool]:
+def licence_of(metadata: PackageMetadata | Message) -> tuple[str, bool]:
     """What the metadata says of the licence in a few words, and whether all of it is permissive."""
     if expression := str(metadata["License-Expression"] or ""):
         return expression, is_permissive_expression(expression)
