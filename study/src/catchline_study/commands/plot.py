@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,11 +70,13 @@ def draw_curves(
 
     figure = Figure(figsize=(7.0, 4.5 + 0.2 * len(curves)), layout="constrained")
     axes = figure.add_subplot(yscale="log" if log else "linear", xlabel=against, ylabel=f"{value} {unit}".strip())
-    rows = []
+    rows, colours = [], dict[str, str]()
     for name, positions, values in curves:
+        colour = colours.setdefault(re.sub(", (training|validation)$", "", name), f"C{len(colours)}")  # one a run
         width = 1 if name.endswith("validation") else window
         smooth = np.convolve(np.pad(values, (width - 1, 0), mode="edge"), np.ones(width) / width, "valid")
-        axes.plot(positions, smooth, label=name, linestyle="--" if name.endswith("validation") else "-")
+        style = "--" if name.endswith("validation") else "-"
+        axes.plot(positions, smooth, label=name, linestyle=style, color=colour)
         best = min if "loss" in value or value in {"nll", "coverage", "grad_norm", "val_ppl"} else max
         rows.append({"run": name, against: positions[-1], "final": float(smooth[-1]), "best": float(best(values))})
     axes.grid(alpha=0.3)
