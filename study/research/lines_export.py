@@ -128,9 +128,8 @@ def report(rows: Sequence[dict[str, Any]], confidence: Sequence[float], good: Se
     for name, pairs in by.items():
         given = [right for sure, right in pairs if sure >= threshold]
         sure, right = (float(np.mean(column)) for column in zip(*pairs, strict=True))
-        print(
-            f"{name:18} {sure:.2f} {right:.2f} given {len(given) / len(pairs):.0%}, of these {np.mean(given or [0]):.2f}"
-        )
+        share, of_these = len(given) / len(pairs), np.mean(given or [0])
+        print(f"{name:18} {sure:.2f} {right:.2f} given {share:.0%}, of these {of_these:.2f}")
 
 
 def card(options: argparse.Namespace) -> None:
