@@ -66,7 +66,8 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "scores.json"
     scores: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    records = [row for name in options.folders.split(",") for row in drawn(name, options)]
+    folders = options.folders.split(",") if options.system else []
+    records = [row for name in folders for row in drawn(name, options)]
     for system in options.system:
         name, _, model = system.rpartition("=")
         name = name or model

@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("into", type=Path)
     for name in ("run", "mix", "lines", "scores", "predictions"):
         parser.add_argument(f"--{name}", type=Path)
+    parser.add_argument("--origin", default="", help="how it was trained, for the card")
     parser.add_argument("--given", type=float, default=0.65, help="share of the texts that get a line")
     parser.add_argument("--name", default="new", help="the model's name in the scores")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="SEARCH.KEY=VALUE")
@@ -141,7 +142,8 @@ def card(options: argparse.Namespace) -> None:
     data = before | {"mix": mix}
     (options.into / "data.json").write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     total = sum(fact["draws"] for fact in mix.values())
-    lines = ["| corpus | what | kind | training pairs | share of the draws | licence |", "| --- " * 6 + "|"]
+    lines = [options.origin, ""] if options.origin else []
+    lines += ["| corpus | what | kind | training pairs | share of the draws | licence |", "| --- " * 6 + "|"]
     for name, fact in mix.items():
         what, licence = SOURCES[name]
         lines.append(
