@@ -24,46 +24,27 @@ import zstandard
 
 Row = dict[str, str]
 
-KINDS = {
-    "arxiv": "paper",
-    "debian": "package",
-    "docstrings": "package",
-    "readmes": "package",
-    "support_questions": "question",
-    "forum": "question",
-    "issues": "issue",
-    "pull_requests": "change",
-    "commits-open": "change",
-    "news-senate": "news",
-    "news-doj": "news",
-    "law-bills": "law",
-    "law-dccode": "law",
-    "docs-office": "article",
-    "blog-opensource": "article",
-    "blog-gov": "article",
-    "meetings": "meeting",
-    "wiki-desc": "description",
+MIX = {  # kind, percent of the draws: at most 20 a folder, 1 to 25 a kind, news-doj under 5, wiki-desc at most 2
+    "arxiv": ("paper", 17.0),
+    "debian": ("package", 14.0),
+    "docstrings": ("package", 4.0),
+    "readmes": ("package", 0.5),
+    "support_questions": ("question", 10.0),
+    "forum": ("question", 4.0),
+    "issues": ("issue", 10.0),
+    "pull_requests": ("change", 8.0),
+    "commits-open": ("change", 8.0),
+    "news-senate": ("news", 4.5),
+    "news-doj": ("news", 2.5),
+    "law-bills": ("law", 3.5),
+    "law-dccode": ("law", 3.5),
+    "docs-office": ("article", 2.0),
+    "blog-opensource": ("article", 3.5),
+    "blog-gov": ("article", 2.0),
+    "meetings": ("meeting", 1.5),
+    "wiki-desc": ("description", 1.5),
 }
-SHARES = {  # percent of the draws; at most 20 a folder, 1 to 25 a kind, news-doj under 5, wiki-desc at most 2
-    "arxiv": 17.0,
-    "debian": 14.0,
-    "docstrings": 4.0,
-    "readmes": 0.5,
-    "support_questions": 10.0,
-    "forum": 4.0,
-    "issues": 10.0,
-    "pull_requests": 8.0,
-    "commits-open": 8.0,
-    "news-senate": 4.5,
-    "news-doj": 2.5,
-    "law-bills": 3.5,
-    "law-dccode": 3.5,
-    "docs-office": 2.0,
-    "blog-opensource": 3.5,
-    "blog-gov": 2.0,
-    "meetings": 1.5,
-    "wiki-desc": 1.5,
-}
+KINDS = {name: kind for name, (kind, _) in MIX.items()}
 LEAST_SUPPORT = 0.34
 WORDS_READ = 384
 VALIDATED = 40  # records of a folder in validation.jsonl
@@ -81,7 +62,7 @@ def main() -> None:
     options = parser.parse_args()
     places = {name: place_of(name, options.data) for name in KINDS}
     places |= {"docstrings": options.docstrings, "readmes": options.readmes}
-    shares = {name: share for name, share in SHARES.items() if places[name] is not None}
+    shares = {name: share for name, (_, share) in MIX.items() if places[name] is not None}
     total = sum(shares.values())
     check({name: 100 * share / total for name, share in shares.items()})
     train: list[Row] = []
