@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from laconic.data.dataset import encode_documents
 from laconic.metrics.card import Facts, write_card
 from laconic.metrics.confidence import packed, word_ids

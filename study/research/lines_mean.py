@@ -5,9 +5,8 @@ python study/research/lines_mean.py RUN_MODEL INTO SHARE=FILE_OR_FOLDER ...
 
 import sys
 
-from safetensors.torch import load_file
-
 from laconic.models.folder import load_model_folder
+from safetensors.torch import load_file
 
 
 def main(model: str, into: str, *parts: str) -> None:
