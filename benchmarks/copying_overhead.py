@@ -2,8 +2,8 @@
 
 One model a head, all with 6 + 6 layers, width 256, 8 heads, feed-forward 1024 and a vocabulary of 32,000, on 1,024
 source and 128 target tokens: a sixteenth of BART-large's weights in each layer, its lengths in full. The heads are
-``vocabulary`` (no copying), ``attentional``, ``guided`` (with its objective) and ``correlational``, the last with the
-positional step that it takes by itself, banded, and dense. They take turns in one process.
+``vocabulary`` (no copying), ``attentional``, ``guided`` (with its objective) and ``correlational``. They take turns in
+one process.
 
 * Training: forward, backward and a fused Adam step, dropout 0.1, label smoothing 0.1, two documents.
 * Decoding: beam search, 4 beams, two documents. A step is the difference between searches of 40 and of 8 words, ends
@@ -37,8 +37,7 @@ HEADS: dict[str, dict[str, Any]] = {
     "vocabulary": {"type": "vocabulary"},
     "attentional": {"type": "attentional"},
     "guided": {"type": "guided"},
-    "coconet": {"type": "correlational"},  # banded at these lengths
-    "coconet, dense": {"type": "correlational", "positional_step": "dense"},
+    "coconet": {"type": "correlational"},
 }
 BEAMS, SMOOTHING = 4, 0.1
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from catchline.config.base import validate
-from catchline.config.names import COPY_HEADS, build, parse
-from catchline.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput
+from catchline.config.names import COPY_HEADS, parse
+from catchline.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput, build_copy_head
 from catchline.layers.transformer import CapturedAttention
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.pointer_generator import attention_weights
@@ -26,14 +26,13 @@ IDS = torch.tensor([[8, 2, 8, 9, 2], [10, 3, 0, 0, 0]])
 MASK = torch.tensor([[True] * 5, [True, True, False, False, False]])
 
 CORRELATIONAL: list[dict[str, Any]] = [
-    {"positional_step": "banded"},
-    {"positional_step": "banded", "clip_mode": "cutoff", "clip_distance": 2, "self_transfer": "keep"},
+    {"clip_mode": "cutoff", "clip_distance": 2, "self_transfer": "keep"},
     {"self_transfer": "type", "clip_mode": "none"},
     {"use_semantic": False, "context_heads": "per_head"},
     {"use_positional": False, "detach_history": False, "co_norm": "l1"},
     {"preset": "release", "prob_floor": None},
-    {"u_input": "source_state", "positional_step": "banded", "g_input": "concat", "sigma_bias_init": -2.0},
-    {"exclude_special_from_copy": True, "special_ids": [3]},
+    {"u_input": "source_state", "g_input": "concat", "sigma_bias_init": -2.0},
+    {"exclude_special_from_copy": True},
 ]
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "attentional": [{"lambda_input": "decoder_state"}, {"values": "encoder_states"}, {"context_heads": "per_head"}],
@@ -45,10 +44,10 @@ every_head = pytest.mark.parametrize("spec", CASES, ids=lambda spec: "-".join(ma
 HEADS, WIDTH = 2, F // 2
 
 
-def head_of(spec: dict[str, Any]) -> CopyHead:
-    projection = VocabularyProjection(F, V)
-    head = build("copy head", COPY_HEADS, spec, projection=projection, gate_size=G, unk_id=UNK).double()
-    randomise(head, scale=1.0)
+def head_of(spec: dict[str, Any], seed: int = 0) -> CopyHead:
+    context = {"projection": VocabularyProjection(F, V), "gate_size": G, "unk_id": UNK}
+    head = build_copy_head(spec, captured=True, special_ids=[3], **context).double()
+    randomise(head, seed=seed, scale=1.0)
     return head
 
 
@@ -278,8 +277,8 @@ def test_one_real_token(spec: dict[str, Any]) -> None:
 @every_head
 def test_round_trips(spec: dict[str, Any]) -> None:
     head = head_of(spec)
-    again = build("copy head", COPY_HEADS, spec, projection=VocabularyProjection(F, V), gate_size=G, unk_id=UNK)
-    again.double().load_state_dict(head.state_dict())
+    again = head_of(spec, seed=5)
+    again.load_state_dict(head.state_dict())
     assert torch.equal(step(again), step(head))
     cls, config = parse("copy head", COPY_HEADS, spec)
     text = yaml.safe_dump(config.model_dump(mode="json"))

@@ -19,7 +19,6 @@ from catchline.errors import ConfigError
 from catchline.kernels import (
     attention,
     correlation,
-    deferral,
     dispatch,
     graph,
     gru_sequence,
@@ -109,25 +108,9 @@ SCORED = (rand(B, S, A), rand(B, Q, A, seed=1), rand(A, seed=2), rand(B, Q, S, s
 GOLD = torch.tensor([0, 8, 3, 3, 5])
 LAYER = (rand(5, D), rand(V, D, seed=1), rand(V, seed=2))
 GRU = (rand(S, B, D), rand(3 * A, D, seed=1), rand(3 * A, A, seed=2), rand(3 * A, seed=3))
-ALLOWED = coconet.transfers(MASK, IDS, "zero_renorm")
 FILTERS = (rand(12, D), rand(5, D, 3, seed=1))
 # name: (kernel, plain, inputs with gradients, the rest)
 PAIRS: dict[str, Pair] = {
-    "deferral.context": (deferral.context, pointer_generator.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
-    "of distraction": (deferral.context, distraction.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
-    "of chunks": (deferral.context, coarse_to_fine.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
-    "of CoCoNet": (deferral.context, coconet.transferred, (rand(B, Q, 2 * S), rand(B, 2 * S, S, seed=1))),
-    "deferral.dot_scores": (
-        deferral.dot_scores,
-        coarse_to_fine.attention_scores,
-        (rand(B, Q, D), rand(B, S, D, seed=1)),
-    ),
-    "deferral.deferred": (lambda x: deferral.deferred(x).sin(), torch.sin, (rand(B, D),)),
-    "deferral.deferred_linear": (
-        lambda x, w, b: deferral.deferred_linear(w, b)(x),
-        torch.nn.functional.linear,
-        LAYER,
-    ),
     "vocabulary.gold_log_probs": (
         lambda *x: vocabulary.gold_log_probs(*x, GOLD),
         lambda *x: pointer_generator.gold_log_probs(*x, GOLD),
@@ -140,24 +123,12 @@ PAIRS: dict[str, Pair] = {
         lambda q, k: coconet.mean_attention(q, k, MASK),
         (rand(B, Q, H, D), rand(B, S, H, D, seed=1)),
     ),
-    "correlation.rescaled_rows": (
-        lambda matrix: correlation.rescaled_rows(matrix, ALLOWED),
-        lambda matrix: coconet.rescaled_rows(matrix, ALLOWED),
-        (torch.softmax(rand(B, S, S), dim=-1),),
-    ),
     "correlation.copying_history": recurrence(True),
     "with s alone": recurrence(False),
     "windows.max_over_windows": (
         lambda *x: windows.max_over_windows(IDS, MASK, *x),
         lambda *x: coarse_to_fine.max_over_windows(IDS, MASK, *x),
         FILTERS,
-    ),
-    "correlation.positional_band": (
-        lambda history, widths: correlation.positional_band(widths, MASK, clip_distance=2).transferred(history),
-        lambda history, widths: coconet.transferred(
-            history, coconet.positional_correlation(widths, MASK, IDS, clip_distance=2)
-        ),
-        (torch.softmax(rand(B, Q, S), dim=-1) * MASK.unsqueeze(1), rand(B, S, seed=1)),
     ),
     "graph.recurrence": (*over_real_tokens(Recurrence("lstm", D, A, bidirectional=True)), (rand(B, S, D),)),
     "of one direction": (*over_real_tokens(Recurrence("gru", D, A)), (rand(B, S, D),)),
@@ -183,20 +154,19 @@ for file, kernel in (("graph", graph), ("vocabulary", vocabulary)):
 # Held equal in float32, the only type that is packed, and without gradients, which packed weights do not have:
 # tests/unit/kernels/test_packing.py, tests/unit/layers/test_transformer_blocks.py.
 ELSEWHERE = {"packed.linear_map", "packed.plain_map", "packed.packed_output", "packed.can_pack"}
-PARTS = {"deferral.collected_of", "vocabulary.at_least_float32", "vocabulary.first_positions", "graph.first_positions"}
+PARTS = {"vocabulary.at_least_float32", "vocabulary.first_positions", "graph.first_positions"}
 CHOOSES = "dispatch"
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_values_and_gradients(name: str) -> None:
-    """Also where what two steps share comes as an alias whose gradient is collected."""
+    """Also of what two steps share."""
     kernel, plain, tensors = PAIRS[name]
     found: list[tuple[Tensor, list[Tensor]]] = []
-    for function, alias in ((kernel, deferral.deferred), (plain, lambda tensor: tensor)):
+    for function in (kernel, plain):
         leaves = [tensor.clone().requires_grad_() for tensor in tensors]
         value = function(*leaves)
-        shared: Any = [alias(leaf) for leaf in leaves] if name != "deferral.deferred_linear" else leaves
-        sums = [value, function(*shared).sin() + function(*shared)]
+        sums = [value, function(*leaves).sin() + function(*leaves)]
         sums = [(each * rand(*each.shape, seed=9)).sum() for each in sums if each.requires_grad]
         found.append((value.detach(), [grad for total in sums for grad in torch.autograd.grad(total, leaves)]))
     torch.testing.assert_close(*(value for value, _ in found), atol=1e-12, rtol=1e-10)

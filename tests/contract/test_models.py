@@ -65,7 +65,7 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
         TRANSFORMER | {"head": {"type": "pointer"}},
         TRANSFORMER | {"head": {"type": "attentional", "lambda_input": "decoder_state"}},
         TRANSFORMER | {"head": {"type": "guided"}},
-        TRANSFORMER | {"head": {"type": "correlational", "positional_step": "banded"}, "norm": "pre"},
+        TRANSFORMER | {"head": {"type": "correlational"}, "norm": "pre"},
         {
             **TRANSFORMER,
             "norm": "pre",

@@ -59,8 +59,6 @@ def opponent_of(alpha: list[Tensor], options: Mapping[str, Any]) -> list[Tensor]
     """Equation (3) for one row."""
     numbers = [float(a.detach()) for a in alpha]
     gone = masked_positions(numbers, options)
-    if options.get("padding_by_zero"):
-        gone |= {i for i, a in enumerate(numbers) if a == 0}
     scores = alpha
     if options["type"] == "one_minus":
         scores = [1 - a for a in alpha]

@@ -42,7 +42,6 @@ DEFAULTS: dict[str, Any] = {
     "context_heads": "mean",
     "first_step": "attention",
     "prob_floor": None,
-    "release_bugs": False,
     "centrality": "indegree-2",
 }
 RELEASE: dict[str, Any] = {
@@ -127,8 +126,6 @@ def clipped(j: int, i: int, options: Mapping[str, Any]) -> float | None:
 
 def is_reached(document: Document, j: int, i: int, options: Mapping[str, Any]) -> bool:
     """May position i be copied after position j?"""
-    if options["release_bugs"]:
-        return True
     if not (document.may_be_copied(j) and document.may_be_copied(i)):
         return False
     kind = options["self_transfer"]
@@ -140,9 +137,6 @@ def semantic_of(attention: Tensor, document: Document, options: Mapping[str, Any
     size = len(document.ids)
     rows = []
     for j in range(size):
-        if options["release_bugs"]:  # multiplied by "is padding"
-            rows.append(attention[j] if not document.real[j] else 0 * attention[j])
-            continue
         reached = [is_reached(document, j, i, options) for i in range(size)]
         row = torch.stack([attention[j, i] if reached[i] else zero() for i in range(size)])
         scaled = options["self_transfer"] in ("zero_renorm", "type") or document.copyable is not None
@@ -264,7 +258,7 @@ class CopyingReference:
         values = document.encoder_states
         if self.o["values"] == "v_proj":
             values = self.project(self.cross, 2, document.encoder_states)
-        rows = [i for i in range(len(document.ids)) if document.real[i] or self.o["release_bugs"]]
+        rows = [i for i in range(len(document.ids)) if document.real[i]]
         if maps is None:
             return sum(weights[i] * values[i] for i in rows)
         parts = values.chunk(self.num_heads, dim=1)
@@ -326,7 +320,7 @@ class CopyingReference:
         if self.o["co_norm"] == "l1":
             co = divided(co)
         elif self.o["co_norm"] == "softmax" and float(co.detach().sum()) > 0:
-            where = [self.o["release_bugs"] or document.may_be_copied(i) for i in range(size)]
+            where = [document.may_be_copied(i) for i in range(size)]
             co = softmax(co, where)
         return u, co
 

@@ -33,7 +33,7 @@ OPPONENTS: dict[str, dict[str, Any]] = {
     "inverse-clamped": {"type": "inverse", "eps": 0.2},
     "none": {"type": "none"},
     "renorm": {"type": "max", "normalizer": "renorm"},
-    "release": {"type": "max", "out_proj": True, "empty": "alpha", "padding_by_zero": True},
+    "release": {"type": "max", "out_proj": True, "empty": "alpha"},
     "wide": {"type": "max", "ffn_dim": 7},
     "softmax": {"type": "max", "output": "softmax"},
     "averaged": {"type": "max", "head": "average"},

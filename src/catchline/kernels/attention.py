@@ -18,8 +18,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from catchline.kernels.deferral import collected_of
-
 # Elements of a (block, S, A) tensor that is made at a time: on a CPU what stays in the caches of each thread's core,
 # enough to fill the device elsewhere, where each launch costs more than the memory.
 _BLOCK_ON_CPU, _BLOCK_ELSEWHERE = 2**19, 2**26
@@ -32,7 +30,7 @@ def attention_scores(
     coverage: Tensor | None = None,
     coverage_vector: Tensor | None = None,
 ) -> Tensor:
-    """`catchline.papers.pointer_generator.attention_scores`; keys may be `catchline.kernels.deferral.deferred`."""
+    """`catchline.papers.pointer_generator.attention_scores`."""
     queries, score_vector = queries.to(keys.dtype), score_vector.to(keys.dtype)
     if coverage is not None and coverage_vector is not None:
         coverage, coverage_vector = coverage.to(keys.dtype), coverage_vector.to(keys.dtype)
@@ -74,7 +72,6 @@ class _AdditiveScores(torch.autograd.Function):
         coverage_vector: Tensor | None,
     ) -> Tensor:
         ctx.save_for_backward(keys, queries, score_vector, coverage, coverage_vector)
-        ctx.collected = collected_of(keys)
         scores = queries.new_empty(queries.shape[0], queries.shape[1], keys.shape[1])
         blocks = _Blocks(keys, queries, coverage, coverage_vector)
         for squashed, piece in zip(blocks.squashed(), blocks.cut(scores), strict=True):
@@ -90,11 +87,8 @@ class _AdditiveScores(torch.autograd.Function):
         # rows g and, with coverage, g c: what multiplies m in dq and dw
         factors = torch.stack([gradient, gradient * coverage] if with_coverage else [gradient], dim=2)
         sums = factors.new_empty(*factors.shape[:3], keys.shape[2])  # (B, Q, 1 or 2, A)
-        d_vector, d_coverage, d_keys = score_vector.new_zeros(1, len(score_vector)), None, None
-        if ctx.collected is not None:
-            d_keys = ctx.collected.buffer(keys, 4 * score_vector)
-        elif ctx.needs_input_grad[0]:
-            d_keys = torch.zeros_like(keys)
+        d_vector, d_coverage = score_vector.new_zeros(1, len(score_vector)), None
+        d_keys = torch.zeros_like(keys) if ctx.needs_input_grad[0] else None
         if with_coverage:
             d_coverage, weighted = torch.empty_like(gradient), 4 * score_vector * coverage_vector
         blocks = _Blocks(keys, queries, coverage, coverage_vector)
@@ -113,9 +107,7 @@ class _AdditiveScores(torch.autograd.Function):
         if d_coverage is not None:
             d_coverage.mul_(gradient)
             d_coverage_vector = sums[:, :, 1].sum(dim=(0, 1)) * (4 * score_vector)
-        if ctx.collected is not None:
-            d_keys = None
-        elif d_keys is not None:
+        if d_keys is not None:
             d_keys.mul_(4 * score_vector)
         d_queries = sums[:, :, 0] * (4 * score_vector)
         return d_keys, d_queries, 2 * d_vector.squeeze(0) - gradient.sum(), d_coverage, d_coverage_vector

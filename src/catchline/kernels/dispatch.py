@@ -1,10 +1,9 @@
 """The one place that chooses between a paper's equation as it stands and the same made fast.
 
 ``CATCHLINE_KERNELS=off`` in the environment, read once when this file is imported, takes the equations of
-`catchline.papers` and plain autograd, but for a ``positional_step: banded`` that a recipe asks for: slower and larger,
-for readers, debuggers and other back ends. `tests/contract/test_kernels.py` holds each pair equal, values and
-gradients. ``CATCHLINE_KERNELS=graph`` is how models are exported: plain, but for what `catchline.kernels.graph` says
-in a way that makes a small and fast graph.
+`catchline.papers` and plain autograd: slower and larger, for readers, debuggers and other back ends.
+`tests/contract/test_kernels.py` holds each pair equal, values and gradients. ``CATCHLINE_KERNELS=graph`` is how models
+are exported: plain, but for what `catchline.kernels.graph` says in a way that makes a small and fast graph.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from catchline.errors import refuse_unknown
-from catchline.kernels import attention, correlation, deferral, gru_sequence, packed, vocabulary, windows
+from catchline.kernels import attention, correlation, gru_sequence, packed, vocabulary, windows
 from catchline.kernels.packed import Map
 from catchline.kernels.vocabulary import Derivative
 from catchline.papers import coarse_to_fine, coconet, distraction, pointer_generator
@@ -40,24 +39,17 @@ def _plain_distribution(
 
 # the pointer-generator
 attention_scores = attention.attention_scores if ENABLED else pointer_generator.attention_scores
-context = deferral.context if ENABLED else pointer_generator.context
 gold_log_probs = vocabulary.gold_log_probs if ENABLED else _plain_gold
 final_distribution = vocabulary.final_distribution if ENABLED else _plain_distribution
 # distraction
 distracted_scores = attention.distracted_scores if ENABLED else distraction.attention_scores
 gru = gru_sequence.paper_gru if ENABLED else distraction.gru
 # coarse to fine
-chunk_scores = deferral.dot_scores if ENABLED else coarse_to_fine.attention_scores
 max_over_windows = windows.max_over_windows if ENABLED else coarse_to_fine.max_over_windows
 # CoCoNet
 mean_attention = attention.mean_attention if ENABLED else coconet.mean_attention
-rescaled_rows = correlation.rescaled_rows if ENABLED else coconet.rescaled_rows
-transferred = deferral.context if ENABLED else coconet.transferred
 copying_history = correlation.copying_history if ENABLED else None  # all steps at once (none: one after the other)
-BANDED = ENABLED  # p as a band where that pays
-# what no paper says: weights used at every step, packed for search, torch's GRU on a CPU (none: torch's own)
-deferred: Map = deferral.deferred if ENABLED else lambda tensor: tensor
-deferred_linear = deferral.deferred_linear if ENABLED else packed.plain_map
+# what no paper says: weights packed for search, torch's GRU on a CPU (none: torch's own)
 linear_map = packed.linear_map if ENABLED else packed.plain_map
 packed_output: Callable[..., Map | None] = packed.packed_output if ENABLED else lambda *layer: None
 torch_gru = gru_sequence.gru_sequence if ENABLED else None

@@ -22,9 +22,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
-from catchline.kernels.dispatch import deferred_linear, max_over_windows
+from catchline.kernels.dispatch import max_over_windows
 from catchline.layers import noise
-from catchline.layers.recurrent import ACTIVATIONS, drop_biases, lstm_gates
+from catchline.layers.recurrent import ACTIVATIONS, drop_biases
 from catchline.papers.coarse_to_fine import chunk_sums
 
 # ------------------------------------------------------------------------------------------------------------- the grid
@@ -239,24 +239,14 @@ class WordEncoder(nn.Module):
             states, _ = layer(states)
         return states * words.unsqueeze(-1)
 
-
-class PreparedLayers:
-    """The decoder's layers for the steps of one pass: weight gradients are made once; noise between the layers."""
-
-    def __init__(self, decoder: WordEncoder, keys: Tensor | None) -> None:
-        self.dropout, self.keys = decoder.dropout, keys
-        self.layers = [
-            (deferred_linear(layer.weight_ih_l0, layer.bias_ih_l0), deferred_linear(layer.weight_hh_l0, None))
-            for layer in decoder.layers
-        ]
-
-    def __call__(self, inputs: Tensor, cells: Cells, t: int) -> tuple[Cells, Tensor]:
-        after = []
-        for depth, ((of_input, of_state), state) in enumerate(zip(self.layers, cells, strict=True)):
-            if depth and self.dropout and self.keys is not None:
-                key = noise.mixed(depth + noise.STREAMS * t, noise.mixed(_LAYERS, self.keys))
+    def step(self, inputs: Tensor, cells: Cells, keys: Tensor | None = None, t: int = 0) -> tuple[Cells, Tensor]:
+        """Step ``t`` of the layers: (N, I) -> their states and the last h (N, H); ``keys`` as in `forward`."""
+        after: Cells = []
+        for depth, (layer, cell) in enumerate(zip(self.layers, cells, strict=True)):
+            if depth and self.dropout and keys is not None:
+                key = noise.mixed(depth + noise.STREAMS * t, noise.mixed(_LAYERS, keys))
                 inputs = inputs * noise.kept(key, inputs.shape[1], dropout=self.dropout, dtype=inputs.dtype)
-            h, c = lstm_gates(of_input(inputs), of_state(state[0]), state)
+            h, c = torch.lstm_cell(inputs, cell, *layer._flat_weights)
             after.append((h, c))
             inputs = h
         return after, inputs

@@ -42,7 +42,6 @@ class OpponentConfig(ConfigBase):
     averaged_values: Literal["concat", "mean"] = "concat"  # (17)
     normalizer: contrastive.Normalizer = "softmax"  # (10)
     empty: Literal["zero", "alpha"] = "zero"  # (16)
-    padding_by_zero: bool = False  # (15)
     detach_alpha: bool = False  # (18)
     detach_values: bool = False
     out_proj: bool = False  # (4)
@@ -140,8 +139,6 @@ class Opponent(Switchable):
         weights = head_attention(*chosen, mask.unsqueeze(1)).mean(dim=1)
         weights = weights.detach() if c.detach_alpha else weights
         scores, allowed = self.scored(weights, mask.unsqueeze(1))
-        if c.padding_by_zero:
-            allowed = allowed & (weights > 0)
         opponent = contrastive.opponent_weights(scores, allowed, c.normalizer)
         if c.empty == "alpha":
             opponent = torch.where(allowed.any(dim=-1, keepdim=True), opponent, weights)

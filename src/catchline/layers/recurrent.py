@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from catchline.kernels.dispatch import deferred_linear, gru, recurrence, torch_gru
+from catchline.kernels.dispatch import gru, recurrence, torch_gru
 from catchline.papers import distraction
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
@@ -111,19 +111,8 @@ class Recurrence(nn.Module):
 
     def step(self, inputs: Tensor, state: RecurrentState) -> RecurrentState:
         """One step: (N, I) and a state of (N, H) tensors -> the next state."""
-        result = _STEPS[self.cell](inputs, state if len(state) > 1 else state[0], *self._weights())
+        result = _STEPS[self.cell](inputs, state if len(state) > 1 else state[0], *self.layer._flat_weights[:4])
         return tuple(result) if isinstance(result, tuple) else (result,)
-
-    def stepper(self) -> Callable[[Tensor, RecurrentState], RecurrentState]:
-        """`step` for the many steps of one training pass: the weights' gradients are made once, at the end."""
-        weight_ih, weight_hh, bias_ih, bias_hh = self._weights()
-        of_input, of_state = deferred_linear(weight_ih, bias_ih), deferred_linear(weight_hh, bias_hh)
-        gates = {"gru": gru_gates, "lstm": lstm_gates}[self.cell]
-        return lambda inputs, state: gates(of_input(inputs), of_state(state[0]), state)
-
-    def _weights(self) -> tuple[Tensor, ...]:
-        layer: Any = self.layer
-        return layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0
 
 
 def runs_in_bf16(device: torch.device) -> bool:
@@ -144,21 +133,6 @@ def drop_biases(layer: nn.RNNBase, prefix: str) -> None:
         delattr(layer, name)
         layer.register_buffer(name, zeros)
     layer._init_flat_weights()
-
-
-def lstm_gates(from_input: Tensor, from_state: Tensor, state: RecurrentState) -> RecurrentState:
-    """``c' = f c + i g``, ``h' = o tanh(c')``; the pre-activations (N, 4H) are in the order i, f, g, o."""
-    i, f, g, o = (from_input + from_state).chunk(4, dim=-1)
-    cell = torch.addcmul(torch.sigmoid(f) * state[1], torch.sigmoid(i), torch.tanh(g))
-    return torch.sigmoid(o) * torch.tanh(cell), cell
-
-
-def gru_gates(from_input: Tensor, from_state: Tensor, state: RecurrentState) -> RecurrentState:
-    """``n = tanh(x_n + r h_n)``, ``h' = (1 - z) n + z h``; the pre-activations (N, 3H) are in the order r, z, n."""
-    size = state[0].shape[-1]
-    r, z = torch.sigmoid(from_input[:, : 2 * size] + from_state[:, : 2 * size]).chunk(2, dim=-1)
-    n = torch.tanh(torch.addcmul(from_input[:, 2 * size :], r, from_state[:, 2 * size :]))
-    return (torch.lerp(n, state[0], z),)
 
 
 class GruCell(nn.Module):
@@ -191,10 +165,12 @@ class GruCell(nn.Module):
         of the product is made elsewhere."""
         return nn.functional.linear(inputs, self.weight_ih[:, columns], self.bias_ih)
 
-    def stepper(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """``(W x + b (N, 3H), h (N, H)) -> the next h``, for the many steps of one pass."""
-        of_state = deferred_linear(self.weight_hh, self.bias_hh)
-        return lambda products, state: gru_gates(products, of_state(state), (state,))[0]
+    def step(self, products: Tensor, state: Tensor) -> Tensor:
+        """``n = tanh(x_n + r h_n)``, ``h' = (1 - z) n + z h`` of x = W x + b (N, 3H) and h (N, H) -> (N, H)."""
+        size, of_state = self.hidden_size, nn.functional.linear(state, self.weight_hh, self.bias_hh)
+        r, z = torch.sigmoid(products[:, : 2 * size] + of_state[:, : 2 * size]).chunk(2, dim=-1)
+        n = torch.tanh(torch.addcmul(products[:, 2 * size :], r, of_state[:, 2 * size :]))
+        return torch.lerp(n, state, z)
 
 
 class PaperGruCell(GruCell):
@@ -205,18 +181,12 @@ class PaperGruCell(GruCell):
 
     _has_state_bias = False
 
-    def stepper(self) -> Callable[[Tensor, Tensor], Tensor]:
-        size = self.hidden_size
+    def step(self, products: Tensor, state: Tensor) -> Tensor:
+        size, linear = self.hidden_size, nn.functional.linear
         gates, candidate = self.weight_hh.split([2 * size, size])
-        of_gates, of_candidate = deferred_linear(gates, None), deferred_linear(candidate, None)
-
-        def step(products: Tensor, state: Tensor) -> Tensor:
-            r, z = distraction.gru_gates(products[:, : 2 * size], of_gates(state))
-            return distraction.gru_state(
-                distraction.gru_candidate(products[:, 2 * size :], of_candidate(r * state)), z, state
-            )
-
-        return step
+        r, z = distraction.gru_gates(products[:, : 2 * size], linear(state, gates))
+        candidates = distraction.gru_candidate(products[:, 2 * size :], linear(r * state, candidate))
+        return distraction.gru_state(candidates, z, state)
 
 
 class PaperRecurrence(nn.Module):

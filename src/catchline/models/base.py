@@ -339,7 +339,7 @@ class RecurrentModel(AutoregressiveModel):
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         """One step for N = B * Q rows; extended ids are embedded as UNK."""
         trace = Steps()
-        state = self._traced(self._embed(last_ids), state, trace, self._prepared())
+        state = self._traced(self._embed(last_ids), state, trace)
         return self._step_output(*self._last(trace, state), trace.outputs[-1].flatten(0, 1), state)
 
     def forward(self, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> ModelOutput:
@@ -365,11 +365,7 @@ class RecurrentModel(AutoregressiveModel):
         """What the decoder reads of words (...,), which may be extended ids: (..., E)."""
 
     @abstractmethod
-    def _prepared(self) -> Any:
-        """The functions of a step, for those of one pass or one search."""
-
-    @abstractmethod
-    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: Any) -> dict[str, Any]:
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> dict[str, Any]:
         """Run one step on (N, E) embeddings and append what the output layer will need to ``trace``."""
 
     def _force(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
@@ -378,9 +374,8 @@ class RecurrentModel(AutoregressiveModel):
 
     def _loop(self, embedded: Iterable[Tensor], state: dict[str, Any], trace: Steps) -> None:
         """Step by step on (B, E) words, where the next input or attention needs the step before."""
-        run = self._prepared()
-        for one in embedded:
-            state = self._traced(one, state, trace, run)
+        for words in embedded:
+            state = self._traced(words, state, trace)
 
     def _last(self, trace: Steps, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput | None]:
         """What the head reads of the last step, as Q rows a document."""

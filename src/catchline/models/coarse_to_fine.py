@@ -29,15 +29,12 @@ from torch import Tensor, nn
 from catchline.config.base import ConfigBase
 from catchline.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, Table, build
 from catchline.errors import ConfigError
-from catchline.kernels.dispatch import deferred_linear
 from catchline.layers import noise
 from catchline.layers.attention.chunked import ChunkAttention, ChunkFeatures, ChunkSampling, laid_out, log_of
 from catchline.layers.chunks import (
-    Cells,
     ChunkStates,
     CoarseEncoder,
     Grid,
-    PreparedLayers,
     WordEncoder,
     make_grid,
     make_sentence_grid,
@@ -167,7 +164,7 @@ class CoarseToFine(AutoregressiveModel):
         """One step for N = B * Q rows. Details: ``coarse`` (N, C) and, of C2F, ``sampled``, ``shares`` (N, k) and
         ``fine`` (N, k, W). ``attention`` (N, S) adds up to less than one where padding was attended."""
         embedded = self.target_embedding(self._known(last_ids))
-        cells, hidden = self._advance(torch.cat([embedded, state["feed"]], dim=-1), state["cells"])
+        cells, hidden = self.decoder.step(torch.cat([embedded, state["feed"]], dim=-1), state["cells"])
         documents, mask = state["documents"].tree
         output = self.attention(hidden.unflatten(0, (documents.shape[0], -1)), state["attention"])
         context = output.context.flatten(0, 1)
@@ -228,10 +225,9 @@ class CoarseToFine(AutoregressiveModel):
         """All steps. With ``sampled`` those chunks are read; else they are drawn (with ``keys``) or the best."""
         trace = _Trace()
         states = {flag: self._first_state(memory, soft=flag)["attention"] for flag in set(soft)}
-        state, cell = self._first_state(memory, soft=soft[0]), PreparedLayers(self.decoder, keys)
+        state = self._first_state(memory, soft=soft[0])
         state["source"], feed = Shared(self._source(memory)), state["feed"]
         forced = torch.ones_like(batch.target_mask) if forced is None else forced
-        merge = deferred_linear(self.merge.weight, None)
         grid, num_tokens = memory.extra["features"].states.grid, batch.source_ids.shape[1]
         shows = not self.training and num_tokens <= self.attended_tokens
 
@@ -241,14 +237,14 @@ class CoarseToFine(AutoregressiveModel):
         for t, words in enumerate(self._input_words(batch.target_input_ids, batch, forced, log_probs)):
             is_soft = soft[t]
             inputs = torch.cat([self.target_embedding(words), feed], dim=-1)
-            state["cells"], hidden = cell(inputs, state["cells"], t)
+            state["cells"], hidden = self.decoder.step(inputs, state["cells"], keys, t)
             sampling = ChunkSampling(alive=batch.target_mask[:, t])
             if sampled is not None and not is_soft:
                 sampling.sampled = sampled[t].unsqueeze(1)
             elif keys is not None:
                 sampling.keys = noise.mixed(_DRAW + STREAMS * t, keys)
             output = self.attention(hidden.unsqueeze(1), states[is_soft], sampling)
-            feed = final_context(output.context.squeeze(1), hidden, merge)
+            feed = final_context(output.context.squeeze(1), hidden, self.merge)
             if keys is not None and self.config.dropout:
                 of_step = noise.mixed(_FEED + STREAMS * t, keys)
                 feed = feed * noise.kept(of_step, feed.shape[1], dropout=self.config.dropout, dtype=feed.dtype)
@@ -361,16 +357,6 @@ class CoarseToFine(AutoregressiveModel):
             "documents": Shared((documents, memory.mask)),
             "features": features,
         }
-
-    def _advance(self, inputs: Tensor, cells: Cells) -> tuple[Cells, Tensor]:
-        """One step of the decoder's layers without noise."""
-        after: Cells = []
-        for layer, (h, c) in zip(self.decoder.layers, cells, strict=True):
-            weights: Any = (layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0)
-            h, c = torch.lstm_cell(inputs, (h, c), *weights)
-            after.append((h, c))
-            inputs = h
-        return after, inputs
 
     def _soft_steps(self, noise_of: ExampleNoise | None, steps: int) -> list[bool]:
         """+ALTERNATE: which steps attend softly; all or none of a minibatch, or each by its own coin (30)."""

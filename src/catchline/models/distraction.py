@@ -36,7 +36,6 @@ from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
 from catchline.config.names import ATTENTIONS, parse
-from catchline.kernels.dispatch import deferred_linear
 from catchline.layers.attention.base import Attention, Switchable
 from catchline.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from catchline.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
@@ -68,13 +67,11 @@ class DistractionConfig(ConfigBase):
     dropout: float = Field(0.0, ge=0, lt=1)  # (27)
 
 
-# A decoder's step, prepared for one pass: before the attention (word products, s_{t-1}) -> what attention reads, and
-# after it (word products, what attention read, c_t) -> s_t. Word products (N, 3H), states (N, H).
-Level = tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]
-
-
 class TwoLevelDecoder(nn.Module):
-    """Equations (9) to (14): GRU_2 reads the word, attention its state, GRU_1 the content."""
+    """Equations (9) to (14): GRU_2 reads the word, attention its state, GRU_1 the content.
+
+    Word products are (N, 3H), states (N, H).
+    """
 
     def __init__(self, cell: type[GruCell], word_size: int, content_size: int, size: int, *, bias: bool) -> None:
         super().__init__()
@@ -85,11 +82,13 @@ class TwoLevelDecoder(nn.Module):
         """GRU_2's input products, (..., E) -> (..., 3H)."""
         return self.of_word.project(embedded)
 
-    def prepared(self) -> Level:
-        """The step: s'_t = GRU_2(s_{t-1}, e), s_t = GRU_1(s'_t, c_t)."""
-        content = deferred_linear(self.of_content.weight_ih, self.of_content.bias_ih)
-        second, first = self.of_word.stepper(), self.of_content.stepper()
-        return second, lambda _, query, context: first(content(context), query)
+    def query(self, words: Tensor, state: Tensor) -> Tensor:
+        """What attention reads, s'_t = GRU_2(s_{t-1}, e)."""
+        return self.of_word.step(words, state)
+
+    def following(self, words: Tensor, query: Tensor, context: Tensor) -> Tensor:
+        """The next state, s_t = GRU_1(s'_t, c_t)."""
+        return self.of_content.step(self.of_content.project(context), query)
 
 
 class OneLevelDecoder(nn.Module):
@@ -104,10 +103,14 @@ class OneLevelDecoder(nn.Module):
         """The word's share of the GRU's input products, (..., E) -> (..., 3H)."""
         return self.cell.project(embedded, slice(0, self.word_size))
 
-    def prepared(self) -> Level:
-        """The step: s_t = GRU(s_{t-1}, [e; c_t])."""
-        content, step = deferred_linear(self.cell.weight_ih[:, self.word_size :], None), self.cell.stepper()
-        return lambda _, state: state, lambda words, state, context: step(words + content(context), state)
+    def query(self, words: Tensor, state: Tensor) -> Tensor:
+        """What attention reads, s_{t-1}."""
+        return state
+
+    def following(self, words: Tensor, query: Tensor, context: Tensor) -> Tensor:
+        """The next state, s_t = GRU(s_{t-1}, [e; c_t])."""
+        of_content = nn.functional.linear(context, self.cell.weight_ih[:, self.word_size :])
+        return self.cell.step(words + of_content, query)
 
 
 DECODERS: dict[str, type[TwoLevelDecoder | OneLevelDecoder]] = {
@@ -171,26 +174,22 @@ class Distraction(RecurrentModel):
 
     def _force(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
         """The words' products are made for all steps at once."""
-        trace.embedded, level = [embedded], self.decoder.prepared()
+        trace.embedded = [embedded]
         for products in self.decoder.word_products(embedded).unbind(dim=1):
-            state = self._advance(products, state, trace, level)
+            state = self._advance(products, state, trace)
 
     # --------------------------------------------------------------------------- one step
 
-    def _prepared(self) -> Level:
-        return self.decoder.prepared()
-
-    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: Level) -> dict[str, Any]:
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> dict[str, Any]:
         trace.embedded.append(embedded.unsqueeze(1))
-        return self._advance(self.decoder.word_products(embedded), state, trace, run)
+        return self._advance(self.decoder.word_products(embedded), state, trace)
 
-    def _advance(self, products: Tensor, state: dict[str, Any], trace: Steps, level: Level) -> dict[str, Any]:
+    def _advance(self, products: Tensor, state: dict[str, Any], trace: Steps) -> dict[str, Any]:
         """One step on the words' products (N, 3H); appends to ``trace`` and returns the next state."""
-        before_reading, after_reading = level
-        query = before_reading(products, state["state"])
+        query = self.decoder.query(products, state["state"])
         documents = state["mask"].tree.shape[0]
         reading, attention = self.attention(query.unflatten(0, (documents, -1)), state["attention"])
-        following = after_reading(products, query, reading.context.flatten(0, 1))
+        following = self.decoder.following(products, query, reading.context.flatten(0, 1))
         trace.outputs.append(following.unsqueeze(1))
         trace.remember(reading)
         return state | {"state": following, "attention": attention}

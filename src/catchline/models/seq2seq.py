@@ -23,10 +23,9 @@ from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
 from catchline.config.names import ATTENTIONS, build
-from catchline.kernels.dispatch import deferred_linear
 from catchline.layers.attention.base import Attention, Switchable
 from catchline.layers.copying.base import CopyHead, HeadInput, build_copy_head
-from catchline.layers.recurrent import Bridge, Recurrence, RecurrentState
+from catchline.layers.recurrent import Bridge, Recurrence
 from catchline.layers.transformer import BertEncoder, BlockSizes
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import RecurrentModel, Spec, Steps
@@ -86,10 +85,6 @@ class Seq2SeqConfig(ConfigBase):
         if self.tie_output and self.output_layers == 2:
             raise ValueError("tie_output already puts a layer before the output: set output_layers to 1")
         return self
-
-
-# A step's cell and merge: as they are without gradients, with gathered weight gradients in training.
-Applied = tuple[Callable[[Tensor, RecurrentState], RecurrentState], Callable[[Tensor], Tensor] | None]
 
 
 class Seq2Seq(RecurrentModel):
@@ -229,23 +224,17 @@ class Seq2Seq(RecurrentModel):
     def _embed(self, ids: Tensor) -> Tensor:
         return self.dropout(self.target_embedding(self._known(ids)))
 
-    def _prepared(self) -> Applied:
-        if not torch.is_grad_enabled():
-            return self.decoder.step, self.merge
-        merge = None if self.merge is None else deferred_linear(self.merge.weight, self.merge.bias)
-        return self.decoder.stepper(), merge
-
-    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: Applied) -> dict[str, Any]:
-        c, (cell, merge), output = self.config, run, None
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> dict[str, Any]:
+        c, output = self.config, None
         if self.attention is not None and c.attention_timing == "before":
             output, state = self._attend(state)
         inputs = embedded
         if self._feeds_fixed_context or c.input_feeding != "none":
             inputs = torch.cat([embedded, state["context"]], dim=-1)
         merged = embedded
-        if merge is not None:
-            inputs = merged = merge(inputs)
-        state = state | {"recurrent": cell(inputs, state["recurrent"])}
+        if self.merge is not None:
+            inputs = merged = self.merge(inputs)
+        state = state | {"recurrent": self.decoder.step(inputs, state["recurrent"])}
         if self.attention is not None and c.attention_timing == "after":
             output, state = self._attend(state)
         trace.embedded.append(embedded.unsqueeze(1))

@@ -57,7 +57,7 @@ def loss_of(output: ModelOutput, batch: TrainingBatch, weight: float, context: U
 
 HEADS: list[dict[str, Any]] = [
     *({"type": "pointer"}, {"type": "attentional"}, {"type": "guided"}, {"type": "correlational"}),
-    {"type": "correlational", "positional_step": "banded", "exclude_special_from_copy": True},
+    {"type": "correlational", "exclude_special_from_copy": True},
     {"type": "correlational", "preset": "release"},
 ]
 

@@ -50,23 +50,18 @@ class Calls:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, model: Seq2Seq) -> None:
         self.fused = self.steps = 0
-        forward, stepper = Recurrence.forward, Recurrence.stepper
+        forward, step = Recurrence.forward, Recurrence.step
 
         def counted_forward(layer: Recurrence, *args: Any, **kwargs: Any) -> Any:
             self.fused += layer is model.decoder
             return forward(layer, *args, **kwargs)
 
-        def counted_stepper(layer: Recurrence) -> Any:
-            run = stepper(layer)
-
-            def step(*args: Any) -> Any:
-                self.steps += 1
-                return run(*args)
-
-            return step
+        def counted_step(layer: Recurrence, *args: Any) -> Any:
+            self.steps += 1
+            return step(layer, *args)
 
         monkeypatch.setattr(Recurrence, "forward", counted_forward)
-        monkeypatch.setattr(Recurrence, "stepper", counted_stepper)
+        monkeypatch.setattr(Recurrence, "step", counted_step)
 
 
 @pytest.mark.parametrize("name", PATHS)

@@ -291,9 +291,7 @@ def test_one_head_is_enough_to_read_a_tap() -> None:
 
 def test_special_ids_come_from_the_model() -> None:
     model = first_weights(head={"type": "attentional"})
-    assert model.head.config.special_ids == (PAD, BOS, EOS)
-    own = first_weights(head={"type": "attentional", "special_ids": [7]})
-    assert own.head.config.special_ids == (7,)
+    assert model.head.special_ids == sorted([PAD, BOS, EOS])
 
 
 @pytest.mark.parametrize("kind", ["seq2seq", "distraction"])

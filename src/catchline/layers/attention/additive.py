@@ -21,9 +21,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
-from catchline.kernels.dispatch import attention_scores, context, deferred, deferred_linear
+from catchline.kernels.dispatch import attention_scores
 from catchline.layers.attention.base import Attention, flag
-from catchline.papers.pointer_generator import attention_weights, next_coverage
+from catchline.papers.pointer_generator import attention_weights, context, next_coverage
 from catchline.types import AttentionOutput, Memory, Shared
 
 
@@ -40,9 +40,7 @@ class AdditiveEnergies(Attention):
 
     def init_state(self, memory: Memory) -> dict[str, Any]:
         """Keys are projected once a batch."""
-        keys, states = deferred(self.memory_projection(memory.states)), deferred(memory.states)
-        project = deferred_linear(self.query_projection.weight, self.query_projection.bias)
-        return {"memory": Shared((keys, states, memory.mask)), "query_projection": project}
+        return {"memory": Shared((self.memory_projection(memory.states), memory.states, memory.mask))}
 
 
 class AdditiveAttention(AdditiveEnergies):
@@ -100,7 +98,7 @@ class AdditiveAttention(AdditiveEnergies):
         """
         keys, states, mask = state["memory"].tree
         rows = (query.shape[0], query.shape[1])
-        queries = state["query_projection"](query.flatten(0, 1)).unflatten(0, rows)
+        queries = self.query_projection(query)
         coverage = None
         if self.coverage_on:
             coverage = state["coverage"].view(*rows, -1)

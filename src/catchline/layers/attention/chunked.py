@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError
-from catchline.kernels.dispatch import chunk_scores, context, deferred
 from catchline.layers import noise
 from catchline.layers.attention.base import Switchable, flag
 from catchline.layers.chunks import ChunkStates, Grid
@@ -77,7 +76,7 @@ class ChunkAttention(Switchable):
     def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
         """Prepare for many queries; what belongs to documents is `Shared`. ``soft``: choose nothing this time."""
         states = features.states.whole().flatten(1, 2) if features.flat is None else features.flat
-        memory = Shared((deferred(states), features.attendable.flatten(1)))
+        memory = Shared((states, features.attendable.flatten(1)))
         return {"memory": memory, "shape": tuple(features.attendable.shape[1:])}
 
     @abstractmethod
@@ -107,9 +106,11 @@ class StandardAttention(ChunkAttention):
 
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         states, mask = state["memory"].tree
-        weights = coarse_to_fine.attention_weights(chunk_scores(self.fine_query(query), states), mask.unsqueeze(1))
+        weights = coarse_to_fine.attention_weights(
+            coarse_to_fine.attention_scores(self.fine_query(query), states), mask.unsqueeze(1)
+        )
         coarse = weights.unflatten(2, state["shape"]).sum(dim=-1)
-        return AttentionOutput(context(weights, states), weights, aux={"coarse": coarse})
+        return AttentionOutput(coarse_to_fine.context(weights, states), weights, aux={"coarse": coarse})
 
 
 class HierarchicalAttention(ChunkAttention):
@@ -124,21 +125,21 @@ class HierarchicalAttention(ChunkAttention):
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         coarse, log_coarse = self.coarse_weights(query, state)
         states, mask = state["memory"].tree
-        scores = chunk_scores(self.fine_query(query), states).unflatten(2, state["shape"])
+        scores = coarse_to_fine.attention_scores(self.fine_query(query), states).unflatten(2, state["shape"])
         fine = coarse_to_fine.attention_weights(scores, mask.view(query.shape[0], 1, *state["shape"]))
         weights = coarse_to_fine.hierarchical_weights(coarse, fine).flatten(2)
         aux = {"coarse": coarse, "log_coarse": log_coarse}
-        return AttentionOutput(context(weights, states), weights, aux=aux)
+        return AttentionOutput(coarse_to_fine.context(weights, states), weights, aux=aux)
 
     def _coarse_state(self, features: ChunkFeatures) -> Shared:
         assert features.coarse is not None
-        return Shared((deferred(features.coarse), features.attendable.any(dim=2)))
+        return Shared((features.coarse, features.attendable.any(dim=2)))
 
     def coarse_weights(self, query: Tensor, state: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """``alpha^s = softmax(S_i^T W_s h_t)`` over the document's chunks, and its logarithm; (B, Q, C) each."""
         assert self.coarse_query is not None
         vectors, mask = state["coarse"].tree
-        scores, mask = chunk_scores(self.coarse_query(query), vectors), mask.unsqueeze(1)
+        scores, mask = coarse_to_fine.attention_scores(self.coarse_query(query), vectors), mask.unsqueeze(1)
         if getattr(self.config, "normalizer", "softmax") == "sparsemax":
             weights = coarse_to_fine.sparsemax(scores.to(torch.promote_types(scores.dtype, torch.float32)), mask)
             return weights, log_of(weights)

@@ -25,9 +25,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
-from catchline.kernels.dispatch import context, distracted_scores
+from catchline.kernels.dispatch import distracted_scores
 from catchline.layers.attention.additive import AdditiveEnergies
-from catchline.papers.distraction import attention_weights, content_distraction
+from catchline.papers.distraction import attention_weights, content_distraction, context
 from catchline.types import AttentionOutput, Memory
 
 SMALL = 0.01  # the standard deviation of what starts small
@@ -87,8 +87,7 @@ class DistractionAttention(AdditiveEnergies):
         """
         keys, states, mask = state["memory"].tree
         rows, mask = (query.shape[0], query.shape[1]), mask.unsqueeze(1)
-        queries = state["query_projection"](query.flatten(0, 1)).unflatten(0, rows)
-        state = dict(state)
+        queries, state = self.query_projection(query), dict(state)
         past = None if self.history_vector is None else self._past(state["history"]).view(*rows, -1)
         scores = distracted_scores(keys, queries, self.score_vector, past, self.history_vector)
         weights = attention_weights(scores, mask)

@@ -174,8 +174,8 @@ def build_copy_head(
 ) -> CopyHead:
     """The copy head that ``spec`` names; every model builds its head here.
 
-    ``captured``: can the model fill `EncoderFeatures` and ``HeadInput.cross``? ``special_ids`` are the tokenizer's, for
-    heads whose option of that name is not set.
+    ``captured``: can the model fill `EncoderFeatures` and ``HeadInput.cross``? Heads that read them also get the
+    tokenizer's ``special_ids``.
 
     Raises:
         ConfigError: the head needs captured attention and the model has none.
@@ -186,6 +186,4 @@ def build_copy_head(
             f"The copy head '{spec['type']}' reads a Transformer's attention, which this model does not have: set "
             "model.type to transformer or bart, or model.head to {type: pointer} or {type: vocabulary}."
         )
-    if getattr(config, "special_ids", ()) is None:
-        config = config.model_copy(update={"special_ids": tuple(sorted(set(special_ids)))})
-    return cls(config, **context)
+    return cls(config, **context, **({"special_ids": special_ids} if cls.reads_captured else {}))

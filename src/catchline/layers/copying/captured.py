@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -21,7 +22,6 @@ from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
 from catchline.config.base import ConfigBase
-from catchline.errors import ConfigError
 from catchline.kernels.dispatch import mean_attention
 from catchline.layers.copying.base import CopySource, EncoderFeatures, GoldTokens, HeadInput
 from catchline.layers.copying.pointer import SMALLEST_COPY, MixtureHead, step_distribution
@@ -37,8 +37,7 @@ _NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that `floored_mean` writ
 class CapturedConfig(ConfigBase):
     """Options that all copy heads of Transformers share; numbers are those of docs/coconet.md.
 
-    ``special_ids`` are what ``exclude_special_from_copy`` excludes (none: filled in by the model, with padding, BOS
-    and EOS). A document of nothing but special tokens keeps them.
+    ``exclude_special_from_copy`` excludes padding, BOS and EOS; a document of nothing but special tokens keeps them.
     """
 
     values: Literal["v_proj", "encoder_states"] = "v_proj"  # 15
@@ -47,7 +46,6 @@ class CapturedConfig(ConfigBase):
     context_heads: Literal["mean", "per_head"] = "mean"  # sum_i alpha_i V_i with the heads' mean, or head by head
     prob_floor: float | None = Field(None, gt=0, lt=0.5)  # 25
     exclude_special_from_copy: bool = False  # 27
-    special_ids: tuple[int, ...] | None = None
 
     @model_validator(mode="after")
     def _values_have_heads(self) -> CapturedConfig:
@@ -69,8 +67,8 @@ Copied = tuple[Tensor, dict[str, Tensor]]  # P_copy (B, Q, S), and details that 
 
 
 class CapturedHead(MixtureHead):
-    """See the file's docstring. ``Class(config, projection=..., gate_size=..., unk_id=...)``; D is the projection's
-    input size, ``gate_size`` is not used.
+    """See the file's docstring. ``Class(config, projection=..., gate_size=..., unk_id=..., special_ids=...)``; D is the
+    projection's input size, ``gate_size`` is not used.
 
     Gates start at N(0, 0.02), from a copy of the global generator, so that the rest of the model starts, from equal
     seeds, with equal weights whatever its head.
@@ -79,8 +77,9 @@ class CapturedHead(MixtureHead):
     reads_captured = True
     config: Any
 
-    def __init__(self, config: ConfigBase, **shared: Any) -> None:
+    def __init__(self, config: ConfigBase, *, special_ids: Sequence[int] = (), **shared: Any) -> None:
         super().__init__(config, **shared)
+        self.special_ids = sorted(set(special_ids))
         hidden = self.projection.hidden
         self.width = int(self.projection.weight.shape[1]) if hidden is None else hidden.in_features
         with torch.random.fork_rng(devices=[]):
@@ -109,9 +108,7 @@ class CapturedHead(MixtureHead):
         """Where copying may point: (B, S) bool."""
         if not self.config.exclude_special_from_copy:
             return features.mask
-        if self.config.special_ids is None:
-            raise ConfigError("exclude_special_from_copy of a copy head needs special_ids, the ids to exclude.")
-        special = torch.tensor(self.config.special_ids, dtype=features.ids.dtype, device=features.ids.device)
+        special = torch.tensor(self.special_ids, dtype=features.ids.dtype, device=features.ids.device)
         ordinary = features.mask & ~torch.isin(features.ids, special)
         return torch.where(ordinary.any(dim=1, keepdim=True), ordinary, features.mask)
 
@@ -261,9 +258,10 @@ def precise(values: Tensor) -> Tensor:
     return values.float() if values.dtype.itemsize < 4 else values
 
 
-def encoder_attention(features: EncoderFeatures, rows: Tensor) -> Tensor:
-    """The encoder's self-attention, its heads averaged, of the tokens ``rows`` (B, S); others are zero: (B, S, S)."""
-    return mean_attention(features.queries, features.keys, features.mask).masked_fill(~rows.unsqueeze(-1), 0.0)
+def encoder_attention(features: EncoderFeatures) -> Tensor:
+    """The encoder's self-attention of real tokens, its heads averaged; padding's rows are zero: (B, S, S)."""
+    attention = mean_attention(features.queries, features.keys, features.mask)
+    return attention.masked_fill(~features.mask.unsqueeze(-1), 0.0)
 
 
 # ------------------------------------------------------------------------------------------------ guided by centrality
@@ -324,7 +322,7 @@ class GuidedHead(CapturedHead):
 
     def precompute_extra(self, features: EncoderFeatures, copy_mask: Tensor) -> Tensor:
         """The centrality (B, S)."""
-        attention = encoder_attention(features, features.mask)
+        attention = encoder_attention(features)
         name, _, order = self.config.centrality.partition("-")
         if name == "outdegree":
             return outdegree(attention, features.mask)

@@ -2,8 +2,7 @@
 
 The equations are in `catchline.papers.coconet`; this module holds the gates and runs the recurrence (11) to (15) over
 the steps of a training pass, or one step of search. s and p are made once a document and shared by the beams;
-P_final_{t-1}, (N, S), is what a hypothesis carries. In training one function takes all steps of the paper's form; of
-the others the gradients of s and p are deferred, one product at the end instead of a (B, 2S, S) sum every step.
+P_final_{t-1}, (N, S), is what a hypothesis carries. In training one function takes all steps of the paper's form.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from catchline.errors import ConfigError
-from catchline.kernels.correlation import Band, positional_band
-from catchline.kernels.dispatch import BANDED, copying_history, deferred, rescaled_rows, transferred
+from catchline.kernels.dispatch import copying_history
 from catchline.layers.copying.base import CopySource, EncoderFeatures, GoldTokens, HeadInput
 from catchline.layers.copying.captured import (
     CapturedConfig,
@@ -32,25 +30,19 @@ from catchline.layers.copying.captured import (
 )
 from catchline.papers import coconet
 
-# Source tokens from which the banded step is the faster one on a CPU, in training and in decoding. Elsewhere its many
-# small operations take longer than one large product.
-_BAND_PAYS_FROM = 512
-
-RELEASE = {
-    "co_norm": "softmax",
-    "normalise": "none",
-    "self_transfer": "keep",
-    "u_input": "source_state",
-    "sigma_input": "encoder_state",
-    "g_input": "concat",
-    "values": "encoder_states",
-    "lambda_input": "decoder_state",
-    "prob_floor": 1e-6,
-}
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
-    "release": RELEASE,
-    "release_bugs": {**RELEASE, "release_bugs": True},
+    "release": {
+        "co_norm": "softmax",
+        "normalise": "none",
+        "self_transfer": "keep",
+        "u_input": "source_state",
+        "sigma_input": "encoder_state",
+        "g_input": "concat",
+        "values": "encoder_states",
+        "lambda_input": "decoder_state",
+        "prob_floor": 1e-6,
+    },
     "literal": {"self_transfer": "zero", "normalise": "none", "first_step": "literal"},
 }
 
@@ -58,26 +50,18 @@ PRESETS: dict[str, dict[str, Any]] = {
 class CorrelationalConfig(CapturedConfig):
     """Numbers are those of docs/coconet.md; ``preset`` gives values for the keys that are not given themselves.
 
-    ``paper``: the defaults. ``release``: the authors' code, otherwise sound. ``release_bugs``: that with three of its
-    faults. ``literal``: the equations as printed, which give no probability distribution; a head whose options do not
-    is not trained unless ``allow_literal_training`` says so.
-
-    ``normalise`` none leaves p a density (what ``self_transfer`` rescales is then s alone). ``positional_step`` banded
-    is the same result with less memory; auto takes it for long sources on a CPU, where it is also faster.
-
-    ``release_bugs`` are points 9 (p and the softmax reach padding, which can then be copied), 10 (s acts from padding
-    only) and 24: when search re-orders beams, the history stays with the row it was made in, as long as the number of
-    rows stays the same. The history is wrapped in an object that search asks to re-order itself, and which declines.
+    ``paper``: the defaults. ``release``: the authors' code, without its faults. ``literal``: the equations as printed,
+    which give no probability distribution. A head whose options do not is not trained unless
+    ``allow_literal_training`` says so. ``normalise`` none leaves p a density; ``self_transfer`` then rescales s alone.
     """
 
-    preset: Literal["paper", "release", "release_bugs", "literal"] = "paper"
+    preset: Literal["paper", "release", "literal"] = "paper"
     detach_history: bool = False  # 2
     co_norm: coconet.Norm = "none"  # 3
     normalise: Literal["row", "none"] = "row"  # 5
     self_transfer: coconet.SelfTransfer = "zero_renorm"  # 6, 7
     clip_mode: coconet.Clip = "clamp"  # 8
     clip_distance: int = Field(16, ge=1, le=65_536)
-    release_bugs: bool = False  # 9, 10, 24
     u_input: Literal["decoder_query", "source_state"] = "decoder_query"  # 11
     sigma_input: Literal["encoder_query", "encoder_state"] = "encoder_query"  # 12
     sigma_bias_init: float = 0.0  # 17
@@ -85,7 +69,6 @@ class CorrelationalConfig(CapturedConfig):
     first_step: Literal["attention", "literal"] = "attention"  # 18
     use_semantic: bool = True
     use_positional: bool = True
-    positional_step: Literal["auto", "dense", "banded"] = "auto"
     allow_literal_training: bool = False
 
     @model_validator(mode="before")
@@ -100,11 +83,6 @@ class CorrelationalConfig(CapturedConfig):
     def _fits(self) -> CorrelationalConfig:
         if not (self.use_semantic or self.use_positional):
             raise ValueError("use_semantic and use_positional are both false: take the copy head attentional instead")
-        if self.positional_step == "banded":
-            if self.clip_mode == "none":
-                raise ValueError("positional_step banded needs a clip_mode, clamp or cutoff: without, there is no band")
-            if self.self_transfer == "type":
-                raise ValueError("positional_step banded knows positions, not words: use dense with self_transfer type")
         return self
 
     @property
@@ -118,35 +96,15 @@ class CorrelationalConfig(CapturedConfig):
 
 @dataclass(slots=True)
 class Correlations:
-    """s and p of a document. ``matrix`` (B, n S, S) holds those of them that are dense, s first; ``band`` the other."""
+    """s and p of a document."""
 
-    matrix: Any  # a tensor, unless p is all there is
-    band: Band | None
+    matrix: Tensor  # (B, n S, S), s above p where both are used
     source_gate: Tensor | None  # (B, 1, S) u, where it belongs to the source position
 
     def transferred(self, history: Tensor, split: Tensor | None) -> Tensor:
         """(11) ``u (P s) + (1 - u) (P p)``: (B, Q, S), u as in `split_history` -> (B, Q, S)."""
-        if split is None:
-            return transferred(history, self.matrix) if self.band is None else self.band.transferred(history)
-        parts = coconet.split_history(history, split)
-        if self.band is None:
-            return transferred(parts.flatten(2), self.matrix)
-        return transferred(parts[:, :, 0], self.matrix) + self.band.transferred(parts[:, :, 1])
-
-
-class UnmovedHistory:
-    """P_final_{t-1} (N, S) that stays where it is when beams are re-ordered: point 24 of ``release_bugs``."""
-
-    def __init__(self, rows: Tensor) -> None:
-        self.rows = rows
-
-    def select(self, index: Tensor) -> UnmovedHistory:
-        """As it is; where the number of rows changes, the rows ``index``."""
-        return self if index.shape[0] == self.rows.shape[0] else UnmovedHistory(self.rows.index_select(0, index))
-
-    def select_documents(self, document_index: Tensor, beams: int) -> UnmovedHistory:
-        rows = self.rows.unflatten(0, (-1, beams)).index_select(0, document_index)
-        return UnmovedHistory(rows.flatten(0, 1))
+        parts = history if split is None else coconet.split_history(history, split).flatten(2)
+        return coconet.transferred(parts, self.matrix)
 
 
 class CorrelationalHead(CapturedHead):
@@ -169,58 +127,43 @@ class CorrelationalHead(CapturedHead):
         weight = self.attention_gate.weight[0]
         return [*super().context_gates(), weight[: self.width], weight[-self.width :]]
 
-    def copy_mask(self, features: EncoderFeatures) -> Tensor:
-        copy_mask = super().copy_mask(features)
-        return torch.ones_like(copy_mask) if self.config.release_bugs else copy_mask
-
     def precompute_extra(self, features: EncoderFeatures, copy_mask: Tensor) -> Correlations:
         """s and p, each once a document."""
-        c, parts, band = self.config, [], None
+        c, parts = self.config, []
         if c.use_semantic:
             parts.append(self._semantic(features, copy_mask))
-        if c.use_positional:
-            assert self.spread is not None
+        if self.spread is not None:
             given = features.queries.flatten(2) if c.sigma_input == "encoder_query" else features.states
             widths = coconet.log_width(gate_of(precise(given), self.spread), features.mask.sum(dim=-1))  # (B, S)
-            options: dict[str, Any] = {
-                "self_transfer": c.self_transfer,
-                "clip": c.clip_mode,
-                "clip_distance": c.clip_distance,
-                "density": c.normalise == "none",
-            }
-            if self._banded(features):
-                band = positional_band(widths, copy_mask, **options)
-            else:
-                parts.append(coconet.positional_correlation(widths, copy_mask, features.ids, **options))
-        matrix = deferred(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)) if parts else None
+            parts.append(
+                coconet.positional_correlation(
+                    widths,
+                    copy_mask,
+                    features.ids,
+                    self_transfer=c.self_transfer,
+                    clip=c.clip_mode,
+                    clip_distance=c.clip_distance,
+                    density=c.normalise == "none",
+                )
+            )
         source_gate = None
         if c.u_input == "source_state" and self.semantic_gate is not None:
             source_gate = torch.sigmoid(gate_of(precise(features.states), self.semantic_gate)).unsqueeze(1)
-        return Correlations(matrix, band, source_gate)
-
-    def _banded(self, features: EncoderFeatures) -> bool:
-        c = self.config
-        if c.positional_step != "auto":
-            return c.positional_step == "banded"
-        pays = features.mask.shape[1] >= _BAND_PAYS_FROM and features.mask.device.type == "cpu"
-        return BANDED and pays and c.clip_mode != "none" and c.self_transfer != "type"
+        return Correlations(torch.cat(parts, dim=1), source_gate)
 
     def _semantic(self, features: EncoderFeatures, copy_mask: Tensor) -> Tensor:
         """(19) made a transition matrix, s (B, S, S). ``self_transfer`` ``zero`` takes the diagonal away and leaves the
         rows short; ``keep`` leaves it."""
         ids, self_transfer = features.ids, self.config.self_transfer
-        allowed = coconet.transfers(copy_mask, ids, self_transfer)
-        if self.config.release_bugs:  # point 10: rows of real tokens are zero; those of padding, which read as any, not
-            return encoder_attention(features, ~features.mask).masked_fill(~allowed, 0.0)
-        attention = encoder_attention(features, features.mask)
+        allowed, attention = coconet.transfers(copy_mask, ids, self_transfer), encoder_attention(features)
         if self_transfer != "zero":
-            return rescaled_rows(attention, allowed)
-        return rescaled_rows(attention, coconet.transfers(copy_mask, ids, "keep")).masked_fill(~allowed, 0.0)
+            return coconet.rescaled_rows(attention, allowed)
+        rows = coconet.rescaled_rows(attention, coconet.transfers(copy_mask, ids, "keep"))
+        return rows.masked_fill(~allowed, 0.0)
 
-    def first_state(self, features: EncoderFeatures) -> Any:
+    def first_state(self, features: EncoderFeatures) -> Tensor:
         """Nothing has been copied: (B, S) zeros."""
-        history = precise(features.states.new_zeros(features.mask.shape))
-        return UnmovedHistory(history) if self.config.release_bugs else history
+        return precise(features.states.new_zeros(features.mask.shape))
 
     # ------------------------------------------------------------------------------------- the steps
 
@@ -243,30 +186,26 @@ class CorrelationalHead(CapturedHead):
 
     def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Copied, Any]:
         """One step of the recurrence for K beams; the state is P_final of the step before, (N, S)."""
-        unmoved = isinstance(state, UnmovedHistory)
-        rows = state.rows if isinstance(state, UnmovedHistory) else state
-        history = torch.zeros_like(weights) if rows is None else rows.view_as(weights).to(weights.dtype)
+        history = torch.zeros_like(weights) if state is None else state.view_as(weights).to(weights.dtype)
         split, attended, gate_values = self._gates(inputs, weights, source)
         final, correlational, attention_gate = self._recur(history, weights, split, attended, source, gate_values)
         details = self._gate_details(history, split, attention_gate) | {"copy_correlational": correlational}
-        following = final.flatten(0, 1)
-        return (final, details), UnmovedHistory(following) if unmoved else following
+        return (final, details), final.flatten(0, 1)
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
         """The recurrence over T steps."""
-        c, extra = self.config, source.extra
+        c, of_source = self.config, source.extra.source_gate is not None
         split, attended, gate_values = self._gates(inputs, weights, source)
-        of_source = c.u_input == "source_state"
-        usual = c.co_norm == "none" and c.first_step == "attention" and not (c.detach_history or of_source)
-        if copying_history is not None and usual and extra.band is None:
-            final, gates = copying_history(weights, split, attended, gate_values, extra.matrix)
+        of_paper = c.co_norm == "none" and c.first_step == "attention" and not (c.detach_history or of_source)
+        if copying_history is not None and of_paper:
+            final, gates = copying_history(weights, split, attended, gate_values, source.extra.matrix)
         else:
             splits = [split] * weights.shape[1] if split is None or of_source else split.split(1, dim=1)
-            history, found = torch.zeros_like(weights[:, :1]), []
+            history, parts = torch.zeros_like(weights[:, :1]), []
             for step in zip(weights.split(1, dim=1), splits, attended.split(1, dim=1), strict=True):
-                found.append(self._recur(history, *step, source, gate_values))
-                history = found[-1][0].detach() if c.detach_history else found[-1][0]
-            final, _, gates = (torch.cat(each, dim=1) for each in zip(*found, strict=True))
+                parts.append(self._recur(history, *step, source, gate_values))
+                history = parts[-1][0].detach() if c.detach_history else parts[-1][0]
+            final, _, gates = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
         before = F.pad(final.detach()[:, :-1], (0, 0, 1, 0))
         return final, self._gate_details(before, split, gates)
 
@@ -295,8 +234,8 @@ class CorrelationalHead(CapturedHead):
         """What the recurrence reads at Q beams of one step, or at all T: u, (B, Q, 1) or (B, 1, S), none where only one
         of s and p is used; what alpha adds to g's argument, its bias included, (B, Q); and w_g . V_i for P_co, (B, S),
         V's heads together, as P_co has none."""
-        place = len(super().context_gates())
-        attended = self.gate_context(inputs, weights, source, slice(place, place + 1)).squeeze(-1)
+        number = len(super().context_gates())
+        attended = self.gate_context(inputs, weights, source, slice(number, number + 1)).squeeze(-1)
         assert source.gate_values is not None
         values = source.gate_values[..., -1]
         values = values if values.dim() == 2 else values.sum(dim=2)
@@ -304,9 +243,7 @@ class CorrelationalHead(CapturedHead):
 
     def _semantic_gate(self, inputs: HeadInput, source: Precomputed) -> Tensor | None:
         """u (13): (B, Q, 1), or (B, 1, S) of the source; none where one of s and p is not used."""
-        if self.semantic_gate is None:
-            return None
-        if source.extra.source_gate is not None:
+        if self.semantic_gate is None or source.extra.source_gate is not None:
             return source.extra.source_gate
         assert inputs.cross is not None, "this head needs the captured attention"
         queries = precise(inputs.cross.queries.flatten(2))  # all heads side by side, (B, Q, D)
