@@ -299,8 +299,8 @@ class Summary:
     for this summary, and ``coarse_entropy`` in nats, a mean over ``steps`` tokens.
 
     Of models that are calibrated: ``confidence``, the probability that a reader accepts what the model wrote, and
-    ``unlike``, in what the document differs from those the model knows; ``facts`` is what both are computed from.
-    Where these speak against it, ``declined`` says why, ``text`` is taken from the document, and what the model
+    ``out_of_domain``, why the document is not of a kind that the model knows; ``facts`` is what both are computed from.
+    Where these speak against it, ``extracted`` says why, ``text`` is taken from the document, and what the model
     wrote is the first of the ``alternatives``. Printed, a summary is its text; ``repr`` leaves its long parts out.
     """
 
@@ -321,8 +321,8 @@ class Summary:
     reading: dict[str, float] = field(default_factory=dict, repr=False)
     chunks: tuple[Chunk, ...] = field(default=(), repr=False)
     confidence: float | None = None
-    unlike: tuple[str, ...] = ()
-    declined: str = ""
+    out_of_domain: str = ""
+    extracted: str = ""
     facts: dict[str, float] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:

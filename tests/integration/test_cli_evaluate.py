@@ -129,11 +129,6 @@ def test_a_broken_line_is_skipped_on_request(data: Path, capsys: pytest.CaptureF
     assert "1 record skipped" in capsys.readouterr().err
 
 
-def test_settings_are_checked_together_with_those_of_the_model(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """oneline's beam of 4 is what choose=mbr needs; alone it would not fit the default beam."""
-    assert "oneline" in run(capsys, "evaluate", "oneline", "--data", data, "--set", "choose=mbr")
-
-
 def test_a_table_wider_than_the_terminal_goes_on_below() -> None:
     header, rows = ["system", "ROUGE-1", "ROUGE-2", "words"], [["lead-1", "23.7", "9.1", "20"], ["m", "1", "2", "3"]]
     whole = aligned(header, rows)

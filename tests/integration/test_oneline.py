@@ -19,7 +19,7 @@ from catchline.config import shipped
 from catchline.config.loading import load_run, with_absolute_paths
 from catchline.config.schema import RunConfig, TrainingConfig
 from catchline.errors import ModelError
-from catchline.metrics.card import model_card
+from catchline.models.card import model_card
 from catchline.models.folder import load_model_folder
 from catchline.server.catalogue import open_models
 from commands import refused, run
@@ -179,18 +179,6 @@ def test_fine_tuning_is_the_default_of_its_recipe(
     refused(capsys, ModelError.exit_code, "Or start from nothing: --from scratch.", *command)
 
 
-def test_one_word_is_given_back_as_the_text_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "word.txt").write_text("Hello")
-    assert main(["summarize", "oneline", str(tmp_path / "word.txt")]) == 0
-    said = capsys.readouterr().err
-    assert "(1 token)" in said
-    assert "so this is the text itself." in said
-
-
-def test_no_model_is_its_own_base() -> None:
+def test_the_card_of_the_bundled_model_is_that_of_its_files() -> None:
     folder = shipped.ROOT / "oneline"  # the real one
-    base = "sentence-transformers/all-MiniLM-L6-v2"
-    own, of_the_base = model_card(folder, opened_as="oneline"), model_card(folder, opened_as=base)
-    assert f"base_model: {base}\n" in own
-    assert own == (folder / "README.md").read_text(encoding="utf-8")
-    assert "base_model" not in of_the_base
+    assert model_card(folder) == (folder / "README.md").read_text(encoding="utf-8")

@@ -39,8 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("catchline.cli.data:app", "Check or describe data sets."),
     "recipes": ("catchline.cli.recipes:command", "List, show and check the recipes."),
     "doctor": ("catchline.cli.doctor:command", "What is installed, what this machine can do, what is missing."),
-    "card": ("catchline.cli.card:command", "Show or write a model's card: licence, scores, how it was made."),
-    "push": ("catchline.cli.card:push", "Upload a model to the Hugging Face hub."),
+    "push": ("catchline.cli.push:command", "Upload a model to the Hugging Face hub."),
 }
 
 # Commands of catchline-study, which it adds by entry points: `data subset` is the one named `data.subset`.

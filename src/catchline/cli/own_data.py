@@ -11,7 +11,7 @@ from catchline.config.schema import RunConfig
 from catchline.errors import CatchlineError
 from catchline.evaluation.run import Contender, EvaluationOptions, EvaluationResult, evaluate_system, options_of
 from catchline.evaluation.table import MEASURES, cells_of, for_card, result_row, rouge_column, verdict
-from catchline.metrics.card import Facts, write_card
+from catchline.models.card import Card, write_card
 from catchline.summarizer.extractive import Progress
 from catchline.types import Record
 
@@ -38,7 +38,7 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         with progress("Scoring", total=2 * len(records)) as bar:
             results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
         name = Path(getattr(run.data, split)).name
-        write_card(folder, Facts.of(folder).with_scores(for_card(results, name, split)))
+        write_card(folder, Card.of(folder).with_scores(for_card(results, name, split)))
     except CatchlineError as error:  # the training is done, whatever becomes of its score
         return f"It could not be scored: {error}"
     fine_tuned = run.training.initial_weights is not None
@@ -57,18 +57,19 @@ def scores(
 
 
 def calibrated(folder: Path, records: Sequence[Record]) -> str:
-    """Fit the model's confidence to these records, where they are enough, and say what came of it."""
-    from catchline.evaluation.confidence import LEAST_RECORDS, THRESHOLD, fit_confidence
+    """Fit the model's confidence to these records, where they are enough, and say what was measured."""
+    from catchline.evaluation.confidence import ACCEPT, LEAST_RECORDS, fit_confidence
 
     remedy = "It has no confidence yet: `catchline calibrate` fits it to more held-out pairs."
     if len(records) < LEAST_RECORDS:
         return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
     try:
         with progress("Calibrating", total=len(records)) as bar:
-            share = fit_confidence(folder, records, bar.advance)
+            found = fit_confidence(folder, records, bar.advance)
     except CatchlineError as error:
         return f"{error} {remedy}"
     return (
-        f"Its confidence is calibrated on {len(records):,} held-out pairs, {share:.0%} of them summarized acceptably; "
-        f"below {THRESHOLD:g} and on texts unlike these it answers with a sentence of the text."
+        f"Of {len(records):,} held-out lines {found.lines:.0%} have ROUGE-1 of {ACCEPT:g} or more, no repetition and "
+        f"no name, number or date that their text lacks; of first sentences {found.sentences:.0%}. So it gives "
+        f"its line at a confidence of {found.calibration.threshold:.2f} or more ({found.given:.0%} of these texts)."
     )

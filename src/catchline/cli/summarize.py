@@ -19,7 +19,6 @@ from catchline.cli.output import NO_LINES, Skipped, as_lines, is_unicode, progre
 from catchline.errors import ConfigError, DataError
 from catchline.files import flush, keeps_its_place, only_writer, sha256, write_text
 from catchline.summarizer.bulk import Lines, Request, SummaryJob, lines_of
-from catchline.summarizer.summarize import FIRST_CHARACTERS, FIRST_WORDS
 from catchline.text.control import safe_print as print
 from catchline.types import Record, Summary
 
@@ -102,12 +101,12 @@ def write_texts(
                 print_lines(out)
                 show_summaries([summary])
             else:
-                others = summary.alternatives[1:] if summary.declined else summary.alternatives
+                others = summary.alternatives[1:] if summary.extracted else summary.alternatives
                 out += [one.text for one in (summary, *others)]
-            if summary.declined:
-                say(f"{record.origin}: {declined(summary)}")
-            elif summary.unlike and summary.confidence is None:
-                say(f"{record.origin}: the text is unlike those the model knows: {summary.unlike[0]}.")
+            if summary.extracted:
+                say(f"{record.origin}: {extracted(summary)}")
+            elif summary.out_of_domain and summary.confidence is None:
+                say(f"{record.origin}: the text is not of a kind that the model knows: {summary.out_of_domain}.")
             if summary.truncated:
                 read = f"{summary.tokens_read:,} of {summary.tokens_given:,} tokens"
                 say(f"{record.origin}: read {read}.")
@@ -117,14 +116,11 @@ def write_texts(
         write_text(output, "".join(f"{line}\n" for line in out))
 
 
-def declined(summary: Summary) -> str:
-    """Why words of the document stand in place of the model's, and what these are."""
-    written, said, given = summary.alternatives[0].text, summary.text.split(), (summary.document or "").split()
-    cut = (len(said) == FIRST_WORDS and said == given[:FIRST_WORDS]) or len(summary.text) >= FIRST_CHARACTERS
-    written = written if len(written) <= MOST_SHOWN else f"{written[:MOST_SHOWN]} ..."
-    what = "how the text begins" if cut else "the part of the document that is likeliest to say what it is about"
-    what = "the text itself" if said == given else what
-    return f'{summary.declined}; so this is {what}. --always-write gives what the model wrote: "{written}"'
+def extracted(summary: Summary) -> str:
+    """Why the answer is a sentence of the document, and the model's line."""
+    line = summary.alternatives[0].text
+    line = line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]} ..."
+    return f'extracted from the text, because {summary.extracted}. The model\'s line (--always-write): "{line}"'
 
 
 def print_lines(lines: list[str]) -> None:

@@ -235,9 +235,9 @@ class DistractionTerms(ConfigBase):
 class SearchConfig(ConfigBase):
     """Decoding; docs/decoding.md says what each setting means. ``finish``, ``unfinished``, ``early_stopping`` and
     ``shrink_beam`` are rules of `catchline.search.beam`, lengths of `catchline.search.scorers`, ``replace_unk`` of
-    `catchline.text.unknown`, ``choose`` of `catchline.metrics.consensus` (``mbr``) and `catchline.metrics.confidence`
-    (``rerank``), ``revisions`` of `catchline.summarizer.revision`, ``surface`` and ``capitals`` of
-    `catchline.text.surface`; ``model`` sets switches of the model while it decodes."""
+    `catchline.text.unknown`, ``surface`` and ``capitals`` of `catchline.text.surface`; ``model`` sets switches of the
+    model while it decodes. ``faultless`` prefers the first hypothesis without repetition, and of whose names, numbers
+    and dates the document lacks none."""
 
     beam_size: int = Field(1, ge=1, le=1000)
     num_return: int = Field(1, ge=1, le=1000)
@@ -257,8 +257,7 @@ class SearchConfig(ConfigBase):
     unfinished: Literal["drop", "compete", "force_end", "free_end"] = "force_end"
     early_stopping: Literal[True, False, "never"] = True
     shrink_beam: bool = False
-    choose: Literal["best", "mbr", "rerank"] = "best"
-    revisions: int = Field(0, ge=0, le=10)  # times a line is written again without what it should not say
+    faultless: bool = False
     distraction: DistractionTerms | None = None
     scorers: tuple[Spec, ...] = ()
     model: dict[str, Any] = Field(default_factory=dict)
@@ -288,8 +287,6 @@ class SearchConfig(ConfigBase):
             raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
         if self.coverage_penalty != "none" and not self.coverage_beta:
             raise ValueError(f"coverage_penalty {self.coverage_penalty} weighs nothing: set coverage_beta above 0")
-        if self.choose == "mbr" and self.beam_size == 1:
-            raise ValueError("choose mbr picks one of several summaries: set beam_size to 2 or more")
         plain = {name: type(self).model_fields[name].default for name in _RULES}
         other = [f"{name}={value}" for name, value in plain.items() if getattr(self, name) != value]
         if self.shrink_beam and other:

@@ -13,9 +13,9 @@ from typing import Any
 from catchline.errors import refuse_unknown
 from catchline.evaluation import measures
 from catchline.evaluation.run import EvaluationResult
-from catchline.metrics.card import CardScores
 from catchline.metrics.scoring import ANOTHER_SCRIPT
 from catchline.metrics.significance import TestResult, approximate_randomization, holm, paired_bootstrap, paired_t_test
+from catchline.models.card import CardScores
 
 FIGURES = {"f": "F1", "recall": "recall"}
 FAITHFUL_NOTE = (
@@ -266,7 +266,6 @@ def for_card(results: Sequence[EvaluationResult], data: str, split: str = "") ->
         split=split,
         records=model.records,
         rouge={kind: round(100 * model.value(kind), 2) for kind in model.rouge},
-        figure=FIGURES[model.shown],
         signature=model.signature,
         header=header,
         rows=[[cell.strip() for cell in row] for row in rows],

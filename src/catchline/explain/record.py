@@ -18,7 +18,7 @@ from catchline.types import Chunk, Summary, SummaryToken, SummaryWord
 DIGITS = 5
 ALWAYS = ("model", "score", "log_prob", "tokens_read", "tokens_given", "truncated", "finished")
 _summaries = cache(lambda: TypeAdapter(Summary))  # made when the first is read
-WHERE_KNOWN = ("confidence", "facts", "unlike", "declined", "terms", "reading")
+WHERE_KNOWN = ("confidence", "facts", "out_of_domain", "extracted", "terms", "reading")
 READING = ("chunks_read", "chunks", "words_read", "words")  # what is always said of reading
 ROUNDING = 1e-3  # by which a sum of probabilities may miss 1
 
@@ -78,7 +78,7 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
         DataError: not such a record.
     """
     try:
-        names = {n: str(values[n]) for n in ("id", "model", "declined") if values.get(n) is not None}
+        names = {n: str(values[n]) for n in ("id", "model", "extracted") if values.get(n) is not None}
         alternatives = tuple(from_dict(one) for one in values.get("alternatives") or ())
         own = _given({**values, **names, "text": values["summary"], "alternatives": ()})
         found = replace(_summaries().validate_python(own), alternatives=alternatives)

@@ -43,8 +43,8 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
         parts.append(legend(colour))
     if document and summary.document:
         parts += ["", marked_document(summary, colour)]
-    if summary.declined:
-        parts.append(Text(f"{summary.declined}; so this is taken from the document"))
+    if summary.extracted:
+        parts.append(Text(f"extracted from the document, because {summary.extracted}"))
     if words and summary.words:
         parts += ["", word_table(summary)]
     if words and any(word.tokens for word in summary.words):

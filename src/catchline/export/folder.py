@@ -22,7 +22,7 @@ from catchline.export.builder import WeightNames
 from catchline.export.graphs import graphs_of
 from catchline.files import refuse_other, replacing_folder, write_json
 from catchline.kernels.dispatch import IN_GRAPHS
-from catchline.metrics.card import README, model_card, write_card
+from catchline.models.card import README, model_card, write_card
 from catchline.models.folder import FILES, LoadedModel, find_folder, load_model_folder
 from catchline.models.stored import digests, save_tensors
 from catchline.runtime.folder import ENCODER, STEP, write_manifest
@@ -31,7 +31,7 @@ from catchline.runtime.model import Layout
 from catchline.runtime.onnx_file import Graph, model_bytes
 from catchline.text.base import read_json
 
-# what people write, and what `catchline calibrate` and `catchline card` find out later
+# what people write, and what `catchline calibrate` finds out later
 MAY_CHANGE = (README, "card.json", "calibration.json")
 SYSTEM = 100  # with the number of a system's error: the exit code of the process that exports
 

@@ -1,7 +1,7 @@
 """What a summary states that its source does not: numbers, dates and times, names, and other content words.
 
-A claim that is missing is not always wrong and one that is present is not always right (two names of the source may be
-put together wrongly): each has its places in both texts, so that a person can look. Number words are English.
+A missing claim is not always wrong and a present one not always right (two names of the source may be put together
+wrongly): each has its places in both texts, so that a person can look. Number words are English.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Literal
 
 from catchline.metrics.words import WORD, is_character, is_stop_word, lowered, stem, words
+from catchline.text.normalization import without_invisible
 
 Kind = Literal["number", "date", "name", "word"]
 CLAIMS: tuple[Kind, ...] = ("number", "date", "name")
@@ -55,7 +56,7 @@ def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
     """
     facts = source if isinstance(source, SourceFacts) else SourceFacts(source)
     text = re.sub(r"<unk>|\[UNK\]", lambda mark: " " * len(mark[0]), summary)
-    values = list(_values(text))
+    values = [*_values(text)]
     verdicts = [(kind, a, b, facts.offers(needs)) for kind, a, b, needs in values if text[a:b].lower() not in _VAGUE]
     for run in _runs(text, _words_of(text, values), facts):
         plain, is_name = [word.plain for word in run], run[0].is_name
@@ -154,7 +155,6 @@ _READERS: tuple[tuple[Kind, re.Pattern[str], Callable[[re.Match[str]], Needs]], 
 
 
 def _values(text: str) -> Iterator[tuple[Kind, int, int, Needs]]:
-    """Dates and times first; what they take is no number by itself."""
     lower, busy = lowered(text), bytearray(len(text))
     for kind, pattern, read in _READERS:
         for match in pattern.finditer(lower):
@@ -190,8 +190,10 @@ _ENDINGS = ("", "s", "es", "n", "an", "ian", "ans", "ians", "ese", "i", "ish", "
 
 @lru_cache(maxsize=100_000)
 def _plain(word: str) -> str:
-    folded = word.casefold() if word.isascii() else unicodedata.normalize("NFKD", word.casefold()).replace("’", "'")
-    return "".join(sign for sign in folded if not unicodedata.combining(sign)).removesuffix("'s").rstrip("'")
+    if not word.isascii():
+        word = unicodedata.normalize("NFKD", without_invisible(word).casefold()).replace("’", "'")
+        word = "".join(sign for sign in word if not unicodedata.combining(sign))
+    return word.lower().removesuffix("'s").rstrip("'")
 
 
 def _words_of(text: str, values: Sequence[tuple[Kind, int, int, Needs]] = ()) -> list[_Word]:
@@ -256,7 +258,6 @@ class SourceFacts:
         return found
 
     def offers(self, needs: Needs) -> Span | None:
-        """Where the source supports a number or date."""
         places = [next((self._offered[key] for key in group if key in self._offered), None) for group in needs]
         return places[0] if all(places) else None
 

@@ -6,7 +6,7 @@ model.safetensors      the weights
 tokenizer.json         the tokenizer (and tokenizer_config.json)
 casing.json            how the training texts write their words, of models trained here
 generation_config.json the decoding defaults (SearchConfig)
-README.md              the model card, made by `catchline.metrics.card`
+README.md              the model card, made by `catchline.models.card`
 card.json              what only a person can say of it, and its scores beside other systems
 recipe.yaml            the resolved run that made it
 metrics.json           which data and how many updates made it, and the validation then
@@ -41,12 +41,12 @@ from catchline.config.shipped import SHIPPED, place_of
 from catchline.errors import CatchlineError, ModelError, did_you_mean
 from catchline.files import put_back, refuse_other, replacing_folder, write_json
 from catchline.metrics import confidence
-from catchline.metrics.card import FILE as CARD
-from catchline.metrics.card import HUB_ID, Facts, write_card
 from catchline.metrics.confidence import Calibration
 from catchline.metrics.scoring import Scoring, scoring
 from catchline.models import stored
 from catchline.models.base import SummarizationModel
+from catchline.models.card import FILE as CARD
+from catchline.models.card import HUB_ID, Card, write_card
 from catchline.models.stored import AGAIN, FAMILY, first_line
 from catchline.text.base import read_json, read_json_if_there
 from catchline.text.tokenizer import Tokenizer
@@ -102,7 +102,7 @@ class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summari
         self.metrics = dict(metrics or {})
         self.calibration = calibration
         self.in_eight_bits = False  # are the matrices to be stored so?
-        self.card = Facts()
+        self.card = Card()
         parts = (run.name, run.row, run.size) if run else ()
         self.name = name or "-".join(part for part in parts if part)
 
@@ -271,7 +271,7 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
         before = model.switches()
         model.switch(search.model if search else {})  # decoding does so: the model has to have them
         model.switch(before)
-        card = Facts.of(folder)
+        card = Card.of(folder)
     except ModelError:
         raise
     except CatchlineError as error:

@@ -26,9 +26,9 @@ SEARCH_OPTIONS = (
     *("beam_size", "num_return", "min_length", "max_length", "length_normalisation", "length_alpha"),
     *("no_repeat_ngram", "coverage_penalty", "coverage_beta", "forbid_unk", "replace_unk"),
     *("finish", "unfinished", "early_stopping", "surface", "capitals"),
-    *("min_length_share", "choose", "no_repeat_word", "revisions"),
+    *("min_length_share", "no_repeat_word", "faultless"),
 )
-GREEDY = {"beam_size": 1, "num_return": 1, "shrink_beam": False, "choose": "best"}
+GREEDY = {"beam_size": 1, "num_return": 1, "shrink_beam": False}
 HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine
 MAX_NUMBER = 1000.0  # of options that have no bound of their own
 MAX_TEXT = 1000

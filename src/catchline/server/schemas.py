@@ -221,7 +221,7 @@ class Alternative(BaseModel):
         None, description="Of models that read in chunks: `chunks` and `words` of the document, how many were read."
     )
     confidence: float | None = Field(None, description="The chance that a reader accepts the words, where known.")
-    unlike: list[str] | None = Field(None, description="In what the document is unlike those the model knows.")
+    out_of_domain: str | None = Field(None, description="Why the model does not know this kind of document.")
     facts: dict[str, float] | None = Field(None, description="What confidence was computed from.")
     words: list[Word] | None = None
     support: Support | None = None
@@ -234,7 +234,7 @@ class SummaryRecord(Alternative):
 
     source_offsets: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = None
     chunks: list[ChunkRecord] | None = None
-    declined: str | None = Field(
+    extracted: str | None = Field(
         None,
         description="Why `summary` is taken from the document; the first of `alternatives` is what the model wrote.",
     )

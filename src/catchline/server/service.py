@@ -22,7 +22,7 @@ from catchline.server.batching import AbandonedError, Batcher, Job, Worker, Work
 from catchline.server.catalogue import Catalogue, Served
 from catchline.server.schemas import Document, Format, ProblemError
 from catchline.server.settings import Settings
-from catchline.summarizer.summarize import Summarizer, or_decline
+from catchline.summarizer.summarize import Summarizer, or_extract
 from catchline.text.markup import as_prose, markdown_text
 from catchline.text.sentences import split_sentences
 from catchline.types import Record, Summary
@@ -379,6 +379,6 @@ def _decode_part(check: Callable[[], None], jobs: Sequence[Job], check_thread: C
         on_text=(lambda index, text: listeners[index](text)) if first.stream else None,
     )
     return [
-        summary if request.always_write else or_decline(summary, system.calibration)
+        summary if request.always_write else or_extract(summary, system.calibration)
         for request, summary in zip(requests, written, strict=True)
     ]

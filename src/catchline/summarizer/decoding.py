@@ -10,9 +10,8 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from numbers import Integral
-from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +24,10 @@ from catchline.data.padding import ArrayCollator
 from catchline.errors import ConfigError, DataError
 from catchline.explain.provenance import build_summary
 from catchline.jobs import R, T, Threaded, batches, threaded, threads_each
-from catchline.metrics.confidence import Calibration, DocumentWords, Facts, facts_of, unknown_words, word_ids
+from catchline.metrics.confidence import Calibration, facts_of, unknown_words
+from catchline.metrics.copying import repeats
+from catchline.metrics.faithfulness import SourceFacts, check_support
+from catchline.metrics.words import words
 from catchline.search.decode import decode
 from catchline.summarizer.extractive import OnText, Progress
 from catchline.text.base import Tokenizer
@@ -33,7 +35,7 @@ from catchline.types import Hypothesis, Record, StepOutput, Summary, TokenizedTe
 
 _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
 MOST_THREADS = 4  # a quarter of the search around a small model is Python, of which one runs at a time
-_ENDLESS = 10_000  # characters of a summary
+_ENDLESS = 10_000  # characters of a summary, which copied a "word" of that length
 _TOLD_SINGLY = 32  # tokens of a summary that is watched
 WRITES = "A trained model: writes a line of its own, word by word."
 WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
@@ -130,14 +132,8 @@ class DecodingSystem:
         they are given too.
 
         Raises:
-            ConfigError: an unknown key, a value that does not fit, a summary longer than can be written, or a model
-            that has not learnt to rerank.
+            ConfigError: an unknown key, a value that does not fit, or a summary longer than can be written.
         """
-        if overrides.get("choose") == "rerank" and not (self.calibration and self.calibration.choosing):
-            raise ConfigError(
-                f"{self.name} has not learnt to rerank: run `catchline calibrate MODEL --data PAIRS --set "
-                f"choose=rerank`."
-            )
         return self._changed(overrides)
 
     def _changed(self, overrides: Mapping[str, Any]) -> SearchConfig:
@@ -197,24 +193,11 @@ class DecodingSystem:
         examples, encodings = encode_documents(records, tokenizer, self.text, labels)
         documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
-        every = {"num_return": options.beam_size} if options.choose != "best" or options.revisions else {}
+        every = {"num_return": options.beam_size} if options.faultless else {}
         config = options.model_copy(update={"replace_unk": False, **every})
         found = self._found(documents, config, on_step, on_text)
-        if options.revisions and not on_text and tokenizer.whole_words:
-            revise = resolve_name("catchline.summarizer.revision:revised")  # imported when asked for
-            cleaned = options.model_copy(update={"surface": "clean"})  # the same line is found whatever is shown of it
-            for place, one in enumerate(documents):
-                if one.is_endless(found[place]):
-                    continue
-                found[place] = revise(
-                    found[place],
-                    partial(self._without, one, config),
-                    partial(one.text, search=cleaned),
-                    one.record.document,
-                    tokenizer,
-                    one.example.oov_words,
-                    options.revisions,
-                )
+        if options.faultless:
+            found = [one.faultless_first(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
         return [one.summary(best[: options.num_return], explain) for one, best in zip(documents, found, strict=True)]
@@ -226,7 +209,7 @@ class DecodingSystem:
         on_step: Callable[[], object] | None = None,
         on_text: OnText | None = None,
     ) -> list[list[Hypothesis]]:
-        """What the search finds for each document, in the order of ``search.choose``.
+        """What the search finds for each document.
 
         Raises:
             DataError: a document so long that the model has not the attention over it that ``config`` asks for.
@@ -248,16 +231,10 @@ class DecodingSystem:
         model = self.decoded_by
         if on_step or on_text:
             model = Watched(model, on_step, on_text, [Writer(one, ids["eos_id"]) for one in documents])
-        hypotheses = self._search(model, batch, config, **ids)
-        return [one.in_order(own) for one, own in zip(documents, hypotheses, strict=True)]
+        return self._search(model, batch, config, **ids)
 
     def _search(self, model: Any, batch: Any, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
         return decode(model, batch, config, **ids)
-
-    def _without(self, document: DecodedDocument, config: SearchConfig, ids: tuple[int, ...]) -> list[Hypothesis]:
-        """What the search finds for one document if these ids may not be written."""
-        forbid = {"type": "forbid_tokens", "ids": ids}
-        return self._found([document], config.model_copy(update={"scorers": (*config.scorers, forbid)}))[0]
 
     @property
     def unk_text(self) -> str | None:
@@ -309,65 +286,36 @@ class DecodedDocument:
         """What a reader gets to see of it."""
         return self._build(hypothesis, explain=False, **changed).text
 
-    def in_order(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        """The hypotheses, given by their score, in the order of ``search.choose``."""
-        choose, calibration = self.options.choose, self._calibration
-        learnt = calibration is not None and calibration.choosing
-        if len(hypotheses) < 2 or choose == "best" or (choose == "rerank" and not learnt):
-            return hypotheses
-        if self.is_endless(hypotheses):
-            return hypotheses
-        utilities_of = resolve_name("catchline.metrics.consensus:expected_utilities")
-        texts = [self._plain(hypothesis) for hypothesis in hypotheses]
-        utilities = utilities_of(texts, [hypothesis.score for hypothesis in hypotheses])
-        if choose == "rerank" and calibration:
-            found = zip(hypotheses, texts, utilities, strict=True)
-            order = calibration.order([self._facts(one, text) | {"agreement": value} for one, text, value in found])
-        else:
-            order = sorted(range(len(texts)), key=lambda place: -utilities[place])
-        return [hypotheses[place] for place in order]
+    def faultless_first(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """The hypotheses with the first in front that does not repeat itself, and of whose names, numbers and dates the
+        document lacks none, judged by their words as the model wrote them."""
+        source = SourceFacts(self.record.document)
+        for place, hypothesis in enumerate(hypotheses):
+            text = self._plain(hypothesis)
+            if len(text) > _ENDLESS or not (repeats(words(text)) or check_support(text, source).unsupported):
+                return [hypothesis, *hypotheses[:place], *hypotheses[place + 1 :]]
+        return hypotheses
 
     def summary(self, hypotheses: Sequence[Hypothesis], explain: bool) -> Summary:
         """The first with the others as alternatives; of a calibrated model with what confidence is computed from. To
-        any other model only a text most of whose words are unknown is unlike those that it knows."""
+        any other model only a text most of whose words are unknown is out of domain."""
         made = [self._build(hypothesis, explain=explain) for hypothesis in hypotheses]
-        calibration = self._calibration
-        if calibration is not None:
-            pairs = zip(made, hypotheses, strict=True)
-            made = [replace(summary, facts=self._facts(hypothesis, summary.text)) for summary, hypothesis in pairs]
-            facts = made[0].facts
-            made[0] = replace(
-                made[0], confidence=calibration.confidence(facts), unlike=calibration.ranges.unlike(facts)
-            )
-        elif (read := word_ids(self.encoding)) and 2 * (unknown := read.count(self._tokenizer.unk_id)) > len(read):
-            made[0] = replace(made[0], unlike=(unknown_words(unknown / len(read)),))
+        calibration, extended_ids = self._calibration, self.example.source_extended_ids.tolist()
+        ratios, unk_id = calibration.word_ratios if calibration else "", self._tokenizer.unk_id
+        facts = [facts_of(hypothesis, extended_ids, self.encoding, unk_id, ratios) for hypothesis in hypotheses]
+        if calibration is None:
+            made[0] = replace(made[0], out_of_domain=unknown_words(facts[0]["source_unknown"]))
+        else:
+            made = [replace(summary, facts=known) for summary, known in zip(made, facts, strict=True)]
+            confidence, domain = calibration.confidence(facts[0]), calibration.out_of_domain(facts[0])
+            made[0] = replace(made[0], confidence=confidence, out_of_domain=domain)
         return replace(made[0], alternatives=tuple(made[1:]))
 
-    def is_endless(self, hypotheses: Sequence[Hypothesis]) -> bool:
-        """Is one longer than any line is? A copied word may be the whole of a text without blanks; to compare such ones
-        takes minutes."""
-        return any(len(self._plain(one)) > _ENDLESS for one in hypotheses)
-
     def _plain(self, hypothesis: Hypothesis) -> str:
-        """Its text as the model wrote it, by which alone hypotheses are compared."""
+        """Its text as the model wrote it."""
         tokenizer, words = self._tokenizer, self.example.oov_words
         ids = [id_ for id_ in hypothesis.ids if id_ not in tokenizer.special_ids or id_ == tokenizer.unk_id]
         return str(tokenizer.detokenize([tokenizer.token(id_, words) for id_ in ids])[0])
-
-    @cached_property
-    def _words(self) -> DocumentWords:
-        return DocumentWords(self.record.document)
-
-    def _facts(self, hypothesis: Hypothesis, text: str) -> Facts:
-        return facts_of(
-            hypothesis,
-            self.example.source_extended_ids.tolist(),
-            self.encoding,
-            unk_id=self._tokenizer.unk_id,
-            reserved=len(self._tokenizer.special_ids),
-            word_ratios=self._calibration.word_ratios if self._calibration else "",
-            wording=self._words.facts(text),
-        )
 
 
 def _number(value: Any) -> int:

@@ -6,13 +6,11 @@ No tensor library is imported until a model is opened, so ``Summarizer.from_pret
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
-from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from pkgutil import resolve_name
@@ -24,25 +22,18 @@ from catchline.errors import CatchlineError, ConfigError, DataError
 from catchline.explain.provenance import extractive_summary
 from catchline.files import put_back
 from catchline.jobs import R, T, Threaded, batches
-from catchline.metrics.confidence import LEADS_ELSEWHERE, Calibration, answering_sentence, divided
-from catchline.metrics.words import is_ordinary, is_stop_word, ordinary_stems, stem, words
+from catchline.metrics.confidence import Calibration, prose_sentence
 from catchline.runtime.manifest import is_exported
 from catchline.summarizer.extractive import ExtractiveSystem, OnText, Progress, is_method
-from catchline.text.sentences import markup, without
-from catchline.text.sources import lines_of
-from catchline.types import Record, Summary, SummaryWord
+from catchline.text.sentences import markup
+from catchline.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened
     "exported": "catchline.summarizer.onnx_backend:ExportedSystem",
     "neural": "catchline.summarizer.torch_backend:NeuralSystem",
 }
-LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of which
-FIRST_WORDS = 50  # are given, and of one without blanks
-FIRST_CHARACTERS = 1000
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 BATCH = 16  # what a batch counts for there, where nobody says how many documents it has
-
-_VERBS = frozenset(("is", "are", "was", "were", "has", "have", "had", "can", "will", "may", "must", "does", "do"))
 
 _Batch = list[tuple[int, Record]]  # each with its place in the window
 OnError = Literal["raise", "skip"]
@@ -161,10 +152,9 @@ class Summarizer:
 
         A long document is cut at the model's limit; ``tokens_read``, ``tokens_given`` and ``truncated`` say so.
 
-        A calibrated model that is not sure of its words (``Summary.confidence``), or that is given a text unlike those
-        it knows, or of which a sentence is likelier to do, answers with the sentence of the document that is likeliest
-        to say what it is about (with the first words of a text without sentences); ``declined`` says why, and what it
-        wrote is in ``alternatives``.
+        A calibrated model that is not sure of its line (``Summary.confidence``), or that is given a text out of its
+        domain, answers with the first prose sentence of the document, at most 20 words of it; ``extracted`` says why,
+        and what the model wrote is in ``alternatives``.
 
         Raises:
             DataError: a document is empty or not a text (the message says which).
@@ -229,7 +219,7 @@ class Summarizer:
         at_once = self.system.documents_at_once if batch_size is None else lambda _: batch_size
         windows = _windows(texts, WINDOW_BATCHES * (batch_size or BATCH), first, skipped)
         return (  # None, which `summarize` types, in place of what is skipped
-            summary and or_decline(summary, calibration)  # type: ignore[misc]
+            summary and or_extract(summary, calibration)  # type: ignore[misc]
             for window in windows
             for summary in _by_length(window, self.system, options, at_once, decoded, skipped, progress)
         )
@@ -366,61 +356,28 @@ def _by_length(
     yield from results
 
 
-def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
-    """``summary``, or where the model had better not answer the sentence of its document that is likeliest to say what
-    it is about, made a line (of a log and the like one of its lines, of a list the first words)."""
+def or_extract(summary: Summary, calibration: Calibration | None) -> Summary:
+    """``summary``, or the first prose sentence of its document where the model is not sure of its line or the document
+    is out of domain; the line is then the first of the alternatives."""
     if calibration is None or summary.confidence is None:
         return summary
-    document, confidence = summary.document, 0.0 if LEADS_ELSEWHERE.match(summary.text) else summary.confidence
-    if not (calibration.sentence or summary.unlike or confidence < calibration.threshold):
+    if not summary.out_of_domain and summary.confidence >= calibration.threshold:
         return summary
-    (begins, start, end), facts = answering_sentence(document, summary.text, strange=bool(summary.unlike))
-    chance = calibration.sentence_confidence(facts | {"confidence": confidence})
-    if words(document[start:end]) == words(summary.text):
-        confidence = max(confidence, chance)
-    if (summary.unlike or confidence < calibration.threshold) and (lines := lines_of(document)):
-        kind, (start, end) = lines
-        begins, reason = start, f"the text is {kind}, not sentences"
-    elif summary.unlike:
-        reason = f"the text is unlike those the model knows: {', '.join(summary.unlike)}"
-    elif confidence < calibration.threshold:
-        reason = f"the model is not sure of its words (confidence {confidence:.2f})"
-    elif chance > confidence:
-        reason = f"a sentence of the text is likelier to do ({chance:.2f} against {confidence:.2f})"
-    else:
-        return replace(summary, confidence=confidence)
-    if end - start > FIRST_CHARACTERS or len(document[start:end].split()) > LONGEST_SENTENCE:
-        begins = start = len(document) - len(document.lstrip())
-        text = document[start : start + FIRST_CHARACTERS]
-        end = start + [word.end() for word in islice(re.finditer(r"\S+", text), FIRST_WORDS)][-1]
-    signs = [*divided(document, start, end), *markup(document[start:end])]
-    signs = [(start + first, start + last) for first, last in signs]
-    signs = signs if without(document, signs, start, end).strip() else []
-    found = extractive_summary(document, [(start, end)], model_name=summary.model, record_id=summary.id, left_out=signs)
-    first = found.words[0].text
-    if any(map(str.isalnum, document[begins:start])) or not _may_be_name(first, found.words[1:2]):  # its subject went
-        plain, head = first.rstrip(",.;:").removesuffix("'s").replace("-", ""), first[0].upper()
-        if plain.isalpha() and plain.islower() and len(head) == 1:  # no iOS, no ligature
-            begun = replace(found.words[0], text=head + first[1:])
-            found = replace(found, text=begun.text + found.text[len(first) :], words=(begun, *found.words[1:]))
+    reason = f"the model is not sure of its words (confidence {summary.confidence:.2f})"
+    if summary.out_of_domain:
+        reason = f"the text is not of a kind that the model knows: {summary.out_of_domain}"
+    start, end = prose_sentence(summary.document)
+    signs = [(start + first, start + last) for first, last in markup(summary.document[start:end])]
+    found = extractive_summary(
+        summary.document, [(start, end)], model_name=summary.model, record_id=summary.id, left_out=signs
+    )
     return replace(
         found,
-        confidence=confidence,
-        unlike=summary.unlike,
-        declined=reason,
+        confidence=summary.confidence,
+        out_of_domain=summary.out_of_domain,
+        extracted=reason,
         alternatives=(replace(summary, alternatives=()), *summary.alternatives),
     )
-
-
-def _may_be_name(first: str, following: Sequence[SummaryWord]) -> bool:
-    """May the word with which an answer begins be written in lower case on purpose, as names of commands are? It may
-    unless it is an ordinary word, which no verb, sign or other name follows ("hug makes ...", "hug: ...")."""
-    word, behind = first.rstrip(",").removesuffix("'s"), following[0].text.rstrip(",.") if following else ""
-    if is_stop_word(word) and behind[:1].isalnum():
-        return len(word) == 1 and word not in "ai"
-    verb = behind in _VERBS or (behind.endswith("s") and not behind.endswith("ss") and not is_stop_word(behind))
-    ordinary = stem(word) in ordinary_stems() and (behind[:1].isupper() or is_ordinary(behind))
-    return not ordinary or verb
 
 
 def as_record(given: Any, number: int) -> Record:

@@ -1,20 +1,15 @@
 """Fitting `catchline.metrics.confidence` to a model: decode validation records, say which summaries a reader would
-accept, fit the regression, and check it on records it was not fitted on; before that the weights by which a model
-whose search reranks chooses among its hypotheses.
+accept, fit the regression, and check it on records it was not fitted on.
 
-**What counts as accepted.** What readers rated so (`Ratings`). Where nobody has read, a rule stands in for them:
-ROUGE-1 F against the nearest reference of at least ``accept``, no content word twice, and no number or name that the
-document does not hold. A few hundred records and ROUGE tell little of what readers look at, so a model that was
-fine-tuned from one that they have rated keeps their weights, and the rule says how many are accepted (`adjusted`).
+**What counts as accepted.** What readers rated so (`Ratings`). Where nobody has read, a rule passes for them
+(`catchline.evaluation.confidence.accepted`).
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,40 +18,15 @@ import numpy as np
 from scipy.stats import mannwhitneyu
 
 from catchline.errors import DataError
-from catchline.evaluation.confidence import (
-    BY_READERS,
-    LEAST_RECORDS,
-    accepted,
-    adjusted,
-    fitted,
-    parts,
-    regression,
-    rule_of,
-    with_documents,
-)
-from catchline.metrics.confidence import (
-    CHOOSING,
-    FEATURES,
-    SENTENCE,
-    Calibration,
-    Facts,
-    sigmoid,
-    telling_sentences,
-    told_sentences,
-)
-from catchline.metrics.consensus import expected_utilities
-from catchline.metrics.rouge import rouge
-from catchline.metrics.scoring import Scoring, suited
+from catchline.evaluation.confidence import FOLDS, LEAST_RECORDS, accepted, best_threshold, regression, with_domain
+from catchline.metrics.confidence import FACTS, Calibration, Facts, prose_sentence
 from catchline.metrics.words import words
 from catchline.summarizer import Summarizer
 from catchline.summarizer.extractive import Progress
-from catchline.text.sentences import markup, without
-from catchline.types import Record, Summary, references_of
+from catchline.types import Record
 from catchline_study.judge import read_lines
 
 BINS = 10
-MOST_RERANKED = 1000  # records, where nobody compared lines
-CHOOSING_RIDGE = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +75,6 @@ class Ratings:
         means = {place: fmean(ratings) for place, ratings in given.items()}
         return cls(means, max(means.values()) if accept is None else accept)
 
-    def compared(self, records: Sequence[Record]) -> set[str]:
-        """The texts of which several lines are rated, their own sentences not counted, if they are enough to learn from
-        which lines are better."""
-        sentences = {
-            (one.id, tuple(words(form)))
-            for one in records
-            for span in telling_sentences(one.document)
-            for form in _forms(one.document, span)
-        }
-        lines = Counter(name for name, said in self.means if (name, said) not in sentences)
-        several = {name for name, count in lines.items() if count > 1}
-        return several if len(several) >= LEAST_RECORDS else set()
-
     def of(self, name: str, line: str) -> float:
         """Of a line about the record ``name``; not a number where nobody rated it."""
         return self.means.get((name, tuple(words(line))), math.nan)
@@ -128,58 +85,41 @@ def calibrate(
     records: Sequence[Record],
     *,
     accept: float,
-    threshold: float,
+    threshold: float | None = None,
     ratings: Ratings | None = None,
-    known: Calibration | None = None,
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Calibration, Reliability]:
-    """Decode ``records`` and fit the confidence of the summarizer's model to them, and where its search reranks the
-    weights of that.
+    """Decode ``records`` and fit the confidence of the summarizer's model to them.
 
-    ``progress`` is told of `decoded_by_calibration` summaries. ``accept`` is the ROUGE-1 F of the rule above, in whose
-    place ``ratings`` come; ``threshold`` the confidence below which the model declines. Without ratings, ``known`` is
-    adjusted to the rule: what readers taught the model that this one was trained from.
+    ``accept`` is the ROUGE-1 F of the rule, which ``ratings`` replace; ``threshold`` the confidence below which a
+    sentence answers: where it is not given 0.5, or without ratings that with which most answers are accepted.
 
     Raises:
-        DataError: too few records, or all summaries of one kind.
+        DataError: too few records.
     """
     system: Any = summarizer.system
     _check_enough(len(records))
-    choosing = _kept_choosing(system.calibration, records, ratings)
     system.calibration = Calibration.blank()
-    if system.search.choose == "rerank":
-        some = _some(records, ratings)
-        choosing = choosing or fit_choosing(summarizer, system.search.beam_size, some, batch_size, progress, ratings)
-        system.calibration = replace(system.calibration, choosing=choosing)
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)
     texts, facts = [summary.text for summary in made], [summary.facts for summary in made]
     if ratings is None:
         judged, good = facts, accepted(texts, records, accept)
-        rule = rule_of(records, accept, known)
+        rule = f"ROUGE-1 of {accept:g} or more, no repetition, no name, number or date that the document lacks"
     else:
         said = [ratings.of(record.id, text) for record, text in zip(records, texts, strict=True)]
         judged = [one for one, rating in zip(facts, said, strict=True) if not math.isnan(rating)]
         good = [rating >= ratings.accept for rating in said if not math.isnan(rating)]
         _check_enough(len(judged), " of which readers rated the line that the model writes")
-        rule = f"rated {ratings.accept:g} or more {BY_READERS}"
-    calibration, found = fit(judged, good, threshold, rule, known if ratings is None else None)
-    sentence = () if ratings is None else fit_sentence(calibration, made, ratings)
-    calibration = with_documents(calibration, facts, system, records)
-    return replace(calibration, choosing=system.calibration.choosing, sentence=sentence), found
-
-
-def decoded_by_calibration(summarizer: Summarizer, records: Sequence[Record], ratings: Ratings | None = None) -> int:
-    """How many summaries `calibrate` makes."""
-    system: Any = summarizer.system
-    learns = system.search.choose == "rerank" and not _kept_choosing(system.calibration, records, ratings)
-    return len(records) + (len(_some(records, ratings)) if learns else 0)
-
-
-def _kept_choosing(before: Calibration | None, records: Sequence[Record], ratings: Ratings | None) -> tuple[float, ...]:
-    """The weights by which the rated lines were chosen, unless the ratings say of several lines of a text which is
-    better."""
-    return before.choosing if before and ratings and not ratings.compared(records) else ()
+        rule = f"rated {ratings.accept:g} or more by readers"
+    calibration, found = fit(judged, good)
+    if threshold is None and ratings is None:
+        sentences = [record.document[slice(*prose_sentence(record.document))] for record in records]
+        confidence = np.array([calibration.confidence(one) for one in facts])
+        threshold = best_threshold(confidence, good, accepted(sentences, records, accept))
+    chosen = calibration.threshold if threshold is None else threshold
+    calibration = replace(calibration, threshold=chosen, accepted=rule)
+    return with_domain(calibration, system, [record.document for record in records]), found
 
 
 def _check_enough(count: int, kind: str = "") -> None:
@@ -187,128 +127,39 @@ def _check_enough(count: int, kind: str = "") -> None:
         raise DataError(f"A calibration needs {LEAST_RECORDS} records or more{kind}; here are {count}.")
 
 
-def _some(records: Sequence[Record], ratings: Ratings | None) -> Sequence[Record]:
-    """Enough to fit a few weights, from the whole length; where readers compared lines, all of which they did."""
-    compared = ratings.compared(records) if ratings else set()
-    chosen = [record for record in records if record.id in compared]
-    return chosen if len(chosen) >= LEAST_RECORDS else records[:: math.ceil(len(records) / MOST_RERANKED) or 1]
-
-
-def fit_choosing(
-    summarizer: Summarizer,
-    beam_size: int,
-    records: Sequence[Record],
-    batch_size: int | None,
-    progress: Progress | None = None,
-    ratings: Ratings | None = None,
-) -> tuple[float, ...]:
-    """The weights of `CHOOSING`: least squares with a ridge of the points by which a hypothesis's ROUGE F (the mean of
-    1, 2 and L) is above the mean over its document's hypotheses, on how its facts differ from theirs.
-
-    With ``ratings`` of several hypotheses of enough documents, whether readers accept them counts in place of ROUGE.
-    """
-    settings = {"num_return": beam_size, "choose": "best", "revisions": 0}
-    if ratings is None:  # else the lines are needed as readers saw them
-        settings["surface"] = "raw"
-    made = summarizer.summarize(records, batch_size=batch_size, always_write=True, progress=progress, **settings)
-    design, points, rated = [], [], []
-    counted = suited(Scoring(), map(references_of, records)).rouge
-    for record, best in zip(records, made, strict=True):
-        every = [best, *best.alternatives]
-        texts = [one.text for one in every]
-        agreement = expected_utilities(texts, [one.score for one in every])
-        facts = [one.facts | {"agreement": utility} for one, utility in zip(every, agreement, strict=True)]
-        values = np.array([[one[name] for name in CHOOSING] for one in facts])
-        found = rouge(texts, [references_of(record)] * len(texts), kinds=("1", "2", "L"), **counted).per_document
-        scores = np.mean([[100 * score.f for score in kind] for kind in found.values()], axis=0)
-        design.append(values - values.mean(0))
-        points.append(scores - scores.mean())
-        if ratings is not None:
-            said = np.array([ratings.of(record.id, text) for text in texts])
-            known = ~np.isnan(said)
-            good = (said[known] >= ratings.accept).astype(float)
-            if len(good) > 1:
-                rated.append((values[known] - values[known].mean(0), good - good.mean()))
-    if len(rated) >= LEAST_RECORDS:
-        design, points = map(list, zip(*rated, strict=True))
-    x, y = np.vstack(design), np.concatenate(points)
-    deviation = x.std(0)
-    deviation[deviation < 1e-12] = 1.0
-    x = x / deviation
-    weight = np.linalg.solve(x.T @ x + CHOOSING_RIDGE * np.eye(len(CHOOSING)), x.T @ y)
-    return tuple((weight / deviation).tolist())
-
-
-def fit_sentence(calibration: Calibration, made: Sequence[Summary], ratings: Ratings) -> tuple[float, ...]:
-    """`Calibration.sentence`, a regression as that of confidence, from what readers said of sentences (shortened, or
-    whole) of the texts that ``made`` are the summaries of; none where they rated fewer than ``LEAST_RECORDS``, or all
-    of one kind."""
-    facts, good = [], []
-    for summary in made:
-        confidence = calibration.confidence(summary.facts)
-        for span, known in told_sentences(summary.document, summary.text):
-            said = [ratings.of(summary.id, form) for form in _forms(summary.document, span)]
-            for rating in [one for one in said if not math.isnan(one)][:1]:
-                values = known | {"confidence": confidence}
-                facts.append([values[name] for name in SENTENCE])
-                good.append(rating >= ratings.accept)
-    if len(facts) < LEAST_RECORDS or len(set(good)) < 2:
-        return ()
-    mean, deviation, weight, bias = regression(np.array(facts), np.array(good, dtype=np.float64))
-    return *(weight / deviation).tolist(), bias - float(weight @ (mean / deviation))
-
-
-def _forms(document: str, span: tuple[int, int, int]) -> tuple[str, str, str]:
-    """As what readers may have seen a sentence: made a line (with its markup, too), and whole."""
-    begins, start, end = span
-    line = document[start:end]
-    return without(line, markup(line)), line, document[begins:end]
-
-
-def fit(
-    found: Sequence[Facts], good: Sequence[bool], threshold: float, rule: str, known: Calibration | None = None
-) -> tuple[Calibration, Reliability]:
-    """The calibration for the facts of R summaries and whether each is accepted, fitted on all (or ``known`` adjusted);
-    its reliability is measured by cross-validation over ``FOLDS`` parts.
-
-    Raises:
-        DataError: all are of one kind.
-    """
-    calibration = fitted(found, good, threshold, rule, known)
-    facts, accepted = np.array([[one[name] for name in FEATURES] for one in found]), np.array(good, dtype=np.float64)
-    learn = partial(adjusted, known) if known else regression
-    predicted = np.empty(len(facts))
-    for held in parts(len(facts)):
-        rest = np.setdiff1d(np.arange(len(facts)), held)
-        mean, deviation, weight, bias = learn(facts[rest], accepted[rest])
-        predicted[held] = sigmoid((facts[held] - mean) / deviation @ weight + bias)
-    return calibration, reliability(predicted, accepted)
+def fit(found: Sequence[Facts], good: Sequence[bool]) -> tuple[Calibration, Reliability]:
+    """The calibration for the facts of R summaries and whether each is accepted, fitted on all; its reliability is
+    measured by cross-validation over ``FOLDS`` parts."""
+    order, predicted = np.random.default_rng(1).permutation(len(found)), np.zeros(len(found))
+    for part in (order[fold::FOLDS] for fold in range(FOLDS)):
+        others = np.setdiff1d(order, part)
+        calibration = regression([found[place] for place in others], [good[place] for place in others])
+        predicted[part] = [calibration.confidence(found[place]) for place in part]
+    return regression(found, good), reliability(predicted, np.array(good, dtype=np.float64))
 
 
 def reliability(predicted: np.ndarray, accepted: np.ndarray) -> Reliability:
-    """Compare probabilities (R,) with what came (R,) of zeros and ones."""
-    places = np.minimum((predicted * BINS).astype(int), BINS - 1)
+    """That of probabilities (R,), given what came of them."""
     bins, error = [], 0.0
-    for place in range(BINS):
-        inside = places == place
-        if count := int(inside.sum()):
-            said, came = float(predicted[inside].mean()), float(accepted[inside].mean())
+    place = np.minimum((predicted * BINS).astype(int), BINS - 1)
+    for index in range(BINS):
+        if count := int((place == index).sum()):
+            said, came = float(predicted[place == index].mean()), float(accepted[place == index].mean())
             bins.append((said, came, count))
             error += count / len(predicted) * abs(said - came)
     brier, base_rate = float(((predicted - accepted) ** 2).mean()), float(accepted.mean())
     good, bad = predicted[accepted == 1], predicted[accepted == 0]
-    auc = float(mannwhitneyu(good, bad).statistic) / (len(good) * len(bad))
+    auc = float(mannwhitneyu(good, bad).statistic) / (len(good) * len(bad)) if len(good) and len(bad) else 0.5
     return Reliability(tuple(bins), error, brier, auc, base_rate)
 
 
 def describe(calibration: Calibration, found: Reliability) -> list[str]:
     kept = sum(count for said, _, count in found.bins if said >= calibration.threshold)
     total = sum(count for _, _, count in found.bins)
-    heavy = sorted(zip(FEATURES, calibration.weight, strict=True), key=lambda pair: -math.fabs(pair[1]))
+    heavy = sorted(zip(FACTS, calibration.weight, strict=True), key=lambda pair: -math.fabs(pair[1]))
     return [
         f"{calibration.records:,} records, {found.base_rate:.1%} accepted ({calibration.accepted}).",
         f"Held out: calibration error {found.error:.3f}, Brier {found.brier:.3f}, AUC {found.auc:.3f}.",
-        f"About {kept / total:.0%} of the summaries reach the threshold {calibration.threshold:g}.",
-        *(["Where a sentence of the text is likelier to do, it is given."] if calibration.sentence else []),
+        f"About {kept / total:.0%} of the summaries reach the threshold {calibration.threshold:.2f}.",
         "Weights: " + ", ".join(f"{name} {weight:+.2f}" for name, weight in heavy) + ".",
     ]

@@ -294,7 +294,7 @@ def test_markup_and_control_characters_of_a_document_do_nothing() -> None:
     assert "end\nline" in text
     token = SummaryToken("Tom", 0.5, None, 0.0, sources={"[/x]\x1b": (SourceSpan(0, 3, "Tom", 1.0),)})
     words = (replace(made().words[0], tokens=(token,)),)
-    text = shown(made(model="m\x1b[31m", id="a\x07\x1b", declined="no\x1b", words=words), colour=False, words=True)
+    text = shown(made(model="m\x1b[31m", id="a\x07\x1b", extracted="no\x1b", words=words), colour=False, words=True)
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "[/x]" in text

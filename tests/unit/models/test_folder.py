@@ -104,7 +104,7 @@ def test_the_folder_holds_what_the_design_names_and_no_pickle(saved: Path) -> No
     metadata = huggingface_hub.ModelCard(card).data
     assert metadata.pipeline_tag == "summarization"
     assert "headline-writer" in metadata.tags
-    assert "at update 3: val_loss_tf 2.5, ROUGE-1 12.50 (rouge155|n:2)" in card
+    assert "at update 3: val_loss_tf 2.5, rouge1 0.125 (rouge155|n:2)" in card
 
 
 def test_no_place_on_the_machine_is_told(saved: Path) -> None:

@@ -282,7 +282,7 @@ def test_a_bug_is_a_500_with_an_id_and_the_service_goes_on(
         raise KeyError("Zebratown")
 
     with monkeypatch.context() as patch:
-        patch.setattr("catchline.server.service.or_decline", broken)
+        patch.setattr("catchline.server.service.or_extract", broken)
         response = client.post("/v1/summarize", json={"document": DOCUMENTS[0]})
     assert "Zebratown" not in refused(response, 500, "internal_error")
     assert any(record.exc_info for record in caplog.records)

@@ -27,18 +27,18 @@ export class SummaryView {
     this.text = h("p", { class: classes.filter(Boolean).join(" "), dir: "auto" }, ...this.parts());
     this.warnings = this.warningList();
     const others = view.newWords.length ? h("div", { class: "quiet" }, `Other words that are not there: ${view.newWords.join(", ")}`) : null;
-    this.element = h("div", { class: "summary-view" }, this.factLine(), this.declined(), this.text, this.warnings, others, this.inspector);
+    this.element = h("div", { class: "summary-view" }, this.factLine(), this.extracted(), this.text, this.warnings, others, this.inspector);
     this.inspect(null);
     if (view.words.length) this.listen();
   }
 
   /** Why this is taken from the document, and what the model wrote. */
-  declined() {
-    const { declined, alternatives } = this.view.raw;
-    if (!declined) return null;
+  extracted() {
+    const { extracted, alternatives } = this.view.raw;
+    if (!extracted) return null;
     const written = alternatives?.[0]?.summary;
-    const sentence = `${declined.charAt(0).toUpperCase()}${declined.slice(1)}. The answer is taken from the document instead.`;
-    return h("p", { class: "declined" }, sentence, written ? h("span", { class: "quiet" }, ` It wrote: “${written}”`) : "");
+    const sentence = `Extracted from the document, because ${extracted}.`;
+    return h("p", { class: "extracted" }, sentence, written ? h("span", { class: "quiet" }, ` It wrote: “${written}”`) : "");
   }
 
   factLine() {

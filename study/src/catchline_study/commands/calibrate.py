@@ -3,27 +3,23 @@ better."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.card import card_follows
 from catchline.cli.inputs import records_of
 from catchline.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, TrustCode, check_picture
 from catchline.cli.output import print_result, progress
-from catchline.config.loading import parse_overrides
 from catchline.config.shipped import SHIPPED
 from catchline.data.places import split_of
 from catchline.errors import ConfigError, ModelError
-from catchline.evaluation.confidence import ACCEPT, THRESHOLD, taught
+from catchline.evaluation.confidence import ACCEPT
 from catchline.evaluation.run import model_folder
+from catchline.models.card import card_follows
 from catchline.summarizer.extractive import is_method
 
 if TYPE_CHECKING:
-    from catchline.metrics.confidence import Calibration
-    from catchline.types import Record
     from catchline_study.calibration import Reliability
 
 
@@ -40,69 +36,51 @@ def command(
         Option(help=f"ROUGE-1 F, or with --ratings the rating, that is accepted; {ACCEPT}, or the highest."),
     ] = None,
     threshold: Annotated[
-        float, Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
-    ] = THRESHOLD,
+        float | None,
+        Option(min=0.0, max=1.0, help="Confidence below which a sentence answers; 0.5, or the best without ratings."),
+    ] = None,
     *,
     reading: ReadingOptions,
     max_records: MaxRecords = None,
     batch_size: MostAtOnce = None,
-    setting: Annotated[
-        list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change its decoding for good: choose=rerank.")
-    ] = None,
     diagram: Annotated[Path | None, Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a model's confidence to validation records and store it in its folder; try bf16 and int8 on them.
+    """Fit a model's confidence to validation records and store it in its folder.
 
-    With --set choose=rerank it learns to choose among the beam's hypotheses, and does so from then on.
-    Its summaries then carry a confidence; where that is below the threshold, or the text is unlike those the
-    model knows, the answer is the sentence of the document that is likeliest to say what it is about, or the first
-    words of a text without sentences (--always-write gives the model's words anyway). Ratings of sentences teach when
-    one is likelier to do.
+    Its summaries then carry a confidence. Where that is below the threshold, or the text is out of the model's domain,
+    the answer is the first prose sentence of the text (--always-write gives the model's line anyway).
     """
     if diagram is not None:
         check_picture(diagram)
+    from catchline.summarizer import Summarizer
     from catchline_study import calibration as study
-    from catchline_study.tuning import refuse_fixed
 
     folder = _folder(model)
-    changes = parse_overrides(setting or [])
-    if changes:
-        refuse_fixed(model, "--set")
     if ratings is None and accept is not None and not 0 <= accept <= 1:
         raise ConfigError(f"--accept {accept:g} is no ROUGE F: take a number from 0 to 1.")
     rated = None if ratings is None else study.Ratings.read(ratings, accept)
     records = records_of(split_of(data, split), reading.options(), max_records, some=True)
-    given: dict[str, Any] = {"threshold": threshold, "ratings": rated, "batch_size": batch_size}
-    calibration, found = fitted(folder, records, changes, accept=ACCEPT if accept is None else accept, **given)
+    how: dict[str, Any] = {"threshold": threshold, "ratings": rated, "batch_size": batch_size}
+    with progress("Summarizing", total=len(records)) as bar:
+        calibration, found = study.calibrate(
+            Summarizer.from_pretrained(str(folder)),
+            records,
+            accept=ACCEPT if accept is None else accept,
+            progress=bar.advance,
+            **how,
+        )
+    with card_follows(folder):
+        calibration.save(folder)
     if diagram is not None:
         draw(diagram, found)
     told = [*study.describe(calibration, found), f"Stored in {folder}."]
     bins = [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins]
     figures = {"calibration_error": found.error, "brier": found.brier, "auc": found.auc, "accepted": found.base_rate}
-    print_result(as_json, figures | {"bins": bins, "threshold": threshold, "records": len(records)}, "\n".join(told))
-
-
-def fitted(
-    folder: Path, records: Sequence[Record], changes: dict[str, Any], title: str = "Summarizing", **how: Any
-) -> tuple[Calibration, Reliability]:
-    """Calibrate the model of ``folder`` and store that, with ``changes`` of its decoding; ``how`` is of
-    `catchline_study.calibration.calibrate`."""
-    from catchline.summarizer import Summarizer
-    from catchline_study.calibration import calibrate, decoded_by_calibration
-    from catchline_study.tuning import apply
-
-    summarizer = Summarizer.from_pretrained(str(folder))
-    system: Any = summarizer.system
-    system.set_defaults(changes)
-    with progress(title, total=decoded_by_calibration(summarizer, records, how.get("ratings"))) as bar:
-        calibration, found = calibrate(summarizer, records, progress=bar.advance, known=taught(folder), **how)
-    with card_follows(folder):
-        if changes:
-            apply(folder, changes)
-        calibration.save(folder)
-    return calibration, found
+    print_result(
+        as_json, figures | {"bins": bins, "threshold": calibration.threshold, "records": len(records)}, "\n".join(told)
+    )
 
 
 def _folder(model: str) -> Path:

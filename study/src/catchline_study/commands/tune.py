@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.card import card_follows
 from catchline.cli.inputs import records_of
 from catchline.cli.options import (
     AsJson,
@@ -33,6 +32,7 @@ from catchline.evaluation.predictions import fingerprint
 from catchline.evaluation.run import Contender, model_folder, options_of, refuse_unscorable, score
 from catchline.files import write_json
 from catchline.metrics import confidence
+from catchline.models.card import card_follows
 from catchline.summarizer.extractive import is_method
 from catchline_study import tuning
 
