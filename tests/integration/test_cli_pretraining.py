@@ -64,7 +64,6 @@ def test_only_the_row_with_a_stage_is_pre_trained(place: Path, capsys: pytest.Ca
     again = json.loads((place / "out" / "state.json").read_text())
     assert again["runs"]["lstm-seed-1"] == state["runs"]["lstm-seed-1"]
     assert "pretraining" not in again["runs"]["lstm-seed-1"]["settings"]
-    assert again["runs"]["staged-seed-1"]["data"] != again["runs"]["lstm-seed-1"]["data"]
     folders = [path.parent.name for path in (place / "out" / "runs").glob("*/pretraining")]
     assert folders == ["staged-seed-1"]
     assert results(place)["staged"]["rouge"]["1"]["f"] is not None
@@ -75,7 +74,7 @@ def test_only_the_row_with_a_stage_is_pre_trained(place: Path, capsys: pytest.Ca
     with open(place / "spans" / "train.jsonl", "a", encoding="utf-8") as file:
         file.write('{"document": "one more", "summary": "more"}\n')
     assert compare(place, *spans_of(place)) == 2
-    assert f"{place / 'spans'} has changed since" in capsys.readouterr().err
+    assert "other data or files" in capsys.readouterr().err
 
 
 def test_interrupted_in_the_stage_a_comparison_goes_on_there(

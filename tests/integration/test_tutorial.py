@@ -54,7 +54,7 @@ def test_the_commands_of_the_tutorial_run(place: Path, capsys: pytest.CaptureFix
     for name in ("scores/scores.tex", "scores/scores.csv", "curves.png", "why.html", "titles.jsonl"):
         assert (place / name).stat().st_size, name
     card = (place / "runs/tickets/model/README.md").read_text()
-    assert "license: apache-2.0" in card
+    assert "base_model: oneline" in card
     assert "| the model |" in card
     ((_, *arguments),) = served
     (request,) = [shlex.split(line) for line in lines() if line.startswith("curl ")]
