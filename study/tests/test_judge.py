@@ -18,7 +18,7 @@ from statistics import fmean
 import pytest
 
 from catchline.cli.main import main
-from catchline.data.subset import write_records
+from catchline.data.records import write_records
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.predictions import as_lines, read_lines
 from catchline.metrics.significance import holm, paired_t_test

@@ -10,8 +10,7 @@ import pytest
 
 from catchline.cli.main import main
 from catchline.data.checks import CheckOptions, check, reappearing_share
-from catchline.data.readers import read_records
-from catchline.data.subset import write_records
+from catchline.data.records import read_records, write_records
 from catchline.errors import DataError
 from catchline.extractive.base import Extractor
 from catchline.extractive.baselines import Lead, Longest

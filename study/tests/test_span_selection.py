@@ -18,7 +18,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from catchline.data.readers import find_splits, read_records
+from catchline.data.records import find_splits, read_records
 from catchline.errors import ConfigError, DataError
 from catchline_study.spans import selection
 from catchline_study.spans.candidates import stable_hash

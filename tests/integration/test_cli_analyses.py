@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catchline.data.places import data_changes
+from catchline.data.records import data_changes
 from commands import refused, run
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from catchline.config.base import validate
 from catchline.config.loading import merge
 from catchline.config.schema import SearchConfig, TextConfig
+from catchline.data.collate import ArrayCollator
 from catchline.data.dataset import EncodedDataset, Example, encode_documents
-from catchline.data.padding import ArrayCollator
 from catchline.errors import ConfigError, DataError
 from catchline.explain.provenance import build_summary
 from catchline.jobs import R, T, Threaded, batches, threaded, threads_each

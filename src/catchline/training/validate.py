@@ -23,8 +23,8 @@ from catchline.errors import ConfigError
 from catchline.metrics.rouge import RougeResult
 from catchline.metrics.scoring import Scoring, score_as, scoring, suited
 from catchline.search.torch_bridge import decode, evaluating
-from catchline.training.batches import free_running_mask
 from catchline.training.checkpoint import TrainState
+from catchline.training.data import free_running_mask
 from catchline.training.prepare import Prepared
 from catchline.training.step import UpdateStep
 from catchline.types import PLAIN_PASS, TrainingBatch, UpdateContext
@@ -112,7 +112,7 @@ class Validator:
         return {f"rouge{kind}": float(getattr(score, way.shown)) for kind, score in found.mean.items()}
 
     def _scored(self, texts: Sequence[str]) -> tuple[Scoring, RougeResult]:
-        references = [self.dataset.references(index) for index in range(len(texts))]
+        references = [self.dataset.references[index] for index in range(len(texts))]
         way = suited(self.scoring, references)
         return way, score_as(way, texts, references, ("1", "2", "L"))
 

@@ -11,7 +11,7 @@ import torch
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.schema import RunConfig
 from catchline.errors import ConfigError
-from catchline.training.logging import RunLog, read_log
+from catchline.training.log import RunLog, read_log
 from catchline.training.loop import StopRequest
 from catchline.training.phases import Phases
 
