@@ -108,7 +108,7 @@ def columns_command(
     except NoColumnError:  # documents alone can be summarized
         options = columns.options(need_summary=False, skip_bad=True)
         next(read_with(file, options, on_choice=messages.append), None)
-    print("\n".join(messages))
+    print("\n".join(messages) or f"{file}: document: 'document', summary: 'summary'")
 
 
 def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> DataReport:
@@ -146,6 +146,7 @@ def _stats_table(report: DataReport) -> str:
         row(f"summaries over {options.max_target} {unit}", lambda split: _over(split["summaries_over_limit"])),
         *([row("left out of training: hardly supported", hardly_supported)] if options.min_supported else []),
         row("summary words in the document", lambda split: _percent(split["summary_words_in_document"])),
+        row("distinct document words in the summary", lambda split: _percent(split["document_words_in_summary"])),
     ]
     return aligned(["", *splits], rows)
 

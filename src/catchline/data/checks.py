@@ -76,6 +76,7 @@ class SplitReport:
     records: int = 0
     hardly_supported: int = 0
     covered: float = 0.0  # shares of summaries' words that are in their documents, added up
+    reappearing: float = 0.0  # shares of documents' distinct words that are in their summaries, added up
     skipped: SkipCounter = field(default_factory=SkipCounter)
     lengths: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(partial(array, "i")))
     references: Counter[int] = field(default_factory=Counter)
@@ -87,6 +88,7 @@ class SplitReport:
         self.records += other.records
         self.hardly_supported += other.hardly_supported
         self.covered += other.covered
+        self.reappearing += other.reappearing
         for name, values in other.lengths.items():
             self.lengths[name].extend(values)
         self.references.update(other.references)
@@ -118,6 +120,7 @@ class SplitReport:
             "summaries_over_limit": _share(limited[1], options.max_target),
             **({"hardly_supported": self.hardly_supported} if options.min_supported else {}),
             "summary_words_in_document": round(self.covered / max(1, len(words[1])), 4),
+            "document_words_in_summary": round(self.reappearing / max(1, len(words[1])), 4),
             "references": {str(number): count for number, count in sorted(self.references.items())},
             "problems": {reason: asdict(findings) for reason, findings in self.problems().items()},
         }
@@ -228,6 +231,8 @@ def _measure(split: SplitReport, record: Record, words: list[str], options: Chec
     known = set(words)
     covered = sum([word in known for word in target]) / max(1, len(target))
     split.covered += covered
+    distinct = {word for word in known if len(word) > 1 or word.isalnum()}  # without signs
+    split.reappearing += len(distinct.intersection(target)) / max(1, len(distinct))
     if len(target) >= len(words):
         found["summaries not shorter than the document"].add(f"{origin} ({len(target)} and {len(words)} words)")
     elif len(target) > 3 and words[: len(target)] == target:

@@ -13,7 +13,7 @@ from catchline.text.base import Tokenizer
 from catchline.types import Batch, TrainingBatch
 
 
-class ArrayCollator:
+class Collator:
     """``collator(examples) -> Batch`` of NumPy arrays.
 
     It is a `TrainingBatch` when every example has a summary. The decoder's input is the target shifted by one with the
@@ -62,18 +62,3 @@ class ArrayCollator:
 
     def _without_extended(self, ids: np.ndarray) -> np.ndarray:
         return np.where(ids >= self.vocab_size, self.unk_id, ids)
-
-
-class Collator(ArrayCollator):
-    """The same as tensors over the same memory."""
-
-    def __call__(self, examples: Sequence[Example]) -> Batch:
-        import torch  # the base package has none
-
-        return super().__call__(examples).changed(torch.from_numpy)
-
-    def pairs(self, examples: Sequence[Example]) -> TrainingBatch:
-        """Pad examples that all have a summary."""
-        batch = self(examples)
-        assert isinstance(batch, TrainingBatch), "a record without a summary passed the readers"
-        return batch

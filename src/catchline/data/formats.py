@@ -30,9 +30,8 @@ def read_jsonl(path: Path, options: ReadOptions, lines: Iterable[tuple[int, byte
         if not line or line.isspace():
             continue
         if number == 1 and line.lstrip().startswith("["):  # on one line or on many
-            advice = "this is JSON, not JSON lines: name the file .json, or read it with --format json"
-            yield BadRecordError(origin, "a JSON array where an object was expected", advice)
-            continue
+            advice = "name the file .json, or read it with --format json (format='json')"
+            raise DataError(f"{origin}: this is a JSON array, not JSON lines; {advice}.")
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:

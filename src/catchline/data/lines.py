@@ -27,7 +27,7 @@ _UNREADABLE = {  # suffixes and first bytes of what people have and is no table 
         *(".jpg", ".jpeg", ".png", ".gif", ".webp", ".mp3", ".wav", ".mp4", b"\x89PNG", b"\xff\xd8\xff"),
     ),
     "UTF-16 or UTF-32: save it as UTF-8": (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"),
-    "compressed: add .gz or .zst to its name": (b"\x1f\x8b", b"(\xb5/\xfd"),
+    "compressed: unpack it; pairs may stay packed as .gz or .zst": (b"\x1f\x8b", b"(\xb5/\xfd"),
 }
 
 

@@ -334,7 +334,7 @@ class BatchStream:
             self._order = (epoch, self._every_batch(epoch))
         chosen = self._order[1][position : position + self._config.accumulation]
         parts = (sampler.part_of_rank(batch, self._rank, self._world_size) for batch in chosen)
-        return [self._collator.pairs([self.dataset[index] for index in part]) for part in parts]
+        return [pairs_of(self._collator, [self.dataset[index] for index in part]) for part in parts]
 
     @property
     def _size(self) -> int:
@@ -356,6 +356,13 @@ class BatchStream:
         if self._fixed is not None:
             return sampler.shuffled(self._fixed, self._config.seed, epoch)
         return sampler.bucketed(self.dataset.source_lengths, self._size, self._config.seed, epoch)
+
+
+def pairs_of(collator: Collator, examples: Sequence[Example]) -> TrainingBatch:
+    """A batch of tensors of examples that all have a summary."""
+    batch = collator(examples).changed(torch.from_numpy)
+    assert isinstance(batch, TrainingBatch), "a record without a summary passed the readers"
+    return batch
 
 
 def forced_mask(

@@ -47,6 +47,7 @@ def test_figures(tmp_path: Path) -> None:
     assert report["documents_over_limit"] == {"limit": 7, "count": 1, "share": 0.5}
     assert report["summaries_over_limit"]["count"] == 1
     assert report["summary_words_in_document"] == pytest.approx((2 / 3 + 1) / 2, abs=1e-4)
+    assert report["document_words_in_summary"] == pytest.approx((2 / 6 + 2 / 8) / 2, abs=1e-4)
     options = CheckOptions(7, 2, count=lambda record: (len(record.document), len(record.summary)))
     report = check({"a": file}, options).as_dict()["splits"]["a"]
     assert (report["document_tokens"]["max"], report["documents_over_limit"]["count"]) == (15, 2)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from catchline.errors import ConfigError, DataError
 from catchline.jobs import batches
 from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, WordTokenizer
 from catchline.text.unknown import extended
+from catchline.training.data import pairs_of
 from catchline.types import Record, TrainingBatch
 
 TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
@@ -80,7 +80,7 @@ def test_batches_equal_the_reference(pairs, limits, narrower, specials, eos, cop
     ).limits(*limits)
     config = TextConfig(max_source_tokens=limits[0], max_target_tokens=limits[1], **options)
     wanted = [reference(source, target, config) for source, target in pairs]
-    batch = Collator(TOKENIZER).pairs([built[index] for index in range(len(pairs))])
+    batch = pairs_of(Collator(TOKENIZER), [built[index] for index in range(len(pairs))])
     width = max(len(source) for source, _, _ in wanted)
     steps = max(len(target) for _, target, _ in wanted)
     assert batch.source_ids.shape == (len(pairs), width)
@@ -102,8 +102,8 @@ def test_batches_equal_the_reference(pairs, limits, narrower, specials, eos, cop
 
 def test_dtypes_and_bookkeeping() -> None:
     batch = Collator(TOKENIZER)([dataset([("the cat", "cat"), ("a mat .", "mat")])[i] for i in (1, 0)])
-    assert batch.source_ids.dtype == batch.source_extended_ids.dtype == torch.int64
-    assert batch.source_mask.dtype == torch.bool
+    assert batch.source_ids.dtype == batch.source_extended_ids.dtype == np.int64
+    assert batch.source_mask.dtype == bool
     assert (batch.record_ids, batch.indices) == (["1", "0"], [1, 0])
 
 

@@ -21,6 +21,7 @@ from catchline.metrics.rouge import rouge
 from catchline.models.folder import load_model_folder
 from catchline.summarizer import Summarizer
 from catchline.training.checkpoint import checkpoint_folders, read_checkpoint
+from catchline.training.data import pairs_of
 from catchline.training.log import LogFile, read_log
 from catchline.training.loop import TrainResult
 from catchline.training.run import train
@@ -67,7 +68,7 @@ def test_a_run_learns_logs_and_exports(make_run: Any, tmp_path: Path) -> None:
 def test_validation_loss_is_the_mean_over_all_tokens(make_trainer: Any) -> None:
     trainer = make_trainer(**{"training.validation.batch_size": 3, "training.validation.free_running": True})
     data = trainer.parts.validation_set
-    batch = trainer.parts.collator.pairs([data[index] for index in range(len(data))])
+    batch = pairs_of(trainer.parts.collator, [data[index] for index in range(len(data))])
     trainer.model.eval()
     with torch.no_grad():
         forced = trainer.model(batch)
@@ -334,7 +335,7 @@ def test_perplexity_is_of_the_words_that_count(make_trainer: Any, reduction: str
     changes = {"objectives": [{"type": "nll", "reduction": reduction}], "text.tokenizer.max_vocabulary": 10}
     trainer = make_trainer(**changes, **{"model.unk_loss": "ignore", "model.head": {"type": "vocabulary"}})
     data = trainer.parts.validation_set
-    batch = trainer.parts.collator.pairs([data[index] for index in range(len(data))])
+    batch = pairs_of(trainer.parts.collator, [data[index] for index in range(len(data))])
     trainer.model.eval()
     with torch.no_grad():
         output = trainer.model(batch)
