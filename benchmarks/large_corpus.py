@@ -33,7 +33,7 @@ SEEDS = 50_000  # sentences that are repeated
 WAITING = """
 import sys, time
 from catchline.cli.main import main
-from catchline.training.batches import BatchStream
+from catchline.training.data import BatchStream
 
 taken, take = [], BatchStream.take
 

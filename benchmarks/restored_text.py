@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from catchline.config.schema import SearchConfig
-from catchline.data.readers import find_splits, read_records
+from catchline.data.records import find_splits, read_records
 from catchline.explain.provenance import build_summary
 from catchline.text.casing import learn_casing
 from catchline.text.tokenizer import WordTokenizer

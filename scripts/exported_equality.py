@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from catchline.data.readers import read_records
+from catchline.data.records import read_records
 from catchline.export.check import Agreement, compare
 from catchline.export.folder import export_apart
 from catchline.summarizer import Summarizer

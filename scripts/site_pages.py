@@ -46,7 +46,7 @@ API = {
         *("catchline.training.api.train", "catchline.training.loop.TrainResult", "catchline.evaluation.run.evaluate"),
         *("catchline.evaluation.run.EvaluationResult", "catchline.evaluation.run.RougeScore"),
     ),
-    "Read and score": ("catchline.data.readers.read_records", "catchline.metrics.rouge.rouge"),
+    "Read and score": ("catchline.data.records.read_records", "catchline.metrics.rouge.rouge"),
     "Records": tuple(f"catchline.types.{name}" for name in ("Record", "Summary", "SummaryWord", "SourceSpan", "Chunk")),
     "Pages": ("catchline.explain.html.render",),
     "Errors": ("catchline.errors",),

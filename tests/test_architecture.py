@@ -403,7 +403,7 @@ BAD: dict[str, tuple[Callable[[Tree], list[str]], Tree]] = {
     "upwards, late": (wrong_directions, {"catchline.layers.a": "def f():\n    import catchline.training.loop"}),
     "search and models": (wrong_directions, {"catchline.models.a": "from catchline.search import beam"}),
     "models and search": (wrong_directions, {"catchline.search.a": "import catchline.models.base"}),
-    "neighbours of a layer": (wrong_directions, {"catchline.metrics.a": "import catchline.data.readers"}),
+    "neighbours of a layer": (wrong_directions, {"catchline.metrics.a": "import catchline.data.records"}),
     "an unknown package": (wrong_directions, {"catchline.stuff.a": ""}),
     "a paper and ours": (papers_alone, {"catchline.papers.a": "import torch\nfrom catchline.errors import X"}),
     "a paper and another": (

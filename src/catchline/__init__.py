@@ -16,7 +16,7 @@ _LAZY = {
     "Summary": "catchline.types",
     "errors": "catchline.errors",
     "evaluate": "catchline.evaluation.run",
-    "read_records": "catchline.data.readers",
+    "read_records": "catchline.data.records",
     "rouge": "catchline.metrics.rouge",
     "train": "catchline.training.api",
 }
@@ -24,7 +24,7 @@ __all__ = ["Record", "Summarizer", "Summary", "__version__", "errors", "evaluate
 
 if TYPE_CHECKING:
     from catchline import errors
-    from catchline.data.readers import read_records
+    from catchline.data.records import read_records
     from catchline.evaluation.run import evaluate
     from catchline.metrics.rouge import rouge
     from catchline.summarizer import Summarizer

@@ -75,13 +75,11 @@ def is_disk_full(error: BaseException) -> bool:
 # What is not among the dependencies of the base package -> the extra that brings it.
 EXTRAS = {
     **dict.fromkeys(("torch", "transformers", "accelerate", "huggingface_hub", "safetensors"), "train"),
-    **dict.fromkeys(("scipy", "sacrebleu", "matplotlib"), "train"),
+    **dict.fromkeys(("scipy", "sacrebleu", "matplotlib", "datasets", "pyarrow", "rensa"), "train"),
     **dict.fromkeys(("fastapi", "uvicorn", "starlette", "prometheus_client"), "serve"),
-    **dict.fromkeys(("datasets", "pyarrow"), "hf"),
     "tensorboard": "track",
     "ray": "ray",
     **dict.fromkeys(("markitdown", "trafilatura", "lxml_html_clean", "pypdfium2"), "documents"),
-    "zstandard": "zstd",
 }
 
 

@@ -26,7 +26,7 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
-from catchline.data.readers import read_records
+from catchline.data.records import read_records
 from catchline.files import write_text
 from catchline_study.corpora.docstring_text import clean_docstring
 from catchline_study.corpora.docstrings import MIN_BODY_WORDS, MIN_OVERLAP, overlap

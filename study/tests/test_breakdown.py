@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catchline.data.subset import write_records
+from catchline.data.records import write_records
 from catchline.errors import ConfigError
 from catchline.evaluation.run import Contender, evaluate_system
 from catchline.metrics.rouge import rouge

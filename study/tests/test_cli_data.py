@@ -57,8 +57,6 @@ def test_subsets(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert short.read_bytes() == sampled
     run(capsys, "data", "subset", data, short, "--min-tokens", 8, "--max-tokens", 12, "--tokens", "blanks")
     assert ids(short) == ["1", "2"]
-    text = run(capsys, "data", "stats", data, "--tokens", "blanks", "--sentence-separator", "<EOS>")
-    assert any(line.startswith("document tokens, mean") and "21.5" in line for line in text.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -70,7 +68,6 @@ def test_subsets(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["subset", "DATA", "OUT", "--sample", "9"], 3, "there are 8"),
         (["subset", "DATA", "OUT", "--shortest-mean", "2"], 3, "Even the shortest document has 5"),
         (["subset", "DATA", "OUT", "--max-tokens", "9", "--tokens", "bits"], 2, "--tokens 'bits'"),
-        (["stats", "DATA", "--sentence-separator", "<EOS>"], 2, "give --tokens"),
         (["prepare", "duc2004", "NONE", "OUT", "--references", "NONE"], 3, "holds no folders"),
     ],
 )

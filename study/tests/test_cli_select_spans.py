@@ -90,7 +90,7 @@ def test_what_is_selected_can_be_checked_as_data(
     out = tmp_path / "out"
     arguments = ["--k", "50", "--validation", "5", "--records-per-file", "20", "--weights", "0,0,1", "--out", str(out)]
     assert selected(str(corpus / "part-00.jsonl"), *arguments) == 0
-    report = json.loads(run(capsys, "data", "stats", out, "--json"))
+    report = json.loads(run(capsys, "data", "check", out, "--json"))
     counts = {name: split["records"] for name, split in report["splits"].items()}
     assert counts == {"train": 45, "validation": 5}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from catchline.data.subset import write_records
+from catchline.data.records import write_records
 from catchline.errors import DataError
 from catchline.evaluation.predictions import read_lines as rows
 from catchline.types import Record

@@ -18,7 +18,7 @@ from statistics import fmean
 import pytest
 
 from catchline.cli.main import main
-from catchline.data.subset import write_records
+from catchline.data.records import write_records
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.predictions import as_lines, read_lines
 from catchline.metrics.significance import holm, paired_t_test
@@ -287,8 +287,8 @@ def test_predictions_are_matched_by_id_and_those_of_another_split_refused(tmp_pa
 
 
 def test_what_is_damaged_is_named(filled: Path) -> None:
-    (filled / "sheets" / "annotator-1.csv").write_bytes(b"item,summary\r\n1," + b"x" * 200_000)
-    with pytest.raises(DataError, match=r"annotator-1\.csv"):
+    (filled / "sheets" / "annotator-1.csv").write_bytes(b'item,summary\r\n1,"x" y\r\n')
+    with pytest.raises(DataError, match=r"annotator-1\.csv:2 cannot be read \(text behind .*; save the sheet"):
         analyse(filled)
     for text in ("[" * 9, "{}", "3"):
         (filled / "key.json").write_text(text)

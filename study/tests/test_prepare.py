@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from catchline.cli.main import main
-from catchline.data.checks import CheckOptions, check, reappearing_share
-from catchline.data.readers import read_records
-from catchline.data.subset import write_records
+from catchline.data.records import read_records, write_records
 from catchline.errors import DataError
 from catchline.extractive.base import Extractor
 from catchline.extractive.baselines import Lead, Longest
@@ -192,16 +190,6 @@ def test_a_list_of_references_holds_the_summary_once(tmp_path: Path) -> None:
     assert next(read_records(path)).references == ("a\nb", "x")
 
 
-def test_the_share_of_words_that_reappears(tmp_path: Path) -> None:
-    assert reappearing_share({"rain", "fell", "in", "oslo", "."}, {"rain", ".", "snow"}) == 1 / 4
-    assert reappearing_share({"."}, {"."}) == 0.0
-    path = tmp_path / "train.jsonl"
-    rows = [("Rain fell. Rain, rain fell in Oslo.", "Rain in Bergen."), ("Sun shone", "sun")]
-    path.write_text("".join(json.dumps({"document": d, "summary": s}) + "\n" for d, s in rows))
-    report = check({"train": path}, CheckOptions(duplicates=False)).as_dict()
-    assert report["splits"]["train"]["document_words_in_summary"] == pytest.approx((2 / 4 + 1 / 2) / 2)
-
-
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = tmp_path / "samsum.csv", tmp_path / "talk.jsonl"
     with source.open("w", newline="", encoding="utf-8") as file:
@@ -210,8 +198,6 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(out.read_text())["document"] == " | ".join(TURNS)
     told = json.loads(run(capsys, "evaluate", "longest-3", "lead-3", "--data", out, "--profile", "samsum", "--json"))
     assert "a sentence a line on both sides" in told["systems"][0]["flags"]
-    text = run(capsys, "data", "stats", out)
-    assert "distinct document words in the summary" in text
     article = tmp_path / "cnndm.jsonl"
     article.write_text(json.dumps({"article": "Rain fell.\nIt was wet.", "highlights": "Rain .\nWet ."}) + "\n")
     run(capsys, "data", "prepare", "cnndm", article, out)

@@ -18,7 +18,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from catchline.data.readers import find_splits, read_records
+from catchline.data.records import find_splits, read_records
 from catchline.errors import ConfigError, DataError
 from catchline_study.spans import selection
 from catchline_study.spans.candidates import stable_hash
@@ -431,9 +431,9 @@ def test_settings_that_are_refused(changes: dict[str, Any], words: str) -> None:
         ("a.txt", b"caf\xe9\n", "not UTF-8: byte 0xE9", {}),
         ("a.txt", b"a\0b\n", "a NUL byte", {}),
         ("a.txt", b"\xff\xfea\0", "is UTF-16", {}),
-        ("a.txt", "a".encode("utf-32"), "is UTF-32", {}),
-        ("a.txt.gz", b"no gzip", "the gzip data is damaged", {}),
-        ("a.txt.gz", gzip.compress(b"some words\n" * 999, mtime=0)[:-20], "the gzip data is damaged", {}),
+        ("a.txt", "a".encode("utf-32"), "is UTF-16 or UTF-32", {}),
+        ("a.txt.gz", b"no gzip", "the compressed data is damaged", {}),
+        ("a.txt.gz", gzip.compress(b"some words\n" * 999, mtime=0)[:-20], "the compressed data is damaged", {}),
         ("a.txt", b"", "The input holds no text", {}),
         ("a.txt", b"a b c\n", r"No document has 9 tokens \(6 \+ 3\): of 1 the longest has 3; .* \(--text file\)", {}),
         ("a.txt", b"a\nb\n", r"has 2; take shorter spans \(--input-length, --output-length\)\.\Z", {"text": "file"}),

@@ -20,7 +20,7 @@ from hostile import MANY, Findings, assert_a_sentence, damage_bytes, damage_valu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catchline.data.readers import SkipCounter, read_records
+from catchline.data.records import SkipCounter, read_records
 from catchline.errors import DataError
 
 pytestmark = pytest.mark.slow

@@ -39,7 +39,7 @@ explain lead-1 text
 evaluate lead-1 lexrank-1 --data pairs.jsonl --json
 rouge text text
 data check pairs.jsonl
-data stats pairs.jsonl
+data columns pairs.jsonl
 recipes
 train --help
 compare --help

@@ -260,10 +260,10 @@ def test_a_worker_that_dies_is_told_and_the_rest_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = write_corpus(tmp_path / "documents.jsonl", 200)
-    submit = jobs.Processes.submit
+    submit = jobs.ProcessPoolExecutor.submit
     seen: list[int] = []
 
-    def submitted(self: jobs.Processes, work: Any, chunk: Any) -> Any:
+    def submitted(self: jobs.ProcessPoolExecutor, work: Any, chunk: Any) -> Any:
         handle = submit(self, work, chunk)
         seen.append(chunk[0])
         if len(seen) == 12:
@@ -271,7 +271,7 @@ def test_a_worker_that_dies_is_told_and_the_rest_is_kept(
                 process.kill()
         return handle
 
-    monkeypatch.setattr(jobs.Processes, "submit", submitted)
+    monkeypatch.setattr(jobs.ProcessPoolExecutor, "submit", submitted)
     out = tmp_path / "out.jsonl"
     arguments = ["lead", corpus, "--batch-size", 1, "--jobs", 2]
     refused(capsys, 1, "A worker process died", "summarize", *arguments, "--output", out)

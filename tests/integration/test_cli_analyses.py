@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catchline.data.places import data_changes
+from catchline.data.records import data_changes
 from commands import refused, run
 
 
@@ -35,7 +35,7 @@ def test_a_folder_of_parts_is_checked_and_scored(
     parts.mkdir()
     for number in range(2):
         (parts / f"train-0000{number}.jsonl").write_bytes(data.read_bytes())
-    assert json.loads(run(capsys, "data", "stats", parts, "--json"))["splits"]["parts"]["records"] == 16
+    assert json.loads(run(capsys, "data", "check", parts, "--json"))["splits"]["parts"]["records"] == 16
     assert "16" in run(capsys, "evaluate", "lead-1", "--data", parts)
     assert data_changes(parts)["data"]["train"] == str(parts)
     (parts / "train-00000.jsonl").rename(parts / "train-00003.jsonl")

@@ -18,6 +18,7 @@ from catchline.data.dataset import EncodedDataset
 from catchline.models.seq2seq import Seq2Seq
 from catchline.search.torch_bridge import decode
 from catchline.text.base import Tokenizer
+from catchline.training.data import pairs_of
 from catchline.types import PLAIN_PASS, Record, TrainingBatch
 
 KNOWN = [f"word{chr(97 + i)}{chr(97 + j)}" for i in range(12) for j in range(12)]
@@ -47,7 +48,7 @@ def batches(tokenizer: Tokenizer, count: int, seed: int) -> list[TrainingBatch]:
     text = TextConfig()
     data = EncodedDataset.build(records(count, seed), tokenizer, text)
     collate = Collator(tokenizer)
-    return [collate.pairs([data[i] for i in range(start, start + BATCH)]) for start in range(0, count, BATCH)]
+    return [pairs_of(collate, [data[i] for i in range(start, start + BATCH)]) for start in range(0, count, BATCH)]
 
 
 def trained(tokenizer: Tokenizer, updates: int = UPDATES, **options: Any) -> tuple[Seq2Seq, float]:

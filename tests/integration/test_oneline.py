@@ -83,7 +83,7 @@ def test_it_is_served_and_evaluated_by_its_name(tmp_path: Path, capsys: pytest.C
         row["system"]
         for row in json.loads(run(capsys, "evaluate", "oneline", "lead-1", "--data", data, "--json"))["systems"]
     ] == ["oneline", "lead-1"]
-    assert main(["data", "stats", str(data), "--tokens", "oneline", "--json"]) == 0
+    assert main(["data", "check", str(data), "--recipe", "oneline", "--json"]) == 0
     refused(capsys, ModelError.exit_code, "Did you mean 'oneline'?", "evaluate", "onelin", "--data", data)
 
 

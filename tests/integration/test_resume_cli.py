@@ -13,10 +13,10 @@ from catchline.cli.inputs import records_of
 from catchline.cli.main import main
 from catchline.cli.output import say
 from catchline.config.loading import load_recipe, resolve_run
-from catchline.data.holdout import ENOUGH_FOR_TEST
+from catchline.data.checks import ENOUGH_FOR_TEST
 from catchline.errors import ConfigError
 from catchline.evaluation import confidence
-from catchline.training.logging import read_log
+from catchline.training.log import read_log
 from catchline.training.run import hold_out
 from commands import refused, run
 from word_pairs import write_word_pairs

@@ -2,79 +2,53 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from catchline.errors import DataError
-from catchline.jobs import (
-    Processes,
-    StoppedError,
-    as_finished,
-    forked,
-    in_order,
-    threaded,
-    threads_each,
-    unasked_workers,
-)
-
-
-class Doubling:
-    """Does a piece when it is asked for, the newest first or as it comes, and counts how many are on their way."""
-
-    size = 2
-
-    def __init__(self) -> None:
-        self.waiting = self.most = 0
-
-    def submit(self, work: Callable[[int], int], item: int) -> Future[Any]:
-        self.waiting += 1
-        self.most = max(self.most, self.waiting)
-        future: Future[Any] = Future()
-        future.set_result(work(item))
-        return future
-
-    def result(self, future: Future[Any]) -> Any:
-        self.waiting -= 1
-        return future.result()
-
-    def close(self) -> None:
-        pass
+from catchline.errors import CatchlineError, DataError
+from catchline.jobs import StoppedError, parallel, threaded, threads_each
 
 
 def double(number: int) -> int:
     return 2 * number
 
 
-def test_results_come_in_order_and_few_pieces_are_in_flight() -> None:
-    pool = Doubling()
-    assert list(in_order(pool, double, range(50))) == [2 * number for number in range(50)]
-    assert pool.most == 4
-
-
-def test_whichever_is_finished_first_every_piece_comes_once() -> None:
-    pool = Doubling()
-    assert sorted(as_finished(pool, double, range(50))) == [(number, 2 * number) for number in range(50)]
-    assert pool.most == 4
-    assert list(as_finished(pool, double, [])) == []
-
-
-def test_what_was_read_before_an_error_is_finished() -> None:
+@pytest.mark.parametrize("fork", [True, False])
+def test_results_come_in_order_and_what_was_read_before_an_error_is_finished(fork: bool) -> None:
     def stream() -> Iterator[int]:
-        yield from range(3)
-        raise DataError("line 4 is bad")
+        yield from range(9)
+        raise DataError("line 10 is bad")
 
-    finished = in_order(Doubling(), double, stream())
-    assert [next(finished) for _ in range(3)] == [0, 2, 4]
-    with pytest.raises(DataError, match="line 4"):
+    before = multiprocessing.active_children()
+    finished = parallel(double, stream(), 2, option="--jobs", fork=fork)
+    assert [next(finished) for _ in range(9)] == [2 * number for number in range(9)]
+    with pytest.raises(DataError, match="line 10"):
         next(finished)
+    assert multiprocessing.active_children() == before
+
+
+def test_few_items_are_on_their_way_and_work_may_be_any_function() -> None:
+    read, before = list[int](), multiprocessing.active_children()
+    items = (read.append(number) or number for number in range(50))  # type: ignore[func-returns-value]
+    results = parallel(lambda number: (number, os.getpid()), items, 2)
+    assert next(results)[1] != os.getpid()
+    assert len(read) <= 5
+    results.close()  # type: ignore[attr-defined]
+    assert multiprocessing.active_children() == before
+    assert list(parallel(lambda _: os.getpid(), [1], 2)) == [os.getpid()], "one item needs no process"
+
+
+def test_a_worker_that_dies_is_told() -> None:
+    with pytest.raises(CatchlineError, match=r"A worker process died .* with fewer --jobs if memory is short"):
+        list(parallel(lambda _: os.kill(os.getpid(), signal.SIGKILL), range(4), 2, option="--jobs"))
 
 
 def test_threads_work_side_by_side_and_their_results_come_in_order() -> None:
@@ -136,8 +110,7 @@ def test_threads_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("system", ["darwin", "win32"])
 def test_only_linux_copies_processes(monkeypatch: pytest.MonkeyPatch, system: str) -> None:
     monkeypatch.setattr(sys, "platform", system)
-    assert set(forked(lambda _: os.getpid(), range(4), 2, option="--processes")) == {os.getpid()}
-    assert unasked_workers() == 1
+    assert set(parallel(lambda _: os.getpid(), range(4), 2)) == {os.getpid()}
 
 
 def test_workers_do_not_run_files_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,10 +118,6 @@ def test_workers_do_not_run_files_of_the_working_directory(tmp_path: Path, monke
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    pool = Processes(1, option="--jobs", threads=1)
-    try:
-        assert list(in_order(pool, abs, [-2])) == [2]
-    finally:
-        pool.close()
+    assert list(parallel(abs, [-2], 1, fork=False)) == [2]
     assert not (tmp_path / "ran").exists()
     assert not os.environ["PYTHONSAFEPATH"]

@@ -211,12 +211,12 @@ def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
         ([], "data has no record"),
         (
             [{"document": "a", "summary": "b"}, ("a", "b")],
-            r"record 2: tuple where a dictionary of columns was expected\.",
+            r"record 2: a JSON tuple where an object was expected\.",
         ),
         ([{"text": "a", "score": 1}], r"no column is known to hold the summary.*Columns: 'text', 'score'"),
         ([{0: "a", 1: "b"}], r"no column is known to hold the document.*Columns: '0', '1'"),
         ([{"text": "a", "title": 1j}], r"the field 'title' is a JSON complex where text was expected"),  # pandas' NA
-        ([{"text": "a", "summary": None}], r"record 1: empty summary.*read_records\(..., skip_bad=True\) leaves"),
+        ([{"text": "a", "summary": None}], r"record 1: empty summary.* --skip-bad \(skip_bad=True\)"),
         (None, "Pairs are a file, a table, or a list of dictionaries, no NoneType"),
     ]
     for pairs, said in wrong_pairs:

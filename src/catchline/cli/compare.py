@@ -20,7 +20,7 @@ from catchline.cli.output import EXIT_INTERRUPTED, aligned, note, print_json, pr
 from catchline.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from catchline.config.schema import RunConfig
 from catchline.config.shipped import SHIPPED
-from catchline.data.places import data_changes, split_of, splits_in
+from catchline.data.records import data_changes, split_of, splits_in
 from catchline.errors import ConfigError, DataError, did_you_mean
 from catchline.evaluation.plan import Choice, Plan, plan_recipe, plan_systems
 from catchline.evaluation.table import COPYING_NOTE, copy_table, csv_text, latex, named_test

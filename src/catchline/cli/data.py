@@ -1,4 +1,4 @@
-"""``catchline data``: check and describe data sets, show the columns."""
+"""``catchline data``: check data sets, show the columns."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from catchline.cli.options import AsJson, ColumnOptions, Commands, MaxRecords, MinHumanScore, Row, Size, TrustCode
+from catchline.cli.options import AsJson, ColumnOptions, Commands, MaxRecords, Row, Size
 from catchline.cli.output import aligned, print_result, progress
 from catchline.config.loading import load_recipe, resolve_run
-from catchline.data.checks import CheckOptions, DataReport, SplitReport, check, histogram
+from catchline.config.names import TOKENIZERS, build
+from catchline.config.schema import RunConfig
+from catchline.config.shipped import SHIPPED, place_of
+from catchline.data.checks import CheckOptions, DataReport, check
 from catchline.data.columns import NoColumnError, column_table
-from catchline.data.places import splits_in
-from catchline.data.readers import ReadOptions, read_with
-from catchline.data.subset import counter_of, counter_of_run
-from catchline.errors import ConfigError, DataError
+from catchline.data.dataset import record_gaps
+from catchline.data.records import ReadOptions, read_with, splits_in
+from catchline.errors import ConfigError, DataError, not_installed
 from catchline.text.control import safe_print as print
+from catchline.text.tokenizer import CharacterTokenizer, Tokenizer, WordTokenizer
+from catchline.types import Record
 
-TOKENS = (
-    "words (words and signs), blanks (what stands between blanks), word-tokenizer, character-tokenizer, or the folder "
-    "of a model or run."
-)
 Files = Annotated[
     list[str], Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files.")
 ]
 MaxSource = Annotated[int | None, Option(min=1, help="Words of a document that a model would read (400).")]
 MaxTarget = Annotated[int | None, Option(min=1, help="Words of a summary that a model would learn (100).")]
-Separator = Annotated[str | None, Option(metavar="TOKEN", help="Count this word between sentences, such as <EOS>.")]
 
-app = Commands("Check or describe data sets; with catchline-study also build them.", no_args_is_help=True)
+app = Commands("Check data sets; with catchline-study also build them.", no_args_is_help=True)
 
 
 @app.command("check")
@@ -69,36 +68,28 @@ def check_command(
 def _limits_of(name: str, row: str | None, size: str | None) -> CheckOptions:
     """What a recipe reads and cuts, in the tokens of its tokenizer as far as these are known before a training."""
     run = resolve_run(load_recipe(name), row, size)
-    return CheckOptions(
-        run.text.max_source_tokens,
-        run.text.max_target_tokens,
-        run.data.min_supported,
-        count=counter_of_run(run),
-        limits_in_tokens=True,
-    )
+    text = run.text
+    return CheckOptions(text.max_source_tokens, text.max_target_tokens, run.data.min_supported, count=_counter_of(run))
 
 
-@app.command("stats")
-def stats_command(
-    files: Files,
-    *,
-    columns: ColumnOptions,
-    max_source: MaxSource = None,
-    max_target: MaxTarget = None,
-    max_records: MaxRecords = None,
-    tokens: Annotated[str | None, Option(help="Also count so: " + TOKENS)] = None,
-    sentence_separator: Separator = None,
-    min_human_score: MinHumanScore = None,
-    trust_code: TrustCode = False,
-    as_json: AsJson = False,
-) -> None:
-    """Lengths, compression, and how much of the summaries stands in the documents."""
-    if sentence_separator and tokens is None:
-        raise ConfigError("--sentence-separator changes what --tokens counts; give --tokens, for example blanks.")
-    count = counter_of(tokens, sentence_separator) if tokens is not None else None
-    options = CheckOptions(max_source or 400, max_target or 100, duplicates=False, max_records=max_records, count=count)
-    report = _read(files, options, columns.options(min_human_score=min_human_score))
-    print_result(as_json, report.as_dict(), "\n".join([_stats_table(report), *map(_histograms, report.splits)]))
+def _counter_of(run: RunConfig) -> Callable[[Record], tuple[int, int]] | None:
+    """What counts the tokens of both sides of a record, where these are known before a training."""
+    spec, separator = run.text.tokenizer, run.text.sentence_separator
+    if run.training.initial_weights in SHIPPED:
+        tokenizer = Tokenizer.load(place_of(run.training.initial_weights))
+    elif spec.get("type") in (WordTokenizer.name, CharacterTokenizer.name):
+        tokenizer = build("tokenizer", TOKENIZERS, spec)
+        tokenizer.use_separator(separator)
+        tokenizer.train(["x"] * spec.get("min_frequency", 2))  # what is a token does not depend on the vocabulary
+    else:
+        return None
+
+    def count(record: Record) -> tuple[int, int]:
+        gaps = None if separator is None else record_gaps(record, separator)
+        document, summary = tokenizer.encode_stream([record.document, record.summary], max_tokens=1, gaps=gaps)
+        return document.total, summary.total
+
+    return count
 
 
 @app.command("columns")
@@ -117,7 +108,7 @@ def columns_command(
     except NoColumnError:  # documents alone can be summarized
         options = columns.options(need_summary=False, skip_bad=True)
         next(read_with(file, options, on_choice=messages.append), None)
-    print("\n".join(messages))
+    print("\n".join(messages) or f"{file}: document: 'document', summary: 'summary'")
 
 
 def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> DataReport:
@@ -133,7 +124,7 @@ def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> Data
 def _stats_table(report: DataReport) -> str:
     options = report.options
     splits = {split.name: split.as_dict(options) for split in report.splits}
-    unit = "tokens" if options.limits_in_tokens else "words"
+    unit = "tokens" if options.count else "words"
 
     def row(name: str, cell: Callable[[dict[str, Any]], str]) -> list[str]:
         return [name, *map(cell, splits.values())]
@@ -157,8 +148,6 @@ def _stats_table(report: DataReport) -> str:
         row("summary words in the document", lambda split: _percent(split["summary_words_in_document"])),
         row("distinct document words in the summary", lambda split: _percent(split["document_words_in_summary"])),
     ]
-    for n in "123":
-        rows.append([f"new {n}-grams in the summaries", *(_percent(s["novel_ngrams"][n]) for s in splits.values())])
     return aligned(["", *splits], rows)
 
 
@@ -174,18 +163,12 @@ def _over(value: dict[str, float]) -> str:
     return f"{int(value['count']):,} ({_percent(value['share'])})"
 
 
-def _histograms(split: SplitReport) -> str:
-    return "\n".join(
-        "\n  ".join([f"\n{split.name}: words a {side}", *histogram(values)])
-        for side in ("document", "summary")
-        if (values := split.lengths[f"{side}_words"])
-    )
-
-
 def _check_text(report: DataReport) -> str:
     problems = "\n".join(_problems(report)) or "Nothing suspicious was found."
     parts = [split.choice or split.path for split in report.splits]
-    parts += [f"\n{_stats_table(report)}", *map(_histograms, report.splits), f"\n{problems}"]
+    parts += [f"\n{_stats_table(report)}", f"\n{problems}"]
+    if not report.near:
+        parts.append(f"\nNear duplicates were not looked for. {not_installed('rensa')}")
     if report.refused:
         them = "them" if report.refused > 1 else "it"
         parts.append(
@@ -195,27 +178,23 @@ def _check_text(report: DataReport) -> str:
     return "\n".join(parts)
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count != 1 else f"1 {re.sub('^(document|pair)s', lambda found: found[1], what)}"
-
-
 def _problems(report: DataReport) -> list[str]:
-    told: list[tuple[str, Sequence[object]]] = []  # a sentence, and examples
+    told: list[tuple[str, Sequence[str]]] = []  # a sentence, and examples
     for split in report.splits:
         if split.skipped.total:
             sentence = split.skipped.describe().replace("skipped", "cannot be used")
             told.append((f"{split.name}: {sentence}", split.skipped.examples[:3]))
-        found = {
-            "documents that stood there before": split.exact_duplicates,
-            "documents nearly the same as an earlier one": split.near_duplicates,
-            **{f"pairs: {reason}": findings for reason, findings in sorted(split.suspicious.items())},
-        }
-        told += [
-            (f"{split.name}: {_counted(one.count, what)}", one.examples) for what, one in found.items() if one.count
-        ]
+        for what, findings in split.problems().items():
+            one = re.sub(r"^(document|summar|record)(?:ies|s)( that are| that share)?", _singular, what)
+            told.append((f"{split.name}: {findings.count:,} {one if findings.count == 1 else what}", findings.examples))
     for pair, kinds in report.leakage.items():
         for kind, findings in kinds.items():
             word = "the same" if kind == "exact" else "nearly the same"
             are = "document is" if findings.count == 1 else "documents are"
             told.append((f"{pair}: {findings.count:,} {are} {word} (leakage)", findings.examples))
     return [line for sentence, examples in told for line in (sentence, *(f"    {example}" for example in examples))]
+
+
+def _singular(match: re.Match[str]) -> str:
+    verb = {"": "", " that are": " that is", " that share": " that shares"}[match[2] or ""]
+    return ("summary" if match[1] == "summar" else match[1]) + verb

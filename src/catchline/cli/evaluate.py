@@ -24,7 +24,7 @@ from catchline.cli.options import (
 )
 from catchline.cli.output import aligned, print_result, progress
 from catchline.config.schema import EvaluationConfig
-from catchline.data.places import split_of
+from catchline.data.records import split_of
 from catchline.errors import ConfigError
 from catchline.evaluation import table as tables
 from catchline.evaluation.predictions import file_name

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from catchline.cli.inputs import check_output, documents_of, is_records, model_and_inputs
 from catchline.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, check_picture
 from catchline.cli.output import Skipped, print_json, say, show_summaries
-from catchline.data.lines import BadRecordError, check_text, decode_line, raw_lines
+from catchline.data.lines import BadRecordError, check_text, text_lines
 from catchline.errors import ConfigError, DataError
 from catchline.explain.record import from_dict, support_of, support_to_dict, to_dict
 from catchline.files import write_text
@@ -111,8 +111,7 @@ def stored(source: str, max_records: int) -> list[Summary]:
     if not is_records(source):
         raise ConfigError("'stored' needs a .jsonl file that `catchline summarize --explain` wrote.")
     summaries: list[Summary] = []
-    for number, raw in raw_lines(Path(source)):
-        line = decode_line(Path(source), number, raw)
+    for number, line in text_lines(Path(source)):
         if len(summaries) == max_records:
             break
         if not line.strip():

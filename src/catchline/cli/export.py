@@ -10,7 +10,7 @@ from typer import Argument, Option
 from catchline.cli.inputs import records_of
 from catchline.cli.options import BatchSize, MaxRecords, ReadingOptions, Split, TrustCode
 from catchline.cli.output import progress
-from catchline.data.places import split_of
+from catchline.data.records import split_of
 from catchline.errors import ConfigError
 from catchline.summarizer.extractive import is_method
 from catchline.text.control import safe_print as print

@@ -13,7 +13,8 @@ from urllib.parse import unquote, urlsplit
 from catchline.cli.options import DocumentOptions
 from catchline.cli.output import note, say
 from catchline.config.shipped import SHIPPED, default_model
-from catchline.data.lines import DAMAGED, FORMAT_OF, bare_name, what_it_is, with_iconv
+from catchline.data.lines import bare_name, unreadable
+from catchline.data.records import FORMAT_OF
 from catchline.errors import ConfigError, DataError
 from catchline.summarizer.extractive import is_method
 from catchline.text.markup import MARKDOWN, READ_AS_BYTES, SUBTITLES, as_prose, read_bytes
@@ -21,7 +22,7 @@ from catchline.types import Record
 
 if TYPE_CHECKING:
     from catchline.config.schema import DataConfig
-    from catchline.data.readers import ReadOptions
+    from catchline.data.records import ReadOptions
 
 TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN, *SUBTITLES, *READ_AS_BYTES}
 OnSkip = Callable[[Exception], object]
@@ -52,7 +53,7 @@ def stream_records(
 
     ``advance`` is called when a record has been dealt with.
     """
-    from catchline.data.readers import ReadOptions, SkipCounter, read_with
+    from catchline.data.records import ReadOptions, SkipCounter, read_with
 
     how, skipped = options if isinstance(options, ReadOptions) else ReadOptions.of(options), SkipCounter()
     for record in islice(read_with(path, how, on_skip=skipped, on_choice=None if silent else note), most):
@@ -111,7 +112,7 @@ def _is_input(name: str) -> bool:
         name == "-"
         or name.startswith("hub:")
         or os.path.isfile(name)  # which unlike that of pathlib bears a whole text
-        or (not os.path.exists(name) and (_suffix(name) in {*TEXT_SUFFIXES, *FORMAT_OF} or bool(what_it_is(name))))
+        or (not os.path.exists(name) and (_suffix(name) in {*TEXT_SUFFIXES, *FORMAT_OF} or bool(unreadable(name))))
     )
 
 
@@ -140,7 +141,7 @@ def documents_of(
         label, origin = ("stdin", "standard input") if name == "-" else (Path(name).name, name)
         yield Record(_without_markup(name), id=label, origin=origin)
         return
-    from catchline.data.readers import ReadOptions, read_json_lines, read_with
+    from catchline.data.records import ReadOptions, read_json_lines, read_with
 
     options = ReadOptions(reading.document_column, format=kind, skip_bad=reading.skip_bad, need_summary=False)
     if name == "-":
@@ -156,7 +157,7 @@ def _without_markup(name: str) -> str:
     raw, suffix, place = _bytes_of(name), Path(name).suffix.lower(), "standard input" if name == "-" else name
     if suffix in READ_AS_BYTES or raw.startswith(b"%PDF-"):
         return read_bytes(raw, suffix if suffix in READ_AS_BYTES else ".pdf", place)[1]
-    kind, said = as_prose(_decoded(raw, name, place), suffix)
+    kind, said = as_prose(_decoded(raw, place), suffix)
     if kind == "page" and not said:
         raise DataError(f"{place} is a web page without text; perhaps a script would write it: save the page as text.")
     return said
@@ -164,7 +165,7 @@ def _without_markup(name: str) -> str:
 
 def text_of(name: str) -> str:
     """The text of a file, or of standard input (``-``)."""
-    return _decoded(_bytes_of(name), name, "standard input" if name == "-" else name)
+    return _decoded(_bytes_of(name), "standard input" if name == "-" else name)
 
 
 def _bytes_of(name: str) -> bytes:
@@ -176,8 +177,8 @@ def _bytes_of(name: str) -> bytes:
         raise DataError(f"{name} is a folder; name a file.") from None
 
 
-def _decoded(raw: bytes, name: str, place: str) -> str:
-    if other := what_it_is(place, raw[:8]):
+def _decoded(raw: bytes, place: str) -> str:
+    if other := unreadable(place, raw[:8]):
         raise DataError(other)
     if b"\0" in raw[:1_000_000]:
         raise DataError(f"{place} is not text: it holds NUL bytes.")
@@ -185,10 +186,8 @@ def _decoded(raw: bytes, name: str, place: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        if not raw[: error.start].isascii():
-            raise DataError(f"{place}, line {line}: not UTF-8: byte 0x{raw[error.start]:02X}; {DAMAGED}.") from None
-        how = with_iconv(Path(name), raw) or ", for example with iconv"
-        raise DataError(f"{place}, line {line} is not UTF-8 text; convert it{how}.") from None
+        byte = f"byte 0x{raw[error.start]:02X}"
+        raise DataError(f"{place}, line {line}: not UTF-8: {byte}; save the file as UTF-8.") from None
 
 
 def count_lines(inputs: list[str]) -> int | None:

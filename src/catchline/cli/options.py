@@ -19,11 +19,10 @@ from typer import Context, Option, Typer
 
 from catchline.config.loading import merge, parse_overrides
 from catchline.config.names import trusting
-from catchline.data.lines import BadRecordError
 from catchline.errors import ConfigError, unknown_choice
 
 if TYPE_CHECKING:
-    from catchline.data.readers import ReadOptions
+    from catchline.data.records import ReadOptions
 
 
 def with_groups(function: Callable[..., None]) -> Callable[..., None]:
@@ -36,16 +35,8 @@ def with_groups(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(**given: Any) -> None:
-        has = set(given)
         made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
-        try:
-            function(**given, **made)
-        except BadRecordError as problem:
-            name, value = problem.option or ("", "")
-            if name in has:
-                option = f"--{name.replace('_', '-')}"
-                problem.lead_on(option if value is True else f"{option} {value}")
-            raise
+        function(**given, **made)
 
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in flat}
@@ -124,9 +115,9 @@ class ColumnOptions:
 
     def options(self, **more: Any) -> ReadOptions:
         """How to read; ``more`` are other fields of `ReadOptions`."""
-        from catchline.data.readers import ReadOptions
+        from catchline.data.records import ReadOptions
 
-        return ReadOptions(spelled="--{}-column", **vars(self), **more)
+        return ReadOptions(**vars(self), **more)
 
     def changes(self) -> dict[str, Any]:
         """What was given, as changes of a recipe."""

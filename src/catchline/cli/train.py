@@ -18,7 +18,7 @@ from catchline.config.loading import load_recipe, load_run, merge, parse_overrid
 from catchline.config.names import check_run, outside_names, trusting
 from catchline.config.schema import SPLITS, RunConfig, TrainingConfig
 from catchline.config.shipped import SHIPPED, place_of
-from catchline.data.places import data_changes
+from catchline.data.records import data_changes
 from catchline.errors import ConfigError, ModelError
 from catchline.text.control import safe_print as print
 

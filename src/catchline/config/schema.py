@@ -56,7 +56,6 @@ class TextConfig(ConfigBase):
     eos_on_truncation: bool = True
     oov_copy: Literal["extended", "unk"] = "extended"
     pretrained_embeddings: str | None = None
-    pretrained_missing: Literal["normal", "zeros"] = "normal"
 
 
 class RateConfig(ConfigBase):

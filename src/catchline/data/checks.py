@@ -1,4 +1,4 @@
-"""What is in a data set and what is wrong with it, before a training finds out.
+"""What is in a data set and what is wrong with it, before a training finds out; and which pairs are held out.
 
 Everything is read once, as a stream; only numbers and sketches of the texts are kept.
 """
@@ -6,45 +6,48 @@ Everything is read once, as a stream; only numbers and sketches of the texts are
 from __future__ import annotations
 
 import hashlib
+import importlib
 import re
-import zlib
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from operator import and_
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from catchline.data.pieces import read_in_pieces
-from catchline.data.readers import NothingUsableError, ReadOptions, SkipCounter
-from catchline.data.subset import WORD, supported_share
+from catchline.data.columns import ReadOptions
+from catchline.data.records import NothingUsableError, SkipCounter, read_with
+from catchline.errors import DataError, not_installed
+from catchline.jobs import batches, parallel
+from catchline.text.normalization import SCRIPT_WORD, without_invisible
+from catchline.text.sentences import language_of
 from catchline.types import Record
 
+WORD = re.compile(rf"{SCRIPT_WORD}|[^\w\s]")
+_WORDS = re.compile(SCRIPT_WORD)
+_ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORDS.match(chr(code)) and code < 128 else 32 for code in range(256))
+_MARKUP = re.compile(
+    r"&(?:#\d+|#x[0-9a-f]+|[a-z]{2,8});|</?(?:br|p|b|i|em|strong|div|span|a|li|ul|td|tr)\b[^<>]*>", re.I
+)
 _EXAMPLES = 3
 _SIDES = ("document", "summary")
-_ORDERS = (1, 2, 3)  # of n-grams
-_BAR = 40
+_PIECE = 1000  # records, a piece of work of a process
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """Limits in words for the truncation figures; ``duplicates`` off makes reading much faster.
-
-    ``count`` counts both sides of a record in other tokens besides (`catchline.data.subset.counter_of`), and with
-    ``limits_in_tokens`` the limits are of these. ``min_supported`` is a recipe's (`data.min_supported`).
-    """
+    """Limits for the truncation figures, in words or, where ``count`` counts the two sides of a record, in these
+    tokens. ``min_supported`` is a recipe's (`data.min_supported`)."""
 
     max_source: int = 400
     max_target: int = 100
     min_supported: float = 0.0
-    duplicates: bool = True
     max_records: int | None = None
     count: Callable[[Record], tuple[int, int]] | None = None
-    limits_in_tokens: bool = False
 
 
 @dataclass(slots=True)
@@ -55,62 +58,71 @@ class Findings:
     examples: list[str] = field(default_factory=list)
 
     def add(self, example: str) -> None:
-        self.count += 1
-        if len(self.examples) < _EXAMPLES:
-            self.examples.append(example)
+        self.extend(Findings(1, [example]))
+
+    def extend(self, other: Findings) -> None:
+        self.count += other.count
+        self.examples += other.examples[: _EXAMPLES - len(self.examples)]
 
 
 @dataclass(slots=True)
 class SplitReport:
     """One file. ``lengths`` of documents and summaries are in words and punctuation marks, Han characters one each
-    (``document_words``), and in the tokens asked for, if any were (``document_tokens``); ``sums`` are over records."""
+    (``document_words``), and in tokens, if a recipe's are counted (``document_tokens``)."""
 
     name: str
     path: str
     choice: str = ""
     records: int = 0
+    hardly_supported: int = 0
+    covered: float = 0.0  # shares of summaries' words that are in their documents, added up
+    reappearing: float = 0.0  # shares of documents' distinct words that are in their summaries, added up
     skipped: SkipCounter = field(default_factory=SkipCounter)
     lengths: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(partial(array, "i")))
-    sums: defaultdict[Any, Any] = field(default_factory=lambda: defaultdict(int))
     references: Counter[int] = field(default_factory=Counter)
-    exact_duplicates: Findings = field(default_factory=Findings)
-    near_duplicates: Findings = field(default_factory=Findings)
-    suspicious: defaultdict[str, Findings] = field(default_factory=lambda: defaultdict(Findings))
+    languages: Counter[str] = field(default_factory=Counter)
+    found: defaultdict[str, Findings] = field(default_factory=lambda: defaultdict(Findings))
 
     def extend(self, other: SplitReport) -> None:
         """Add what was measured of the records that come next."""
         self.records += other.records
+        self.hardly_supported += other.hardly_supported
+        self.covered += other.covered
+        self.reappearing += other.reappearing
         for name, values in other.lengths.items():
             self.lengths[name].extend(values)
-        for name, value in other.sums.items():
-            self.sums[name] += value
         self.references.update(other.references)
-        for reason, found in other.suspicious.items():
-            mine = self.suspicious[reason]
-            mine.count += found.count
-            mine.examples += found.examples[: _EXAMPLES - len(mine.examples)]
+        self.languages.update(other.languages)
+        for reason, findings in other.found.items():
+            self.found[reason].extend(findings)
+
+    def problems(self) -> dict[str, Findings]:
+        """What is suspicious, by a phrase. Of the languages the most frequent is that of the file."""
+        usual = {f"documents in {language}" for language, _ in self.languages.most_common(1)}
+        return {reason: findings for reason, findings in sorted(self.found.items()) if reason not in usual}
 
     def as_dict(self, options: CheckOptions) -> dict[str, Any]:
+        """The figures as JSON can hold them."""
         words, tokens = ([self.lengths[f"{side}_{unit}"] for side in _SIDES] for unit in ("words", "tokens"))
-        limited = tokens if options.limits_in_tokens else words
-        bad, sums, summarized = self.skipped, self.sums, max(1, len(words[1]))
+        limited = tokens if options.count else words
         return {
             "path": self.path,
             "records": self.records,
-            "bad": {"count": bad.total, "reasons": dict(bad.counts), "examples": bad.examples},
+            "bad": {
+                "count": self.skipped.total,
+                "reasons": dict(self.skipped.counts),
+                "examples": self.skipped.examples,
+            },
             **{f"{side}_words": lengths(values) for side, values in zip(_SIDES, words, strict=True)},
             **{f"{side}_tokens": lengths(values) for side, values in zip(_SIDES, tokens, strict=True) if values},
             "compression": round(sum(words[0]) / sum(words[1]), 2) if any(words[1]) else None,
             "documents_over_limit": _share(limited[0], options.max_source),
             "summaries_over_limit": _share(limited[1], options.max_target),
-            **({"hardly_supported": sums["hardly supported"]} if options.min_supported else {}),
-            "summary_words_in_document": round(sums["covered"] / summarized, 4),
-            "document_words_in_summary": round(sums["reappearing"] / summarized, 4),
-            "novel_ngrams": {str(n): round(sums["novel", n] / max(1, sums["measured", n]), 4) for n in _ORDERS},
+            **({"hardly_supported": self.hardly_supported} if options.min_supported else {}),
+            "summary_words_in_document": round(self.covered / max(1, len(words[1])), 4),
+            "document_words_in_summary": round(self.reappearing / max(1, len(words[1])), 4),
             "references": {str(number): count for number, count in sorted(self.references.items())},
-            "exact_duplicates": asdict(self.exact_duplicates),
-            "near_duplicates": asdict(self.near_duplicates),
-            "suspicious": {reason: asdict(found) for reason, found in sorted(self.suspicious.items())},
+            "problems": {reason: asdict(findings) for reason, findings in self.problems().items()},
         }
 
 
@@ -121,6 +133,7 @@ class DataReport:
     options: CheckOptions
     splits: list[SplitReport] = field(default_factory=list)
     leakage: dict[str, dict[str, Findings]] = field(default_factory=dict)
+    near: bool = True  # were near duplicates looked for? `rensa` finds them
 
     @property
     def refused(self) -> int:
@@ -145,71 +158,66 @@ def check(
 ) -> DataReport:
     """Read every file once and report on it.
 
-    ``files`` are those of the splits by name, for example from `find_splits`. Bad records are always counted, whatever
-    ``reading`` says; ``progress`` is called with the number of records newly read.
+    ``files`` are those of the splits by name. Bad records are always counted, whatever ``reading`` says; ``progress``
+    is called with the number of records newly read.
 
     Raises:
         DataError: a file that cannot be read at all (missing, unknown format or columns, misaligned pairs).
     """
     options = options or CheckOptions()
     settings = replace(reading or ReadOptions(), skip_bad=True)
-    report = DataReport(options)
-    sketched: list[Sketches] = []
-    homes: list[tuple[SplitReport, str]] = []  # of each text that was sketched, with its origin
+    report = DataReport(options, near=sketcher() is not None)
+    homes: list[tuple[SplitReport, str]] = []  # of each text, with its origin
 
-    def measured(records: list[Record]) -> tuple[SplitReport, Sketches | None, list[str]]:
+    def measured(records: list[Record]) -> tuple[SplitReport, list[Any], list[str]]:
         part = SplitReport("", "")
-        words = [_words(record.document) for record in records]
+        words = [words_of(record.document) for record in records]
         for record, document in zip(records, words, strict=True):
             _measure(part, record, document, options)
-        if not options.duplicates or not records:
-            return part, None, []
-        return part, sketches_of(words), [record.origin for record in records]
+        return part, list(map(sketch, words)), [record.origin for record in records]
 
-    for name, path in files.items():
-        split = SplitReport(name, str(path))
-        report.splits.append(split)
-        choose = partial(setattr, split, "choice")
-        try:
-            for part, sketches, origins in read_in_pieces(
-                path, settings, measured, most=options.max_records, on_skip=split.skipped, on_choice=choose
-            ):
-                split.extend(part)
-                if sketches is not None:
-                    sketched.append(sketches)
-                    homes += [(split, origin) for origin in origins]
-                progress(part.records)
-        except NothingUsableError:
-            if split.records or not split.skipped.total:
-                raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check
-    for later, earlier, kind in duplicates(sketched):
+    def sketches() -> Iterator[Any]:
+        for name, path in files.items():
+            split = SplitReport(name, str(path))
+            report.splits.append(split)
+            choose = partial(setattr, split, "choice")
+            records = read_with(path, settings, on_skip=split.skipped, on_choice=choose)
+            pieces = batches(islice(records, options.max_records), _PIECE)
+            try:
+                for part, own, origins in parallel(measured, pieces):
+                    split.extend(part)
+                    homes.extend((split, origin) for origin in origins)
+                    yield from own
+                    progress(part.records)
+            except NothingUsableError:
+                if not split.skipped.total:
+                    raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check
+
+    for later, earlier, kind in duplicates(sketches()):
         (here, origin), (there, other) = homes[later], homes[earlier]
         example = f"{origin} and {other}"
         if here is there:
-            (here.exact_duplicates if kind == "exact" else here.near_duplicates).add(example)
+            here.found[f"documents {'the same' if kind == 'exact' else 'nearly the same'} as an earlier one"].add(
+                example
+            )
         else:
             report.leakage.setdefault(f"{there.name} -> {here.name}", {}).setdefault(kind, Findings()).add(example)
     return report
 
 
-_ASCII_SIGNS = frozenset(sign for sign in map(chr, range(128)) if WORD.match(sign) and not re.match(r"\w", sign))
-
-
-def _words(text: str) -> list[str]:
-    lower = text.lower()
-    if not lower.isascii():
-        return WORD.findall(lower)
-    for sign in _ASCII_SIGNS:  # the same, where all is ASCII, in a third of the time
-        if sign in lower:
-            lower = lower.replace(sign, f" {sign} ")
-    return lower.split()
-
-
 def _measure(split: SplitReport, record: Record, words: list[str], options: CheckOptions) -> None:
     split.records += 1
     split.lengths["document_words"].append(len(words))
+    language = language_of(record.document)
+    split.languages[language] += 1
+    found, origin = split.found, record.origin
+    found[f"documents in {language}"].add(origin)
+    if len(words) < 5:
+        found["documents of fewer than 5 words"].add(origin)
+    if match := _MARKUP.search(record.document) or _MARKUP.search(record.summary):
+        found["records with HTML entities or tags"].add(f"{origin} ({match[0]})")
     if options.min_supported:
-        split.sums["hardly supported"] += supported_share(record, options.max_source) < options.min_supported
+        split.hardly_supported += supported_share(record, options.max_source) < options.min_supported
     if options.count is not None:
         document, summary = options.count(record)
         split.lengths["document_tokens"].append(document)
@@ -217,47 +225,25 @@ def _measure(split: SplitReport, record: Record, words: list[str], options: Chec
             split.lengths["summary_tokens"].append(summary)
     if not record.summary:
         return
-    target = _words(record.summary)
+    target = words_of(record.summary)
     split.lengths["summary_words"].append(len(target))
     split.references[max(1, len(record.references))] += 1
-    known, wanted = set(words), set(target)
-    shared = known & wanted
-    held = [word in shared for word in target]
-    covered = held.count(True) / max(1, len(target))
-    split.sums["covered"] += covered
-    split.sums["reappearing"] += reappearing_share(known, wanted)
-    text = f" {' '.join(words)} "  # no word has a blank in it
-    for n in _ORDERS:
-        if n > 1:  # an n-gram can only be there where both of its parts are
-            held = [
-                both and f" {' '.join(target[start : start + n])} " in text
-                for start, both in enumerate(map(and_, held, held[1:]))
-            ]
-        if held:
-            split.sums["novel", n] += held.count(False) / len(held)
-            split.sums["measured", n] += 1
-    suspicious, origin = split.suspicious, record.origin
+    known = set(words)
+    covered = sum([word in known for word in target]) / max(1, len(target))
+    split.covered += covered
+    distinct = {word for word in known if len(word) > 1 or word.isalnum()}  # without signs
+    split.reappearing += len(distinct.intersection(target)) / max(1, len(distinct))
     if len(target) >= len(words):
-        suspicious["summary not shorter than the document"].add(f"{origin} ({len(target)} and {len(words)} words)")
+        found["summaries not shorter than the document"].add(f"{origin} ({len(target)} and {len(words)} words)")
     elif len(target) > 3 and words[: len(target)] == target:
-        suspicious["summary is the beginning of the document"].add(origin)
+        found["summaries that are the beginning of the document"].add(origin)
     if not covered:
-        suspicious["summary and document share no word"].add(origin)
-    if len(words) < 5:
-        suspicious["document of fewer than 5 words"].add(origin)
+        found["summaries that share no word with the document"].add(origin)
 
 
-def reappearing_share(document: set[str], summary: set[str]) -> float:
-    """The share of the document's distinct words that the summary has too; punctuation marks are no words."""
-    if "".join(document).isascii():
-        signs = document & _ASCII_SIGNS
-    else:  # whatever has more than one letter is a word, by the pattern that found it
-        signs = {word for word in document if len(word) == 1 and not (word.isalnum() or word == "_")}
-    words = len(document) - len(signs)
-    return len((document & summary) - signs) / words if words else 0.0
-
-
-# ----------------------------------------------------------------------------------------- figures
+def words_of(text: str) -> list[str]:
+    """The words and signs of a text, lower-cased."""
+    return WORD.findall(without_invisible(text).lower())
 
 
 def lengths(values: Sequence[int]) -> dict[str, float]:
@@ -265,34 +251,14 @@ def lengths(values: Sequence[int]) -> dict[str, float]:
     if not values:
         return {}
     array = np.asarray(values)
+    median, p90 = np.percentile(array, (50, 90)).tolist()
     return {
         "mean": round(float(array.mean()), 1),
         "min": int(array.min()),
-        "median": float(np.median(array)),
-        "p90": float(np.percentile(array, 90)),
+        "median": median,
+        "p90": p90,
         "max": int(array.max()),
     }
-
-
-def histogram(values: Sequence[int], bins: int = 10) -> list[str]:
-    """Lines of a histogram drawn with block characters; the last bin is open where the tail is long."""
-    if not values:
-        return []
-    array = np.asarray(values)
-    top = max(int(np.percentile(array, 98)), int(array.min()) + 1)
-    step = max(1, -(-(top - int(array.min())) // bins))
-    edges = [int(array.min()) + step * number for number in range(bins + 1)]
-    counts = np.histogram(array, bins=[*edges[:-1], np.inf])[0]
-    width = len(str(edges[-1]))
-    lines = []
-    for start, count in zip(edges, counts, strict=False):
-        last = start == edges[-2]
-        label = f"{start:>{width}} and more" if last else f"{start:>{width}} to {start + step - 1:>{width}}"
-        bar = "█" * round(_BAR * int(count) / max(1, int(counts.max())))
-        lines.append(f"{label:<{2 * width + 9}} {bar or ('▏' if count else '')} {int(count):,}")
-    while len(lines) > 1 and lines[-1].endswith(" 0"):
-        lines.pop()
-    return lines
 
 
 def _share(values: Sequence[int], limit: int) -> dict[str, float]:
@@ -300,93 +266,105 @@ def _share(values: Sequence[int], limit: int) -> dict[str, float]:
     return {"limit": limit, "count": over, "share": round(over / max(1, len(values)), 4)}
 
 
-# ----------------------------------------------------------------------------------------------------------- duplicates
+def supported_share(record: Record, max_words: int | None = None) -> float:
+    """The share of the summary's words that are among the document's first ``max_words``, letter case aside.
+
+    A summary that its document does not support teaches invention. 1 for a summary without words.
+    """
+    if record.summary.isascii() and record.document.isascii():  # in a fifth of the time
+        words: Sequence[Any] = record.summary.encode().translate(_ASCII_WORDS).split()
+        first = record.document.encode().translate(_ASCII_WORDS).split(None, -1 if max_words is None else max_words)
+        offered = set(first[:max_words])
+    else:
+        words = _WORDS.findall(without_invisible(record.summary).lower())
+        offered = set(_WORDS.findall(without_invisible(record.document).lower())[:max_words])
+    return sum([word in offered for word in words]) / len(words) if words else 1.0
 
 
-SHINGLE = 5  # words
-BINS = 32
-BAND = 4  # bins that must agree for two texts to be compared
-THRESHOLD = 0.7  # estimated Jaccard similarity of the 5-grams
-MAX_WORDS = 2000  # only so many words of a text are looked at for near duplicates
+# ----------------------------------------------------------------------------------------------------- duplicates
 
-_PRIME = 0x9E3779B97F4A7C15
-_MOST_CODES = 1_000_000  # words whose codes are remembered
-_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+_SHINGLE, _PERMUTATIONS, _BANDS = 5, 128, 32  # words; MinHash
+_THRESHOLD = 0.7  # estimated Jaccard similarity of the 5-grams
+
+
+def sketcher() -> Any:
+    """The library that finds near duplicates, or None."""
+    try:
+        return importlib.import_module("rensa")
+    except ImportError:
+        return None
+
+
+def sketch(words: Sequence[str]) -> tuple[bytes, Any]:
+    """What `duplicates` compares of a text, given as words: a digest, and a MinHash sketch of its 5-grams (None of a
+    shorter text, or without `rensa`)."""
+    digest = hashlib.blake2b(" ".join(words).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    library = sketcher()
+    if library is None or len(words) < _SHINGLE:
+        return digest, None
+    minhash = library.RMinHash(num_perm=_PERMUTATIONS, seed=1)
+    minhash.update(list(map(" ".join, zip(*(words[start:] for start in range(_SHINGLE)), strict=False))))
+    return digest, minhash
+
+
+def duplicates(sketches: Iterable[tuple[bytes, Any]]) -> Iterator[tuple[int, int, str]]:
+    """The texts that are ``exact``ly or ``near``ly the same as an earlier one, in order, with the first such."""
+    library, first = sketcher(), dict[bytes, int]()
+    options = {"use_lsh": True, "num_bands": _BANDS, "seed": 1}
+    index = library and library.RMinHashDeduplicator(_THRESHOLD, _PERMUTATIONS, **options)
+    for number, (digest, minhash) in enumerate(sketches):
+        if (earlier := first.setdefault(digest, number)) < number:
+            yield number, earlier, "exact"
+        elif minhash is not None:
+            if alike := index.get_duplicates(minhash):
+                yield number, min(map(int, alike)), "near"
+            index.add(str(number), minhash)
+
+
+# ------------------------------------------------------------------------------------------------------- hold-out
+
+SHARE, MOST = 10, 1000  # a tenth of the pairs for each split, and never more than so many
+LEAST, ENOUGH_FOR_TEST = 20, 200  # pairs of which some are held out; of which some are held out for a test
 
 
 @dataclass(frozen=True, slots=True)
-class Sketches:
-    """Of N texts ``keys`` (N,), equal for equal texts, and ``bins`` (N, `BINS`), both uint64. A text too short to be
-    more than equal or not has `_EMPTY` in all its bins."""
+class HeldOut:
+    """The splits by name, in the order of the file; ``doubles`` are documents (nearly) the same as an earlier one."""
 
-    keys: np.ndarray
-    bins: np.ndarray
+    splits: dict[str, list[Record]]
+    doubles: int
 
 
-def duplicates(parts: Sequence[Sketches]) -> Iterator[tuple[int, int, str]]:
-    """The texts that are ``exact``ly or ``near``ly the same as an earlier one, in order, with the first such.
+def hold_out(records: Sequence[Record], seed: int = 1, *, test: bool = True) -> HeldOut:
+    """Split ``records`` into ``train``, ``validation`` and, where there are enough and it is wanted, ``test``.
 
-    Near duplicates are found by one-permutation MinHash over word 5-grams: the hashes are spread over `BINS` bins,
-    the least of each bin is kept, texts that agree in a band of `BAND` bins are compared, and the share of
-    agreeing bins estimates the Jaccard similarity. Results do not change from run to run. It takes one pass and about
-    four hundred bytes a text.
+    Documents that are nearly the same are one group, and a group is in one split. Which groups are held out depends on
+    the seed and their texts only, not on the order of the file.
+
+    Raises:
+        DataError: `rensa`, which finds near duplicates, is not installed.
     """
-    if not parts:
-        return
-    keys, bins = np.concatenate([part.keys for part in parts]), np.concatenate([part.bins for part in parts])
-    same = _first_equal(keys)
-    alone = np.flatnonzero((same == np.arange(len(keys))) & (bins != _EMPTY).any(axis=1))
-    near = np.full(len(keys), len(keys))
-    for start in range(0, BINS, BAND):
-        code = np.zeros(len(alone), dtype=np.uint64)
-        for column in range(start, start + BAND):
-            code = (code ^ bins[alone, column]) * np.uint64(_PRIME)
-            code ^= code >> np.uint64(32)
-        first = alone[_first_equal(code)]
-        later = np.flatnonzero((first < alone) & (first < near[alone]))
-        one, other = bins[alone[later]], bins[first[later]]
-        used = (one != _EMPTY) | (other != _EMPTY)
-        alike = ((one == other) & used).sum(axis=1) / used.sum(axis=1) >= THRESHOLD
-        near[alone[later[alike]]] = first[later[alike]]
-    for number in np.flatnonzero((same < np.arange(len(keys))) | (near < len(keys))).tolist():
-        exact = same[number] < number
-        yield number, int(same[number] if exact else near[number]), "exact" if exact else "near"
+    if sketcher() is None:
+        raise DataError(f"Pairs cannot be held out. {not_installed('rensa')} Or give validation pairs, or --all-pairs.")
+    groups = list(range(len(records)))
+    for number, earlier, _ in duplicates(sketch(words_of(record.document)) for record in records):
+        groups[number] = groups[earlier]
+    members: dict[int, list[int]] = {}
+    for number, group in enumerate(groups):
+        members.setdefault(group, []).append(number)
+    held = ["validation", "test"] if test and len(records) >= ENOUGH_FOR_TEST else ["validation"]
+    room = 0 if len(records) < LEAST else max(2, min(MOST, len(records) // SHARE))
+    left, split_of = dict.fromkeys(held, room), ["train"] * len(records)
+    for group in sorted(members, key=lambda group: min(_drawn(seed, records[number]) for number in members[group])):
+        size = len(members[group])
+        split = next((name for name in held if size <= left[name]), "train")
+        if split != "train":
+            left[split] -= size
+            for number in members[group]:
+                split_of[number] = split
+    splits = {name: [r for r, own in zip(records, split_of, strict=True) if own == name] for name in ("train", *held)}
+    return HeldOut({name: own for name, own in splits.items() if own}, len(records) - len(members))
 
 
-def _first_equal(values: np.ndarray) -> np.ndarray:
-    """Of each value the place of the first that is equal to it."""
-    _, first, group = np.unique(values, return_index=True, return_inverse=True)
-    return first[group]
-
-
-class _Codes(dict[str, int]):
-    def __missing__(self, word: str) -> int:
-        self[word] = code = zlib.crc32(word.encode("utf-8", "surrogatepass"))
-        return code
-
-
-_codes = _Codes()
-
-
-def sketches_of(texts: Sequence[Sequence[str]]) -> Sketches:
-    """What `duplicates` compares of texts, given as words."""
-    if len(_codes) > _MOST_CODES:
-        _codes.clear()
-    coded = [np.fromiter(map(_codes.__getitem__, words), np.uint64, len(words)) for words in texts]
-    digests = b"".join([hashlib.blake2b(codes.tobytes(), digest_size=8).digest() for codes in coded])
-    flat = np.concatenate([codes[:MAX_WORDS] for codes in coded])
-    lengths = np.array([min(len(codes), MAX_WORDS) for codes in coded])
-    counts = np.maximum(lengths - SHINGLE + 1, 0)
-    rows = np.repeat(np.arange(len(coded)), counts)
-    # the places where a 5-gram begins that ends in the same text
-    places = np.arange(len(rows)) + np.repeat(np.cumsum(lengths) - lengths - (np.cumsum(counts) - counts), counts)
-    hashes = np.zeros(max(0, len(flat) - SHINGLE + 1), dtype=np.uint64)  # of 5-grams across two texts too
-    for place in range(SHINGLE):
-        hashes = hashes * np.uint64(1_000_003) + flat[place : place + len(hashes)]
-    hashes = hashes[places]
-    hashes ^= hashes >> np.uint64(29)
-    hashes *= np.uint64(_PRIME)
-    hashes ^= hashes >> np.uint64(32)
-    bins = np.full(len(coded) * BINS, _EMPTY, dtype=np.uint64)
-    np.minimum.at(bins, rows * BINS + (hashes % np.uint64(BINS)).astype(np.int64), hashes)
-    return Sketches(np.frombuffer(digests, np.uint64), bins.reshape(-1, BINS))
+def _drawn(seed: int, record: Record) -> bytes:
+    return hashlib.sha256(f"{seed} {record.document}".encode("utf-8", "surrogatepass")).digest()

@@ -1,87 +1,143 @@
-"""Which column is the document and which the summary: a published table, never a guess; and what formats deliver.
+"""Which column is the document and which the summary: a published table, never a guess; and rows as records.
 
 A column called exactly "document" or "summary" is just that. Beyond these, within each side the strong names win over
 the weak ones; two names of the same strength are an error that lists the columns, and so is none. Names are compared
 without case, spaces or dashes.
+
+A list of strings in the document's column holds its sentences. In a summary's column called `JOINED` it holds one
+summary's sentences, which are joined by line breaks; in any other it holds several reference summaries.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from catchline.data.lines import BadRecordError
+from catchline.config.schema import DataConfig
+from catchline.data.lines import BadRecordError, check_text
 from catchline.errors import DataError, did_you_mean
+from catchline.types import Record
 
-# The names seen in public corpora (cnn_dailymail, xsum, samsum, dialogsum, multi_news, gigaword, aeslc,
-# all-the-news, big_patent, arxiv, scitldr, billsum, amazon_reviews, orange_sum, xglue, thaisum, LCSTS, CSL).
+# The names seen in public corpora (cnn_dailymail, xsum, samsum, dialogsum, multi_news, gigaword, aeslc, all-the-news,
+# big_patent, arxiv, scientific_papers, scitldr, billsum, amazon_reviews, orange_sum, xglue, thaisum, LCSTS, CSL).
 NAMES = {  # side -> the names that come first, then and last
     "document": (
         "document",
-        "article dialogue dialog text body content source src email_body news_body review_body short_text",
+        "article article_text dialogue dialog text body content source src email_body news_body review_body short_text",
         "input description report abstract abst transcript story email",
     ),
     "summary": (
         "summary",
-        "highlights tldr target tgt subject_line",
+        "highlights tldr target tgt subject_line abstract_text",
         "title headline subject abstract review_title news_title output label",
     ),
 }
-
-ID_NAMES = ("id", "guid", "fname", "paper_id", "doc_id", "document_id", "article_id", "bill_id")
-_ID_LIKE = re.compile(r"key\Z|number\Z|.*_id\Z", re.DOTALL)  # if there is one only
-_ID_OF_CAMELS = re.compile(r".*[a-z0-9]I[dD]\Z", re.DOTALL)
-REFERENCE_NAMES = ("references", "summaries")
-SENTENCE_NAMES = ("sentences",)
-EXCEL_SEPARATOR = re.compile(r"\Asep=([,;|\t])\r?\n?")  # the line above the names that Excel does not show
+JOINED = ("highlights", "abstract_text", "abstract")
+_ID_NAMES = ("id", "guid", "fname", "paper_id", "doc_id", "document_id", "article_id", "bill_id")
+_ID_LIKE = re.compile(r"key|number|.*_id|.*[a-z0-9]I[dD]", re.DOTALL)  # if there is one only
+_NUMBERED_SUMMARY = re.compile(r"summary_?\d+")
+_SPLITS = frozenset(("split", "set", "fold", "partition"))  # columns that say which split a row is of
 LONGEST = 60  # what is longer is hardly a column's name, and is not shown whole
-PUBLICATION_NAMES = ("publication", "publisher")
-_NUMBERED_SUMMARY = re.compile(r"summary_?\d+\Z")
+_PUBLICATIONS = (
+    "The New York Times|Breitbart|The Washington Post|Washington Post|New York Post|Los Angeles Times|The Guardian|"
+    "The Atlantic|Business Insider|BuzzFeed News|BuzzFeed|CNN.com|CNN|Fox News|National Review|NPR|Reuters|"
+    "Talking Points Memo|Vox|CNNPolitics.com|CNBC|TechCrunch|The Verge|WIRED|Axios|Politico|The Hill|Vice|People|"
+    "Mashable|Economist|Hyperallergic|Gizmodo|TMZ|Refinery 29|New Republic|New Yorker"
+).replace(".", r"\.")
 
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The chosen columns, as they are spelled in the file; ``None`` where the file has none."""
-
-    document: str
-    summary: str | None
-    id: str | None = None
-    references: tuple[str, ...] = ()
-    sentences: str | None = None
-    publication: str | None = None
-    note: str = ""
-    need_summary: bool = True  # false: single records may lack it
-
-    def adapted(self, names: Sequence[str]) -> Columns:
-        """The same document and summary, with the optional columns of a record that has other fields."""
-        folded = {_fold(name): name for name in names}
-        numbered = _numbered(names)
-        references = tuple(filter(None, [_first(REFERENCE_NAMES, folded)]))
-        return replace(
-            self,
-            id=_first(ID_NAMES, folded) or self._id_like(folded),
-            references=numbered if self.summary in numbered else references,
-            sentences=_first(SENTENCE_NAMES, folded),
-            publication=_first(PUBLICATION_NAMES, folded),
-        )
-
-    def _id_like(self, folded: dict[str, str]) -> str | None:
-        found = [name for key, name in folded.items() if _ID_LIKE.match(key) or _ID_OF_CAMELS.match(name.strip())]
-        return found[0] if len(found) == 1 and found[0] not in (self.document, self.summary) else None
-
-    def describe(self) -> str:
-        """One sentence for the user."""
-        summary = f"'{self.summary}'" if self.summary else "none"
-        id_ = f", id: '{self.id}'" if self.id else ""
-        return f"document: '{self.document}', summary: {summary}{id_}{self.note}"
-
-
-_PARTS = frozenset(("split", "set", "fold", "partition"))  # of a data set, as columns say
+Records = Iterator[Record | BadRecordError]  # what a format delivers
 
 
 class NoColumnError(DataError):
     """No column has a name of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read (`catchline.data.records.read_records`), and where to say what was chosen.
+
+    ``strip_publication_suffix`` cuts " - The New York Times" off summaries. ``min_human_score`` leaves out pairs that
+    people rated lower (LCSTS); pairs without a rating stay.
+    """
+
+    document_column: str | None = None
+    summary_column: str | None = None
+    need_summary: bool = True
+    format: str = "auto"
+    skip_bad: bool = False
+    strip_publication_suffix: bool = False
+    min_human_score: int | None = None
+    on_choice: Callable[[str], object] = lambda _: None
+
+    @classmethod
+    def of(cls, config: DataConfig) -> ReadOptions:
+        """Those of a recipe's ``data`` section."""
+        shared = cls.__dataclass_fields__.keys() & DataConfig.model_fields
+        return cls(**{name: getattr(config, name) for name in shared})
+
+    def record(
+        self,
+        origin: str,
+        id: str,
+        document: str,
+        references: Sequence[str],
+        *,
+        sentences: Sequence[str] = (),
+        summary: str = "",
+        publication: str = "",
+    ) -> Record:
+        """A record of checked texts. ``summary`` is given where what a model learns differs from the first reference.
+
+        Raises:
+            BadRecordError: a text that cannot be used, or an empty document or summary.
+        """
+        for text in (document, *references, id):
+            check_text(origin, text)
+        if self.strip_publication_suffix:
+            references = [strip_publication_suffix(text, publication) for text in references]
+            summary = strip_publication_suffix(summary, publication)
+        document, references = document.strip(), tuple(filter(None, map(str.strip, references)))
+        if not document:
+            raise BadRecordError(origin, "empty document", "remove the record")
+        if self.need_summary and not references:
+            raise BadRecordError(origin, "empty summary", "remove the record")
+        summary = summary.strip() or (references[0] if references else "")
+        return Record(document, summary, id, () if references == (summary,) else references, tuple(sentences), origin)
+
+    def choose(self, names: Sequence[str], where: str) -> tuple[str, str | None]:
+        """The columns of the document and the summary among ``names``; reports the choice unless the names are ours.
+
+        Raises:
+            DataError: a chosen column does not exist, none fits, or several fit equally well.
+        """
+        document = _given(self.document_column, names, where)
+        document = document or _named("document", names, where, taken=self.summary_column)
+        assert document is not None
+        summary, numbered = _given(self.summary_column, names, where), _numbered(names)
+        known = " ".join(NAMES["summary"][:2]).split()
+        if summary is None and numbered and not set(known).intersection(map(_fold, names)):
+            summary = numbered[0]
+        elif summary is None:
+            summary = _named("summary", names, where, taken=document, required=self.need_summary)
+        split = next((name for name in names if _fold(name) in _SPLITS), None)
+        id = _id_column(names, document, summary)
+        said = f"document: '{document}', summary: {(summary and repr(summary)) or 'none'}" + (
+            f", id: '{id}'" if id else ""
+        )
+        said += "" if self.document_column or self.summary_column else " (--document-column, --summary-column)"
+        said += f"; column '{split}' is not read: splits are files (train, validation, test)" if split else ""
+        if split or (document, summary) != ("document", "summary"):
+            self.on_choice(f"{where}: {said}")
+        return document, summary
+
+
+def strip_publication_suffix(title: str, publication: str = "") -> str:
+    """Cut the newspaper's name and the dash before it off the end of a headline; never the whole headline."""
+    names = "|".join(filter(None, [re.escape(publication.strip()), _PUBLICATIONS]))
+    return re.sub(rf"(?<=\S)\s+[-–—|]\s+(?:{names})\s*\Z", "", title, flags=re.IGNORECASE)
 
 
 def column_table() -> list[tuple[str, str, list[str]]]:
@@ -94,12 +150,19 @@ def _fold(name: str) -> str:
     return re.sub(r"[\s\-]+", "_", name.strip().lower())
 
 
-def _first(names: Iterable[str], folded: dict[str, str]) -> str | None:
-    return next((folded[name] for name in names if name in folded), None)
+def _first(wanted: Iterable[str], names: Sequence[str]) -> str | None:
+    folded = {_fold(name): name for name in names}
+    return next((folded[name] for name in wanted if name in folded), None)
 
 
 def _numbered(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if _NUMBERED_SUMMARY.match(_fold(name)))
+    return tuple(name for name in names if _NUMBERED_SUMMARY.fullmatch(_fold(name)))
+
+
+def _id_column(names: Sequence[str], document: str, summary: str | None) -> str | None:
+    like = [n for n in names if _ID_LIKE.fullmatch(_fold(n)) or _ID_LIKE.fullmatch(n.strip())]
+    only = like[0] if len(like) == 1 and like[0] not in (document, summary) else None
+    return _first(_ID_NAMES, names) or only
 
 
 def _given(name: str | None, names: Sequence[str], where: str) -> str | None:
@@ -110,20 +173,19 @@ def _given(name: str | None, names: Sequence[str], where: str) -> str | None:
     return name
 
 
-def _choose(side: str, names: Sequence[str], where: str, *, taken: str | None, required: bool = True) -> str | None:
+def _named(side: str, names: Sequence[str], where: str, *, taken: str | None, required: bool = True) -> str | None:
     folded = [(_fold(name), name) for name in names if name != taken]
-    named = f"{side}_column (--{side}-column, data.{side}_column)"
+    option, columns = f"{side}_column (--{side}-column)", f"Columns: {listed(names) or 'none'}."
     for tier in NAMES[side]:
         fitting = [name for known in tier.split() for key, name in folded if key == known]
         if len(fitting) == 1:
             return fitting[0]
         if fitting and required:
-            how = f"choose with {named}" if len(set(fitting)) > 1 else "rename all but one"
-            raise DataError(f"{where}: the {side} could be any of {listed(fitting)}; {how}. Columns: {listed(names)}.")
+            how = f"choose with {option}" if len(set(fitting)) > 1 else "rename all but one"
+            raise DataError(f"{where}: the {side} could be any of {listed(fitting)}; {how}. {columns}")
     if not required:
         return None
-    columns = listed(names) or "none"
-    raise NoColumnError(f"{where}: no column is known to hold the {side}; name it with {named}. Columns: {columns}.")
+    raise NoColumnError(f"{where}: no column is known to hold the {side}; name it with {option}. {columns}")
 
 
 def listed(names: Iterable[str]) -> str:
@@ -132,57 +194,100 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(shown[:30]) + (f" and {len(shown) - 30} more" if len(shown) > 30 else "")
 
 
-# ----------------------------------------------------------------------------------- what formats read with and deliver
+class Rows:
+    """Rows as records. The first row chooses the columns; later rows may have other optional ones."""
+
+    def __init__(self, options: ReadOptions, where: str) -> None:
+        self._options, self._where = options, where
+        self._chosen: tuple[str, str | None] | None = None
+        self._optional: dict[tuple[str, ...], tuple[Any, ...]] = {}
+        self._lists_told = False
+
+    def choose(self, names: Sequence[str]) -> tuple[str, str | None]:
+        """The columns of document and summary, chosen at the first call."""
+        self._chosen = self._chosen or self._options.choose(names, self._where)
+        return self._chosen
+
+    def record(self, row: Any, origin: str, number: str) -> Record | BadRecordError:
+        """The record of a mapping of columns to values; ``number`` is its id if the row has none."""
+        if not isinstance(row, Mapping):
+            return BadRecordError(origin, f"a JSON {kind_of(row)} where an object was expected")
+        fields = tuple(row)
+        if fields not in self._optional:
+            document, summary = self.choose(fields)
+            numbered = _numbered(fields)
+            references = numbered if summary in numbered else [_first(("references", "summaries"), fields)]
+            publication, sentences = _first(("publication", "publisher"), fields), _first(("sentences",), fields)
+            if len(self._optional) > 1000:
+                self._optional.clear()
+            self._optional[fields] = (_id_column(fields, document, summary), references, sentences, publication)
+        try:
+            return self._mapped(row, origin, number, *self._optional[fields])
+        except BadRecordError as problem:
+            return problem
+
+    def _mapped(
+        self, row: Mapping[str, Any], origin: str, number: str, id_: str, names: list[str], sentence: str, paper: str
+    ) -> Record:
+        document_column, summary_column = self.choose(())
+        document = _strings(row, document_column, origin)
+        references: list[str] = []
+        if summary_column and (self._options.need_summary or row.get(summary_column) is not None):
+            references = self._one_or_several(_strings(row, summary_column, origin), summary_column)
+        more = [text for name in names if row.get(name) is not None for text in _strings(row, name, origin)]
+        summary = references[0] if references else ""
+        # A list of all references holds the summary too, once, perhaps with other line breaks (a highlight a line);
+        # it stays first. Two people who wrote the same stay two references: ROUGE averages over them.
+        for place, text in enumerate(references):
+            same = next((other for other in (text, *more) if other in more and other.split() == text.split()), None)
+            if same is not None:
+                more.remove(same)
+                references[place] = same
+        sentences = _strings(row, sentence, origin) if row.get(sentence) else []
+        id, publication = row.get(id_), row.get(paper)
+        return self._options.record(
+            origin,
+            number if id in (None, "") or isinstance(id, dict | list) or _is_nan(id) else str(id),
+            "\n".join(document),
+            [*references, *more],
+            sentences=sentences or (document if len(document) > 1 else ()),
+            summary=summary,
+            publication=publication if isinstance(publication, str) else "",
+        )
+
+    def _one_or_several(self, texts: list[str], name: str) -> list[str]:
+        """The summaries that a list in the summary's column holds (`JOINED`); says so once."""
+        if len(texts) < 2:
+            return texts
+        joined = _fold(name) in JOINED
+        if not self._lists_told:
+            self._lists_told = True
+            read = "one summary, a sentence each" if joined else "several references, of which the first is learnt"
+            self._options.on_choice(f"{self._where}: the lists in '{name}' are read as {read}.")
+        return ["\n".join(texts)] if joined else texts
 
 
-@dataclass(frozen=True, slots=True)
-class RawRecord:
-    """What a format delivers, before it is checked. ``references`` are all summaries; ``summary`` is given where what a
-    model learns differs from the first of them in blanks and line breaks only."""
-
-    document: str
-    references: tuple[str, ...]
-    id: str
-    origin: str
-    sentences: tuple[str, ...] = ()
-    publication: str = ""
-    human_score: int | None = None  # LCSTS parts II and III: how well people found the pair to match, 1 to 5
-    summary: str = ""
-
-
-RawRecords = Iterator[RawRecord | BadRecordError]
+def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
+    if name not in row:
+        raise BadRecordError(origin, f"no field '{name}' (fields: {listed(map(str, row))})")
+    value = row[name]
+    if value is None or _is_nan(value):
+        return []
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return [str(value)]
+    values = value if isinstance(value, list | tuple) else [value]
+    if (item := next((item for item in values if not isinstance(item, str)), "")) != "":
+        holds = "holds" if values is value else "is"
+        raise BadRecordError(origin, f"the field '{name}' {holds} a JSON {kind_of(item)} where text was expected")
+    return list(values)
 
 
-@dataclass(frozen=True, slots=True)
-class TableOptions:
-    """The user's columns, and where to say what was chosen."""
+def _is_nan(value: Any) -> bool:
+    """NaN and Infinity are a cell without a value in JSON and Parquet."""
+    return isinstance(value, float) and not math.isfinite(value)
 
-    document_column: str | None = None
-    summary_column: str | None = None
-    need_summary: bool = True
-    on_choice: Callable[[str], object] = lambda _: None
-    spelled: str = "{}_column"  # how who reads this spells "document_column" and "summary_column"
 
-    def choose(self, names: Sequence[str], where: str) -> Columns:
-        """Choose the columns among ``names``, and report the choice.
-
-        Raises:
-            DataError: a chosen column does not exist, none fits, or several fit equally well.
-        """
-        document = _given(self.document_column, names, where)
-        document = document or _choose("document", names, where, taken=self.summary_column)
-        assert document is not None
-        summary, numbered = _given(self.summary_column, names, where), _numbered(names)
-        known = " ".join(NAMES["summary"][:2]).split()
-        if summary is None and numbered and not set(known).intersection(map(_fold, names)):
-            summary = numbered[0]
-        elif summary is None:
-            summary = _choose("summary", names, where, taken=document, required=self.need_summary)
-        own = self.document_column or self.summary_column
-        document_column, summary_column = map(self.spelled.format, ("document", "summary"))
-        note = "" if own else f" (detected; {document_column} and {summary_column} choose others)"
-        columns = Columns(document, summary, note=note, need_summary=self.need_summary).adapted(names)
-        parts = next((name for name in names if _fold(name) in _PARTS), None)
-        note = f"; column '{parts}' is not read: parts are a file each (train, validation, test)" if parts else ""
-        self.on_choice(f"{where}: {columns.describe()}{note}")
-        return columns
+def kind_of(value: Any) -> str:
+    """What JSON calls the type of a value."""
+    kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    return kinds.get(type(value), "number" if isinstance(value, int | float) else type(value).__name__)

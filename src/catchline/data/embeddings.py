@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -14,21 +13,19 @@ from catchline.errors import DataError
 from catchline.text.base import Tokenizer
 
 
-def load_glove(
-    path: str | Path, tokenizer: Tokenizer, *, missing: Literal["normal", "zeros"] = "normal", seed: int = 1
-) -> tuple[np.ndarray, float]:
+def load_glove(path: str | Path, tokenizer: Tokenizer, seed: int = 1) -> tuple[np.ndarray, float]:
     """Read the vectors of a tokenizer's vocabulary.
 
     A word2vec header line (count and width) is passed over, words may hold spaces, ``.gz`` is read. Where the
-    vocabulary is lower-cased the file's words are matched as they stand, then lower-cased, the first wins.
+    vocabulary is lower-cased the file's words are matched as they are, then lower-cased, the first wins.
 
     Rows of words that the file lacks are drawn with ``seed`` from N(0, s), s being the standard deviation of all
-    vectors read, or are zeros (``missing``); the row of PAD is zeros either way. The result is the matrix (V, E)
-    float32 and the share of the vocabulary (special tokens aside) that the file has.
+    vectors read; the row of PAD is zeros. The result is the matrix (V, E) float32 and the share of the vocabulary
+    (special tokens aside) that the file has.
 
     Raises:
-        DataError: a line has no word, a different number of values or a value that is not a number (with the
-            line), or no word of the vocabulary is in the file.
+        DataError: a line has no word, a different number of values or one that is no finite number (with the line), or
+            no word of the vocabulary is in the file.
     """
     file = Path(path)
     width, skip = _width(file)
@@ -39,7 +36,7 @@ def load_glove(
     for number, line in raw_lines(file):
         if number <= skip or not line.strip():
             continue
-        word, vector = _parse(file, number, line, width)
+        word, vector = _parse(f"{file}:{number}", line, width)
         total, squares, count = total + float(vector.sum()), squares + float(vector @ vector), count + width
         if word in wanted:
             rows.setdefault(wanted[word], vector)
@@ -48,7 +45,7 @@ def load_glove(
     rows = inexact | rows
     if not rows:
         raise DataError(f"{file}: none of the vocabulary's {len(wanted):,} words is in the file; is it the right one?")
-    deviation = float(np.sqrt(max(squares / count - (total / count) ** 2, 0.0))) if missing == "normal" else 0.0
+    deviation = float(np.sqrt(max(squares / count - (total / count) ** 2, 0.0)))
     matrix = np.random.default_rng(seed).normal(0.0, deviation, (tokenizer.vocab_size, width)).astype(np.float32)
     for index, vector in rows.items():
         matrix[index] = vector
@@ -57,10 +54,7 @@ def load_glove(
 
 
 def _width(path: Path) -> tuple[int, int]:
-    """The number of values a line, and how many header lines to pass over.
-
-    The usual length of the first lines counts: a single one may hold a word with spaces.
-    """
+    """The number of values a line, by the usual length of the first lines, and how many header lines to pass over."""
     first = [line.split() for _, line in itertools.islice(raw_lines(path), 200)]
     lengths = Counter(len(fields) for fields in first if fields)
     header = bool(first) and len(first[0]) == 2 and all(field.isdigit() for field in first[0])
@@ -72,18 +66,12 @@ def _width(path: Path) -> tuple[int, int]:
     return width, 0
 
 
-def _parse(path: Path, number: int, line: bytes, width: int) -> tuple[str, np.ndarray]:
-    parts = line.strip().rsplit(b" ", width)
-    if len(parts) != width + 1:
-        parts = line.split()
-        parts = [b" ".join(parts[:-width]), *parts[-width:]]
-    if len(parts) != width + 1 or not parts[0]:
-        found = len(line.split()) - 1
-        raise DataError(f"{path}:{number}: {found} values where {width} were expected; the file is damaged or cut off.")
+def _parse(origin: str, line: bytes, width: int) -> tuple[str, np.ndarray]:
+    word, *values = line.strip().rsplit(maxsplit=width)
     try:
-        vector = np.array(parts[1:], dtype=np.float64)
+        vector = np.array(values, dtype=np.float64)
+        if len(vector) == width and np.isfinite(vector).all():
+            return word.decode("utf-8", errors="replace"), vector
     except ValueError:
-        raise DataError(f"{path}:{number}: a value is not a number; the file is damaged.") from None
-    if not np.isfinite(vector).all():
-        raise DataError(f"{path}:{number}: a value is not finite.")
-    return parts[0].decode("utf-8", errors="replace"), vector
+        pass
+    raise DataError(f"{origin}: expected a word and {width} finite numbers; the file is damaged or cut off.")

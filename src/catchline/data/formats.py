@@ -1,15 +1,192 @@
-"""Formats that are plain text: aligned files, inputs with several files of references, CNN/DailyMail stories, LCSTS."""
+"""File formats of pairs: JSON lines, JSON, CSV and TSV, aligned files, DUC, CNN/DailyMail stories, LCSTS; Parquet and
+the Hugging Face hub through `datasets`; and rows in memory."""
 
 from __future__ import annotations
 
+import csv
+import importlib
 import itertools
+import json
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from catchline.data.columns import RawRecord, RawRecords, TableOptions
-from catchline.data.lines import BadRecordError, bare_name, raw_lines, read_text, text_lines
-from catchline.errors import DataError
+from catchline.data.columns import LONGEST, ReadOptions, Records, Rows, kind_of
+from catchline.data.lines import LONGEST_LINE, BadRecordError, bare_name, check_text, raw_lines, read_text, text_lines
+from catchline.errors import DataError, not_installed
+from catchline.types import Record
+
+# ------------------------------------------------------------------------------------------------------- JSON
+
+
+def read_jsonl(path: Path, options: ReadOptions, lines: Iterable[tuple[int, bytes]] | None = None) -> Records:
+    """One JSON object a line; blank lines are passed over. ``lines`` of a stream are read instead of the file's."""
+    rows = Rows(options, str(path))
+    for number, line in text_lines(path, lines):
+        origin = f"{path}:{number}"
+        if not line or line.isspace():
+            continue
+        if number == 1 and line.lstrip().startswith("["):  # on one line or on many
+            advice = "name the file .json, or read it with --format json (format='json')"
+            raise DataError(f"{origin}: this is a JSON array, not JSON lines; {advice}.")
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield _bad_line(origin, line, f"broken JSON: {_json_problem(error)}", "repair the line")
+            continue
+        yield rows.record(value, origin, str(number))
+
+
+def read_json(path: Path, options: ReadOptions) -> Records:
+    """An array of objects, an object with one array of them, or, whatever the file's name, JSON lines."""
+    lines = list(raw_lines(path))  # once: it may be a pipe
+    text = "\n".join(line for _, line in text_lines(path, lines))
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if text.lstrip().startswith("{"):
+            yield from read_jsonl(path, options, lines)
+            return
+        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise DataError(f"{path}{line}: broken JSON: {_json_problem(error)}; repair the file.") from None
+    if isinstance(value, dict):
+        arrays = [rows for rows in value.values() if isinstance(rows, list) and all(isinstance(r, dict) for r in rows)]
+        value = arrays[0] if len(arrays) == 1 else [value]
+    if not isinstance(value, list):
+        raise DataError(f"{path}: a JSON {kind_of(value)} where an array of records was expected.")
+    yield from _rows(value, options, str(path), f"{path}: record")
+
+
+def _json_problem(error: ValueError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
+    return str(error)
+
+
+def _bad_line(origin: str, line: str, reason: str, advice: str) -> BadRecordError:
+    """The problem of a line; that it is not text comes first."""
+    try:
+        check_text(origin, line)
+    except BadRecordError as problem:
+        return problem
+    return BadRecordError(origin, reason, advice)
+
+
+# ------------------------------------------------------------------------------------------------- CSV and TSV
+
+EXCEL_SEPARATOR = re.compile(r"sep=([,;|\t])\s*")  # the line above the names that Excel does not show
+_SWALLOWED = 5  # lines within a cell that all look like rows
+
+
+def read_csv(path: Path, options: ReadOptions) -> Records:
+    """CSV or TSV with a header line. Line numbers are those on which a record begins.
+
+    CSV is read by the rules (RFC 4180); a TSV file keeps its quotation marks unless `_is_quoted` says otherwise.
+    """
+    lines = text_lines(path)
+    first = next(lines, (1, ""))
+    excel = EXCEL_SEPARATOR.fullmatch(first[1])
+    separator = excel[1] if excel else _separator(path, first[1])
+    lines = lines if excel else itertools.chain([first], lines)
+    if separator == "\t":
+        whole = list(lines)  # which decides
+        quoted = _is_quoted(whole)
+        if any('"' in line for _, line in whole):
+            options.on_choice(f"{path}: quotation marks are {'around cells' if quoted else 'part of the text'}")
+        rows = csv_rows(whole, separator) if quoted else iter((number, line.split("\t")) for number, line in whole)
+    else:
+        rows = csv_rows(lines, separator)
+    line, header = next(rows, (1, []))
+    if isinstance(header, str):
+        raise DataError(f"{path}:{line}: {header}; repair the header line.")
+    if not "".join(header).strip():
+        raise DataError(f"{path}: the file has no header line.")
+    check_text(f"{path}:{line}", "".join(header))
+    records = Rows(options, str(path))
+    try:
+        records.choose(header)
+    except DataError as problem:
+        if max(map(len, header)) <= LONGEST:
+            raise
+        asked = "Does the first line hold the names of the columns? If not, put one above it: document"
+        raise type(problem)(f"{problem} {asked}{separator}summary") from None
+    number = 0
+    for line, row in rows:
+        origin = f"{path}:{line}"
+        if isinstance(row, str):
+            advice = "write a quotation mark inside a cell twice, and put that cell in marks"
+            yield BadRecordError(origin, row, advice)
+        elif len(row) == len(header):
+            number += 1
+            yield records.record(dict(zip(header, row, strict=True)), origin, str(number))
+        elif "".join(row).strip():
+            number += 1
+            reason = f"wrong number of fields ({len(row)} where the header has {len(header)})"
+            yield BadRecordError(origin, reason, "a quotation mark or separator is probably missing")
+
+
+def csv_rows(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str] | str]]:
+    """The rows of CSV, each with the number of the line on which it begins; a string says what is wrong with a line.
+
+    A line that breaks the rules costs itself alone: reading goes back to the one behind it.
+    """
+    csv.field_size_limit(LONGEST_LINE)
+    waiting, again, taken = iter(lines), deque[tuple[int, str]](), list[tuple[int, str]]()
+
+    def feed() -> Iterator[str]:
+        size = 0
+        while size < LONGEST_LINE and (line := again.popleft() if again else next(waiting, None)):
+            taken.append(line)
+            size += len(line[1])
+            yield f"{line[1]}\n"
+
+    while True:
+        taken.clear()
+        try:
+            row: list[str] | str = next(csv.reader(feed(), delimiter=separator, strict=True))
+            if len(taken) > _SWALLOWED and all(line.count(separator) == len(row) - 1 > 0 for _, line in taken[1:-1]):
+                row = f"a quotation over lines {taken[0][0]} to {taken[-1][0]}, which look like rows"
+        except StopIteration:
+            return
+        except csv.Error as error:
+            row = f"broken CSV: {error}"
+            if "unexpected end" in row:
+                row = "a quotation that does not end"
+            elif "expected after" in row:
+                row = f"text behind a closing quotation mark (line {taken[-1][0]})"
+        yield taken[0][0], row
+        if isinstance(row, str):
+            again.extendleft(reversed(taken[1:]))
+
+
+def _is_quoted(lines: list[tuple[int, str]]) -> bool:
+    """Does a TSV file put cells into quotation marks? Then all of it keeps the rules of CSV, and some cell needs its
+    marks, or a column has them in every row."""
+    if not any(cell.startswith('"') for _, line in lines if '"' in line for cell in line.split("\t")):
+        return False
+    raw, needed, widths, marked = dict(lines), False, set[int](), list[set[int]]()
+    for number, row in csv_rows(lines, "\t"):
+        if isinstance(row, str):
+            return False
+        cells = raw[number].split("\t")
+        widths.add(len(row))
+        needed = needed or (cells != row and any(mark in cell for cell in row for mark in '\t\n"'))
+        marked.append({place for place, cell in enumerate(cells) if len(cell) > 1 and cell[0] == cell[-1] == '"'})
+    return len(widths) == 1 and (needed or (len(marked) > 2 and bool(set.intersection(*marked[1:]))))
+
+
+def _separator(path: Path, header: str) -> str:
+    if Path(bare_name(path)).suffix.lower() in {".tsv", ".tab"}:
+        return "\t"
+    return "," if "," in header else max("\t;|", key=header.count) if any(c in header for c in "\t;|") else ","
+
+
+# ----------------------------------------------------------------------------------------------- aligned files
 
 # (part of a document file's name, part of its summary file's name)
 _PAIR_PARTS = (
@@ -17,9 +194,6 @@ _PAIR_PARTS = (
     ("_source", "_target"), ("_article", "_title"),
 )  # fmt: skip
 _PACKED = ("", ".gz", ".zst")
-
-
-# ----------------------------------------------------------------------------------- aligned files
 
 
 def partner_name(path: Path) -> str:
@@ -35,8 +209,8 @@ def is_pair_target(path: Path) -> bool:
 def _other_half(path: Path) -> tuple[str, bool]:
     for parts in _PAIR_PARTS:
         for here, there in (parts, parts[::-1]):
-            name, found = re.subn(rf"{re.escape(here)}(?=[._\-]|\Z)", there, path.name)
-            if found:
+            name, count = re.subn(rf"{re.escape(here)}(?=[._\-]|\Z)", there, path.name)
+            if count:
                 return name, here == parts[1]
     return "", False
 
@@ -51,7 +225,7 @@ def pair_partner(path: Path) -> Path | None:
 
 
 def pair_of_prefix(prefix: Path) -> Path | None:
-    """``data/train`` stands for ``data/train.source`` and ``data/train.target`` where those exist."""
+    """``data/train.source`` (or another name of a half) for ``data/train``, where both halves exist."""
     for source, _ in _PAIR_PARTS:
         for text, packed in itertools.product(("", ".txt"), _PACKED):
             candidate = prefix.with_name(prefix.name + source + text + packed)
@@ -60,7 +234,7 @@ def pair_of_prefix(prefix: Path) -> Path | None:
     return None
 
 
-def read_pair(path: Path, options: TableOptions) -> RawRecords:
+def read_pair(path: Path, options: ReadOptions) -> Records:
     """Two files with one text a line, line n of one belonging to line n of the other.
 
     Raises:
@@ -73,7 +247,7 @@ def read_pair(path: Path, options: TableOptions) -> RawRecords:
     yield from _aligned(documents, [summaries], options, f"pairs with {summaries.name}")
 
 
-def _aligned(documents: Path, references: list[Path], options: TableOptions, choice: str) -> RawRecords:
+def _aligned(documents: Path, references: list[Path], options: ReadOptions, choice: str) -> Records:
     """One document a line, and one reference a line in each of the other files."""
     count, *others = (sum(1 for _ in raw_lines(path)) for path in (documents, *references))
     for reference, other in zip(references, others, strict=True):
@@ -85,12 +259,15 @@ def _aligned(documents: Path, references: list[Path], options: TableOptions, cho
     options.on_choice(f"{documents}: {choice}")
     for lines in zip(*map(text_lines, (documents, *references)), strict=True):
         number, texts = lines[0][0], [text for _, text in lines]
-        broken = next((text for text in texts if isinstance(text, BadRecordError)), None)
-        good = [text for text in texts if isinstance(text, str)]
-        yield broken or RawRecord(good[0], tuple(good[1:]), str(number), f"{documents}:{number}")
+        yield _record(options, f"{documents}:{number}", str(number), texts[0], texts[1:])
 
 
-# ------------------------------------------------------------------- one input, many references
+def _record(options: ReadOptions, *texts: Any) -> Record | BadRecordError:
+    try:
+        return options.record(*texts)
+    except BadRecordError as problem:
+        return problem
+
 
 _DUC_INPUT = re.compile(r"input(?:\.txt)?(?:\.gz|\.zst)?\Z")
 _DUC_REFERENCES = re.compile(r"task1_ref(\d+)(?:\.txt)?(?:\.gz|\.zst)?\Z")  # task 2 has other documents
@@ -108,13 +285,13 @@ def duc_files(place: Path) -> tuple[Path, list[Path]] | None:
         return None
     for home in (folder, folder / "references"):
         paths = sorted(home.iterdir(), reverse=True) if home.is_dir() else []  # a plain file before its packed copy
-        named = {int(found[1]): path for path in paths if (found := _DUC_REFERENCES.match(path.name))}
+        named = {int(match[1]): path for path in paths if (match := _DUC_REFERENCES.match(path.name))}
         if named:
             return (place if place.is_file() else inputs[0]), [named[number] for number in sorted(named)]
     return None
 
 
-def read_duc(path: Path, options: TableOptions) -> RawRecords:
+def read_duc(path: Path, options: ReadOptions) -> Records:
     """One document a line, and several files with one reference a line (`duc_files`).
 
     Raises:
@@ -128,7 +305,7 @@ def read_duc(path: Path, options: TableOptions) -> RawRecords:
     yield from _aligned(documents, references, options, f"{len(references)} reference{plural} a document")
 
 
-# -------------------------------------------------------------------------------- CNN / DailyMail
+# ------------------------------------------------------------------------------------------- blocks of text
 
 
 def stories(folder: Path) -> Iterator[Path]:
@@ -136,8 +313,8 @@ def stories(folder: Path) -> Iterator[Path]:
     return (path for path in folder.iterdir() if bare_name(path).endswith(".story") and not path.name.startswith("."))
 
 
-def read_story(path: Path, options: TableOptions) -> RawRecords:
-    """``.story`` files: paragraphs, then highlights, each after a line ``@highlight``.
+def read_story(path: Path, options: ReadOptions) -> Records:
+    """CNN/DailyMail's ``.story`` files: paragraphs, then highlights, each after a line ``@highlight``.
 
     Paragraphs are joined by blank lines, as they stand in the file (a blank line ends a sentence), highlights by line
     breaks. A folder is read in the order of the names.
@@ -146,66 +323,116 @@ def read_story(path: Path, options: TableOptions) -> RawRecords:
     options.on_choice(f"{path}: {len(names):,} story file{'s' if len(names) != 1 else ''}")
     for name in names:
         try:
-            yield _story(name)
+            body, *highlights = re.split(r"(?m)^\s*@highlight\s*$", read_text(name))
         except BadRecordError as problem:
             yield problem
+            continue
+        paragraphs, lines = ([*filter(None, map(str.strip, t.split("\n")))] for t in (body, "\n".join(highlights)))
+        id = bare_name(name).removesuffix(".story")
+        yield _record(options, str(name), id, "\n\n".join(paragraphs), ["\n".join(lines)])
 
 
-def _story(path: Path) -> RawRecord:
-    body: list[str] = []
-    highlights: list[str] = []
-    current = body
-    for line in read_text(path).split("\n"):
-        if line.strip() == "@highlight":
-            current = highlights
-        elif line.strip():
-            current.append(line.strip())
-    name = bare_name(path).removesuffix(".story")
-    return RawRecord("\n\n".join(body), ("\n".join(highlights),), name, str(path))
+_LCSTS = {name: re.compile(rf"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("summary", "short_text", "human_label")}
+_LCSTS_ID = re.compile(r"<doc\s+id\s*=\s*\"?([^\s\">]+)")
 
 
-# ------------------------------------------------------------------------------------------ LCSTS
-
-_DOC = re.compile(r"<doc(?:\s+id\s*=\s*\"?([^\s\">]+)\"?)?\s*>")
-_SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
-_SHORT_TEXT = re.compile(r"<short_text>(.*?)</short_text>", re.DOTALL)
-_HUMAN_LABEL = re.compile(r"<human_label>\s*(\d{1,9})\s*</human_label>")
-
-
-def read_lcsts(path: Path, options: TableOptions) -> RawRecords:
+def read_lcsts(path: Path, options: ReadOptions) -> Records:
     """``<doc id=0> <summary>...</summary> <short_text>...</short_text> </doc>``, tags on lines of their own or not.
 
     Parts II and III also have ``<human_label>`` with a score from 1 to 5. The files are not XML (no quotes, no root),
     so they are read by their tags.
     """
     options.on_choice(f"{path}: LCSTS blocks")
-    block: list[str] = []
-    start = 0
-    broken: BadRecordError | None = None
-    for number, line in itertools.chain(text_lines(path), [(0, "<doc>")]):
-        if isinstance(line, BadRecordError):
-            if any("</doc>" in part for part in block):  # the block before it is whole
-                yield broken or _lcsts_block("\n".join(block), path, start)
-                block, broken = [], None
-            broken = broken or line
-            continue
-        for part in line.replace("</doc>", "</doc>\n").split("\n"):  # a line may hold several blocks
-            if _DOC.match(part.strip()) and (block or broken):
-                yield broken or _lcsts_block("\n".join(block), path, start)
-                block, broken = [], None
-            if not block:
-                start = number
-                if not part.strip():
-                    continue
-            block.append(part)
+    low = rated = 0
+    block, start = "", 1
+    for number, line in itertools.chain(text_lines(path), [(0, "</doc>")]):
+        start = start if block.strip() else number
+        *ends, rest = line.split("</doc>")
+        for text in ends:
+            block += text
+            values = {name: match[1].strip() for name, tag in _LCSTS.items() if (match := tag.search(block))}
+            origin, name = f"{path}:{start}", _LCSTS_ID.search(block)
+            score = int(values["human_label"]) if values.get("human_label", "").isdecimal() else None
+            least = options.min_human_score
+            rated += score is not None
+            if not values.keys() >= {"summary", "short_text"} or block.count("<doc") > 1:
+                if block.strip():
+                    yield BadRecordError(origin, "a damaged <doc> block", "it needs a <summary> and a <short_text>")
+            elif score is not None and least is not None and score < least:
+                low += 1
+            else:
+                yield _record(
+                    options, origin, name[1] if name else str(start), values["short_text"], [values["summary"]]
+                )
+            block, start = "", number
+        block += rest + "\n"
+    if rated and options.min_human_score is not None:
+        least = options.min_human_score
+        options.on_choice(f"{path}: {low:,} of {rated:,} rated pairs left out, because people rated them below {least}")
 
 
-def _lcsts_block(block: str, path: Path, line: int) -> RawRecord | BadRecordError:
-    origin = f"{path}:{line}"
-    summary, text, opened = (pattern.search(block) for pattern in (_SUMMARY, _SHORT_TEXT, _DOC))
-    if summary is None or text is None:
-        missing = "summary" if summary is None else "short_text"
-        return BadRecordError(origin, f"a <doc> block without <{missing}>", "the file is damaged here")
-    name = (opened[1] if opened else None) or str(line)
-    label = _HUMAN_LABEL.search(block)
-    return RawRecord(text[1].strip(), (summary[1].strip(),), name, origin, human_score=int(label[1]) if label else None)
+# ------------------------------------------------------------------------------------- datasets, and memory
+
+_HUB = re.compile(
+    r"(?P<name>[\w.\-]+/[\w.\-]+)(?::(?P<part>[\w.\-]+))?(?:@(?P<revision>[\w.\-]+))?(?:/(?P<split>\w+))?"
+)
+
+
+def read_parquet(path: Path, options: ReadOptions) -> Records:
+    """A Parquet file."""
+    rows = _loaded(f"{path} could not be read as Parquet", "parquet", data_files=str(path), split="train")
+    return _rows(rows, options, str(path), f"{path}: row")
+
+
+def read_hub(path: Path, options: ReadOptions) -> Records:
+    """A data set of the hub, ``owner/name:configuration@revision/split``; the split is ``train`` if not given.
+
+    Raises:
+        DataError: the name has another form, or the data set cannot be read.
+    """
+    match = _HUB.fullmatch(path.as_posix())
+    if match is None:
+        raise DataError(
+            f"hub:{path.as_posix()}: expected hub:owner/name or hub:owner/name:configuration@revision/split."
+        )
+    split = match["split"] or "train"
+    what = f"hub:{path.as_posix()} could not be read"
+    rows = _loaded(what, match["name"], match["part"], revision=match["revision"], split=split)
+    return _rows(rows, options, f"hub:{match['name']}", f"hub:{match['name']}: {split} row")
+
+
+def _loaded(what: str, *names: str | None, **options: Any) -> Iterator[Mapping[str, Any]]:
+    try:
+        datasets = importlib.import_module("datasets")
+    except ImportError:
+        raise DataError(f"{what}: {not_installed('datasets')}") from None
+    try:
+        yield from datasets.load_dataset(*names, streaming=True, **options)
+    except Exception as error:  # those of pyarrow, the hub and the library have no base in common
+        raise DataError(f"{what} ({str(error).split(chr(10))[0] or type(error).__name__}).") from None
+
+
+def _rows(rows: Iterable[Any], options: ReadOptions, where: str, origin: str) -> Records:
+    records = Rows(options, where)
+    for number, row in enumerate(rows, start=1):
+        yield records.record(row, f"{origin} {number}", str(number))
+
+
+def read_rows(data: Any, options: ReadOptions) -> Records:
+    """What is in memory: a table of pandas or polars, or records or dictionaries of columns.
+
+    Raises:
+        DataError: it is nothing of the kind.
+    """
+    rows = data
+    if hasattr(data, "columns"):
+        rows = data.to_dicts() if hasattr(data, "to_dicts") else data.to_dict("records")
+    if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
+        raise DataError(f"Pairs are a file, a table, or a list of dictionaries, no {type(rows).__name__}.")
+    records = Rows(options, "data")
+    for number, row in enumerate(rows, start=1):
+        origin = row.origin or f"record {number}" if isinstance(row, Record) else f"record {number}"
+        values = asdict(row) if isinstance(row, Record) else row
+        if isinstance(values, Mapping):
+            values = {str(name): value for name, value in values.items()}
+        yield records.record(values, origin, str(number))

@@ -39,7 +39,7 @@ from catchline.metrics.bleu import bleu_paper, corpus_bleu
 from catchline.metrics.copying import repeated_ngram_rate
 from catchline.metrics.words import words
 from catchline.text.tokenizer import WordTokenizer
-from catchline.training.logging import LOG, read_log
+from catchline.training.log import LOG, read_log
 from catchline.types import Record, references_of
 
 KINDS = ("1", "2", "L")  # of ROUGE

@@ -23,8 +23,7 @@ from catchline.config.loading import load_run, merge, read_run
 from catchline.config.names import sources_of, trusting
 from catchline.config.schema import EvaluationConfig
 from catchline.config.shipped import place_of
-from catchline.data.places import split_of
-from catchline.data.readers import Pairs, read_records
+from catchline.data.records import Pairs, read_records, split_of
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.measures import measure, reading_measures
 from catchline.evaluation.predictions import Journal, as_lines, fingerprint, prediction_of

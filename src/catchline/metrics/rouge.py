@@ -27,7 +27,7 @@ from pydantic import Field
 
 from catchline.config.base import ConfigBase, validate
 from catchline.errors import ConfigError, DataError, refuse_unknown
-from catchline.jobs import forked
+from catchline.jobs import parallel
 from catchline.metrics.overlap import lcs_length, ngram_counts, ngram_set, overlap, union_hits
 from catchline.metrics.rouge_text import TEXTS, shared_text
 from catchline.metrics.significance import bootstrap_interval
@@ -277,7 +277,7 @@ def _score_all(engine: RougeEngine, pairs: list[Pair]) -> tuple[list[list[Score]
 
     scores: list[list[Score]] = [[] for _ in range(total)]
     words: list[list[bool]] = [[], []]
-    for part in forked(work, range(0, len(pairs), size), processes, option="processes"):
+    for part in parallel(work, range(0, len(pairs), size), processes, option="processes"):
         table = np.frombuffer(part).reshape(-1, 3 * total + 2)
         for position, column in enumerate(scores):
             column.extend(map(_as_score, table[:, 3 * position : 3 * position + 3].tolist()))

@@ -6,14 +6,13 @@ import json
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from catchline.errors import CatchlineError, ConfigError, DataError
 from catchline.explain.record import support_of, support_to_dict, to_dict
-from catchline.jobs import Processes, batches, in_order
+from catchline.jobs import batches, parallel
 from catchline.summarizer.extractive import Progress
 from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
 from catchline.types import Record, Summary
@@ -142,8 +141,7 @@ def _chunks(records: Iterable[Record], size: int, first: int) -> Iterator[Chunk]
 
 
 def _by_processes(request: Request, jobs: int | None, chunks: Iterable[Chunk]) -> Iterator[Result]:
-    with closing(Processes(jobs or 1, option="--jobs")) as pool:
-        yield from in_order(pool, partial(_result, request), chunks)
+    yield from parallel(partial(_result, request), chunks, jobs or 1, option="--jobs", fork=False)
 
 
 _opened: list[SummaryJob] = []  # of a worker process, which opens one model and keeps it

@@ -19,8 +19,8 @@ import numpy as np
 from catchline.config.base import validate
 from catchline.config.loading import merge
 from catchline.config.schema import SearchConfig, TextConfig
+from catchline.data.collate import Collator
 from catchline.data.dataset import EncodedDataset, Example, encode_documents
-from catchline.data.padding import ArrayCollator
 from catchline.errors import ConfigError, DataError
 from catchline.explain.provenance import build_summary
 from catchline.jobs import R, T, Threaded, batches, threaded, threads_each
@@ -52,7 +52,6 @@ class DecodingSystem:
         start_id: what the decoder reads first.
     """
 
-    collator: ClassVar[type[ArrayCollator]] = ArrayCollator
     words_at_once: ClassVar[int] = 6400  # of documents decoded together where nobody says how many
     attended_tokens: int | None = None  # a batch with a longer document has no attention over the whole of any
 
@@ -65,7 +64,7 @@ class DecodingSystem:
         self.text: TextConfig = opened.text
         if model.max_source_tokens is not None and self.text.max_source_tokens > model.max_source_tokens:
             self.text = self.text.model_copy(update={"max_source_tokens": model.max_source_tokens})
-        self._collator = self.collator(self.tokenizer)
+        self._collator = Collator(self.tokenizer)
 
     # ---------------------------------------------------------------------------------- what differs
 

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from catchline.config.schema import SearchConfig
-from catchline.data.collate import Collator
 from catchline.data.dataset import Example, encode_documents
 from catchline.errors import ConfigError
 from catchline.jobs import R, T, Threaded
@@ -29,8 +28,6 @@ _WORTH_SHARING, _WORTH_WAKING = 5e8, 1e9
 
 class NeuralSystem(DecodingSystem):
     """A `LoadedModel` ready to decode."""
-
-    collator = Collator
 
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
@@ -65,7 +62,7 @@ class NeuralSystem(DecodingSystem):
         return log_probs
 
     def _batch(self, examples: Sequence[Example]) -> Batch:
-        return self._collator(examples).to(self.device)
+        return self._collator(examples).changed(torch.from_numpy).to(self.device)
 
     @torch.inference_mode()
     def _log_likelihoods(self, batch: Any) -> list[float]:

@@ -21,7 +21,7 @@ from catchline.text.casing import Casing
 from catchline.text.detokenize import Detokenized, join_marked
 from catchline.text.normalization import SPACE_MARK, encodable, extend_over_marks
 from catchline.text.sentences import insert_separators
-from catchline.text.stretches import Coded, Numbers, coded
+from catchline.text.unknown import unknown_words
 from catchline.types import TokenizedText
 
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
@@ -201,18 +201,13 @@ class Tokenizer(ABC):
         for chunk in batches(((encodable(text), places) for text, places in marked), _CHUNK):
             yield from self._encode_chunk(chunk, room, prefix, suffix)
 
-    def encode_many(
+    def encode_ids(
         self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
-    ) -> Coded:
-        """What training needs of `encode_stream`, as arrays."""
-        unknown = Numbers()
+    ) -> list[tuple[np.ndarray, list[str], int]]:
+        """What training needs of `encode_stream`: of each text the ids, int32, the strings of those that are UNK, and
+        the number of tokens before the cut."""
         stream = self.encode_stream(texts, max_tokens=max_tokens, gaps=gaps)
-        return coded([(self._codes(text, unknown), text.total) for text in stream], unknown.names)
-
-    def _codes(self, text: TokenizedText, unknown: Numbers) -> np.ndarray:
-        """The ids; those that are UNK as `catchline.text.stretches` has them."""
-        pairs = zip(text.ids, text.tokens, strict=True)
-        return np.array([~unknown[token] if index == self.unk_id else index for index, token in pairs], np.int32)
+        return [(np.array(text.ids, np.int32), unknown_words(text, self.unk_id), text.total) for text in stream]
 
     def _encode_chunk(
         self,

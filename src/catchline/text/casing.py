@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from catchline.errors import ModelError
-from catchline.jobs import Pieces
+from catchline.jobs import batches, parallel
 from catchline.text.sentences import ENGLISH, goes_on, language_of
 
 CASING_FILE = "casing.json"
@@ -99,19 +99,13 @@ def sampling_step(characters: int) -> int:
     return 1 + characters // MAX_CHARACTERS
 
 
-def learn_casing(documents: Sequence[str], summaries: Sequence[str]) -> Casing:
+def learn_casing(documents: Iterable[str], summaries: Iterable[str]) -> Casing:
     """Count how words are written inside sentences, in both; the style from the summaries.
 
     Not counted is what says nothing of a word: the beginning of a sentence or list item, Title Case and ALL CAPS.
     """
-    step = sampling_step(sum(map(len, documents)))
-    return casing_of_pieces(Pieces.of(chain(documents[::step], summaries), _TEXTS), Pieces.of(summaries, _TEXTS))
-
-
-def casing_of_pieces(texts: Pieces[str], summaries: Pieces[str]) -> Casing:
-    """`learn_casing` of the texts to count in, the summaries among them."""
     written: Counter[str] = Counter()
-    for part in texts.worked(_written):
+    for part in parallel(_written, batches(chain(documents, summaries), _TEXTS)):
         written.update(part)
     totals: dict[str, int] = {}
     best: dict[str, tuple[int, str]] = {}
@@ -212,10 +206,10 @@ def _telling(text: str, start: int, end: int) -> list[str]:
     return kept
 
 
-def _style(summaries: Pieces[str], ordinary: set[str]) -> tuple[Capitals, bool, bool]:
+def _style(summaries: Iterable[str], ordinary: set[str]) -> tuple[Capitals, bool, bool]:
     """How summaries begin, judged by ``ordinary`` words only: a name has its capital anywhere; and how they end."""
     found: Counter[tuple[str, bool]] = Counter()
-    for part in summaries.worked(partial(_styles, ordinary)):
+    for part in parallel(partial(_styles, ordinary), batches(summaries, _TEXTS)):
         found.update(part)
     style = found["colon", True] >= found["colon", False], found["stop", True] >= STOPPED * found["stop", False]
     if found["titled", True] > TITLED * (found["titled", True] + found["titled", False]):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import model_validator
@@ -283,21 +283,6 @@ def word_pattern(hash_digits: bool = False) -> str:
 
 
 WORD_PATTERN = word_pattern()
-_IN_ASCII = (  # what the rules say, in the syntax of Python and of ASCII alone: longer parts first
-    *((f"&&[^{_UNSPACED}]", ""), (r"\x{200C}\x{200D}", ""), (r"\x{200B}\x{FEFF}", ""), (r"\p{Katakana}", "")),
-    *((r"\p{L}\p{M}", "a-zA-Z"), (r"[\p{L}", "[a-zA-Z"), (r"\p{L}", "[a-zA-Z]"), (r"\p{Nd}", r"\d"), (r"\p{N}", r"\d")),
-    *((r"\p{Cc}", r"\x00-\x1f\x7f"), (r"\X", "."), (r"\z", r"\Z")),
-)
-
-
-def words_of_ascii(cutter: pre_tokenizers.PreTokenizer) -> Callable[[str], list[str]]:
-    """What cuts ASCII text as ``cutter`` does; where that goes by `word_pattern`, in half the time."""
-    for rules in (WORD_PATTERN, word_pattern(hash_digits=True)):
-        if cutter.__getstate__() == cut_by(rules).__getstate__():
-            for rule, plain in _IN_ASCII:
-                rules = rules.replace(rule, plain)
-            return re.compile(rules, re.ASCII).findall
-    return lambda text: [piece for piece, _ in cutter.pre_tokenize_str(text)]
 
 
 def cut_by(rules: str) -> pre_tokenizers.PreTokenizer:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from string import printable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from tokenizers import decoders, models, trainers
 
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError, ModelError
-from catchline.jobs import Pieces
+from catchline.jobs import batches, parallel
 from catchline.text.base import (
     CONFIG_FILE,
     SPECIAL_TOKENS,
@@ -38,24 +38,50 @@ from catchline.text.normalization import (
     VISIBLE_CHARACTER_PATTERN,
     WORD_PATTERN,
     NormalizationConfig,
+    across_blanks,
     build_normalizer,
     cut_by,
     encodable,
     shares_characters,
     whole_marks,
     word_pattern,
-    words_of_ascii,
 )
 from catchline.text.sentences import bounds
-from catchline.text.stretches import Coded, Numbers, Read, ReadAscii, Stretches, coded, joined
 from catchline.types import TokenizedText
 
 __all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
 
-TEXTS = 2000  # a piece of work of a process
+TEXTS = 5000  # a piece of work of a process
+MOST_CHUNKS = 1_000_000  # that are remembered
 _PROBE = "a"
 # role -> what a checkpoint usually calls the token, where its files do not say
 _USUAL = {"pad": ("<pad>", "[PAD]"), "unk": ("<unk>", "[UNK]"), "bos": ("<s>", "[CLS]"), "eos": ("</s>", "[SEP]")}
+
+
+class _Chunks(dict[str, tuple[int, ...]]):
+    """The tokens of chunks of text between blanks, each read when it is first met: ids, and for those that the
+    vocabulary lacks ``~number`` of their string in ``unknown``."""
+
+    def __init__(self, read: Callable[[str], list[str | int]]) -> None:
+        super().__init__()
+        self._read, self._numbers = read, dict[str, int]()
+        self.unknown: list[str] = []
+
+    def __missing__(self, chunk: str) -> tuple[int, ...]:
+        self.learn(chunk, self._read(chunk))
+        return self[chunk]
+
+    def learn(self, chunk: str, tokens: Sequence[str | int]) -> None:
+        """Remember a chunk's tokens: ids, and the strings of unknown ones."""
+        codes = []
+        for token in tokens:
+            if isinstance(token, str):
+                number = self._numbers.setdefault(token, len(self.unknown))
+                if number == len(self.unknown):
+                    self.unknown.append(token)
+                token = ~number
+            codes.append(token)
+        self[chunk] = tuple(codes)
 
 
 class _OpenTokenizer(Tokenizer):
@@ -96,30 +122,40 @@ class _OpenTokenizer(Tokenizer):
             )
         return [*SPECIAL_TOKENS, self.separator]
 
-    def encode_many(
+    def encode_ids(
         self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
-    ) -> Coded:
-        """As `Tokenizer.encode_many`; where blanks separate, each stretch between them is read once and remembered."""
-        if gaps is not None or not self._by_stretches:
-            return super().encode_many(texts, max_tokens, gaps)
-        return self._stretches.coded(texts, max_tokens)
+    ) -> list[tuple[np.ndarray, list[str], int]]:
+        """As `Tokenizer.encode_ids`; where blanks separate, each chunk between them is read once and remembered."""
+        if gaps is not None or not self._by_chunks:
+            return super().encode_ids(texts, max_tokens, gaps)
+        if len(self._chunks) > MOST_CHUNKS:
+            del self._chunks
+        known, encoded = self._chunks, []
+        for text in texts:
+            codes = list(chain.from_iterable(map(known.__getitem__, text.split())))
+            if not codes or across_blanks(text):
+                encoded += super().encode_ids([text], max_tokens)
+                continue
+            ids = np.array(codes[:max_tokens], np.int32)
+            unknown = [known.unknown[~code] for code in ids[ids < 0].tolist()]
+            ids[ids < 0] = self.unk_id
+            encoded.append((ids, unknown, len(codes)))
+        return encoded
 
     @property
-    def _by_stretches(self) -> bool:
+    def _by_chunks(self) -> bool:
         return self.blanks_separate and all(mark.split() == [mark] for mark in self.config.unknown_marks)
 
     @cached_property
-    def _stretches(self) -> Stretches:
-        def read(stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
-            found = zip(stretches, self.encode_batch(stretches), strict=True)
-            return joined([none if self._is_blank(own, text) else self._codes(text, unknown) for own, text in found])
+    def _chunks(self) -> _Chunks:
+        def read(chunk: str) -> list[str | int]:
+            text = self.encode(chunk)
+            if self._is_blank(chunk, text):
+                return []
+            pairs = zip(text.ids, text.tokens, strict=True)
+            return [token if index == self.unk_id else index for index, token in pairs]
 
-        def whole(text: str, most: int, unknown: Numbers) -> tuple[np.ndarray, int]:
-            found = self.encode(text, max_tokens=most)
-            return self._codes(found, unknown), found.total
-
-        none = np.zeros(0, np.int32)
-        return Stretches(read, whole)
+        return _Chunks(read)
 
     def _is_blank(self, stretch: str, text: TokenizedText) -> bool:
         """Does it count as a blank to this tokenizer?"""
@@ -129,7 +165,7 @@ class _OpenTokenizer(Tokenizer):
     def count_words(self, texts: Iterable[str]) -> Counter[str]:
         """How often each token that a vocabulary could have stands in the texts."""
         counts: Counter[str] = Counter()
-        for part in Pieces.of(texts, TEXTS).worked(self._counted):
+        for part in parallel(self._counted, batches(texts, TEXTS)):
             counts.update(part)
         return counts
 
@@ -193,7 +229,7 @@ class WordTokenizer(_OpenTokenizer):
     whole_words = guesses_spaces = blanks_separate = True
     pattern = WORD_PATTERN
     config: Config
-    _known: Stretches | None = None  # what training has cut
+    _cut: dict[str, list[str]]  # what training has cut
 
     def _rules(self) -> str:
         return word_pattern(hash_digits=True) if self.config.digits_to_hash else self.pattern
@@ -201,36 +237,53 @@ class WordTokenizer(_OpenTokenizer):
     def train(self, texts: Iterable[str]) -> None:
         """Keep the most frequent words; equal counts are ordered by the word itself."""
         self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
-        self.__dict__.pop("_stretches", None)  # of an earlier training
-        _ = self._stretches  # once, and not by each process that encodes
+        self.__dict__.pop("_chunks", None)  # of an earlier training
+        vocabulary = self.backend.get_vocab()
+        for chunk, pieces in self._cut.items():  # once, and not by each process that encodes
+            self._chunks.learn(chunk, [vocabulary.get(piece, piece) for piece in pieces])
+        self._cut.clear()
 
     def count_words(self, texts: Iterable[str]) -> Counter[str]:
-        """As above, each stretch between blanks cut once and remembered for `encode_many`."""
-        if not self._by_stretches:
+        """As above, each chunk between blanks cut once and remembered for `encode_ids`."""
+        self._cut = {}
+        if not self._by_chunks:
             return super().count_words(texts)
+        chunks, counts = Counter[str](), Counter[str]()
+        for some, others in parallel(self._counted_chunks, batches(texts, TEXTS)):
+            chunks.update(some)
+            counts.update(others)
+            if len(chunks) > MOST_CHUNKS:
+                counts.update(self._cut_chunks(chunks))
+                chunks.clear()
+        counts.update(self._cut_chunks(chunks))
+        return counts
 
-        def each(stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
-            pieces = [self._pieces(self._cutter, encodable(stretch)) for stretch in stretches]
-            return joined([np.array([~unknown[piece] for piece in own], np.int32) for own in pieces])
+    def _cut_chunks(self, chunks: Counter[str]) -> Counter[str]:
+        """The tokens of counted chunks, counted."""
 
-        cut = Stretches(self._reading(self._cutter, {}, each), lambda *_: (np.zeros(0, np.int32), 0))
-        self._known = None if self.config.unknown_marks else cut
-        return cut.counts(Pieces.of(texts, TEXTS), self._counted)
+        lower = str.lower if self.config.lowercase else str
 
-    @cached_property
-    def _stretches(self) -> Stretches:
-        usual, vocabulary = super()._stretches, self.backend.get_vocab()
-        found = Stretches(self._reading(self.backend, vocabulary, usual.read), usual.whole)
-        if self._known is not None:
-            found.learn(self._known, vocabulary)
-        return found
+        def cut(some: Sequence[str]) -> list[list[str]]:
+            # then ASCII letters are one token; for speed
+            plain = self.pattern == WORD_PATTERN and not self.config.unknown_marks
+            return [
+                [lower(chunk)] if plain and chunk.isascii() and chunk.isalpha() else self._pieces(self._cutter, chunk)
+                for chunk in some
+            ]
 
-    def _reading(self, backend: tokenizers.Tokenizer, vocabulary: dict[str, int], others: Read) -> Read:
-        if self.config.unknown_marks:  # the library looks at what is around them
-            return others
-        library, plain = backend.normalizer.normalize_str, str.lower if self.config.lowercase else str
-        normalise = plain if library(printable) == plain(printable) else library
-        return ReadAscii(normalise, words_of_ascii(backend.pre_tokenizer), vocabulary, others)
+        parts = parallel(cut, batches(chunks, MOST_CHUNKS // 50))
+        self._cut = dict(zip(chunks, chain.from_iterable(parts), strict=True))
+        counts = Counter[str]()
+        for chunk, pieces in self._cut.items():
+            for piece in pieces:
+                counts[piece] += chunks[chunk]
+        return counts
+
+    def _counted_chunks(self, texts: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
+        """How often each chunk stands in the texts; and the tokens of those that are more than their chunks."""
+        whole = [text for text in texts if across_blanks(text)]
+        others = texts if not whole else [text for text in texts if not across_blanks(text)]
+        return Counter(chain.from_iterable(map(str.split, others))), self._counted(whole)
 
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         return join_words(tokens)
@@ -384,17 +437,16 @@ class PretrainedTokenizer(Tokenizer):
         """Refuse: the vocabulary belongs to the checkpoint."""
         raise ConfigError("A pretrained tokenizer is not trained; choose type word, bpe or character instead.")
 
-    def encode_many(
+    def encode_ids(
         self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
-    ) -> Coded:
-        """As `Tokenizer.encode_many`; nobody asks for offsets where no separator has a place to find."""
+    ) -> list[tuple[np.ndarray, list[str], int]]:
+        """As `Tokenizer.encode_ids`; nobody asks for offsets where no separator has a place to find."""
         if gaps is not None:
-            return super().encode_many(texts, max_tokens, gaps)
+            return super().encode_ids(texts, max_tokens, gaps)
         found = self.backend.encode_batch_fast(list(map(encodable, texts)), add_special_tokens=False)
-        ids = [np.array(text.ids, dtype=np.int32) for text in found]
-        return coded(
-            [(np.where(own == self.unk_id, -1, own)[:max_tokens], len(own)) for own in ids], [self.token(self.unk_id)]
-        )
+        ids = [np.array(text.ids[:max_tokens], dtype=np.int32) for text in found]
+        unknown = [[self.token(self.unk_id)] * int((own == self.unk_id).sum()) for own in ids]
+        return list(zip(ids, unknown, map(len, found), strict=True))
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
         offsets[:] = [bounds(text, start, end) for start, end in offsets]

@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 
-from catchline.text.stretches import Coded
 from catchline.types import TokenizedText
 
 KEEP, DROP = -1, -2
@@ -22,57 +21,32 @@ _HASHED = re.compile(r"(?<!\w)#(?:[\w#.,:/\-]*[\w#])?")
 _NUMBER = re.compile(r"(?<!\w)\d(?:[\w.,:/\-]*\w)?")
 
 
+def unknown_words(text: TokenizedText, unk_id: int) -> list[str]:
+    """The strings of the tokens that are UNK, in order."""
+    return [token for index, token in zip(text.ids, text.tokens, strict=True) if index == unk_id]
+
+
 def extended(
     text: TokenizedText, vocab_size: int, unk_id: int, words: Sequence[str] | None = None
-) -> tuple[np.ndarray, Sequence[str]]:
+) -> tuple[np.ndarray, list[str]]:
+    """`extend_ids` of a text's ids."""
+    return extend_ids(np.array(text.ids, np.int32), unknown_words(text, unk_id), vocab_size, unk_id, words)
+
+
+def extend_ids(
+    ids: np.ndarray, unknown: Sequence[str], vocab_size: int, unk_id: int, words: Sequence[str] | None = None
+) -> tuple[np.ndarray, list[str]]:
     """The ids (S,) int32 of a text with extended ids for its unknown words, and the strings of V, V + 1, ... .
 
-    A source, truncated already, numbers its own words; a summary is given the ``words`` of its source, and unknown
-    words that are not among them stay UNK.
+    ``unknown`` are the strings of the ids that are UNK. A source, truncated already, numbers its own words; a summary
+    is given the ``words`` of its source, and unknown words that are not among them stay UNK.
     """
-    unknown = [token for index, token in zip(text.ids, text.tokens, strict=True) if index == unk_id]
-    words = list(dict.fromkeys(unknown)) if words is None else words
-    ids = np.array(text.ids, dtype=np.int32)
+    words = list(dict.fromkeys(unknown) if words is None else words)
     if unknown and words:
         numbers = {word: vocab_size + index for index, word in enumerate(words)}
+        ids = ids.copy()
         ids[ids == unk_id] = [numbers.get(word, unk_id) for word in unknown]
     return ids, words
-
-
-class ExtendedIds:
-    """`extended` of many sources at once: their ``ids``, one behind the other, and the ``words`` of each that have
-    ids from V on; none where ``extends`` is false."""
-
-    def __init__(self, source: Coded, vocab_size: int, unk_id: int, extends: bool) -> None:
-        self._unk_id, self._unknown = unk_id, source.unknown
-        places = np.flatnonzero(source.codes < 0)
-        # a key is a string and the text it stands in, ascending with the text
-        keys = source.rows[places] * len(source.unknown) + ~source.codes[places] if extends else places[:0]
-        self._keys, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        order = np.argsort(first, kind="stable")
-        counts = np.bincount(self._keys // max(1, len(source.unknown)), minlength=len(source.lengths))
-        self._numbers = np.empty(len(order), np.int32)
-        self._numbers[order] = vocab_size + np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        self.ids = source.codes.copy()
-        self.ids[places] = self._numbers[inverse] if extends else unk_id
-        strings = [source.unknown[key % len(source.unknown)] for key in self._keys[order].tolist()]
-        ends = np.cumsum(counts).tolist()
-        self.words = [strings[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
-
-    def of_targets(self, target: Coded) -> np.ndarray:
-        """`extended` of the texts' summaries."""
-        places = np.flatnonzero(target.codes < 0)
-        strings = ~target.codes[places]
-        if target.unknown is not self._unknown:
-            numbers = {word: number for number, word in enumerate(self._unknown)}
-            strings = np.array([numbers.get(word, -1) for word in target.unknown], np.int64)[strings]
-        wanted = np.where(strings < 0, -1, target.rows[places] * len(self._unknown) + strings)
-        ids = target.codes.copy()
-        ids[places] = self._unk_id
-        if len(self._keys):
-            where = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-            ids[places] = np.where(self._keys[where] == wanted, self._numbers[where], self._unk_id)
-        return ids
 
 
 @dataclass(frozen=True, slots=True)

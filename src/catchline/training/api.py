@@ -8,11 +8,9 @@ from typing import Any
 
 from catchline.config.loading import load_recipe, merge, resolve_run
 from catchline.config.names import check_run
-from catchline.data.lines import BadRecordError
-from catchline.data.places import data_changes
-from catchline.data.readers import Pairs
+from catchline.data.records import Pairs, data_changes
 from catchline.errors import ConfigError
-from catchline.training.logging import Callbacks
+from catchline.training.log import Callbacks
 from catchline.training.loop import TrainResult
 from catchline.training.prepare import open_initial, tokenizer_settings
 from catchline.training.run import hold_out, on_parts
@@ -62,20 +60,14 @@ def train(
     changes = merge(data_changes(place), start_changes(start), revive=True)
     run = resolve_run(load_recipe(recipe), row, size, merge(changes, settings or {}, revive=True))
     check_run(run)
-    try:
-        parts = rows is not None or not (run.data.validation or all_pairs)  # are, or will be, in the run's folder
-        if parts and how.get("resume"):
-            run = on_parts(run, Path(out))
-        elif parts:
-            say = how.get("on_message") or Callbacks.on_message
-            force = how.get("force", False)
-            run = hold_out(run, Path(out), force=force, say=say, note=say, rows=rows, all_pairs=all_pairs)
-        return train_run(run, out, **how)
-    except BadRecordError as problem:
-        if problem.option:
-            name, value = problem.option
-            problem.lead_on(f'settings={{"data.{name}": {value!r}}}')
-        raise
+    parts = rows is not None or not (run.data.validation or all_pairs)  # are, or will be, in the run's folder
+    if parts and how.get("resume"):
+        run = on_parts(run, Path(out))
+    elif parts:
+        say = how.get("on_message") or Callbacks.on_message
+        force = how.get("force", False)
+        run = hold_out(run, Path(out), force=force, say=say, note=say, rows=rows, all_pairs=all_pairs)
+    return train_run(run, out, **how)
 
 
 def start_changes(start: str | None) -> dict[str, Any]:

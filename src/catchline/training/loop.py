@@ -23,9 +23,9 @@ from catchline.errors import ConfigError
 from catchline.models.folder import save_model_folder
 from catchline.training import checkpoint as files
 from catchline.training import optim
-from catchline.training.batches import BatchStream
 from catchline.training.checkpoint import Learner, TrainState
-from catchline.training.logging import Callbacks, RunLog
+from catchline.training.data import BatchStream
+from catchline.training.log import Callbacks, RunLog
 from catchline.training.phases import Phases, PhaseSettings, freeze
 from catchline.training.prepare import Prepared
 from catchline.training.step import UpdateStep
@@ -83,11 +83,10 @@ class Trainer:
             self.model.switch({"prediction_feed": training.teacher_forcing.feed})
         self.stream = BatchStream(
             parts.train_set,
-            parts.collator.pairs,
+            parts.collator,
             training,
             rank=accelerator.process_index,
             world_size=accelerator.num_processes,
-            pin_memory=accelerator.device.type == "cuda",
         )
         self.phases = Phases(
             training, run.text, lambda limits: self.stream.updates_per_epoch(parts.train_set.limits(*limits))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -24,21 +23,18 @@ from torch import nn
 from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build, parse
 from catchline.config.schema import RunConfig, Spec, TextConfig
 from catchline.data.collate import Collator
-from catchline.data.dataset import EncodedDataset, Pairs
+from catchline.data.dataset import EncodedDataset
 from catchline.data.embeddings import load_glove
-from catchline.data.readers import ReadOptions, read_with
+from catchline.data.records import ReadOptions, read_with
 from catchline.errors import ConfigError
 from catchline.files import digest_of, replacing_folder, sha256
-from catchline.jobs import Pieces
 from catchline.models.base import SummarizationModel
 from catchline.models.folder import LoadedModel, load_model_folder
 from catchline.objectives.base import Objective
 from catchline.text.base import TOKENIZER_FILE
-from catchline.text.sentences import between_gaps, sentence_gaps
 from catchline.text.tokenizer import PretrainedTokenizer, Tokenizer
-from catchline.training.corpus import Corpus, encoded, kept
-from catchline.training.logging import ShowProgress
-from catchline.types import Record
+from catchline.training.data import Corpus, cached, encoded
+from catchline.training.log import ShowProgress
 
 TOKENIZER_FOLDER = "tokenizer"
 NAMES_SHOWN = 12
@@ -104,7 +100,7 @@ def prepare(
                 reader = [*trained, tokenizer][0]  # the first has seen the texts already, and is not kept
                 data[name], notes[name] = encoded(corpus, name, reader, folder, run.text, show)
         accelerator.wait_for_everyone()
-    said = [note for corpus in corpora.values() for note in corpus.notes]
+    said = [note for corpus in corpora.values() for note in corpus.facts["notes"]]
     said += [*(note for name in corpora for note in notes[name]), *built]
     tables = [(name, one) for name, one in model.named_parameters() if one.dim() == 2 and len(one) == model.vocab_size]
     frozen = [name for name, table in tables if not table.requires_grad]
@@ -132,8 +128,8 @@ def prepare(
         validation_set=data.get("validation"),
         collator=Collator(tokenizer),
         identity={
-            "data": training.digest,
-            "validation": corpora["validation"].digest if "validation" in corpora else sha256(b""),
+            "data": training.facts["digest"],
+            "validation": corpora["validation"].facts["digest"] if "validation" in corpora else sha256(b""),
             "tokenizer": digest_of(folder / TOKENIZER_FILE),
         },
         notes=list(dict.fromkeys(said)),
@@ -165,7 +161,7 @@ def _cut(data: EncodedDataset) -> list[str]:
     shares = data.cut_shares()
     if max(shares) <= MUCH:
         return []
-    source, target = (data.percentile(side, PERCENTILE) for side in ("source", "target"))
+    source, target = data.limits_of(PERCENTILE)
     return [
         f"Cut:   {shares[0]:.0%} of the documents (over {data.max_source_tokens:,} tokens), {shares[1]:.0%} of the "
         f"summaries (over {data.max_target_tokens:,}); text.max_source_tokens={source} and "
@@ -208,8 +204,7 @@ def provide_tokenizer(
             tokenizer.use_separator(text.sentence_separator)
             if not isinstance(tokenizer, PretrainedTokenizer):
                 show(description="Training the tokenizer")
-                texts = [vocabulary_texts(corpus, text) for corpus in corpora]
-                tokenizer.train(texts[0] if len(texts) == 1 else chain.from_iterable(texts))
+                tokenizer.train(chain.from_iterable(corpus.vocabulary_texts(text) for corpus in corpora))
                 trained.append(tokenizer)
         if tokenizer.lowercases:
             show(description="Learning names and capitals")
@@ -218,12 +213,11 @@ def provide_tokenizer(
 
     kind = text.tokenizer.get("type", "")
     if start is None and kind in TOKENIZERS and kind != PretrainedTokenizer.name:
-        contents = [corpus.content for corpus in corpora]
-        about = json.dumps([*contents, text.tokenizer, text.sentence_separator, text.vocabulary_from])
-        with suppress(OSError):
-            place = kept("tokenizer", sha256(about.encode()), lambda place: make(place / TOKENIZER_FOLDER))
-            copy_tokenizer(place / TOKENIZER_FOLDER, folder)
-            return trained
+        keys = [corpus.key for corpus in corpora]
+        about = json.dumps([*keys, text.tokenizer, text.sentence_separator, text.vocabulary_from])
+        place = cached("tokenizer", sha256(about.encode()), lambda place: make(place / TOKENIZER_FOLDER))
+        copy_tokenizer(place / TOKENIZER_FOLDER, folder)
+        return trained
     with replacing_folder(folder) as draft:  # half a tokenizer would be taken for a whole one when the run goes on
         make(draft)
     return trained
@@ -234,20 +228,6 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
     with replacing_folder(folder) as draft:
         for path in source.iterdir():
             shutil.copyfile(path, draft / path.name)
-
-
-def vocabulary_texts(corpus: Corpus, text: TextConfig) -> Pieces[str]:
-    """What the vocabulary is learnt from; a separator that the data spells out is not part of it."""
-    separator, sides = text.sentence_separator, 1 if text.vocabulary_from == "documents" else 2
-
-    def texts(pairs: Sequence[Record]) -> list[str]:
-        first, *more = Pairs.of(pairs).sides[:sides]
-        found = sum(more, first)
-        if not separator or not any(separator in text for text in found):
-            return found
-        return [" ".join(between_gaps(t, sentence_gaps(t, separator))) if separator in t else t for t in found]
-
-    return corpus.pairs.map(texts)
 
 
 def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, notes: list[str]) -> SummarizationModel:
@@ -270,7 +250,7 @@ def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, n
             raise
         raise ConfigError(f"The model does not fit into memory; make its sizes smaller ({spec}).") from None
     if (path := text.pretrained_embeddings) is not None:
-        matrix, share = load_glove(path, tokenizer, missing=text.pretrained_missing, seed=seed)
+        matrix, share = load_glove(path, tokenizer, seed)
         model.load_embeddings(torch.from_numpy(matrix))
         notes.append(f"{path}: vectors for {share:.1%} of the vocabulary")
     return model

@@ -26,18 +26,16 @@ from catchline.config.base import validate
 from catchline.config.loading import dump_run, first_difference, merge, with_absolute_paths
 from catchline.config.names import check_run, outside_names, trusting
 from catchline.config.schema import SPLITS, DataConfig, RunConfig
-from catchline.data.holdout import LEAST
-from catchline.data.holdout import hold_out as split_pairs
-from catchline.data.places import splits_in
-from catchline.data.readers import ReadOptions, SkipCounter, read_with
-from catchline.data.subset import write_records
+from catchline.data.checks import LEAST
+from catchline.data.checks import hold_out as split_pairs
+from catchline.data.records import ReadOptions, SkipCounter, read_with, splits_in, write_records
 from catchline.errors import CatchlineError, CheckpointError, ConfigError, DataError
 from catchline.files import digest_of, only_here, remove_leftovers, sha256, write_json, write_text
 from catchline.text.base import read_json_if_there
 from catchline.training import checkpoint as files
 from catchline.training.checkpoint import STAGE_FOLDER
-from catchline.training.corpus import Corpus
-from catchline.training.logging import LOG, TIMING, Callbacks, ShowProgress, ignore, read_log
+from catchline.training.data import Corpus
+from catchline.training.log import LOG, TIMING, Callbacks, ShowProgress, ignore, read_log
 from catchline.training.loop import MODEL_FOLDER, Trainer, TrainResult
 from catchline.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
 

@@ -22,8 +22,8 @@ from catchline.errors import ConfigError, TrainingError, refuse_unknown
 from catchline.layers.noise import sent
 from catchline.models.base import SummarizationModel
 from catchline.objectives.base import Objective
-from catchline.training.batches import forced_mask, noise_seed
 from catchline.training.checkpoint import last_good
+from catchline.training.data import forced_mask, noise_seed
 from catchline.types import Batch, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _NAMED_RECORDS = 20

@@ -23,8 +23,8 @@ from catchline.errors import ConfigError
 from catchline.metrics.rouge import RougeResult
 from catchline.metrics.scoring import Scoring, score_as, scoring, suited
 from catchline.search.torch_bridge import decode, evaluating
-from catchline.training.batches import free_running_mask
 from catchline.training.checkpoint import TrainState
+from catchline.training.data import free_running_mask, pairs_of
 from catchline.training.prepare import Prepared
 from catchline.training.step import UpdateStep
 from catchline.types import PLAIN_PASS, TrainingBatch, UpdateContext
@@ -48,7 +48,7 @@ class Validator:
             )
         self.batch_size = self.settings.batch_size or run.training.batch_size
         self.scoring = scoring(run.evaluation.profile, run.evaluation.rouge)
-        self.step, self.dataset, self.tokenizer, self.collator = step, dataset, parts.tokenizer, parts.collator.pairs
+        self.step, self.dataset, self.tokenizer, self.collator = step, dataset, parts.tokenizer, parts.collator
 
     def __call__(self) -> dict[str, float]:
         """All values asked for, by name.
@@ -112,7 +112,7 @@ class Validator:
         return {f"rouge{kind}": float(getattr(score, way.shown)) for kind, score in found.mean.items()}
 
     def _scored(self, texts: Sequence[str]) -> tuple[Scoring, RougeResult]:
-        references = [self.dataset.references(index) for index in range(len(texts))]
+        references = [self.dataset.references[index] for index in range(len(texts))]
         way = suited(self.scoring, references)
         return way, score_as(way, texts, references, ("1", "2", "L"))
 
@@ -134,7 +134,7 @@ class Validator:
         return [tokenizer.decode(best[0].ids, own) for best, own in zip(found, words, strict=True)]
 
     def _batch(self, indices: Sequence[int]) -> TrainingBatch:
-        return self.collator([self.dataset[index] for index in indices])
+        return pairs_of(self.collator, [self.dataset[index] for index in indices])
 
     def _mine(self, count: int) -> Iterator[list[int]]:
         """This process's batches of the first ``count`` records: similar lengths together, always in the same order."""

@@ -29,6 +29,7 @@ from catchline.models.base import SummarizationModel
 from catchline.summarizer.extractive import Progress
 from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.sentences import sentence_gaps
+from catchline.training.data import pairs_of
 from catchline.types import Record, TrainingBatch
 from catchline_study.links import Links, WordPair, head_counts, head_error_rates, word_attention
 
@@ -169,7 +170,7 @@ def attention_maps(
     order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index].columns))
     collate = Collator(system.tokenizer)
     for chosen in batches(order, batch_size):
-        batch = collate.pairs([pairs[index].example for index in chosen]).to(system.device)
+        batch = pairs_of(collate, [pairs[index].example for index in chosen]).to(system.device)
         maps = _maps(system.model, batch, choices).float().cpu().numpy()
         for row, index in enumerate(chosen):
             steps, positions = len(pairs[index].rows), len(pairs[index].columns)

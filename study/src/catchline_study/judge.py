@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from catchline.data.formats import csv_rows
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.table import named_test
 from catchline.files import replacing_folder, write_json, write_text
@@ -378,11 +379,13 @@ def _rows(path: Path) -> list[list[str]]:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = raw.decode("cp1252", errors="replace")
-    separator = max(_SEPARATORS, key=text.split("\n", 1)[0].count)
-    try:
-        return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
-    except csv.Error as error:
-        raise DataError(f"{path} cannot be read ({error}); save the sheet as CSV again.") from None
+    lines = re.split(r"\r\n?|\n", text)
+    rows: list[list[str]] = []
+    for line, row in csv_rows(enumerate(lines, start=1), max(_SEPARATORS, key=lines[0].count)):
+        if isinstance(row, str):
+            raise DataError(f"{path}:{line} cannot be read ({row}); save the sheet as CSV again.")
+        rows.append(row)
+    return rows
 
 
 _NUMBER = re.compile(r"\s*[+-]?\d{1,9}(?:[.,]0*)?\s*")

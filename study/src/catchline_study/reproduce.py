@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from catchline.data.places import split_of
+from catchline.data.records import split_of
 from catchline.errors import ConfigError, DataError, refuse_unknown
 from catchline.evaluation.compare import by_document, kept_scores
 from catchline.evaluation.measures import REPEATED

@@ -83,7 +83,7 @@ def test_separator_makes_sentences(files, capsys):
         (["hyp.txt"], 3, "name a file of references"),
         (["-", "-"], 2, "can be read only once; save it, and name that file"),
         (["empty.txt", "empty.txt"], 3, "empty.txt is empty"),
-        (["binary.txt", "short.txt"], 3, "binary.txt, line 2 is not UTF-8"),
+        (["binary.txt", "short.txt"], 3, "binary.txt, line 2: not UTF-8"),
         (["bad.jsonl", "short.txt"], 3, "bad.jsonl, line 1: this is not JSON"),
         (["keys.jsonl", "short.txt"], 3, "there is no field hypothesis or"),
         (["list.jsonl", "short.txt"], 3, "list.jsonl, line 1: a system writes one text, not a list of 2"),

@@ -19,7 +19,7 @@ from catchline.layers.chunks import ChunkStates, WordEncoder, make_grid, make_se
 from catchline.models.coarse_to_fine import CoarseToFine
 from catchline.papers.coarse_to_fine import best_chunks, sample_chunks, sparsemax
 from catchline.search.torch_bridge import decode
-from catchline.training.batches import noise_seed
+from catchline.training.data import noise_seed
 from catchline.types import ModelOutput, TrainingBatch, UpdateContext
 from samples import IDS, VOCAB, random_batch
 

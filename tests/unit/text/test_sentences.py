@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchline.config.schema import TextConfig
-from catchline.data.dataset import EncodedDataset, document_gaps, encode_documents
-from catchline.errors import ConfigError, DataError
+from catchline.data.dataset import EncodedDataset, encode_documents, record_gaps
+from catchline.errors import ConfigError
 from catchline.explain.provenance import extractive_summary
 from catchline.text.sentences import (
     PIECE,
@@ -440,7 +440,7 @@ def test_data_sets_hold_it_on_both_sides_and_say_its_id() -> None:
         Record("cat sat it rained", "cat. It rained.", sentences=("cat sat", "it rained")),
     ]
     data = EncodedDataset.build(records, tokenizer, config)
-    assert data.separator_id == tokenizer.separator_id == 4
+    assert tokenizer.separator_id == 4
 
     def words(ids) -> str:
         return " ".join(tokenizer.token(int(i)) for i in ids)
@@ -452,7 +452,7 @@ def test_data_sets_hold_it_on_both_sides_and_say_its_id() -> None:
     examples, encodings = encode_documents(records, tokenizer, config)
     assert [words(e.source_extended_ids) for e in examples] == [words(data[i].source_extended_ids) for i in (0, 1)]
     assert encodings[1].tokens[2] == EOS
-    assert document_gaps(records[1], EOS) == [(7, 8)]
+    assert record_gaps(records[1], EOS)[0] == [(7, 8)]
     # the same text without its record's sentences is one sentence
     assert EOS not in encode_documents([records[1].document], tokenizer, config)[1][0].tokens
 
@@ -462,22 +462,6 @@ def test_settings_and_tokenizer_must_agree() -> None:
         encode_documents(["a"], trained(), TextConfig())
     with pytest.raises(ConfigError, match="made with None"):
         encode_documents(["a"], trained(separator=None), TextConfig(sentence_separator=EOS))
-
-
-def test_data_set_leaves_out_long_documents() -> None:
-    tokenizer = trained()
-    records = [Record(" ".join(["cat"] * n), "cat", str(n)) for n in (3, 9, 4, 12)]
-    data = EncodedDataset.build(records, tokenizer, TextConfig(sentence_separator=EOS, max_source_tokens=5),
-                                max_document_tokens=9)  # fmt: skip
-    assert [data[index].record_id for index in range(len(data))] == ["3", "9", "4"]
-    assert data.num_too_long == 1
-    assert data.source_lengths.tolist() == [3, 5, 4]
-    assert [data[i].record_id for i in range(3)] == ["3", "9", "4"]
-    # separators count
-    two, config = [Record("cat sat. It rained.", "cat")], TextConfig(sentence_separator=EOS)
-    assert EncodedDataset.build(two, tokenizer, config, max_document_tokens=7).num_too_long == 0
-    with pytest.raises(DataError, match="All 1 documents have more than 6 tokens"):
-        EncodedDataset.build(two, tokenizer, config, max_document_tokens=6)
 
 
 SIGNS = [r"\emph{", r"\textbf{", "](", "][", "![", "**", "word", "\n", "e\u0301", *"{}$[])* "]

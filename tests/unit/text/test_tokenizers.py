@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,8 +18,6 @@ from hypothesis import strategies as st
 from catchline.config.base import validate
 from catchline.config.names import trusting
 from catchline.errors import ConfigError, ModelError
-from catchline.jobs import Pieces
-from catchline.text.stretches import Split
 from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
 
 TEXTS = [
@@ -379,54 +376,40 @@ PIECES = [
     ],
     ids=lambda tokenizer: tokenizer.name,
 )
-def test_stretches_between_blanks_are_read_as_the_whole(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training reads each stretch once and remembers it; ids, unknown words and counts are those of whole texts."""
+def test_chunks_between_blanks_are_read_as_the_whole(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training reads each chunk once and remembers it; ids, unknown words and counts are those of whole texts."""
     chosen = random.Random(4)
     texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(300)] + ["Can't stop the a b ab"]
     tokenizer.train(texts[-150:])
-    monkeypatch.setattr("catchline.text.stretches.MOST", 200)  # it forgets now and then
+    monkeypatch.setattr("catchline.text.tokenizer.MOST_CHUNKS", 200)  # it forgets now and then
     for start in range(0, len(texts), 7):
         some = texts[start : start + 7]
-        found = tokenizer.encode_many(some, 9)
-        for text, codes, total in zip(
-            some, np.split(found.codes, np.cumsum(found.lengths)[:-1]), found.totals, strict=True
-        ):
+        for text, (ids, words, total) in zip(some, tokenizer.encode_ids(some, 9), strict=True):
             whole = tokenizer.encode(text, max_tokens=9)
             unknown = [token for index, token in zip(whole.ids, whole.tokens, strict=True) if index == tokenizer.unk_id]
-            ids = [tokenizer.unk_id if code < 0 else code for code in codes.tolist()]
-            words = [found.unknown[~code] for code in codes.tolist() if code < 0]
-            assert (ids, words, total) == (list(whole.ids), unknown, whole.total), text
+            assert (ids.tolist(), words, total) == (list(whole.ids), unknown, whole.total), text
         counted = Counter(piece for text in some for piece in tokenizer._pieces(tokenizer._cutter, text))
         assert tokenizer.count_words(some) == counted
-    first, again = (tokenizer.encode_many(texts[:1], 9) for _ in range(2))  # nothing in it is new
-    assert first.codes.tolist() == again.codes.tolist()
 
 
-@pytest.mark.parametrize(
-    ("processes", "most"), [("1", 10**6), ("1", 70), ("2", 70), pytest.param("3", 10**6, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("processes", "most"), [("1", 10**6), ("1", 70), ("2", 70)])
 def test_what_training_has_cut_is_read_the_same(
     processes: str, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whichever process counted it, and if training forgot in between; also after a second training."""
     monkeypatch.setenv("OMP_NUM_THREADS", processes)
-    monkeypatch.setattr("catchline.text.stretches.MOST", most)
-    monkeypatch.setattr("catchline.text.stretches._PIECE", 50)
+    monkeypatch.setattr("catchline.text.tokenizer.MOST_CHUNKS", most)
     monkeypatch.setattr("catchline.text.tokenizer.TEXTS", 40)
     chosen = random.Random(5)
     texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(400)]
     trained = WordTokenizer(WordTokenizer.Config(min_frequency=3))
-    pieces = Pieces(lambda: range(0, 400, 40), lambda at: Split.of(texts[at : at + 30]) + texts[at + 30 : at + 40])
-    for some in (texts[:100], texts, pieces):
-        trained.train(some)
+    for some in (texts[:100], texts):
         counted = Counter(piece for text in some for piece in trained._pieces(trained._cutter, text))
         assert trained.count_words(some) == counted
+        trained.train(some)
         trained.save(tmp_path)
-        found, expected = trained.encode_many(Split.of(texts), 9), Tokenizer.load(tmp_path).encode_many(texts, 9)
-        for one, other in zip((found.lengths, found.totals), (expected.lengths, expected.totals), strict=True):
-            assert np.array_equal(one, other)
-        words, others = ([c if c >= 0 else one.unknown[~c] for c in one.codes.tolist()] for one in (found, expected))
-        assert words == others
+        found, expected = trained.encode_ids(texts, 9), Tokenizer.load(tmp_path).encode_ids(texts, 9)
+        assert [(ids.tolist(), *rest) for ids, *rest in found] == [(ids.tolist(), *rest) for ids, *rest in expected]
 
 
 class Hyphens(WordTokenizer):

@@ -13,7 +13,7 @@ import torch
 
 from catchline.config.loading import merge
 from catchline.config.schema import RunConfig
-from catchline.training.logging import Callbacks
+from catchline.training.log import Callbacks
 from catchline.training.loop import Trainer
 from catchline.training.prepare import prepare
 from catchline.training.run import join_processes

@@ -13,6 +13,7 @@ import torch
 
 from catchline.config.schema import RunConfig
 from catchline.training.checkpoint import checkpoint_folders
+from catchline.training.data import pairs_of
 from catchline.training.loop import TrainingInterrupted
 from catchline.training.run import train
 
@@ -24,7 +25,7 @@ def quiet(message: str) -> None:
 def collate(trainer: Any, *groups: range) -> list[Any]:
     """Micro-batches of these training records."""
     data = trainer.parts.train_set
-    return [trainer.parts.collator.pairs([data[index] for index in group]) for group in groups]
+    return [pairs_of(trainer.parts.collator, [data[index] for index in group]) for group in groups]
 
 
 def gradients(trainer: Any, *groups: range, update: int = 0) -> tuple[dict[str, torch.Tensor], Any]:

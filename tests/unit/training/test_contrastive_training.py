@@ -12,7 +12,7 @@ from runs import collate, continues_exactly, quiet
 from catchline.errors import ConfigError, TrainingError
 from catchline.layers.opponent import own_seed
 from catchline.training.checkpoint import read_checkpoint
-from catchline.training.logging import read_log
+from catchline.training.log import read_log
 from catchline.training.run import train
 
 MODEL: dict[str, Any] = {

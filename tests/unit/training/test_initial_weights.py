@@ -17,7 +17,7 @@ from catchline.errors import ConfigError, ModelError
 from catchline.models.folder import load_model_folder
 from catchline.text.tokenizer import BpeTokenizer, PretrainedTokenizer, Tokenizer
 from catchline.training.checkpoint import seed_everything
-from catchline.training.logging import Callbacks
+from catchline.training.log import Callbacks
 from catchline.training.loop import Trainer
 from catchline.training.prepare import Prepared, adopted_tokenizer, prepare, take_weights
 from catchline.training.run import join_processes, train

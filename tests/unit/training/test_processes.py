@@ -16,7 +16,7 @@ from runs import bits, quiet
 
 from catchline.config.schema import RunConfig
 from catchline.training.checkpoint import checkpoint_folders, read_checkpoint
-from catchline.training.logging import read_log
+from catchline.training.log import read_log
 from catchline.training.run import close_processes, join_processes, train
 
 SGD = {"type": "sgd", "learning_rate": 0.5}  # it shows a wrong factor that Adam would hide

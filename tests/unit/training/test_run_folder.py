@@ -24,7 +24,7 @@ from catchline.config.schema import RunConfig
 from catchline.errors import CheckpointError, ConfigError, FolderInUseError
 from catchline.files import only_here
 from catchline.training.checkpoint import checkpoint_folders
-from catchline.training.logging import read_log
+from catchline.training.log import read_log
 from catchline.training.loop import Trainer
 from catchline.training.run import train
 from commands import refused

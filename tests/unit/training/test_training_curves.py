@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from catchline.errors import ConfigError, DataError
-from catchline.training.logging import read_curve
+from catchline.training.log import read_curve
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import torch
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.schema import RunConfig
 from catchline.errors import ConfigError
-from catchline.training.logging import RunLog, read_log
+from catchline.training.data import pairs_of
+from catchline.training.log import RunLog, read_log
 from catchline.training.loop import StopRequest
 from catchline.training.phases import Phases
 
@@ -86,7 +87,7 @@ def optimizer_tensors(trainer: Any) -> dict[tuple[int, str], torch.Tensor]:
 def test_coverage_switch_on_keeps_function_and_optimizer(make_trainer: Any) -> None:
     trainer = make_trainer(**COVERAGE_LATER)
     data = trainer.parts.train_set
-    batch = trainer.parts.collator.pairs([data[index] for index in range(6)])
+    batch = pairs_of(trainer.parts.collator, [data[index] for index in range(6)])
     advance(trainer, 3)
     trainer.model.eval()
     assert trainer.model(batch).coverage_losses is None

@@ -15,7 +15,7 @@ from typer import Argument, Option
 from catchline.cli.inputs import check_output, documents_of, stream_records
 from catchline.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode, check_picture
 from catchline.cli.output import aligned, note, print_json, print_result, progress
-from catchline.data.places import split_of
+from catchline.data.records import split_of
 from catchline.errors import ConfigError, DataError, did_you_mean
 from catchline.explain.pictures import HeatMap, draw_png, heat_page
 from catchline.files import write_text

@@ -17,7 +17,7 @@ from catchline.cli.options import AsJson, Device, MaxRecords, ReadingOptions, Sp
 from catchline.cli.output import aligned, print_result, progress
 from catchline.config.names import EXTRACTIVE, resolve
 from catchline.config.schema import EvaluationConfig
-from catchline.data.places import split_of
+from catchline.data.records import split_of
 from catchline.errors import ConfigError
 from catchline.evaluation import table as tables
 from catchline.evaluation.run import Contender, EvaluationResult, options_of, predict, score

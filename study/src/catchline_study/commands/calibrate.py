@@ -12,7 +12,7 @@ from catchline.cli.inputs import records_of
 from catchline.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, TrustCode, check_picture
 from catchline.cli.output import print_result, progress
 from catchline.config.shipped import SHIPPED
-from catchline.data.places import split_of
+from catchline.data.records import split_of
 from catchline.errors import ConfigError, ModelError
 from catchline.evaluation.confidence import ACCEPT
 from catchline.evaluation.run import model_folder

@@ -12,18 +12,16 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.data import TOKENS, Separator
 from catchline.cli.inputs import stream_records
 from catchline.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, SkipBad, TrustCode
 from catchline.cli.output import NO_LINES, aligned, as_lines, print_json, print_result, progress, say
-from catchline.data.readers import files_of
-from catchline.data.subset import counter_of, write_records
+from catchline.data.records import files_of, write_records
 from catchline.errors import ConfigError
 from catchline.text.control import safe_print as print
 from catchline.types import Record
 from catchline_study.corpora.haystack import build_haystacks
 from catchline_study.corpora.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
-from catchline_study.corpora.subset import SubsetOptions, choose
+from catchline_study.corpora.subset import SubsetOptions, choose, counter_of
 
 File = Annotated[str, Argument(metavar="FILE", help="The data to read.")]
 OutFile = Annotated[Path, Argument(metavar="OUT", help="The file of JSON lines to write.")]
@@ -52,8 +50,9 @@ def subset_command(
     sample: Annotated[int | None, Option(min=1, help="A random sample of so many.")] = None,
     seed: Annotated[int, Option(help="Of the sample.")] = 1,
     rest: Annotated[Path | None, Option(help="Write all other records to this file.")] = None,
-    tokens: Annotated[str, Option(help="What counts as a token: " + TOKENS)] = "words",
-    sentence_separator: Separator = None,
+    tokens: Annotated[
+        str, Option(help="Tokens: words (and signs), blanks (what is between blanks), or the folder of a model or run.")
+    ] = "words",
     min_human_score: MinHumanScore = None,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
@@ -69,7 +68,7 @@ def subset_command(
         known = "--shortest-mean, --min-tokens, --max-tokens, --last, --sample or --min-human-score"
         raise ConfigError(f"Say which part: {known}.")
     _refuse_same([file], reading.format, *([out, rest] if rest else [out]))
-    count = counter_of(tokens, sentence_separator)
+    count = counter_of(tokens)
     options = reading.options(need_summary=False, min_human_score=min_human_score)
     with progress("Reading") as bar:
         lengths = [count(record) for record in stream_records(file, options, bar)]

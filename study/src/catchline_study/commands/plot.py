@@ -35,7 +35,7 @@ def command(
     """Draw the training curves of runs and print their last and best values."""
     check_picture(out)
     refuse_unknown("horizontal axis", x, AXES)
-    from catchline.training.logging import read_curve
+    from catchline.training.log import read_curve
 
     runs = _logged(runs)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ def _logged(runs: list[Path]) -> list[Path]:
 def _losses(runs: list[Path]) -> list[tuple[Path, str]]:
     """Of each run the training loss and, of one that validates, the loss that `catchline compare` shows: with the model
     reading its own words where every run has that. Of losses with several parts the likelihood."""
-    from catchline.training.logging import LOG, read_log
+    from catchline.training.log import LOG, read_log
 
     logged = [{key for entry in read_log(run / LOG) for key in entry} for run in runs]
     free = all("val_loss_free" in keys for keys in logged if "val_loss_tf" in keys)

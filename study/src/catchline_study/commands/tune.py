@@ -25,7 +25,7 @@ from catchline.cli.output import aligned, print_result, progress
 from catchline.config.loading import merge, read_run
 from catchline.config.schema import EvaluationConfig
 from catchline.config.shipped import SHIPPED
-from catchline.data.places import split_of
+from catchline.data.records import split_of
 from catchline.errors import ConfigError, refuse_unknown
 from catchline.evaluation.plan import flatten
 from catchline.evaluation.predictions import fingerprint

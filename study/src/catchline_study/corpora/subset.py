@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from catchline.errors import DataError
+from catchline.config.shipped import place_of
+from catchline.data.checks import WORD
+from catchline.data.dataset import record_gaps
+from catchline.errors import ConfigError, DataError
+from catchline.text.base import TOKENIZER_FILE
+from catchline.text.tokenizer import Tokenizer
+from catchline.types import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +79,28 @@ def _by_mean(lengths: np.ndarray, places: np.ndarray, shortest: float, window: f
     distances = np.abs((sums[starts + count] - sums[starts]) / count - window)
     start = int(starts[int(distances.argmin())])
     return order[start : start + count]
+
+
+def counter_of(spec: str) -> Callable[[Record], tuple[int, int]]:
+    """What counts the tokens of both sides of a record: ``words`` (and signs, Han characters one each), ``blanks``
+    (what is between blanks), or the folder of a model, run or tokenizer.
+
+    Raises:
+        ConfigError: neither a rule nor such a folder.
+    """
+    if spec in ("words", "blanks"):
+        cut: Callable[[str], list[str]] = WORD.findall if spec == "words" else str.split
+        return lambda record: (len(cut(record.document)), len(cut(record.summary)))
+    folder = place_of(spec)
+    place = next((p for p in (folder, folder / "tokenizer", folder / "model") if (p / TOKENIZER_FILE).is_file()), None)
+    if place is None:
+        raise ConfigError(f"--tokens '{spec}' is neither words, blanks nor a folder with a {TOKENIZER_FILE}.")
+    tokenizer = Tokenizer.load(place)
+    separator = tokenizer.separator
+
+    def count(record: Record) -> tuple[int, int]:
+        gaps = None if separator is None else record_gaps(record, separator)
+        document, summary = tokenizer.encode_stream([record.document, record.summary], max_tokens=1, gaps=gaps)
+        return document.total, summary.total
+
+    return count

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from catchline.data.columns import RawRecord, TableOptions
-from catchline.data.lines import SKIP_BAD, BadRecordError, bare_name, text_lines
-from catchline.data.tables import read_jsonl
+from catchline.data.columns import ReadOptions
+from catchline.data.formats import read_jsonl
+from catchline.data.lines import BadRecordError, bare_name, check_text, text_lines
 from catchline.errors import ConfigError, DataError
 from catchline.text.normalization import encodable
+from catchline.types import Record
 
 OnSkip = Callable[[BadRecordError], object]
 
@@ -113,23 +114,33 @@ def documents(path: Path, *, text: str, column: str | None, on_skip: OnSkip | No
         DataError: the file cannot be read, or a record is bad and there is no ``on_skip`` to take it.
     """
     if _suffix(path) in _JSONL:
-        found = _usable(enumerate(read_jsonl(path, TableOptions(column, None, need_summary=False))), on_skip)
+        records = enumerate(read_jsonl(path, ReadOptions(column, need_summary=False)))
+        found = _usable(
+            ((number, one.document if isinstance(one, Record) else one) for number, one in records), on_skip
+        )
     else:
-        found = _usable(((number - 1, line) for number, line in text_lines(path)), on_skip)
+        found = _usable(((number - 1, _checked(path, number, line)) for number, line in text_lines(path)), on_skip)
         found = found if text == "line" else _pieces(found)
     for number, document in found:
         if document and not document.isspace():
             yield number, encodable(document)
 
 
-def _usable(
-    entries: Iterable[tuple[int, RawRecord | str | BadRecordError]], on_skip: OnSkip | None
-) -> Iterator[tuple[int, str]]:
+def _checked(path: Path, number: int, line: str) -> str | BadRecordError:
+    try:
+        check_text(f"{path}:{number}", line)
+    except BadRecordError as problem:
+        return problem
+    return line
+
+
+def _usable(entries: Iterable[tuple[int, str | BadRecordError]], on_skip: OnSkip | None) -> Iterator[tuple[int, str]]:
     for number, entry in entries:
-        if not isinstance(entry, BadRecordError):
-            yield number, entry if isinstance(entry, str) else entry.document
+        if isinstance(entry, str):
+            yield number, entry
+        elif entry.reason == "empty document":
+            continue
         elif on_skip is None:
-            entry.option = entry.option or SKIP_BAD
             raise entry
         else:
             on_skip(entry)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from catchline.errors import ConfigError, DataError
 from catchline.files import LOCK, only_here, part_of
-from catchline.jobs import forked
+from catchline.jobs import parallel
 from catchline_study.spans import tokens
 from catchline_study.spans.candidates import CANDIDATE, best_candidates, find_candidates
 from catchline_study.spans.corpus import Shard, find_shards
@@ -158,7 +158,7 @@ class _Job:
         sizes = {number: max(1, self.shards[number].size) for number in numbers}
         pieces = sorted((one for one in sizes if not self._file(one, suffix).is_file()), key=lambda one: -sizes[one])
         done, total = 0, sum(sizes[piece] for piece in pieces)
-        for piece, _ in zip(pieces, forked(step, pieces, self.workers, option="--workers"), strict=True):
+        for piece, _ in zip(pieces, parallel(step, pieces, self.workers, option="--workers"), strict=True):
             done += sizes[piece]
             self.progress(done, total, stage)
 

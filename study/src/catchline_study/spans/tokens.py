@@ -16,7 +16,7 @@ import tokenizers
 from huggingface_hub import hf_hub_download
 from numpy.typing import NDArray
 
-from catchline.data.subset import WORD
+from catchline.data.checks import WORD
 from catchline.errors import ConfigError
 from catchline.files import digest_of, sha256
 from catchline.text.base import TOKENIZER_FILE, read_backend

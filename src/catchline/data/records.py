@@ -1,0 +1,383 @@
+"""Pairs of documents and summaries as a stream of records, from the file formats of the field; and where splits lie.
+
+==============  ==========================================================================================
+format          what it reads
+==============  ==========================================================================================
+``jsonl``       one JSON object a line
+``json``        an array of objects, or an object with one array (SAMSum)
+``csv``         CSV and TSV with a header; the separator by extension or header
+``pair``        two aligned text files: ``x.source``/``x.target``, ``x.article.txt``/``x.title.txt``, ...
+``duc``         a folder with ``input.txt`` and ``task1_ref0.txt``, ``task1_ref1.txt``, ... (DUC-2003, DUC-2004)
+``story``       CNN/DailyMail ``.story`` files, one or a folder of them
+``lcsts``       LCSTS's ``<doc> <summary> <short_text>`` blocks
+``parquet``     Parquet files (needs the extra ``train``)
+``hub``         a data set of the Hugging Face hub, ``hub:owner/name:configuration@revision/split`` (``train``)
+==============  ==========================================================================================
+
+All but the last two may be compressed (``.gz``, ``.zst``). A folder of numbered files of one format
+(``train-00000.jsonl``, ``train-00001.jsonl``, ...) is read as one file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from catchline.config.schema import SPLITS
+from catchline.data import formats
+from catchline.data.columns import ReadOptions, Records
+from catchline.data.lines import BadRecordError, bare_name, raw_lines, unreadable
+from catchline.errors import ConfigError, DataError, unknown_choice
+from catchline.files import part_of
+from catchline.types import Record
+
+OnSkip = Callable[[BadRecordError], object]
+FORMATS: dict[str, Callable[[Path, ReadOptions], Records]] = {
+    "jsonl": formats.read_jsonl,
+    "json": formats.read_json,
+    "csv": formats.read_csv,
+    "pair": formats.read_pair,
+    "duc": formats.read_duc,
+    "story": formats.read_story,
+    "lcsts": formats.read_lcsts,
+    "parquet": formats.read_parquet,
+    "hub": formats.read_hub,
+}
+FORMAT_OF = {  # of files of records
+    **{f".{kind}": kind for kind in ("jsonl", "json", "csv", "story", "parquet")},
+    **{".ndjson": "jsonl", ".tsv": "csv", ".tab": "csv"},
+}
+_SHARD = re.compile(r"(?P<name>.*?)[-_.]?(?P<number>\d+)(?:-of-(?P<total>\d+))?\Z")
+_SPLIT_OF = {  # the first word of a file's name
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "dev", "val"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+    **{"part i": "train", "part ii": "validation", "part iii": "test"},  # LCSTS
+}
+
+
+@dataclass(slots=True)
+class SkipCounter:
+    """A callable for ``on_skip``: counts reasons and keeps the first messages."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+
+    def __call__(self, problem: BadRecordError) -> None:
+        self.counts[problem.reason] += 1
+        self.examples += [str(problem)] if len(self.examples) < 5 else []
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def describe(self) -> str:
+        """``12 records skipped: 7 empty summary, 5 not UTF-8``, or an empty string."""
+        parts = ", ".join(f"{count:,} {reason}" for reason, count in self.counts.most_common())
+        return f"{self.total:,} record{'s' if self.total > 1 else ''} skipped: {parts}" if parts else ""
+
+
+class NothingUsableError(DataError):
+    """A file was read, and none of its records is good."""
+
+
+class Frame(Protocol):
+    """As pandas and polars have them."""
+
+    @property
+    def columns(self) -> Any: ...
+
+
+Pairs = str | Path | Iterable[Record | Mapping[str, Any]] | Frame  # in a file, or in memory
+
+
+def read_records(
+    path: Pairs,
+    *,
+    format: str = "auto",
+    document_column: str | None = None,
+    summary_column: str | None = None,
+    skip_bad: bool = False,
+    need_summary: bool = True,
+    on_skip: OnSkip | None = None,
+    on_choice: Callable[[str], object] | None = None,
+) -> Iterator[Record]:
+    """Stream the records of a file or folder, or of what is in memory.
+
+    ``path`` is a file, a folder of ``.story`` files, the common part of two aligned files, or ``hub:owner/name``; or a
+    table of pandas or polars, a list of dictionaries or records, a data set of the library ``datasets``. ``format`` is
+    a name of the table above, ``auto`` goes by the file's name and first bytes. Columns that are not given are detected
+    (`catchline.data.columns`); ``on_choice`` receives a sentence on what was chosen. Bad records (with ``need_summary``
+    those without a summary too) stop the reading or, with ``skip_bad``, are left out and go to ``on_skip``, such as a
+    `SkipCounter`.
+
+    Raises:
+        DataError: the file cannot be read, or a record is bad (one sentence with file and line).
+    """
+    options = ReadOptions(document_column, summary_column, need_summary, format=format, skip_bad=skip_bad)
+    return read_with(path, options, on_skip=on_skip, on_choice=on_choice)
+
+
+def read_with(
+    path: Pairs,
+    options: ReadOptions,
+    *,
+    on_skip: OnSkip | None = None,
+    on_choice: Callable[[str], object] | None = None,
+) -> Iterator[Record]:
+    """Like `read_records`, with all options. What can be refused at once is refused before the first record."""
+    first = replace(options, on_choice=on_choice or options.on_choice)
+    if not isinstance(path, str | Path):
+        return _usable(formats.read_rows(path, first), options, on_skip, "data")
+    kind, place = _locate(str(path), options.format)
+    whole = not place.is_dir() or kind in ("story", "duc", "hub")
+    parts = [place] if whole else _shards(_data_files(place))
+    read = (FORMATS[kind](part, options if number else first) for number, part in enumerate(parts))
+    return _usable(itertools.chain.from_iterable(read), options, on_skip, str(path))
+
+
+def read_json_lines(
+    lines: Iterable[bytes], name: str, options: ReadOptions, *, on_skip: OnSkip | None = None
+) -> Iterator[Record]:
+    """The records of a stream of JSON lines, such as standard input, as they come; ``name`` is what errors call it."""
+    return _usable(formats.read_jsonl(Path(name), options, enumerate(lines, start=1)), options, on_skip, name)
+
+
+def _usable(records: Records, options: ReadOptions, on_skip: OnSkip | None, path: str) -> Iterator[Record]:
+    good = bad = 0
+    for record in records:
+        if isinstance(record, Record):
+            good += 1
+            yield record
+        elif options.skip_bad:
+            bad += 1
+            if on_skip is not None:
+                on_skip(record)
+        else:
+            record.args = (f"{record} To leave such records out: --skip-bad (skip_bad=True).",)
+            raise record
+    if not good:
+        said = f"{path}: no usable record ({bad:,} bad ones were skipped)." if bad else f"{path} has no record."
+        raise NothingUsableError(said)
+
+
+def write_records(path: Path, records: Iterable[Record], progress: Callable[[int], object] = lambda _: None) -> int:
+    """Write JSON lines beside ``path`` and rename when complete; returns how many."""
+    count = 0
+    with part_of(path) as file:
+        for record in records:
+            values: dict[str, object] = {"id": record.id, "document": record.document, "summary": record.summary}
+            if record.references and record.references != (record.summary,):
+                values["references"] = list(record.references)
+            if record.sentences:
+                values["sentences"] = list(record.sentences)
+            file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+            count += 1
+            progress(1)
+    return count
+
+
+# --------------------------------------------------------------------------------------------------- finding files
+
+
+def splits_in(data: str | Path) -> dict[str, str]:
+    """The file of each split where ``data`` is a folder with one file a split; else nothing: it is one data set.
+
+    Raises:
+        DataError: a folder without any such file, or with two for one split.
+    """
+    folder = Path(data)
+    if not folder.is_dir() or _is_one_data_set(folder):
+        return {}
+    return {split: str(path) for split, path in find_splits(folder).items()}
+
+
+def split_of(data: str | Path, split: str) -> str:
+    """The file of ``split`` where ``data`` is a folder with one file a split; else ``data`` itself.
+
+    Raises:
+        DataError: the folder has splits, but not this one.
+    """
+    splits = splits_in(data) or {split: str(data)}
+    if split not in splits:
+        raise DataError(f"{data} has no '{split}' split, only {', '.join(splits)}; choose one of them with --split.")
+    return splits[split]
+
+
+def data_changes(data: Path | None) -> dict[str, Any]:
+    """A data set as changes of a recipe: the splits of a folder, or one file or folder of parts to train on.
+
+    Raises:
+        ConfigError: the folder has no file to train on.
+    """
+    if data is None:
+        return {}
+    splits = splits_in(data) or {"train": str(data)}
+    if "train" not in splits:
+        raise ConfigError(f"{data} has no training file (only {', '.join(splits)}); name it train.jsonl, for example.")
+    return {"data": {split: splits.get(split) for split in SPLITS}}
+
+
+def find_splits(folder: str | Path) -> dict[str, Path]:
+    """The ``train``, ``validation`` and ``test`` files (or sub-folders) of a folder, by their usual names.
+
+    Raises:
+        DataError: not a folder, nothing found, or two files for one split.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise DataError(f"{place} is not a folder.")
+    splits: dict[str, list[Path]] = {}
+    for path in sorted(place.iterdir()):
+        words = re.split(r"[^a-z]+", bare_name(path).lower())
+        split = _SPLIT_OF.get(words[0]) or _SPLIT_OF.get(" ".join(words[:2]))
+        if split and not path.name.startswith(".") and _is_data(path):
+            splits.setdefault(split, []).append(path)
+    for split, paths in splits.items():
+        if len(paths) > 1:
+            names = ", ".join(path.name for path in paths)
+            raise DataError(f"{place} has several files for the {split} split ({names}); name the file to use.")
+    if not splits:
+        raise DataError(
+            f"{place} has no file named train, validation (valid, dev, val) or test. If each text is a file, write "
+            "them into one first, such as a CSV with a line a pair under text,summary."
+        )
+    return {split: splits[split][0] for split in SPLITS if split in splits}
+
+
+def _is_one_data_set(folder: Path) -> bool:
+    """Is the folder itself what is read: stories, an input with its references, or numbered parts?"""
+    if next(formats.stories(folder), None) is not None or formats.duc_files(folder) is not None:
+        return True
+    files: list[Path] = []
+    with suppress(DataError):  # a file is damaged; who reads it says so
+        files = _data_files(folder)
+    return len(files) > 1 and bool(_shards(files))
+
+
+def files_of(path: str | Path, format: str = "auto") -> list[Path]:
+    """The files that reading ``path`` opens, in order; none for a data set of the hub.
+
+    Raises:
+        DataError: there is no such place, or its format is not known.
+    """
+    kind, place = _locate(str(path), format)
+    if kind == "hub":
+        return []
+    if kind == "duc" and (duc := formats.duc_files(place)):
+        return [duc[0], *duc[1]]
+    if place.is_dir():
+        return sorted(entry for entry in place.rglob("*") if entry.is_file())
+    partner = formats.pair_partner(place) if kind == "pair" else None
+    return [place, partner] if partner else [place]
+
+
+def _is_data(path: Path) -> bool:
+    """Is this a file, or a folder, that may hold records?"""
+    if path.is_dir():
+        return any(path.iterdir())
+    known = Path(bare_name(path)).suffix.lower() in FORMAT_OF
+    return not formats.is_pair_target(path) and (known or formats.pair_partner(path) is not None or _is_lcsts(path))
+
+
+def _locate(path: str, kind: str) -> tuple[str, Path]:
+    """The format and the place to read."""
+    if kind != "auto" and kind not in FORMATS:
+        raise DataError(unknown_choice("data format", kind, ["auto", *FORMATS]))
+    if path.startswith("hub:") or kind == "hub":
+        return "hub", Path(path.removeprefix("hub:"))
+    place = Path(path)
+    if place.is_dir():
+        return _locate_folder(place, kind)
+    if not place.exists():
+        prefixed = formats.pair_of_prefix(place)
+        if prefixed is not None:
+            return "pair", prefixed
+        raise DataError(_missing(path))
+    if kind != "auto":
+        return kind, place
+    if formats.duc_files(place) is not None:
+        return "duc", place
+    suffix = Path(bare_name(place)).suffix.lower()
+    if suffix in FORMAT_OF:
+        return FORMAT_OF[suffix], place
+    if formats.pair_partner(place) is not None:
+        return "pair", place
+    if other := formats.partner_name(place):
+        raise DataError(f"{place}: its other half is missing; expected {other} beside it.")
+    if _is_lcsts(place):
+        return "lcsts", place
+    raise DataError(
+        unreadable(path)
+        or f"{place}: the name does not say what it holds: files of pairs end in .jsonl, .csv or .tsv; or choose with "
+        f"--format: {', '.join(FORMATS)}."
+    )
+
+
+def _locate_folder(place: Path, kind: str) -> tuple[str, Path]:
+    if kind == "story" or next(formats.stories(place), None) is not None:
+        return "story", place
+    if kind == "duc" or formats.duc_files(place) is not None:
+        return "duc", place
+    files = _data_files(place)
+    if len(files) == 1:
+        return _locate(str(files[0]), kind)
+    if shards := _shards(files):
+        return _locate(str(shards[0]), kind)[0], place
+    names = ", ".join(path.name for path in files[:8])
+    texts = f"; `catchline summarize` takes texts by name: {place}/*.txt" if any(place.glob("*.txt")) else ""
+    raise DataError(
+        f"{place} is a folder with {len(files)} data files ({names}); name the one to read."
+        if files
+        else f"{place} is a folder without data files that can be read{texts}."
+    )
+
+
+def _data_files(place: Path) -> list[Path]:
+    return [path for path in sorted(place.iterdir()) if path.name[0] != "." and path.is_file() and _is_data(path)]
+
+
+def _shards(files: list[Path]) -> list[Path]:
+    """The parts of one data set in the order of their numbers; none where the files are no such parts.
+
+    Raises:
+        DataError: a part is missing.
+    """
+    matches = [match for path in files if (match := _SHARD.match(Path(bare_name(path)).stem))]
+    kinds = {(match["name"], Path(bare_name(path)).suffix) for match, path in zip(matches, files, strict=False)}
+    numbered = {int(match["number"]): path for match, path in zip(matches, files, strict=False)}
+    if len(kinds) != 1 or len(numbered) < len(files) or min(numbered) > 1:  # large numbers are years, rather
+        return []
+    last = max(max(numbered), *(int(match["total"] or 0) - 1 + min(numbered) for match in matches))
+    missing = next((number for number in range(min(numbered), last + 1) if number not in numbered), None)
+    if missing is not None:
+        raise DataError(
+            f"{files[0].parent}: of the parts {files[0].name} to {files[-1].name}, number {missing} is "
+            "missing; put it back, or name the file to read."
+        )
+    return [numbered[number] for number in sorted(numbered)]
+
+
+def _is_lcsts(path: Path) -> bool:
+    if not path.is_file() or Path(bare_name(path)).suffix not in {".txt", ".xml", ""}:
+        return False
+    return b"<doc" in b"".join(line for _, line in itertools.islice(raw_lines(path), 3))[:200]
+
+
+def _missing(path: str) -> str:
+    place = Path(path)
+    if place.is_symlink():
+        return f"{path} is a link that leads to no file."
+    names = [entry.name for entry in place.parent.iterdir()] if place.parent.is_dir() else []
+    if close := difflib.get_close_matches(place.name, names, n=1, cutoff=0.75):
+        return f"{path} does not exist. Did you mean '{place.parent / close[0]}'?"
+    hint = f" A data set of the hub is written hub:{path}." if re.fullmatch(r"[\w.\-]+/[\w.\-]+", path) else ""
+    return f"{path} does not exist.{hint}"

@@ -1,0 +1,221 @@
+"""Pairs that are read and encoded once: the same as made anew, and made again when anything they depend on changed; the
+scheduled-sampling mask; what the processes of an update read."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from catchline.config.names import trusting
+from catchline.config.schema import DataConfig, TeacherForcingConfig
+from catchline.data.dataset import EncodedDataset
+from catchline.errors import DataError
+from catchline.text.tokenizer import WordTokenizer
+from catchline.training import data as data_module
+from catchline.training.data import (
+    CACHE,
+    OFF,
+    UNUSED_DAYS,
+    BatchStream,
+    Corpus,
+    cached,
+    forced_mask,
+    free_running_mask,
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def examples(data: EncodedDataset) -> list[Any]:
+    found = [data[index] for index in range(len(data))]
+    return [(e.source_extended_ids.tolist(), e.oov_words, e.target_extended_ids.tolist(), e.record_id) for e in found]
+
+
+def test_what_is_kept_is_what_is_made_anew(make_trainer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"text.tokenizer.max_vocabulary": 12, "data.min_supported": 0.2, "data.max_document_tokens": 8}
+    first = make_trainer(**settings).parts
+    kinds = sorted(path.name.split("-")[0] for path in cache.iterdir())
+    assert kinds == ["encoded", "encoded", "pairs", "pairs", "tokenizer"]
+    with monkeypatch.context() as patched:
+        patched.setattr(data_module, "encode", lambda *_: pytest.fail("encoded again"))
+        patched.setattr(data_module, "read_with", lambda *_, **__: pytest.fail("read again"))
+        patched.setattr(WordTokenizer, "train", lambda *_: pytest.fail("trained again"))
+        again = make_trainer(**settings).parts
+    monkeypatch.setenv(CACHE, OFF)
+    anew = make_trainer(**settings).parts
+    monkeypatch.setenv(CACHE, "/proc/none")  # where nothing can be kept
+    nowhere = make_trainer(**settings).parts
+    monkeypatch.setattr(data_module, "_PIECE", 7)
+    monkeypatch.setenv(CACHE, str(cache / "other"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    divided = make_trainer(**settings).parts
+    for parts in (again, anew, nowhere, divided):
+        assert examples(parts.train_set) == examples(first.train_set)
+        assert (parts.notes, parts.identity) == (first.notes, first.identity)
+        assert parts.validation_set.references[0] == first.validation_set.references[0] != []
+        assert parts.train_set.source_lengths.tolist() == first.train_set.source_lengths.tolist()
+
+
+def test_a_change_is_encoded_anew(make_trainer: Any, pairs: Path, cache: Path, tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text((pairs / "train.jsonl").read_text())
+    before = os.stat(file)
+    first = make_trainer(**{"data.train": str(file)}).parts.train_set
+    file.write_text(file.read_text().replace("word1 ", "word2 "))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # the content counts, not the clock
+    assert examples(make_trainer(**{"data.train": str(file)}).parts.train_set) != examples(first)
+    count = len(list(cache.iterdir()))
+    make_trainer(**{"data.train": str(file), "text.max_source_tokens": 4})
+    assert len(list(cache.iterdir())) > count
+    for damaged in cache.glob("encoded-*/pairs.arrow"):
+        damaged.write_bytes(damaged.read_bytes()[:-40])
+    with pytest.raises(DataError, match=r"is damaged .*: remove it"):
+        make_trainer(**{"data.train": str(file)})
+
+
+def test_changed_code_of_a_tokenizer_encodes_anew(
+    make_trainer: Any, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "words_of_mine.py"
+    code.write_text(
+        "from catchline.text.tokenizer import WordTokenizer\n"
+        "class Words(WordTokenizer):\n    name = 'words_of_mine:Words'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for more, kept_folders in (("", 4), ("", 4), ("# changed\n", 6)):
+        code.write_text(code.read_text() + more)
+        with trusting({"words_of_mine:Words"}):
+            make_trainer(**{"text.tokenizer": {"type": "words_of_mine:Words", "min_frequency": 1}})
+        assert len(list(cache.iterdir())) == kept_folders
+
+
+def test_what_nobody_uses_goes(cache: Path) -> None:
+    old, new = cached("encoded", "a" * 40, lambda place: None), cached("encoded", "b" * 40, lambda place: None)
+    draft, photos = cache / f".{old.name}.12345678.partial", cache / "my-photos"  # of the user
+    for place in (draft, photos):
+        place.mkdir()
+    long_ago = old.stat().st_mtime - (UNUSED_DAYS + 1) * 86_400
+    for place in (old, draft, photos):
+        os.utime(place, (long_ago, long_ago))
+    cached("encoded", "c" * 40, lambda place: None)
+    assert sorted(path.name[:9] for path in cache.iterdir()) == ["encoded-b", "encoded-c", "my-photos"]
+    assert new.exists()
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pairs.jsonl")
+    with pytest.raises(DataError, match="is a pipe or device"):
+        _ = Corpus(DataConfig(train=str(tmp_path / "pairs.jsonl")), "train").key
+
+
+def test_two_processes_make_the_same_folder(cache: Path) -> None:
+    """Both find it whole, and one that dies while it writes leaves nothing that is taken for it."""
+
+    def make(place: Path) -> None:
+        (place / "a").write_text("1" * 1000)
+        time.sleep(0.05)
+        (place / "b").write_text("2")
+
+    def child(kill: bool) -> None:
+        cached("encoded", "d" * 40, lambda place: (make(place), os._exit(9)) if kill else make(place))
+
+    context = multiprocessing.get_context("fork")
+    first = context.Process(target=child, args=(True,))
+    first.start()
+    first.join()
+    assert [path.name.endswith(".partial") for path in cache.iterdir()] == [True]
+    pair = [context.Process(target=child, args=(False,)) for _ in range(2)]
+    for process in pair:
+        process.start()
+    for process in pair:
+        process.join()
+        assert process.exitcode == 0
+    place = cached("encoded", "d" * 40, lambda _: pytest.fail("made again"))
+    assert {path.name: path.stat().st_size for path in place.iterdir()} == {"a": 1000, "b": 1}
+    assert list(cache.iterdir()) == [place]
+
+
+# ------------------------------------------------------------------------------------------------- batches
+
+PLACE = {"seed": 1, "update": 7}
+SCOPES = ("step", "example_step", "sequence")
+
+
+def drawn(config: TeacherForcingConfig, size: tuple[int, int], *, first: int = 0, **place: int) -> Any:
+    """Of the examples ``first``, ``first + 1``, ..."""
+    return forced_mask(config, size, **(PLACE | place), examples=range(first, first + size[0]))
+
+
+def test_bos_is_always_read_and_ratio_one_needs_no_mask() -> None:
+    assert drawn(TeacherForcingConfig(ratio=1.0), (2, 3)) is None
+    mask = drawn(TeacherForcingConfig(ratio=0.0), (3, 4))
+    assert mask.tolist() == [[True, False, False, False]] * 3
+    assert torch.equal(mask, free_running_mask(mask))
+
+
+def test_scopes() -> None:
+    before = torch.get_rng_state()
+    step, each, whole = (drawn(TeacherForcingConfig(ratio=0.5, scope=scope), (50, 40)) for scope in SCOPES)
+    assert bool((step == step[:1]).all())
+    assert len({tuple(row) for row in each.tolist()}) == 50
+    assert bool((whole[:, 1:] == whole[0, 1]).all())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_ratio_is_the_probability(scope: str) -> None:
+    config = TeacherForcingConfig(ratio=0.3, scope=scope)
+    draws = [drawn(config, (4, 9), update=update) for update in range(1000)]
+    assert float(torch.stack(draws)[..., 1:].float().mean()) == pytest.approx(0.3, abs=0.04)
+
+
+def test_the_mask_depends_on_the_place_and_on_nothing_else() -> None:
+    config = TeacherForcingConfig(ratio=0.5, scope="example_step")
+    first = drawn(config, (8, 16))
+    torch.manual_seed(99)
+    assert torch.equal(first, drawn(config, (8, 16)))
+    for name, value in {"seed": 2, "update": 8, "first": 8}.items():
+        assert not torch.equal(first, drawn(config, (8, 16), **{name: value}))
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_minibatch_draws_the_same_mask_however_it_is_split(scope: str) -> None:
+    config = TeacherForcingConfig(ratio=0.5, scope=scope)
+    whole, parts = drawn(config, (7, 20)), [drawn(config, (3, 20)), drawn(config, (4, 20), first=3)]
+    assert torch.equal(torch.cat(parts), whole)
+    # targets of a micro-batch are cut where its longest ends
+    assert torch.equal(drawn(config, (7, 5)), whole[:, :5])
+
+
+@pytest.mark.parametrize("batching", ["bucket", "sorted"])
+def test_processes_read_together_what_one_reads_in_larger_batches(make_trainer: Any, batching: str) -> None:
+    trainer = make_trainer(**{"training.batch_size": 3, "training.batching": batching, "training.accumulation": 2})
+
+    def records(size: int, processes: int) -> list[list[list[int]]]:
+        """Of each process the micro-batches of an epoch, with another stream from its middle on."""
+        config = trainer.run.training.model_copy(update={"batch_size": size})
+        read = []
+        for rank in range(processes):
+            streams = [
+                BatchStream(trainer.parts.train_set, trainer.parts.collator, config, rank, processes) for _ in "ab"
+            ]
+            taken: list[Any] = []
+            while len(taken) < streams[0].batches_per_epoch:
+                taken += streams[len(taken) >= 4].take(1, len(taken))
+            read.append([list(batch.indices) for batch in taken])
+        return read
+
+    (alone,) = records(6, 1)
+    together = records(3, 2)
+    assert [sorted(one + other) for one, other in zip(*together, strict=True)] == [sorted(batch) for batch in alone]
+    assert max(len(batch) for batches in together for batch in batches) == 3
