@@ -39,8 +39,8 @@ from catchline.errors import ConfigError, DataError
 from catchline.files import digest_of, replacing_folder, sha256, write_json
 from catchline.jobs import Pieces, unasked_workers
 from catchline.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
-from catchline.text.casing import Casing, casing_of_pieces, sampling_step
 from catchline.text.stretches import Split
+from catchline.text.truecase import Casing, casing_of_pieces, sampling_step
 from catchline.training.logging import ShowProgress
 from catchline.types import Record
 
