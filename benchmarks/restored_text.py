@@ -25,8 +25,8 @@ import numpy as np
 from catchline.config.schema import SearchConfig
 from catchline.data.records import find_splits, read_records
 from catchline.explain.provenance import build_summary
-from catchline.text.casing import learn_casing
 from catchline.text.tokenizer import WordTokenizer
+from catchline.text.truecase import learn_casing
 from catchline.text.unknown import extended
 from catchline.types import Hypothesis, Record, Summary, TokenizedText
 

@@ -23,9 +23,8 @@ import numpy as np
 
 from catchline.config.schema import SearchConfig
 from catchline.explain.chunks import build_chunks, part_of, read_attention, read_positions
-from catchline.text.detokenize import spaced
+from catchline.text.render import Rendered, SourceText, rendered, spaced
 from catchline.text.sentences import WRAPPED, bounds, without
-from catchline.text.surface import Draft, SourceText, Surfaced, surfaced
 from catchline.text.tokenizer import Tokenizer
 from catchline.text.unknown import DROP, UnkRule, extended
 from catchline.types import Hypothesis, Record, SourceSpan, Summary, SummaryToken, SummaryWord, TokenizedText
@@ -104,7 +103,7 @@ def build_summary(
     ``document`` is the text that ``source_encoding`` was made of, or its record, which gives the summary its
     id too. ``oov_words`` are the strings of the ids from V on, as the batch numbered them. Of ``search`` three settings
     count here: ``replace_unk`` puts a source token where the model wrote UNK, see `catchline.text.unknown`; such a word
-    counts as copied in whole; ``surface`` and ``capitals`` say how the words are written, see `catchline.text.surface`.
+    counts as copied in whole; ``surface`` and ``capitals`` say how the words are written, see `catchline.text.render`.
     With ``explain=False`` only the text and the scores are made.
 
     ``SummaryWord.sources`` of a word that was copied are the places it was copied from; of any other word
@@ -167,16 +166,16 @@ def _written(
     source: ReadSource,
     tokenizer: Tokenizer,
     search: SearchConfig,
-) -> Surfaced:
+) -> Rendered:
     """The text of the tokens, as ``search.surface`` asks."""
     if search.surface in ("raw", "tokens"):
         raw = search.surface == "raw"
         text, spans = tokenizer.detokenize(tokens) if raw else spaced(tokens, tokenizer.separator)
-        return Surfaced(text, list(range(len(tokens))), spans, tokenizer.word_groups(tokens))
+        return Rendered(text, list(range(len(tokens))), spans, tokenizer.word_groups(tokens))
     copying = np.where(steps.share[:, None] > 0, steps.copied, steps.attention)
     read = _source_text(source.document, source.encoding, tokenizer)
-    draft = Draft(tokens, unknown, copying, steps.share)
-    return surfaced(draft, read, tokenizer, clean=search.surface == "clean", capitals=search.capitals)
+    clean = search.surface == "clean"
+    return rendered(tokens, unknown, copying, steps.share, read, tokenizer, clean=clean, capitals=search.capitals)
 
 
 _source_text = lru_cache(maxsize=1)(SourceText)  # the hypotheses of a document are written one after the other

@@ -17,10 +17,10 @@ from catchline.config.base import ConfigBase
 from catchline.config.names import TOKENIZERS, name_of, parse, refuse_code
 from catchline.errors import ConfigError, ModelError
 from catchline.jobs import batches
-from catchline.text.casing import Casing
-from catchline.text.detokenize import Detokenized, join_marked
 from catchline.text.normalization import SPACE_MARK, encodable, extend_over_marks
+from catchline.text.render import Detokenized, join_marked
 from catchline.text.sentences import insert_separators
+from catchline.text.truecase import Casing
 from catchline.text.unknown import unknown_words
 from catchline.types import TokenizedText
 

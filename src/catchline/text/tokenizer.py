@@ -30,7 +30,6 @@ from catchline.text.base import (
     read_backend,
     read_json_if_there,
 )
-from catchline.text.detokenize import Detokenized, join_with, join_words
 from catchline.text.normalization import (
     CHARACTER_PATTERN,
     SPACE_MARK,
@@ -46,6 +45,7 @@ from catchline.text.normalization import (
     whole_marks,
     word_pattern,
 )
+from catchline.text.render import Detokenized, join_with, join_words
 from catchline.text.sentences import bounds
 from catchline.types import TokenizedText
 

@@ -44,8 +44,8 @@ from catchline.files import digest_of, replacing_folder, sha256, write_json
 from catchline.jobs import batches, parallel
 from catchline.layers import noise
 from catchline.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
-from catchline.text.casing import Casing, learn_casing, sampling_step
 from catchline.text.sentences import between_gaps, sentence_gaps
+from catchline.text.truecase import Casing, learn_casing, sampling_step
 from catchline.training.log import ShowProgress
 from catchline.types import Record, TrainingBatch, references_of
 

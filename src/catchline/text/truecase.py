@@ -1,0 +1,188 @@
+"""How the training texts write their words: names and acronyms, and how their summaries begin and end.
+
+A model with a lower-cased vocabulary writes ``python bindings for opengl``. The table learnt here knows that people
+write ``Python`` and ``OpenGL``, and whether the summaries it was learnt from begin with a capital. It lies beside the
+tokenizer as ``casing.json``; `catchline.text.render` applies it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from catchline.errors import ModelError
+from catchline.jobs import batches, parallel
+from catchline.text.sentences import ENGLISH, goes_on, language_of
+
+CASING_FILE = "casing.json"
+FORMAT = 1
+MAX_FORMS = 20_000  # words that the table holds at most, the most frequent
+MAX_CHARACTERS = 20_000_000  # of documents; of more text every k-th document is read
+_TEXTS = 2000  # a piece of work of a process
+MIN_COUNT = 3  # times a form must have been seen
+RELIABLE = 0.8  # share of a word's occurrences that must have the form
+STOPPED = 0.05  # of the summaries without a full stop at their end: with fewer that have one, none is written
+TITLED = 0.75  # share of Title Case summaries from which on the style is Title Case
+
+Capitals = Literal["sentence", "title", "lower"]
+
+# Short words that Title Case leaves in lower case.
+_SMALL = "a an the and or but nor of in on at by for from to into onto with as via per vs"
+SMALL_WORDS = frozenset(_SMALL.split())
+WORD = re.compile(r"\w(?:[\w.&'’‐‑+#-]*[\w+#])?")
+_CLITIC = re.compile(r"['’](?:s|re|ve|ll|d|m)\Z", re.IGNORECASE)
+PARTS = re.compile(r"([-‐‑/&])")
+_BEGIN = re.compile(r"(?:\A|[.!?…]|:(?=[\s\"'“‘(\[])|\n\s*\n|\n\s*(?:[-*•]|\d+[.)]))[\s\"'“”‘’(\[]*\Z")
+
+
+class Casing(BaseModel, frozen=True):
+    """``forms``: lower-cased word -> how it is written inside a sentence, with its count; words that are written in
+    lower case are not there. ``capitals``, ``after_colon`` and ``stops`` are the style of the training summaries: how
+    they begin, what a colon is followed by, whether full stops end them."""
+
+    format: int = Field(FORMAT, le=FORMAT)
+    capitals: Capitals = "sentence"
+    after_colon: bool = True
+    stops: bool = True
+    forms: dict[str, tuple[str, int]] = {}
+
+    def form(self, word: str) -> str | None:
+        """How the lower-cased ``word`` is written, if the table knows."""
+        return self.forms[word][0] if word in self.forms else None
+
+    def adapted(self, new: Casing) -> Casing:
+        """What was learnt before, with the words of ``new`` texts and the style of their summaries."""
+        return new.model_copy(update={"forms": _most_frequent({**self.forms, **new.forms})})
+
+    def save(self, folder: Path) -> None:
+        ordered = self.model_copy(update={"forms": dict(sorted(self.forms.items()))})
+        (folder / CASING_FILE).write_text(ordered.model_dump_json() + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(folder: Path) -> Casing:
+        """Read ``casing.json``; a folder without one (of somebody else) knows no words.
+
+        Raises:
+            ModelError: the file is damaged, or of a later version.
+        """
+        path = folder / CASING_FILE
+        try:
+            return Casing.model_validate_json(path.read_bytes()) if path.is_file() else Casing()
+        except ValueError as error:
+            reason = str(error).split("\n")[2 if "\n" in str(error) else 0].strip()
+            raise ModelError(
+                f"{path} is damaged or of a later version ({reason}); copy the model folder again."
+            ) from None
+
+
+def sampling_step(characters: int) -> int:
+    """Every how manyth document is read, where they have so many characters in all."""
+    return 1 + characters // MAX_CHARACTERS
+
+
+def learn_casing(documents: Iterable[str], summaries: Iterable[str]) -> Casing:
+    """Count how words are written inside sentences, in both; the style from the summaries, which are read twice.
+
+    Not counted is what says nothing of a word: the beginning of a sentence or list item, and Title Case summaries.
+    """
+    counts: Counter[str] = Counter()
+    for part in parallel(_written, batches(documents, _TEXTS)):
+        counts.update(part)
+    names = _reliable(counts)
+    capitals, after_colon, stops = _style(summaries, {form for form in counts if form.islower() and form not in names})
+    for part in parallel(_written, batches(summaries, _TEXTS)) if capitals != "title" else ():
+        counts.update(part)
+    return Casing(forms=_most_frequent(_reliable(counts)), capitals=capitals, after_colon=after_colon, stops=stops)
+
+
+def _reliable(counts: Counter[str]) -> dict[str, tuple[str, int]]:
+    """The forms that most occurrences of their words have, other than lower case."""
+    totals: Counter[str] = Counter()
+    best: dict[str, tuple[int, str]] = {}
+    for form, count in counts.items():
+        word = form.lower()
+        totals[word] += count
+        if form != word and count >= MIN_COUNT:
+            best[word] = max(best.get(word, (0, "")), (count, form))
+    return {word: (form, count) for word, (count, form) in best.items() if count >= RELIABLE * totals[word]}
+
+
+def _written(texts: Sequence[str]) -> Counter[str]:
+    """The words whose case is their own, as they are written."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        for match in WORD.finditer(text):
+            word = match[0]
+            if word.islower() or not (capitalised(word) and begins(text, match.start())):
+                counts[_CLITIC.sub("", word) if "'" in word or "’" in word else word] += 1
+    return counts
+
+
+def _most_frequent(forms: dict[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
+    ordered = sorted(forms.items(), key=lambda item: (-item[1][1], item[0]))
+    return dict(ordered[:MAX_FORMS])
+
+
+def begins(text: str, position: int) -> bool:
+    """Does a sentence, a list item, a quotation or what a colon introduces begin at ``position``? Nothing does behind
+    a short form or an ordinal of another language than English (``3. Oktober``, ``M. Dupont``)."""
+    if not position or not _BEGIN.search(text, max(0, position - 12), position):
+        return not position
+    short = text[max(0, position - 12) : position].rstrip().endswith(".")
+    language = language_of(text) if short else ENGLISH
+    return language == ENGLISH or not goes_on(text, max(0, position - 60), position, language)
+
+
+@lru_cache(100_000)
+def capitalised(word: str) -> bool:
+    """Is the only capital of each part of the word its first letter, as Title Case makes it (``Right-of-Way``)?"""
+    return word != word.lower() and all(part[1:] == part[1:].lower() for part in PARTS.split(word))
+
+
+def capital(word: str, style: str, *, begins: bool) -> str:
+    """The word as a style has it at the beginning of a sentence, or within: each part that is all lower-case letters
+    gets a capital (``libc6`` and ``iPhone`` stay)."""
+    parts = PARTS.split(word) if style == "title" else [word]
+    for at, part in enumerate(parts):
+        first = not at and (begins or len(parts) > 1)
+        wanted = style != "lower" if begins and not at else style == "title" and (first or part not in SMALL_WORDS)
+        if wanted and part == part.lower() and part.replace("'", "").replace("’", "").replace("-", "").isalpha():
+            parts[at] = part[0].upper() + part[1:]
+    return "".join(parts)
+
+
+def _style(summaries: Iterable[str], ordinary: set[str]) -> tuple[Capitals, bool, bool]:
+    """How summaries begin, judged by ``ordinary`` words only: a name has its capital anywhere; and how they end."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    for part in parallel(partial(_styles, ordinary), batches(summaries, _TEXTS)):
+        counts.update(part)
+    style = counts["colon", True] >= counts["colon", False], counts["stop", True] >= STOPPED * counts["stop", False]
+    if counts["titled", True] > TITLED * (counts["titled", True] + counts["titled", False]):
+        return "title", *style
+    return ("lower" if counts["begun", False] > counts["begun", True] else "sentence"), *style
+
+
+def _styles(ordinary: set[str], summaries: Sequence[str]) -> Counter[tuple[str, bool]]:
+    """Which summaries are ``begun`` with a capital, which ``titled``, which words behind a ``colon`` have one, and
+    which summaries end in a full ``stop``."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    for text in summaries:
+        words = WORD.findall(text)
+        counts["stop", text.rstrip().endswith(".")] += 1
+        if not words or text.isupper():
+            continue
+        if words[0].lower() in ordinary:
+            counts["begun", words[0][0].isupper()] += 1
+        inner = [word for word in words[1:] if len(word) > 3 and word.lower() in ordinary]
+        if len(inner) > 1:
+            counts["titled", sum([word[0].isupper() for word in inner]) >= 0.7 * len(inner)] += 1
+        behind_colon = WORD.match(text, text.index(": ") + 2) if ": " in text else None
+        if behind_colon and behind_colon[0].lower() in ordinary:
+            counts["colon", behind_colon[0][0].isupper()] += 1
+    return counts
