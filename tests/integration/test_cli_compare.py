@@ -170,8 +170,7 @@ def test_rows_are_trained_and_resumed(
 def test_what_is_the_same_of_every_seed_is_said_once(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = ["headline_writer", "--size", "tiny", "--rows", "lstm", "--seeds", "2", "--set", "training.max_updates=2"]
     assert main(["compare", *rows, "--data", str(data), "--out", str(data / "out")]) == 0
-    scored, *said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("catchline: ")]
-    assert "data.document_column and data.summary_column choose others" in scored
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("catchline: ")]
     assert len(said) == len(set(said))
 
 
