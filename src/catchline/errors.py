@@ -78,6 +78,7 @@ EXTRAS = {
     **dict.fromkeys(("scipy", "sacrebleu", "matplotlib"), "train"),
     **dict.fromkeys(("fastapi", "uvicorn", "starlette", "prometheus_client"), "serve"),
     **dict.fromkeys(("datasets", "pyarrow"), "hf"),
+    **dict.fromkeys(("onnx", "onnxscript"), "export"),
     "tensorboard": "track",
     "ray": "ray",
     **dict.fromkeys(("markitdown", "trafilatura", "lxml_html_clean", "pypdfium2"), "documents"),

@@ -309,7 +309,7 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of the last layer's self-attention."""
-        pack, tap = mask.numel() >= _ROWS_WORTH_PACKING, None
+        pack, tap = _pays_to_pack(mask), None
         for layer in self.layers:
             x, tap = layer(x, mask, layer.maps(pack=pack))
         assert tap is not None, "an encoder has a layer at least"
@@ -350,7 +350,7 @@ class TransformerDecoder(nn.Module):
 
     def read(self, memory: Tensor) -> list[KeysValues]:
         """Each layer's keys and values of the memory (B, S, D), projected once a document."""
-        pack = memory.shape[:2].numel() >= _ROWS_WORTH_PACKING
+        pack = _pays_to_pack(memory)
         return [layer.cross_attention.read(memory, pack=pack) for layer in self.layers]
 
     def packed(self) -> list[LayerMaps]:
@@ -375,7 +375,9 @@ class TransformerDecoder(nn.Module):
         return self.norm(x), captured
 
 
-_ROWS_WORTH_PACKING = 512  # below, packing a matrix costs more than it saves in one product
+def _pays_to_pack(rows: Tensor) -> bool:
+    """Are there enough rows (B, S, ...) that packing a matrix saves more than it costs, in one product?"""
+    return dispatch.ENABLED and rows.shape[0] * rows.shape[1] >= 512
 
 
 def initialise(*maps: nn.Linear) -> None:
