@@ -27,8 +27,7 @@ from transformers.models.bart.modeling_bart import shift_tokens_right
 
 from catchline.config.base import ConfigBase
 from catchline.errors import CatchlineError, ConfigError, ModelError
-from catchline.kernels.dispatch import linear_map
-from catchline.kernels.packed import Packing
+from catchline.kernels.dispatch import PackableLinear
 from catchline.layers.opponent import DecoderShape
 from catchline.layers.vocabulary import BorrowedProjection
 from catchline.models.bart_attention import ATTENTION, Capture, Layers, filled_cache, offer_states, refuse_reentrant
@@ -41,15 +40,6 @@ LEARNED_POSITIONS = ("bart", "mbart")
 NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
 SINES, MOST_SINES, MOST_LAYERS = ("marian", "pegasus"), 8_000_000, 1000
 MOST_TENSORS = 20_000  # parameters of one network; the largest of the family have some hundred
-
-
-class PackedWhereDecoding(nn.Linear):
-    """A linear layer of transformers that is multiplied from packed weights where a `Packing` keeps them."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        if self.bias is None or Packing.current() is None:
-            return super().forward(input)
-        return linear_map(self.weight, self.bias, pack=True)(input)
 
 
 class BartSummarizer(CapturedTransformer):
@@ -122,7 +112,7 @@ class BartSummarizer(CapturedTransformer):
         self.network = network
         for module in network.modules():
             if type(module) is nn.Linear:
-                module.__class__ = PackedWhereDecoding
+                module.__class__ = PackableLinear
         if options.model_type in LEARNED_POSITIONS:
             self.max_source_tokens = self.max_target_tokens = int(options.max_position_embeddings)
         if not options.encoder_layers:
@@ -194,9 +184,6 @@ class BartSummarizer(CapturedTransformer):
             empty = keys.new_zeros(memory.batch_size, layer.self_attn.num_heads, 0, layer.self_attn.head_dim)
             cache.append((empty, empty))
         return {"cache": cache, "memory": Shared(EncodedSource(memory.states, memory.mask, cross))}
-
-    def _values(self, encoded: EncodedSource) -> Tensor:
-        return encoded.layers[self.attention_layer][1].transpose(1, 2)
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         """One token for N rows; in the first step everything but ``forced_bos_id`` is excluded where the checkpoint
