@@ -39,7 +39,6 @@ class ScoringOptions:
     )
     alpha: Annotated[float, Option("--alpha", "-p", help="Weight of precision in F.")] = 0.5
     interval: Annotated[bool, Option("--interval", help="Add the 95% bootstrap interval.")] = False
-    processes: Annotated[int, Option(help="Worker processes.")] = 1
 
 
 def command(
@@ -139,14 +138,8 @@ def _texts(name: str, entries: Sequence[Any], keys: Sequence[str]) -> list[list[
 def warnings_of(result: RougeResult) -> list[str]:
     """What a reader of the numbers should know about the texts."""
     counts = result.counts
-    found = {
-        "hypotheses are empty": counts.empty_hypotheses,
-        "documents have an empty reference": counts.empty_references,
-        "hypotheses have no word that this profile counts": counts.wordless_hypotheses,
-    }
-    behind = "they were scored, not dropped."
-    sentences = [f"{number} of {counts.documents} {what}; {behind}" for what, number in found.items() if number]
-    return [*sentences, *filter(None, [counts.uncounted])]
+    said = f"{counts.wordless_hypotheses} of {counts.documents} hypotheses have no word that this profile counts."
+    return [said] * bool(counts.wordless_hypotheses) + [counts.uncounted] * bool(counts.uncounted)
 
 
 def table(result: RougeResult, per_document: bool) -> str:

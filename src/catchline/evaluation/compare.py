@@ -247,11 +247,11 @@ def with_bleu(
     hypotheses = [str(line["summary"]) for line in predictions]
     references = [list(references_of(record)) for record in records]
     paper = paper_bleu(hypotheses, references, [bool(line.get("finished", True)) for line in predictions])
-    corpus = corpus_bleu(hypotheses, references)
+    bleu, signature = corpus_bleu(hypotheses, references)
     repeated = tuple(repeated_ngram_rate(words(text), 2) or 0.0 for text in hypotheses)
-    measures = {**result.measures, "bleu": corpus.score, "bleu_paper": paper}
+    measures = {**result.measures, "bleu": bleu, "bleu_paper": paper}
     by_document = {**result.per_document, REPEATED[2]: repeated}
-    return ScoredSystem(replace(result, measures=measures, per_document=by_document), corpus.signature)
+    return ScoredSystem(replace(result, measures=measures, per_document=by_document), signature)
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], finished: Sequence[bool]) -> float:

@@ -14,7 +14,7 @@ from pydantic import Field
 from catchline.errors import DataError
 from catchline.extractive.base import Extractor, ExtractorConfig
 from catchline.metrics.overlap import ngram_counts, overlap
-from catchline.metrics.rouge_text import shared_text
+from catchline.metrics.rouge_text import RougeText
 from catchline.metrics.scoring import Scoring, suited
 from catchline.text.normalization import UNIT, split_lines
 from catchline.text.sentences import sentence_spans
@@ -138,9 +138,9 @@ class Oracle(Extractor):
         if not models:
             raise DataError("The ROUGE oracle picks sentences by the reference summary; give at least one reference.")
         sentences = self.sentences(document)
-        text = shared_text("rouge155", stem=True, exceptions=True)
+        text = RougeText("rouge155", stem=True, exceptions=True)
         if suited(Scoring(), [models]).rouge or not any(text.ids(model) for model in models):
-            text = shared_text("unicode", stem=False, exceptions=False)
+            text = RougeText("unicode", stem=False, exceptions=False)
         return greedy_oracle(
             [text.ids(sentence) for sentence in sentences],
             [text.ids(model) for model in models],

@@ -1,17 +1,11 @@
-"""BLEU in three readings.
-
-* `corpus_bleu`: sacreBLEU on detokenized text, with its signature: the number to quote.
-* `bleu_paper`: the headline paper's metric: `bleu_sentence` with start and end markers counted as words on both sides.
-  Only for comparison with that paper: two texts of n tokens, markers counted, that share nothing but these score
-  (2/n x 0.1/(n-1) x 0.1/(n-2) x 0.1/(n-3))^(1/4): 0.064 with three words each, 0.025 with eight, 0.010 with twenty.
-* `bleu_sentence`: the mean of `sentence_bleu` over documents.
+"""BLEU in three readings: sacreBLEU's, the number to quote; the mean over sentences; and the headline paper's, which
+counts start and end markers as words on both sides, so that two texts without a common word do not score 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import zip_longest
 from operator import or_
@@ -26,20 +20,8 @@ _EPSILON = 0.1
 START, END = "<SOS>", "<EOS>"
 
 
-@dataclass(frozen=True, slots=True)
-class BleuResult:
-    """``score`` from 0 to 100 and the signature that pins it."""
-
-    score: float
-    signature: str
-
-
-def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]]) -> BleuResult:
-    """sacreBLEU's corpus BLEU; documents may have different numbers of references.
-
-    Raises:
-        DataError: no documents, or different numbers of hypotheses and references.
-    """
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]]) -> tuple[float, str]:
+    """sacreBLEU's corpus BLEU (0 to 100) on detokenized text, and its signature; numbers of references may differ."""
     models = [[entry] if isinstance(entry, str) else list(entry) for entry in references]
     _check(hypotheses, models)
     if empty := next((number for number, entry in enumerate(models, 1) if not entry), None):
@@ -47,7 +29,7 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str | Sequence[s
     streams: list[Any] = [list(stream) for stream in zip_longest(*models)]
     metric = BLEU(tokenize="13a")
     score = metric.corpus_score(list(hypotheses), streams).score
-    return BleuResult(float(score), str(metric.get_signature()))
+    return float(score), str(metric.get_signature())
 
 
 def sentence_bleu(hypothesis: Sequence[str], references: Sequence[Sequence[str]]) -> float:
@@ -72,11 +54,7 @@ def sentence_bleu(hypothesis: Sequence[str], references: Sequence[Sequence[str]]
 
 
 def bleu_sentence(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> float:
-    """The mean of `sentence_bleu` over lower-cased token sequences, 0 to 1.
-
-    Raises:
-        DataError: no documents, or different numbers of hypotheses and references.
-    """
+    """The mean of `sentence_bleu` over lower-cased token sequences, 0 to 1."""
     _check(hypotheses, references)
     scores = [
         sentence_bleu([*map(str.lower, hypothesis)], [[*map(str.lower, reference)] for reference in group])
@@ -90,17 +68,12 @@ def bleu_paper(
     references: Sequence[Sequence[Sequence[str]]],
     finished: Sequence[bool] | None = None,
 ) -> float:
-    """`bleu_sentence` with a start marker before and an end marker behind every sequence.
-
-    ``finished`` says which hypotheses emitted the end marker (default: all); the others get none.
-    """
+    """`bleu_sentence` with a start marker before every sequence and an end marker behind ``finished`` ones (all)."""
     ended = [True] * len(hypotheses) if finished is None else finished
     marked = [[START, *hypothesis, *([END] if end else [])] for hypothesis, end in zip(hypotheses, ended, strict=True)]
     return bleu_sentence(marked, [[[START, *reference, END] for reference in group] for group in references])
 
 
 def _check(hypotheses: Sequence, references: Sequence) -> None:
-    if len(hypotheses) != len(references):
+    if not len(hypotheses) or len(hypotheses) != len(references):
         raise DataError(f"BLEU needs as many hypotheses as references, not {len(hypotheses)} and {len(references)}.")
-    if not len(hypotheses):
-        raise DataError("There is nothing to score: no hypotheses were given.")

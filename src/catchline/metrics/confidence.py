@@ -1,20 +1,10 @@
 """How likely a reader is to accept what a model wrote, whether the text is of a kind that the model knows, and the
-sentence of the text that answers where one of the two speaks against the model's line.
+sentence of the text that answers if not.
 
-Confidence is a logistic regression over a few facts that decoding leaves anyway (`FACTS`), so that of summaries with
-confidence 0.7 about seven in ten are accepted:
-
-    confidence = sigmoid(bias + sum_j weight_j (fact_j - mean_j) / deviation_j)
-
-A text is out of domain if the mean over its words of
-
-    ln p(w, English of no particular kind) / p(w, the model's documents)
-
-is above that of nearly all of the model's documents: the likelihood ratio that tells texts of another domain (Ren et
-al., NeurIPS 2019, with unigram models). Words that the vocabulary lacks count as one word, so that texts in other
-languages are out of domain as well.
-
-A `Calibration` lies in the model folder as ``calibration.json``. A model without one is never asked.
+Confidence is a logistic regression over a few facts that decoding leaves anyway (`FACTS`). A text is out of domain if
+the mean over its words of ln p(w, English of no particular kind) / p(w, the model's documents) is above that of nearly
+all of the model's documents (Ren et al., NeurIPS 2019, with unigram models). Words that the vocabulary lacks count as
+one word, so that texts in other languages are out of domain as well.
 """
 
 from __future__ import annotations
@@ -87,11 +77,7 @@ class Calibration:
 
     @classmethod
     def load(cls, folder: Path) -> Calibration | None:
-        """The calibration of a model folder, ``None`` where there is none.
-
-        Raises:
-            ModelError: it is damaged.
-        """
+        """The calibration of a model folder, ``None`` where there is none; a `ModelError` if it is damaged."""
         path = folder / FILE
         if not path.is_file():
             return None
@@ -171,20 +157,15 @@ _CLAUSE = re.compile(r"[,;:]\s|\s[–—(-]")
 def prose_sentence(document: str) -> tuple[int, int]:
     """Where the first prose sentence of a document begins and ends, cut at a clause if it has more than 20 words; where
     there is none, the first sentence."""
-    spans = [(match.end() if match else span[0], span[1]) for span, match in _behind_speakers(document)]
-    start, end = next((span for span in spans if _is_prose(document, *span)), spans[0])
+    spans = [(span, _SPEAKER.match(document, *span)) for span in split_sentences(document)]
+    bounds = [(match.end() if match and match.end() < end else start, end) for (start, end), match in spans]
+    start, end = next((span for span in bounds if _is_prose(document, *span)), bounds[0])
     words = [match.end() for match in re.finditer(r"\S+", document[start:end])]
     if len(words) > _LONGEST:
         end = start + words[_LONGEST - 1]
         clauses = [match.start() for match in _CLAUSE.finditer(document, start + words[_SHORTEST - 1], end + 1)]
         end = clauses[-1] if clauses else end
     return start, min(end, start + _LONGEST_WORDS)
-
-
-def _behind_speakers(document: str) -> list[tuple[tuple[int, int], re.Match[str] | None]]:
-    """Each sentence with the mark of its speaker, where one says more than that."""
-    spans = [(span, _SPEAKER.match(document, *span)) for span in split_sentences(document)]
-    return [(span, match if match and match.end() < span[1] else None) for span, match in spans]
 
 
 def _is_prose(document: str, start: int, end: int) -> bool:

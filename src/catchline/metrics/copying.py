@@ -1,9 +1,4 @@
-"""How much of a summary is copied, and how much it repeats: novel n-grams, extractive fragments, correct n-grams,
-over-copied words, repeated n-grams, and what a reader calls repetition.
-
-All functions take sequences of words (`catchline.metrics.words.words`), which hold no blanks. What a summary shares
-with another text is told by its runs: of each of its words, how many words from there on stand in a row in that text.
-"""
+"""How much of a summary is copied, and how much it repeats; of sequences of words (`catchline.metrics.words.words`)."""
 
 from __future__ import annotations
 
@@ -17,11 +12,13 @@ from catchline.metrics.words import is_stop_word
 
 Words = Sequence[str]
 Runs = Sequence[int]
+_NEAR = 3  # words within which a content word that comes again is heard
+_PHRASE = 4  # words of a phrase that is heard wherever it comes again
 
 
 def shared_runs(summary: Words, other: Words) -> Runs:
-    """Of each word of the summary, how many words from there on stand in a row in the other text: 0 where it lacks the
-    word, all that are left where the other text is the summary (``is``)."""
+    """Of each word of the summary, how many words from there on are in a row in the other text: 0 if it lacks the word,
+    all that are left if the other text is the summary (``is``)."""
     if summary is other:
         return range(len(summary), 0, -1)
     held = bytes(map(set(other).__contains__, summary)) + b"\0"
@@ -32,8 +29,8 @@ def shared_runs(summary: Words, other: Words) -> Runs:
     mine, theirs = f" {' '.join(summary)} ", f" {' '.join(other)} "
     blanks = list(accumulate((len(word) + 1 for word in summary), initial=0))  # where they are in the first of the two
     while start >= 0:
-        end, place = max(end, start + 1), 0  # what is left of a run is one
-        # and a longer run stands nowhere before a shorter one
+        # the rest of a run is one, and a longer run is nowhere before a shorter one
+        end, place = max(end, start + 1), 0
         while held[end] and (place := theirs.find(mine[blanks[start] : blanks[end + 1] + 1], place)) >= 0:
             end += 1
         runs[start] = end - start
@@ -45,37 +42,20 @@ def novel_rate(summary: Words, runs: Runs, n: int) -> float | None:
     """The share of its distinct n-grams that the source, in which the summary has ``runs``, lacks; None without any."""
     if len(summary) < n:
         return None
-    if runs[0] == len(runs):  # found quickly
-        return 0.0
     novel = {gram for gram, run in zip(ngrams(summary, n), runs, strict=False) if run < n}
     return len(novel) / len(ngram_set(summary, n)) if novel else 0.0
 
 
-def fragments_of(runs: Runs) -> list[tuple[int, int]]:
-    """The greedy fragments of a summary that stand in the source, as (start in the summary, length).
-
-    From the left, at each summary word the longest stretch that the source contains is taken.
-    """
-    if runs and runs[0] == len(runs):  # found quickly
-        return [(0, len(runs))]
-    fragments, end = [], 0
+def coverage_and_density(runs: Runs) -> tuple[float, float] | None:
+    """The share of a summary's words in fragments shared with the source, and the sum of squared lengths of fragments
+    over the summary's words; None for an empty summary. After Grusky et al. 2018, but that the fragment at a word is
+    the longest run that the source has: their Figure 3 skips what a shorter match covers and may miss it."""
+    lengths, end = [], 0
     for start, length in enumerate(runs):
         if length and start >= end:
-            fragments.append((start, length))
+            lengths.append(length)
             end = start + length
-    return fragments
-
-
-def coverage_and_density(runs: Runs) -> tuple[float, float] | None:
-    """Grusky et al. 2018: the share of a summary's words in fragments shared with the source, and the mean squared
-    length of a fragment over the summary's words; None for an empty summary.
-
-    A single word is a fragment too, so that coverage is the share of the summary's words that the source holds.
-    """
-    if not runs:
-        return None
-    lengths = [length for _, length in fragments_of(runs)]
-    return sum(lengths) / len(runs), sum([length * length for length in lengths]) / len(runs)
+    return (sum(lengths) / len(runs), sum([length * length for length in lengths]) / len(runs)) if runs else None
 
 
 def correct_counts(in_source: Runs, in_reference: Runs, longest: int) -> list[tuple[int, int]]:
@@ -89,48 +69,43 @@ def over_copied(summary: Words, in_source: Runs, in_reference: Runs) -> list[str
     return [word for word, run, known in zip(summary, in_source, in_reference, strict=True) if run and not known]
 
 
-# ----------------------------------------------------------------------------------------------------------- repetition
-
-
-_NEAR = 3  # words within which a content word that comes again is heard
-_PHRASE = 4  # words of a phrase that is heard wherever it comes again
-
-
-def repeated_ngram_rate(summary: Sequence[str], n: int) -> float | None:
+def repeated_ngram_rate(summary: Words, n: int) -> float | None:
     """1 - (distinct n-grams / n-grams): 0 when none repeats; None when there is none."""
     total = len(summary) - n + 1
     return 1.0 - len(ngram_set(summary, n)) / total if total > 0 else None
 
 
-def repeated_ngram_rates(summary: Sequence[str], longest: int) -> list[float | None]:
-    """Those of every n up to ``longest``; where no n-gram comes twice, no longer one does, and none is made."""
+def repeated_ngram_rates(summary: Words, longest: int) -> list[float | None]:
+    """Those of every n up to ``longest``; where no n-gram comes twice, no longer one does."""
     rates: list[float | None] = []
     for n in range(1, longest + 1):
-        once = 0.0 in rates and len(summary) >= n
-        rates.append(0.0 if once else repeated_ngram_rate(summary, n))
+        rates.append(0.0 if 0.0 in rates and len(summary) >= n else repeated_ngram_rate(summary, n))
     return rates
 
 
-def repeats(summary: Sequence[str], again: float | None = None) -> bool:
-    """Would a reader say that these lower-cased words repeat themselves?
-
-    They do if a word stands twice in a row, a phrase right behind itself, a content word again within three words, or
-    a phrase of four words again anywhere. Function words count in phrases with others only ("the ... the" is
-    nothing), and a number may come again. ``again`` is the `repeated_ngram_rate` of four words, where it is known.
-    """
-    # a phrase shorter than _PHRASE that stands behind itself has its words within _NEAR as well
+def repeats(summary: Words, again: float | None = None) -> bool:
+    """Would a reader say that these lower-cased words repeat themselves: a word or phrase right behind itself, a
+    content word again within three words, a phrase of four again anywhere? Function words count in phrases with others
+    only, and a number may come again. ``again`` is the `repeated_ngram_rate` of four words, where it is known."""
+    # a phrase shorter than _PHRASE right behind itself has its words within _NEAR as well
     near = [word for apart in range(1, _NEAR + 1) for word in compress(summary, map(eq, summary, summary[apart:]))]
-    if near and (any(map(_is_told, near)) or _stutters(summary)):
+    if near and (any(map(_is_heard, near)) or _stutters(summary)):
         return True
-    return again != 0.0 and _phrase_comes_again(summary)
+    if again == 0.0:
+        return False
+    seen: set[Words] = set()
+    for phrase in ngrams(summary, _PHRASE):
+        if phrase in seen and any(map(_is_heard, phrase)):
+            return True
+        seen.add(phrase)
+    return False
 
 
-def _is_told(word: str) -> bool:
-    """Is it heard when it comes again?"""
+def _is_heard(word: str) -> bool:
     return not is_stop_word(word) and word.isalpha() and len(word) > 1
 
 
-def _stutters(words: Sequence[str]) -> bool:
+def _stutters(words: Words) -> bool:
     """A word or phrase right behind itself; of four words and more it is a phrase that comes again."""
     for length in range(1, min(_PHRASE, len(words) // 2 + 1)):
         run = 0  # how many words in a row equal the one `length` before
@@ -138,14 +113,4 @@ def _stutters(words: Sequence[str]) -> bool:
             run = run + 1 if equal else 0
             if run == length and any(word.isalpha() for word in words[place - length + 1 : place + 1]):
                 return True
-    return False
-
-
-def _phrase_comes_again(words: Sequence[str]) -> bool:
-    """Does a phrase with a word that is told come again?"""
-    seen: set[Words] = set()
-    for phrase in ngrams(words, _PHRASE):
-        if phrase in seen and any(map(_is_told, phrase)):
-            return True
-        seen.add(phrase)
     return False

@@ -290,9 +290,8 @@ class SourceFacts:
 
     def is_name(self, word: str) -> bool:
         """Is the word written with a capital within sentences, and never without?"""
-        if f" {word} " in self.text or word not in self._known:
-            return False
-        places = [start for start, _ in self._places(self._known[word])]
+        known = self._known.get(word) if f" {word} " not in self.text else None
+        places = [start for start, _ in self._places(known)] if known else []
         within = any(not _OPENING.search(self.text, max(0, start - 12), start) for start in places)
         return within and all(self.text[start].isupper() for start in places)
 
@@ -308,9 +307,8 @@ class SourceFacts:
 
     def _letters(self, letters: str) -> Span | None:
         """Where these letters begin a word and go on, whatever stands between them."""
-        if len(letters) < 5 or letters not in "".join(map(_plain, self.words)):
-            return None
-        match = re.search(r"(?<![^\W_])" + r"[\W_]*".join(map(re.escape, letters)), self._lower)
+        known = len(letters) > 4 and letters in "".join(map(_plain, self.words))
+        match = known and re.search(r"(?<![^\W_])" + r"[\W_]*".join(map(re.escape, letters)), self._lower)
         return match.span() if match else None
 
     def _form(self, name: str) -> Span | None:

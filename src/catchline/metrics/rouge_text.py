@@ -1,66 +1,42 @@
-"""From text to word ids for ROUGE, where each profile (`TEXTS`) cuts and stems as the scorer that it stands for.
-
-Ids mean nothing but equality. A text remembers every word it has seen, so that stemming is paid once a word.
-"""
+"""From text to word ids for ROUGE, where each profile (`TEXTS`) cuts and stems as the scorer whose numbers it gives."""
 
 from __future__ import annotations
 
 import re
-import threading
 import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 
 from catchline.metrics.words import smart_stop_words, wordnet_exceptions
 from catchline.text.normalization import UNIT, UNSPACED, without_invisible
 
-_MEMORY_LIMIT = 1_000_000  # words remembered before starting afresh
 _STOPPED = -1
 
 
-class _Memory(dict):
-    """Word -> id; an unknown word is normalised once and numbered by its normal form."""
-
-    def __init__(self, normal_form: Callable[[str], str | None]) -> None:
-        super().__init__()
-        self._normal_form = normal_form
-        self._ids: dict[str, int] = {}
-
-    def __missing__(self, word: bytes | str) -> int:
-        text = word.decode("ascii") if isinstance(word, bytes) else word
-        form = self._normal_form(text)
-        number = _STOPPED if form is None else self._ids.setdefault(form, len(self._ids))
-        self[word] = number
-        return number
-
-    def trim(self) -> None:
-        """Forget everything when too much is remembered; call it between documents only."""
-        if len(self) > _MEMORY_LIMIT:
-            self.clear()
-            self._ids.clear()
-
-
-class RougeText:
-    """What a profile makes of texts: ``words`` cuts one, cased as the profile has it; for the others see
+class RougeText(dict):
+    """Word -> id, by the word's normal form; equal ids are all that counts. The options are those of
     `catchline.metrics.rouge.RougeOptions`."""
 
-    def __init__(self, profile: str, stem: bool, exceptions: bool, remove_stop_words: bool) -> None:
-        self.words, self._stem = TEXTS[profile]
-        self._stems = stem
-        self.memory = _Memory(self._normal_form)
+    def __init__(self, profile: str, stem: bool, exceptions: bool, remove_stop_words: bool = False) -> None:
+        super().__init__()
+        self._words, self._stem = TEXTS[profile]
+        self._stems, self._forms = stem, dict[str, int]()
         self._stops = smart_stop_words() if remove_stop_words else frozenset()
         self._exceptions = wordnet_exceptions() if stem and exceptions else {}
 
-    def _normal_form(self, word: str) -> str | None:
-        """None for a word that is dropped."""
-        if word in self._stops:
-            return None
-        if self._stems and len(word) > 3:
-            return self._exceptions.get(word) or self._stem(word)
-        return word
+    def __missing__(self, word: bytes | str) -> int:
+        form = word.decode("ascii") if isinstance(word, bytes) else word
+        number = _STOPPED
+        if form not in self._stops:
+            if self._stems and len(form) > 3:
+                form = self._exceptions.get(form) or self._stem(form)
+            number = self._forms.setdefault(form, len(self._forms))
+        self[word] = number
+        return number
 
     def ids(self, text: str) -> list[int]:
-        """Those of the words of one stretch of text."""
-        found = list(map(self.memory.__getitem__, self.words(text)))
+        """Those of the words of a text that are not dropped."""
+        found = list(map(self.__getitem__, self._words(text)))
         return [number for number in found if number >= 0] if self._stops else found
 
 
@@ -68,10 +44,7 @@ class RougeText:
 _ASCII_WORDS = bytes(
     code + 32 if 65 <= code <= 90 else code if 97 <= code <= 122 or 48 <= code <= 57 else 32 for code in range(256)
 )
-
-
 _CHARACTERS = re.compile(r"<unk>|\S")
-
 # Of scripts written without blanks between words each character is one, with its vowel signs.
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 
@@ -88,30 +61,15 @@ class _CharacterClasses(dict):
 _CHARACTER_CLASSES = _CharacterClasses()
 
 
-_SHARED = threading.local()
-
-
-def shared_text(profile: str, *, stem: bool, exceptions: bool, remove_stop_words: bool = False) -> RougeText:
-    """The calling thread's text of a profile, so that later calls know the stems of earlier ones."""
-    known: dict[tuple[str, bool, bool, bool], RougeText] = _SHARED.__dict__.setdefault("texts", {})
-    wanted = (profile, stem, exceptions, remove_stop_words)
-    if wanted not in known:
-        known[wanted] = RougeText(*wanted)
-    return known[wanted]
-
-
 # ------------------------------------------------------------------------------------------------------------- stemmers
 
-# Porter's stemmer (Program 14(3), 1980) in the two dialects that ROUGE scorers use.
+# Porter's stemmer (Program 14(3), 1980) in the two dialects that ROUGE scorers use. A word is seen as ``[C](VC)^m[V]``
+# where C and V are runs of consonants and vowels (a, e, i, o, u, and y after a consonant); m is the measure.
 #
-# A word is seen as ``[C](VC)^m[V]`` where C and V are runs of consonants and vowels; a, e, i, o, u are
-# vowels, y is one after a consonant, every other character (digits too) is a consonant; m is the measure.
-#
-# * `stem_rouge155` is the stemmer inside ROUGE-1.5.5. It departs from the paper in step 4: after the list of
-#   suffixes it tries ``-ment``, then ``-ent`` or ``-(s|t)ion`` on whatever is left, so that several suffixes may
-#   go ("fundamental" becomes "fundam"); ``-bli`` and ``-logi`` are its only other additions.
-# * `stem_nltk` is what rouge-score uses: NLTK's extended variant, with a few irregular words, ``-ies`` and
-#   ``-ied`` after one letter, ``-fulli``, and a step for ``-y`` after a consonant only.
+# * `stem_rouge155` departs from the paper in step 4: after the list of suffixes it tries ``-ment``, then ``-ent`` or
+#   ``-(s|t)ion`` on whatever is left ("fundamental" becomes "fundam"); ``-bli`` and ``-logi`` are its other additions.
+# * `stem_nltk` is what rouge-score uses: NLTK's extended variant, with a few irregular words, ``-ies`` and ``-ied``
+#   after one letter, ``-fulli``, and a step for ``-y`` after a consonant only.
 
 _Endings = tuple[tuple[str, ...], dict[str, str]]
 
@@ -144,7 +102,7 @@ _KINDS = bytes(118 if code in b"aeiou" else 121 if code == 121 else 99 for code 
 
 
 def _shape(word: str) -> bytes:
-    """One letter a character: ``v`` for vowels, ``c`` for consonants. A shape's beginning is its stem's shape."""
+    """One letter a character: ``v`` for vowels, ``c`` for consonants."""
     shape = word.encode("latin-1", "replace").translate(_KINDS)
     while (place := shape.find(b"y")) >= 0:
         vowel = place > 0 and shape[place - 1] == 99
@@ -161,8 +119,7 @@ def _has_vowel(word: str) -> bool:
 
 
 def _is_short(word: str, nltk: bool) -> bool:
-    """Porter's condition *o: consonant, vowel, consonant, the last of them not w, x or y; NLTK's dialect also takes a
-    vowel and a consonant that are the whole word."""
+    """Porter's condition *o: consonant, vowel, consonant but w, x, y; in NLTK's also a vowel and a consonant alone."""
     return (word[-1] not in "wxy" and _shape(word)[-3:] == b"cvc") or (nltk and _shape(word) == b"vc")
 
 
@@ -254,11 +211,13 @@ def _porter(word: str, nltk: bool) -> str:
     return _step_5(word, nltk) if word[-1] in "el" else word
 
 
+@lru_cache(maxsize=200_000)
 def stem_rouge155(word: str) -> str:
     """Stem a lower-case ASCII word as ROUGE-1.5.5 does (exception lists are looked up before, not here)."""
     return word if len(word) < 3 else _porter(word, nltk=False)
 
 
+@lru_cache(maxsize=200_000)
 def stem_nltk(word: str) -> str:
     """Stem a lower-case word as NLTK's ``PorterStemmer`` does in its default (extended) mode."""
     if len(word) < 3 or word in _IRREGULAR:
@@ -280,9 +239,8 @@ def _unicode_words(text: str) -> list[str]:
 
 # Profile -> what cuts a text into words, and what stems a word.
 TEXTS: dict[str, tuple[Callable[[str], list], Callable[[str], str]]] = {
-    # LCSTS: every character is a word, whatever its script; blanks and case-folding play no part. Equal to numbering
-    # the characters and giving the numbers to ROUGE-1.5.5, as the field does because the tool drops what is not ASCII.
-    # A mark ``<unk>`` is one word.
+    # LCSTS: every character is a word, and so is ``<unk>``. Equal to numbering the characters and giving the numbers to
+    # ROUGE-1.5.5, as the field does because the tool drops what is not ASCII.
     "characters": (_CHARACTERS.findall, str),
     # rouge-score: lower-cased as Unicode, then runs of ASCII letters and digits; NLTK's stemmer.
     "google": (lambda text: _ascii_words(text.lower()), stem_nltk),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -22,8 +23,8 @@ Shown = Literal["f", "recall"]
 @dataclass(frozen=True, slots=True)
 class Scoring:
     """``rouge`` are options of `catchline.rouge`; ``shown`` is the figure that tables print (``f`` or ``recall``);
-    ``flags`` says in words, or in flags of ROUGE-1.5.5, what was counted. ``by_sentence``, ``hash_digits``: see
-    `score_texts`."""
+    ``flags`` says in words, or in flags of ROUGE-1.5.5, what was counted; ``by_sentence`` is of `score_as`; with
+    ``hash_digits`` every digit is ``#``, as in what a model of such a vocabulary writes."""
 
     rouge: Mapping[str, Any] = field(default_factory=dict)
     shown: Shown = "f"
@@ -72,11 +73,7 @@ PROFILES: dict[str, Scoring] = {
 
 
 def scoring(profile: str | None = None, rouge: Mapping[str, Any] | None = None) -> Scoring:
-    """The way of scoring called ``profile``: a data set's, or a profile of ROUGE; ``rouge`` changes single options.
-
-    Raises:
-        ConfigError: there is no such profile.
-    """
+    """The way of scoring called ``profile``: a data set's, or a profile of ROUGE; ``rouge`` changes single options."""
     changes = dict(rouge or {})
     if profile is None:
         return Scoring(changes)
@@ -113,11 +110,7 @@ def _of_another_script(text: str) -> bool:
 
 
 class RunScoring:
-    """What the ``evaluation`` section of a run says of ROUGE, for `catchline.config.names`: its ``Config`` is all.
-
-    Raises:
-        ConfigError: an unknown profile, option or kind of ROUGE, or a value that does not fit.
-    """
+    """What the ``evaluation`` section of a run says of ROUGE, for `catchline.config.names`: its ``Config`` is all."""
 
     class Config(ConfigBase):
         profile: str | None = None
@@ -144,41 +137,15 @@ def sentence_lines(text: str) -> str:
 def score_as(
     way: Scoring, hypotheses: Sequence[str], references: Sequence[Sequence[str]], kinds: Sequence[str], **options: Any
 ) -> RougeResult:
-    """`score_texts` of these ``kinds`` as ``way`` says; ``options`` of ROUGE that it does not name are as given."""
+    """`catchline.rouge` as ``way`` says; ``options`` of ROUGE that it does not name are as given.
+
+    By sentence all texts have one sentence a line, and ``L`` is what ROUGE-1.5.5 prints as ROUGE-L for such files: the
+    union of the sentences' longest common subsequences (``Lsum``).
+    """
     asked = {name: value for name, value in {**options, **way.rouge}.items() if name != "kinds"}
-    asked |= {"by_sentence": way.by_sentence, "hash_digits": way.hash_digits}
-    return score_texts(hypotheses, references, kinds=kinds, **asked)
-
-
-def score_texts(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    kinds: Sequence[str],
-    by_sentence: bool = False,
-    hash_digits: bool = False,
-    **options: Any,
-) -> RougeResult:
-    """`catchline.rouge`; with ``by_sentence`` all texts have one sentence a line, and ``L`` is what ROUGE-1.5.5 prints
-    as ROUGE-L for such files: the union of the sentences' longest common subsequences (our ``Lsum``). With
-    ``hash_digits`` every digit is ``#``, as in what a model of such a vocabulary writes."""
-    if hash_digits:
-        hypotheses = [_DIGIT.sub("#", text) for text in hypotheses]
-        references = [tuple(_DIGIT.sub("#", text) for text in texts) for texts in references]
-    if not by_sentence:
-        return rouge(hypotheses, references, kinds=kinds, **options)
-    asked = ["Lsum" if parse_kind(kind).name == "L" else kind for kind in kinds]
-    found = rouge(
-        [sentence_lines(text) for text in hypotheses],
-        [tuple(map(sentence_lines, texts)) for texts in references],
-        kinds=list(dict.fromkeys(asked)),
-        **options,
-    )
-    names = dict(zip(kinds, asked, strict=True))
-    return replace(
-        found,
-        mean={kind: found.mean[name] for kind, name in names.items()},
-        per_document={kind: found.per_document[name] for kind, name in names.items()},
-        interval={kind: found.interval[name] for kind, name in names.items() if name in found.interval},
-        signature=f"{found.signature}|L:sum" if asked != [*kinds] else found.signature,
-    )
+    changes = [partial(_DIGIT.sub, "#")] * way.hash_digits + [sentence_lines] * way.by_sentence
+    for change in changes:
+        hypotheses, references = list(map(change, hypotheses)), [tuple(map(change, texts)) for texts in references]
+    names = {kind: "Lsum" if way.by_sentence and parse_kind(kind).name == "L" else kind for kind in kinds}
+    found = rouge(hypotheses, references, kinds=names, **asked)
+    return found if [*names.values()] == [*kinds] else replace(found, signature=f"{found.signature}|L:sum")

@@ -1,15 +1,11 @@
-"""Is the difference of two systems more than chance? All tests are paired over documents; seeds are fixed.
-
-Scores are given one a document and system, in the same order.
-"""
+"""Is the difference of two systems more than chance? All tests are paired over documents; seeds are fixed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,14 +16,9 @@ SAMPLES, _SEED = 10_000, 1
 _CHUNK = 4_000_000  # elements drawn at a time
 
 
-@dataclass(frozen=True, slots=True)
-class TestResult:
-    """``difference`` is mean(first) - mean(second), ``p`` two-sided, ``n`` the number of documents.
-
-    ``low`` and ``high`` bound the difference with 95% where the test gives them; ``statistic`` is t of the t-test.
-    """
-
-    __test__ = False  # the name is no pytest class
+class TestResult(NamedTuple):
+    """``difference`` is mean(first) - mean(second), ``p`` two-sided, ``n`` the number of documents; ``low`` and
+    ``high`` bound the difference with 95%, ``statistic`` is t of the t-test."""
 
     difference: float
     p: float
@@ -38,11 +29,8 @@ class TestResult:
 
 
 def paired_bootstrap(first: Sequence[float], second: Sequence[float], *, samples: int = SAMPLES) -> TestResult:
-    """Resample documents with replacement (Koehn 2004); p from the share of resamples on the other side of zero.
-
-    p is twice the smaller tail, (1 + count) / (1 + samples) so that it is never zero; the interval is the percentile
-    interval of the difference.
-    """
+    """Resample documents with replacement (Koehn 2004). p is twice the smaller tail on the other side of zero,
+    (1 + count) / (1 + samples) so that it is never zero; the interval is that of percentiles."""
     difference = _differences(first, second)
     means = _resampled_means(difference, samples)
     below, above = int((means <= 0).sum()), int((means >= 0).sum())
@@ -51,22 +39,14 @@ def paired_bootstrap(first: Sequence[float], second: Sequence[float], *, samples
 
 
 def approximate_randomization(first: Sequence[float], second: Sequence[float], *, samples: int = SAMPLES) -> TestResult:
-    """Swap the two systems' scores document by document at random (Noreen 1989); exact when 2^n is no more work."""
+    """Swap the two systems' scores document by document at random (Noreen 1989)."""
     difference = _differences(first, second)
-    total = len(difference)
-    observed = abs(difference.sum())
-    tolerance = 1e-12 * np.abs(difference).sum()
-    generator = np.random.default_rng(_SEED)
-    if 2**total <= samples:
-        signs = 1.0 - 2.0 * ((np.arange(2**total)[:, None] >> np.arange(total)) & 1)
-        p = float((np.abs(signs @ difference) >= observed - tolerance).mean())
-    else:
-        extreme = 0
-        for size in _chunks(samples, total):
-            signs = generator.integers(0, 2, size=(size, total), dtype=np.int8) * 2.0 - 1.0
-            extreme += int((np.abs(signs @ difference) >= observed - tolerance).sum())
-        p = (1 + extreme) / (1 + samples)
-    return TestResult(float(difference.mean()), p, total)
+    observed, tolerance = abs(difference.sum()), 1e-12 * np.abs(difference).sum()
+    generator, extreme = np.random.default_rng(_SEED), 0
+    for size in _chunks(samples, len(difference)):
+        signs = generator.integers(0, 2, size=(size, len(difference)), dtype=np.int8) * 2.0 - 1.0
+        extreme += int((np.abs(signs @ difference) >= observed - tolerance).sum())
+    return TestResult(float(difference.mean()), (1 + extreme) / (1 + samples), len(difference))
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> TestResult:
@@ -81,10 +61,8 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> TestResult
     from scipy import stats  # the base package does without
 
     found = stats.ttest_1samp(difference, 0.0)
-    interval = found.confidence_interval(0.95)
-    return TestResult(
-        mean, float(found.pvalue), total, float(found.statistic), float(interval.low), float(interval.high)
-    )
+    bounds = found.confidence_interval()
+    return TestResult(mean, float(found.pvalue), total, float(found.statistic), *map(float, bounds))
 
 
 def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
@@ -106,12 +84,10 @@ def bootstrap_interval(scores: Sequence[float] | np.ndarray, samples: int = SAMP
 
 def _differences(first: Sequence[float], second: Sequence[float]) -> np.ndarray:
     one, two = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if one.shape != two.shape or one.ndim != 1:
+    if one.shape != two.shape or one.ndim != 1 or not one.size:
         raise DataError(
-            f"A paired test needs one score a document from both systems; there are {one.size} and {two.size}."
+            f"A paired test needs a score of each document and system; there are {one.size} and {two.size}."
         )
-    if not one.size:
-        raise DataError("A paired test needs at least one document.")
     if not (np.isfinite(one).all() and np.isfinite(two).all()):
         raise DataError("A paired test needs finite scores; one of them is not a number.")
     return one - two

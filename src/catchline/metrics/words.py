@@ -1,8 +1,5 @@
-"""What a word is to every measure of copying, repetition and faithfulness; function words and stems.
-
-A word is a run of letters and digits, with accents, vowel signs and apostrophes inside; each character of a script
-written without blanks is one. Words are compared in lower case, without invisible characters.
-"""
+"""What a word is to measures of copying, repetition and faithfulness: a run of letters and digits, with accents, vowel
+signs and apostrophes inside, in lower case; or a character of a script written without blanks. Stems, stop words."""
 
 from __future__ import annotations
 
@@ -23,6 +20,7 @@ _ASCII_SIGNS = {code: " " for code in range(128) if not chr(code).isalnum() and 
 _SHORT_FORMS = (  # of fewer letters than those of ROUGE's exception lists
     "met:meet led:lead ran:run won:win fed:feed men:man sat:sit saw:see got:get ate:eat dug:dig hid:hide lit:light"
 )
+_STEMMER = Stemmer.Stemmer("english", 0)
 _DATA = Path(__file__).parent / "data"
 
 
@@ -62,17 +60,12 @@ def is_stop_word(word: str) -> bool:
 def stem(word: str) -> str:
     """The stem of a lower-cased word; of an irregular form ("wrote", "children") that of its base form."""
     bare = word.removesuffix("'s").removesuffix("’s")
-    return _stemmer().stemWord(_base_forms().get(bare, bare))
+    return _STEMMER.stemWord(_base_forms().get(bare, bare))
 
 
 @cache
 def _base_forms() -> dict[str, str]:
     return wordnet_exceptions() | dict(pair.split(":") for pair in _SHORT_FORMS.split())
-
-
-@cache
-def _stemmer() -> Stemmer.Stemmer:
-    return Stemmer.Stemmer("english", 0)
 
 
 def _lines(name: str) -> list[str]:

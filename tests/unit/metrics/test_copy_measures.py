@@ -9,7 +9,6 @@ import pytest
 from catchline.metrics.copying import (
     correct_counts,
     coverage_and_density,
-    fragments_of,
     novel_rate,
     over_copied,
     repeated_ngram_rate,
@@ -24,7 +23,6 @@ SOURCE = ["the", "red", "car", "hit", "a", "wall", "and", "the", "driver", "left
 
 def test_fragments_and_their_statistics():
     summary = ["red", "car", "hit", "the", "driver", "today"]
-    assert fragments_of(shared_runs(summary, SOURCE)) == [(0, 3), (3, 2)]
     assert coverage_and_density(shared_runs(summary, SOURCE)) == pytest.approx((5 / 6, 13 / 6))
     assert coverage_and_density(shared_runs([], SOURCE)) is None
     assert coverage_and_density(shared_runs(SOURCE, SOURCE)) == (1.0, len(SOURCE))
@@ -37,11 +35,6 @@ def test_coverage_is_the_share_of_words_that_the_source_holds():
         coverage, density = coverage_and_density(shared_runs(summary, source))
         assert coverage == pytest.approx(sum(word in source for word in summary) / len(summary))
         assert density >= coverage
-
-
-def test_fragments_take_the_longest_of_several_places():
-    assert fragments_of(shared_runs(["a", "b", "c"], ["a", "b", "x", "a", "b", "c"])) == [(0, 3)]
-    assert fragments_of(shared_runs([], [])) == []
 
 
 def test_measures_are_what_their_definitions_say():
@@ -58,13 +51,6 @@ def test_measures_are_what_their_definitions_say():
             assert correct_counts(in_source, shared_runs(summary, reference), n)[-1] == (right, len(mine))
             assert novel_rate(summary, in_source, n) == len(set(mine) - set(theirs)) / len(set(mine))
             assert repeated_ngram_rate(summary, n) == 1 - len(set(mine)) / len(mine)
-        start = 0
-        for place, length in fragments_of(in_source):
-            for size in range(1, len(summary) - place + 1):
-                stands = any(source[i : i + size] == summary[place : place + size] for i in range(len(source)))
-                assert stands == (size <= length)
-            assert all(word not in source for word in summary[start:place])
-            start = place + length
 
 
 def test_runs_are_whole_words_and_the_longest_of_several_places():

@@ -14,7 +14,7 @@ from catchline.config.schema import EvaluationConfig
 from catchline.errors import ConfigError
 from catchline.metrics.rouge import rouge
 from catchline.metrics.rouge_text import stem_rouge155
-from catchline.metrics.scoring import PROFILES, Scoring, score_texts, scoring, sentence_lines, suited
+from catchline.metrics.scoring import PROFILES, Scoring, score_as, scoring, sentence_lines, suited
 from span_counts import longest
 
 
@@ -165,10 +165,10 @@ def test_names() -> None:
 
 def test_the_highlight_with_the_best_recall_counts() -> None:
     way = scoring("cnndm-first")
-    hashed = score_texts(["## died in ####"], [["12 died in 1998"]], kinds=("1",), hash_digits=way.hash_digits)
+    hashed = score_as(way, ["## died in ####"], [["12 died in 1998"]], ("1",))
     assert hashed.mean["1"].f == 1.0
     summary, highlights = "rain fell on the town", ["rain fell today", "a dog ran home", "on the town"]
-    found = score_texts([summary], [highlights], kinds=("1", "2", "L"), by_sentence=way.by_sentence, **way.rouge)
+    found = score_as(way, [summary], [highlights], ("1", "2", "L"))
     assert found.per_document["1"][0] == pytest.approx((3 / 5, 1.0, 3 / 4), abs=1e-5)  # all of the third's words
     assert "refs:best" in found.signature
     assert resolve_run(load_recipe("coarse_to_fine"), row="c2f", size="paper").evaluation.profile == "cnndm-first"
@@ -180,14 +180,14 @@ def test_summaries_are_scored_sentence_by_sentence(profile: str) -> None:
     hypothesis = "A red car hit the old wall. Nobody was hurt today. The driver left."
     reference = "the driver left the scene .\nnobody hurt as car hit wall ."
     way = scoring(profile)
-    found = score_texts([hypothesis], [[reference]], kinds=("1", "2", "L"), by_sentence=way.by_sentence, **way.rouge)
+    found = score_as(way, [hypothesis], [[reference]], ("1", "2", "L"))
     lines = "A red car hit the old wall.\nNobody was hurt today.\nThe driver left."
     whole = rouge([lines], [[reference]], kinds=("1", "2", "Lsum"))
     assert found.per_document["L"] == whole.per_document["Lsum"]
     assert found.per_document["2"] == whole.per_document["2"]
     assert found.per_document["L"][0].f > scores("rouge155", [hypothesis], [reference]).per_document["L"][0].f + 0.2
     assert found.signature.endswith("|L:sum")
-    named = score_texts([hypothesis], [[reference]], kinds=("rougeL",), by_sentence=way.by_sentence, **way.rouge)
+    named = score_as(way, [hypothesis], [[reference]], ("rougeL",))
     assert named.per_document["rougeL"] == whole.per_document["Lsum"]
     assert named.signature.endswith("|L:sum")
     # nobody, hurt; the driver left; car hit wall: 8 of the reference's 11 words
