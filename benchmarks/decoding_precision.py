@@ -30,7 +30,7 @@ import beam_decoding
 import transformer_decoding
 from catchline.config.schema import SearchConfig
 from catchline.kernels.packed import Packing
-from catchline.models.bart import BartSummarizer
+from catchline.models.checkpoints import BartSummarizer
 from catchline.search.decode import decode
 from catchline.search.torch_bridge import TorchModel, in_threads
 from catchline.types import Batch

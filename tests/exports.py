@@ -56,8 +56,8 @@ CASES: dict[str, dict[str, Any]] = {
     "distraction-pointer": DISTRACTION | {"head": {"type": "pointer"}},
     # contrastive
     "transformer": SMALL,
-    "transformer-pointer": SMALL | {"norm": "pre", "head": {"type": "pointer"}, "attention_head": 1},
-    "transformer-bos": SMALL | {"start_with_end": False, "share_embeddings": False},
+    "transformer-pointer": SMALL | {"norm": "pre", "head": {"type": "pointer"}},
+    "transformer-apart": SMALL | {"share_embeddings": False},
     **{
         f"contrastive-{kind}": SMALL | {"opponent": {"type": kind, "layer": 1, "head": 2}}
         for kind in ("max", "topk", "dynamic", "one_minus", "inverse", "none")

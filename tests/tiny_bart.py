@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
-from catchline.models.bart import BartSummarizer
+from catchline.models.checkpoints import BartSummarizer
 from catchline.models.stored import FAMILY
 from catchline.types import Batch, TrainingBatch
 

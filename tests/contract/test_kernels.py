@@ -153,7 +153,7 @@ for file, kernel in (("graph", graph), ("vocabulary", vocabulary)):
     )
 # Held equal in float32, the only type that is packed, and without gradients, which packed weights do not have:
 # tests/unit/kernels/test_packing.py, tests/unit/layers/test_transformer_blocks.py.
-ELSEWHERE = {"packed.linear_map", "packed.plain_map", "packed.packed_output", "packed.can_pack"}
+ELSEWHERE = {"packed.linear", "packed.packed_output", "packed.can_pack"}
 PARTS = {"vocabulary.at_least_float32", "vocabulary.first_positions", "graph.first_positions"}
 CHOOSES = "dispatch"
 
@@ -221,8 +221,7 @@ def test_one_switch_chooses(switch: str, monkeypatch: pytest.MonkeyPatch) -> Non
     kernels = [
         value
         for value in chosen
-        if getattr(value, "__module__", "").startswith("catchline.kernels.")
-        and value.__name__ not in ("plain_map", "first_positions")
+        if getattr(value, "__module__", "").startswith("catchline.kernels.") and value.__name__ != "first_positions"
     ]
     assert bool(kernels) == (switch == "on")
     module = "catchline.papers.pointer_generator" if switch == "off" else "catchline.kernels.attention"

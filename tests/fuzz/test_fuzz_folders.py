@@ -27,7 +27,7 @@ from catchline.cli.main import main
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import MODELS, build
 from catchline.errors import CatchlineError
-from catchline.models.bart import BartSummarizer
+from catchline.models.checkpoints import BartSummarizer
 from catchline.models.folder import save_model_folder
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Summary

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from catchline.errors import ConfigError, ModelError
-from catchline.models.bart import BartSummarizer
-from catchline.models.bart_attention import ATTENTION, folded_attention
+from catchline.models.checkpoints import ATTENTION, BartSummarizer, folded_attention
 from catchline.models.stored import FAMILY
 from tiny_bart import BOS, EOS, UNK, VOCABULARY, architecture, reference_of, shifted, source_batch, theirs
 

@@ -16,7 +16,7 @@ from forcing import worst
 from torch import Tensor
 
 from catchline.config.schema import SearchConfig
-from catchline.models.bart import BartSummarizer
+from catchline.models.checkpoints import BartSummarizer
 from catchline.models.stored import FAMILY
 from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis, UpdateContext

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from catchline.config.generation import search_from
-from catchline.models.bart import BartSummarizer
+from catchline.models.checkpoints import BartSummarizer
 from catchline.models.stored import FAMILY
 from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis

@@ -30,7 +30,7 @@ from catchline.errors import ConfigError, missing_package, refuse_unknown, unkno
 Table = Mapping[str, str]
 
 MODELS: Table = {
-    "bart": "catchline.models.bart:BartSummarizer",
+    "bart": "catchline.models.checkpoints:BartSummarizer",
     "coarse_to_fine": "catchline.models.coarse_to_fine:CoarseToFine",
     "distraction": "catchline.models.distraction:Distraction",
     "seq2seq": "catchline.models.seq2seq:Seq2Seq",

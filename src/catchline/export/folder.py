@@ -122,7 +122,6 @@ def _made(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> tuple[Gra
 def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:
     model: Any = loaded.model
     uncounted, outside = _counted(model)
-    starts_with_end = getattr(model.config, "start_with_end", False)
     cached = any(name.startswith("cache") for name in layout.rows)
     return {
         "catchline": __version__,
@@ -138,7 +137,7 @@ def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:
         "switches": model.switches(),
         "layout": {
             **layout.model_dump(),
-            "first_id": model.eos_id if starts_with_end else model.decoder_start_id if cached else None,
+            "first_id": model.first_input_id if cached else None,
             "forced_id": getattr(model, "forced_bos_id", None),
         },
     }

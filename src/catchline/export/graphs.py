@@ -11,18 +11,16 @@ A decoder state is a nested structure of tensors. The graphs know it flat, each 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from catchline.errors import ModelError
 from catchline.export.builder import Builder, WeightNames
 from catchline.export.lowering import lower
 from catchline.export.tracing import Recorder, Recording, Ref, laid_together
-from catchline.layers.beam_cache import BeamCache
 from catchline.runtime.model import Layout
 from catchline.runtime.onnx_file import Graph
 from catchline.search.arrays import select
@@ -98,21 +96,20 @@ def _run(model: Any, sizes: dict[str, int], number: int) -> tuple[_Part, _Part, 
     with Recorder() as recorder:
         inputs = recorder.refs(given | {"outside": outside})
         memory = model.encode(batch)
-        rows, shared = divided(heads_first(with_plain_cache(model.start(memory))), twice=True)
+        rows, shared = divided(model.start(memory), twice=True)
         outputs = recorder.refs(rows | shared, "state.")
         if getattr(model.config, "see_decode_parity", False):  # what is taught starts without it
             outputs |= recorder.refs(divided(model._first_state(memory), twice=True)[0], "taught.")
     encoder = _Part(recorder.record, inputs, outputs)
     beams = torch.arange(sizes["B"]).repeat_interleave(sizes["K"])
-    state = with_plain_cache(select(model.start(memory), beams))
+    state = select(model.start(memory), beams)
     last_ids = torch.randint(4, model.vocab_size, (sizes["B"] * sizes["K"],))
     for _ in range(sizes["T"]):
         state = model.step(last_ids, state)[1]
-    state = heads_first(state)
     rows, shared = divided(state)
     with Recorder() as recorder:
         inputs = recorder.refs({"last_ids": last_ids, "outside": outside}) | recorder.refs(rows | shared, "state.")
-        output, after = model.step(last_ids, heads_first(state))
+        output, after = model.step(last_ids, state)
         found = {name: value for name in OUTPUTS if (value := getattr(output, name)) is not None}
         same = output.scores is output.log_probs
         if same:
@@ -169,57 +166,6 @@ def _tensors(tree: Any, name: str = "", shared: bool = False) -> Iterator[tuple[
 def _parts(tree: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(tree, dict):
         return tree.items()
-    if isinstance(tree, (list, tuple, RowCache)):
-        return enumerate(tree.layers if isinstance(tree, RowCache) else tree)
+    if isinstance(tree, (list, tuple)):
+        return enumerate(tree)
     return [(each, getattr(tree, each)) for each in getattr(tree, "__dataclass_fields__", ())]
-
-
-def with_plain_cache(state: Any) -> Any:
-    """The state before the first step, with its past in plain rows."""
-    cache = state.get("cache") if isinstance(state, dict) else None
-    if not isinstance(cache, BeamCache):
-        return state
-    like = [room.slots for room in cache._rooms]  # (2, B, 0, H, d)
-    empty = [slots.new_zeros(cache.visible.shape[0], slots.shape[3], 0, slots.shape[4]) for slots in like]
-    return state | {"cache": RowCache([{"keys": one, "values": one.clone()} for one in empty], 0)}
-
-
-def heads_first(state: Any) -> Any:
-    """The state with the keys and values that a Transformer's steps read of a document turned from (B, S, H, d) to
-    (B, H, S, d), as products want them, or back: onnxruntime drops what turns twice."""
-    if not (isinstance(state, dict) and isinstance(state.get("cache"), RowCache)):
-        return state
-    encoded = state["memory"].tree
-    layers = [tuple(part.transpose(1, 2) for part in layer) for layer in encoded.layers]
-    return state | {"memory": Shared(replace(encoded, layers=layers))}
-
-
-# ---------------------------------------------------------------------------------------------- the past in plain rows
-
-
-class RowCache:
-    """A Transformer's past in plain rows: what `catchline.layers.beam_cache.BeamCache` is to an exported graph.
-
-    Of each layer the keys and values (N, H, T, d) of T steps made."""
-
-    def __init__(self, layers: list[dict[str, Tensor]], steps: int) -> None:
-        self.layers, self.steps = layers, steps
-
-    def with_step(self) -> RowCache:
-        """The cache for one more step, which `attend` fills layer by layer."""
-        return RowCache(list(self.layers), self.steps + 1)
-
-    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
-        """Self-attention of one step: (B, K, H, d) three times -> (B, K, H, d). A graph drops nothing."""
-        past = self.layers[layer]
-        one = (len(past["keys"]), keys.shape[2], 1, keys.shape[3])
-        new = {"keys": keys, "values": values}
-        every = {name: torch.cat([past[name], new[name].reshape(one)], dim=2) for name in new}
-        self.layers[layer] = every
-        read = F.scaled_dot_product_attention(queries.reshape(one), every["keys"], every["values"])
-        return read.reshape(queries.shape)
-
-    def select(self, index: Tensor) -> RowCache:
-        """The rows ``index`` (M,)."""
-        layers = [{name: past.index_select(0, index) for name, past in layer.items()} for layer in self.layers]
-        return RowCache(layers, self.steps)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from catchline.errors import refuse_unknown
 from catchline.kernels import attention, correlation, gru_sequence, packed, vocabulary, windows
@@ -50,7 +50,8 @@ max_over_windows = windows.max_over_windows if ENABLED else coarse_to_fine.max_o
 mean_attention = attention.mean_attention if ENABLED else coconet.mean_attention
 copying_history = correlation.copying_history if ENABLED else None  # all steps at once (none: one after the other)
 # what no paper says: weights packed for search, torch's GRU on a CPU (none: torch's own)
-linear_map = packed.linear_map if ENABLED else packed.plain_map
+linear: Callable[..., Tensor] = packed.linear if ENABLED else nn.functional.linear
+PackableLinear = packed.PackableLinear if ENABLED else nn.Linear
 packed_output: Callable[..., Map | None] = packed.packed_output if ENABLED else lambda *layer: None
 torch_gru = gru_sequence.gru_sequence if ENABLED else None
 # an exported graph's

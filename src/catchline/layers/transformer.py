@@ -25,12 +25,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from catchline.kernels import dispatch
-from catchline.kernels.dispatch import linear_map
-from catchline.kernels.packed import Map
+from catchline.kernels.dispatch import PackableLinear, linear
 from catchline.papers.contrastive import conventional_weights
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, then (B, Q, H, d) three times -> (B, Q, H, d)
-KeysValues = tuple[Tensor, Tensor]  # (B, S, H, d) each
+KeysValues = tuple[Tensor, Tensor]  # (B, H, S, d) each
 
 
 @dataclass(slots=True)
@@ -108,7 +107,6 @@ def scaled_attention(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    *,
     mask: Tensor | None = None,
     causal: bool = False,
     dropout: float = 0.0,
@@ -127,6 +125,16 @@ def scaled_attention(
     ).transpose(1, 2)
 
 
+def step_attention(past: KeysValues, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, KeysValues]:
+    """Self-attention of one step, (B, K, H, d) three times -> (B, K, H, d), and the past with the step.
+
+    ``past`` has the keys and values (N, H, t, d) of the t steps before.
+    """
+    row = (past[0].shape[0], queries.shape[2], 1, queries.shape[3])
+    past = torch.cat([past[0], keys.reshape(row)], dim=2), torch.cat([past[1], values.reshape(row)], dim=2)
+    return F.scaled_dot_product_attention(queries.reshape(row), *past).reshape(queries.shape), past
+
+
 class AttentionProjections(nn.Module):
     """The parameters of one attention: the stacked projections of queries, keys and values, and of the output.
 
@@ -136,8 +144,7 @@ class AttentionProjections(nn.Module):
     def __init__(self, size: int, num_heads: int) -> None:
         super().__init__()
         self.size, self.num_heads = size, num_heads
-        self.in_proj = nn.Linear(size, 3 * size)
-        self.out_proj = nn.Linear(size, size)
+        self.in_proj, self.out_proj = PackableLinear(size, 3 * size), PackableLinear(size, size)
         initialise(self.in_proj, self.out_proj)
 
     def heads(self, features: Tensor) -> tuple[Tensor, ...]:
@@ -145,23 +152,14 @@ class AttentionProjections(nn.Module):
         parts = features.unflatten(-1, (-1, self.num_heads, self.size // self.num_heads))
         return parts.unbind(dim=-3)
 
-    def read(self, memory: Tensor, *, pack: bool = False) -> KeysValues:
+    def read(self, memory: Tensor) -> KeysValues:
         """Keys and values of a memory (B, S, D)."""
-        weight, bias = self.in_proj.weight[self.size :], self.in_proj.bias[self.size :]
-        keys, values = self.heads(linear_map(weight, bias, pack=pack)(memory))
-        return keys, values
+        keys, values = self.heads(linear(memory, self.in_proj.weight[self.size :], self.in_proj.bias[self.size :]))
+        return keys.transpose(1, 2), values.transpose(1, 2)
 
-
-@dataclass(slots=True)
-class LayerMaps:
-    """The linear maps of a layer: its own in training, packed copies of them in decoding."""
-
-    attention_in: Map  # (..., D) -> (..., 3D)
-    attention_out: Map
-    inner: Map  # (..., D) -> (..., F); rectified where that is the activation
-    outer: Map
-    cross_in: Map | None = None  # queries only
-    cross_out: Map | None = None
+    def queries(self, features: Tensor) -> Tensor:
+        """(B, Q, D) -> (B, Q, H, d)."""
+        return self.heads(linear(features, self.in_proj.weight[: self.size], self.in_proj.bias[: self.size]))[0]
 
 
 class Residual(nn.Module):
@@ -190,8 +188,7 @@ class BlockSizes:
     feed_forward_size: int  # F
     norm: Literal["post", "pre"] = "post"
     dropout: float = 0.0  # of every sublayer's output
-    attention_dropout: float = 0.0
-    relu_dropout: float = 0.0
+    attention_dropout: float = 0.0  # of the encoder's attention weights
     activation: Literal["relu", "gelu"] = "relu"
 
 
@@ -203,55 +200,36 @@ class _Layer(nn.Module):
         self.sizes = sizes
         self.self_attention = AttentionProjections(sizes.size, sizes.num_heads)
         self.after_self_attention = self._residual()
-        self.inner = nn.Linear(sizes.size, sizes.feed_forward_size)
-        self.outer = nn.Linear(sizes.feed_forward_size, sizes.size)
+        self.inner = PackableLinear(sizes.size, sizes.feed_forward_size)
+        self.outer = PackableLinear(sizes.feed_forward_size, sizes.size)
         self.after_feed_forward = self._residual()
         initialise(self.inner, self.outer)
 
     def _residual(self) -> Residual:
         return Residual(self.sizes.size, self.sizes.norm, self.sizes.dropout)
 
-    def maps(self, *, pack: bool = False) -> LayerMaps:
-        """The layer's linear maps as they are now; ``pack``: for decoding (see `catchline.kernels.packed`)."""
-        own = self.self_attention
-        return LayerMaps(
-            attention_in=linear_map(own.in_proj.weight, own.in_proj.bias, pack=pack),
-            attention_out=linear_map(own.out_proj.weight, own.out_proj.bias, pack=pack),
-            inner=linear_map(self.inner.weight, self.inner.bias, relu=self.sizes.activation == "relu", pack=pack),
-            outer=linear_map(self.outer.weight, self.outer.bias, pack=pack),
-        )
-
-    def _attend_self(
-        self, x: Tensor, attend: Callable[..., Tensor], maps: LayerMaps
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _attend_self(self, x: Tensor, attend: Callable[..., Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """What self-attention leaves, and the queries, keys and values it was made of."""
-        projected = self.self_attention.heads(maps.attention_in(self.after_self_attention.entering(x)))
-        return self.after_self_attention.leaving(x, maps.attention_out(attend(*projected).flatten(2))), projected
+        own = self.self_attention
+        projected = own.heads(own.in_proj(self.after_self_attention.entering(x)))
+        return self.after_self_attention.leaving(x, own.out_proj(attend(*projected).flatten(2))), projected
 
-    def _feed_forward(self, x: Tensor, maps: LayerMaps) -> Tensor:
-        inner = maps.inner(self.after_feed_forward.entering(x))
-        inner = F.gelu(inner) if self.sizes.activation == "gelu" else inner
-        inner = F.dropout(inner, self.sizes.relu_dropout, self.training) if self.sizes.relu_dropout else inner
-        return self.after_feed_forward.leaving(x, maps.outer(inner))
-
-    @property
-    def _attention_dropout(self) -> float:
-        return self.sizes.attention_dropout if self.training else 0.0
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        activation = F.gelu if self.sizes.activation == "gelu" else F.relu
+        inner = activation(self.inner(self.after_feed_forward.entering(x)))
+        return self.after_feed_forward.leaving(x, self.outer(inner))
 
 
 class EncoderLayer(_Layer):
     """Self-attention over real tokens, then the feed-forward sublayer."""
 
-    def forward(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of its self-attention, the queries
         unscaled. What stands at padding means nothing."""
-        maps, seen = maps or self.maps(), mask[:, None, None]
-
-        def attend(*projected: Tensor) -> Tensor:
-            return scaled_attention(*projected, mask=seen, dropout=self._attention_dropout)
-
-        attended, (queries, keys, _) = self._attend_self(x, attend, maps)
-        return self._feed_forward(attended, maps), (queries, keys)
+        dropout = self.sizes.attention_dropout if self.training else 0.0
+        attend = partial(scaled_attention, mask=mask[:, None, None], dropout=dropout)
+        attended, (queries, keys, _) = self._attend_self(x, attend)
+        return self._feed_forward(attended), (queries, keys)
 
 
 class DecoderLayer(_Layer):
@@ -262,19 +240,8 @@ class DecoderLayer(_Layer):
         self.cross_attention = AttentionProjections(sizes.size, sizes.num_heads)
         self.after_cross_attention = self._residual()
 
-    def maps(self, *, pack: bool = False) -> LayerMaps:
-        maps, cross, size = super().maps(pack=pack), self.cross_attention, self.sizes.size
-        maps.cross_in = linear_map(cross.in_proj.weight[:size], cross.in_proj.bias[:size], pack=pack)
-        maps.cross_out = linear_map(cross.out_proj.weight, cross.out_proj.bias, pack=pack)
-        return maps
-
     def forward(
-        self,
-        x: Tensor,
-        attend: Callable[..., Tensor] | None,
-        memory: KeysValues,
-        mask: Tensor,
-        maps: LayerMaps | None = None,
+        self, x: Tensor, attend: Callable[..., Tensor] | None, memory: KeysValues, mask: Tensor
     ) -> tuple[Tensor, CapturedAttention]:
         """One layer on Q rows a document.
 
@@ -283,20 +250,17 @@ class DecoderLayer(_Layer):
             attend: the self-attention, on projected (B, Q, H, d) queries, keys and values; none: causal over the rows.
             memory: `AttentionProjections.read` of the encoder's output by this layer's ``cross_attention``.
             mask: (B, S) which source tokens are real.
-            maps: none: the layer's own.
         """
-        maps = maps or self.maps()
-        x, _ = self._attend_self(x, attend or self._causal, maps)
-        assert maps.cross_in is not None
-        assert maps.cross_out is not None
+        x, _ = self._attend_self(x, attend or partial(scaled_attention, causal=True))
         state = self.after_cross_attention.entering(x)
-        (queries,) = self.cross_attention.heads(maps.cross_in(state))
-        read = scaled_attention(queries, *memory, mask=mask[:, None, None], dropout=self._attention_dropout)
-        x = self.after_cross_attention.leaving(x, maps.cross_out(read.flatten(2)))
-        return self._feed_forward(x, maps), CapturedAttention(state, queries, *memory, mask)
-
-    def _causal(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return scaled_attention(queries, keys, values, causal=True, dropout=self._attention_dropout)
+        queries, keys, values = (
+            self.cross_attention.queries(state),
+            memory[0].transpose(1, 2),
+            memory[1].transpose(1, 2),
+        )
+        read = scaled_attention(queries, keys, values, mask=mask[:, None, None])
+        x = self.after_cross_attention.leaving(x, self.cross_attention.out_proj(read.flatten(2)))
+        return self._feed_forward(x), CapturedAttention(state, queries, keys, values, mask)
 
 
 class TransformerEncoder(nn.Module):
@@ -309,11 +273,10 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of the last layer's self-attention."""
-        pack, tap = mask.numel() >= _ROWS_WORTH_PACKING, None
+        captured: Any = None
         for layer in self.layers:
-            x, tap = layer(x, mask, layer.maps(pack=pack))
-        assert tap is not None, "an encoder has a layer at least"
-        return self.norm(x), tap
+            x, captured = layer(x, mask)
+        return self.norm(x), captured
 
 
 class BertEncoder(nn.Module):
@@ -350,36 +313,22 @@ class TransformerDecoder(nn.Module):
 
     def read(self, memory: Tensor) -> list[KeysValues]:
         """Each layer's keys and values of the memory (B, S, D), projected once a document."""
-        pack = memory.shape[:2].numel() >= _ROWS_WORTH_PACKING
-        return [layer.cross_attention.read(memory, pack=pack) for layer in self.layers]
-
-    def packed(self) -> list[LayerMaps]:
-        """The layers' linear maps for the steps of one search."""
-        return [layer.maps(pack=True) for layer in self.layers]
+        return [layer.cross_attention.read(memory) for layer in self.layers]
 
     def forward(
-        self,
-        x: Tensor,
-        memories: Sequence[KeysValues],
-        mask: Tensor,
-        *,
-        attend: Attend | None = None,
-        maps: Sequence[LayerMaps] | None = None,
+        self, x: Tensor, memories: Sequence[KeysValues], mask: Tensor, *, attend: Attend | None = None
     ) -> tuple[Tensor, list[CapturedAttention]]:
         """(B, Q, D) -> (B, Q, D) and each layer's `CapturedAttention`. ``attend`` (none: causal) gets its number."""
         captured = []
         for number, layer in enumerate(self.layers):
             own = None if attend is None else partial(attend, number)
-            x, tap = layer(x, own, memories[number], mask, None if maps is None else maps[number])
-            captured.append(tap)
+            x, cross = layer(x, own, memories[number], mask)
+            captured.append(cross)
         return self.norm(x), captured
-
-
-_ROWS_WORTH_PACKING = 512  # below, packing a matrix costs more than it saves in one product
 
 
 def initialise(*maps: nn.Linear) -> None:
     """Xavier uniform weights, zero biases."""
-    for linear in maps:
-        nn.init.xavier_uniform_(linear.weight)
-        nn.init.zeros_(linear.bias)
+    for layer in maps:
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)

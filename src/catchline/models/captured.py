@@ -32,7 +32,7 @@ class EncodedSource:
 
     states: Tensor  # (B, S, D)
     mask: Tensor  # (B, S) bool
-    layers: list[tuple[Tensor, Tensor]]  # each decoder layer's keys and values, projected once a document
+    layers: list[tuple[Tensor, Tensor]]  # each decoder layer's keys and values (B, H, S, d), projected once
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class CapturedTransformer(AutoregressiveModel):
     """See the file's docstring. ``attention_layer`` counts from 0."""
 
     attention_layer: int
-    attention_head: int | None = None  # none: the mean over its heads
+    first_input_id: int  # what the decoder reads first, whatever it is given
     opponent: Opponent | None
 
     def _build_output(self, projection: VocabularyProjection, shape: DecoderShape, special_ids: Sequence[int]) -> None:
@@ -86,16 +86,13 @@ class CapturedTransformer(AutoregressiveModel):
         """An empty past; what a head makes of the document, and what it remembers; the opponent's output layer."""
         state = super().start(memory)
         if self.head.reads_captured:
-            features = self._encoder_features(memory, self._values(state["memory"].tree))
+            values = state["memory"].tree.layers[self.attention_layer][1]
+            features = self._encoder_features(memory, values.transpose(1, 2))
             state["source"].tree.precomputed = self.head.precompute(features)
             state["head"] = self.head.first_state(features)
         if self.opponent is not None and self.opponent.decodes:
             state["opponent"] = self.opponent.projection.for_decoding()
         return state
-
-    @abstractmethod
-    def _values(self, encoded: EncodedSource) -> Tensor:
-        """The values (B, S, H, d) of the cross attention that copies."""
 
     @abstractmethod
     def _advance(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[Decoded, dict[str, Any]]:
@@ -196,11 +193,7 @@ class CapturedTransformer(AutoregressiveModel):
     def _attention_output(self, decoded: Decoded, states: Tensor) -> AttentionOutput:
         """How the words read the source: the weights of ``attention_layer``, what they make of the memory (B, S, D),
         and their logarithms, of which they are the softmax."""
-        found, head = self._captured(decoded), self.attention_head
-        if head is None:
-            weights = mean_attention(found)
-        else:
-            weights = head_attention(found.queries[:, :, head], found.keys[:, :, head], found.mask)
+        weights = mean_attention(self._captured(decoded))
         return AttentionOutput(torch.bmm(weights.to(states.dtype), states), weights, log_weights(weights))
 
     def _opponent_output(self, opponent: Opponent, decoded: Decoded) -> OpponentOutput:

@@ -35,7 +35,12 @@ from catchline.text.tokenizer import Tokenizer
 AGAIN = "save or copy it again"
 SUMMED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
 SPARE_TENSORS, SPARE_NUMBERS = 64, 64_000_000  # what a model may have beside its weights: tables of positions
-FAMILY = ("bart", "marian", "mbart", "pegasus")  # the model types of transformers that `catchline.models.bart` opens
+FAMILY = (
+    "bart",
+    "marian",
+    "mbart",
+    "pegasus",
+)  # the model types that `catchline.models.checkpoints` opens
 
 
 class Written(ConfigBase, extra="ignore"):

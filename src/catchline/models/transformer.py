@@ -5,15 +5,12 @@
     h        = decoder(x, m)
     P(w)     = softmax(E h), or the pointer's mixture             layers/copying/
 
-One matrix E is source embedding, target embedding and output layer. The decoder first reads the END symbol
-(``start_with_end``), whatever BOS is.
-
-What is made of the cross attention is `catchline.models.captured`; ``attention_head`` none is the mean over the heads.
+One matrix E is source embedding, target embedding and output layer. The decoder first reads the END symbol, whatever
+BOS is. What is made of the cross attention is `catchline.models.captured`.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -22,13 +19,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from catchline.config.base import ConfigBase
-from catchline.layers.beam_cache import BeamCache
 from catchline.layers.opponent import DecoderShape
-from catchline.layers.transformer import BlockSizes, TransformerDecoder, TransformerEncoder, masked_sinusoids, sinusoids
+from catchline.layers.transformer import (
+    BlockSizes,
+    TransformerDecoder,
+    TransformerEncoder,
+    masked_sinusoids,
+    sinusoids,
+    step_attention,
+)
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import Spec
 from catchline.models.captured import CapturedTransformer, Decoded, EncodedSource
-from catchline.types import Batch, Memory, Shared, StepOutput, TrainingBatch
+from catchline.types import Batch, Memory, Shared, TrainingBatch
 
 
 class TransformerConfig(ConfigBase):
@@ -41,14 +44,10 @@ class TransformerConfig(ConfigBase):
     feed_forward_size: int = Field(2048, ge=1, le=65_536)
     norm: Literal["post", "pre"] = "post"
     dropout: float = Field(0.3, ge=0, lt=1)  # embeddings with positions, and every sublayer's output
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    relu_dropout: float = Field(0.0, ge=0, lt=1)
     max_positions: int = Field(1024, ge=1, le=65_536)
     share_embeddings: bool = True  # source, target and output; false: three matrices
-    start_with_end: bool = True  # the decoder's first input is END, not BOS
     head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
     attention_layer: int = -1  # the decoder layer that copies and explains
-    attention_head: int | None = Field(None, ge=0, le=65_536)  # none: the mean over its heads
     opponent: Spec | None = None
 
     @model_validator(mode="after")
@@ -57,8 +56,6 @@ class TransformerConfig(ConfigBase):
             raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}")
         if not -self.decoder_layers <= self.attention_layer < self.decoder_layers:
             raise ValueError(f"attention_layer {self.attention_layer}: the decoder has {self.decoder_layers} layers")
-        if self.attention_head is not None and self.attention_head >= self.num_heads:
-            raise ValueError(f"attention_head {self.attention_head}: a layer has {self.num_heads} heads, from 0")
         return self
 
 
@@ -72,8 +69,7 @@ class Transformer(CapturedTransformer):
     def __init__(self, config: TransformerConfig, **ids: int) -> None:
         super().__init__(config, **ids)
         self.max_source_tokens = self.max_target_tokens = config.max_positions
-        self.attention_layer = config.attention_layer % config.decoder_layers
-        self.attention_head = config.attention_head
+        self.first_input_id, self.attention_layer = self.eos_id, config.attention_layer % config.decoder_layers
         size = config.hidden_size
         self.embedding = self._embedding_matrix()
         self.target_embedding = self.embedding if config.share_embeddings else self._embedding_matrix()
@@ -85,8 +81,6 @@ class Transformer(CapturedTransformer):
             feed_forward_size=config.feed_forward_size,
             norm=config.norm,
             dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            relu_dropout=config.relu_dropout,
         )
         self.encoder = TransformerEncoder(config.encoder_layers, sizes)
         self.decoder = TransformerDecoder(config.decoder_layers, sizes)
@@ -118,50 +112,27 @@ class Transformer(CapturedTransformer):
         return self._memory(batch, states, **({"captured": captured} if self.head.reads_captured else {}))
 
     def _first_state(self, memory: Memory) -> dict[str, Any]:
-        """An empty past, and what all steps and beams of a search read: each layer's keys and values, projected
-        once a document, and the weights as decoding multiplies by them."""
+        """An empty past, and each layer's keys and values, projected once a document, which all beams read."""
         read = self.decoder.read(memory.states)
-        return {
-            "cache": BeamCache.empty(len(read), read[0][0]),
-            "memory": Shared(EncodedSource(memory.states, memory.mask, read)),
-            "maps": Shared(self.decoder.packed()),  # functions of all documents, in which re-ordering finds no tensor
-        }
-
-    def _values(self, encoded: EncodedSource) -> Tensor:
-        return encoded.layers[self.attention_layer][1]
-
-    def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        """One step for N = B * K rows; extended ids are embedded as UNK.
-
-        Raises:
-            DataError: the summary grows longer than ``max_positions``.
-        """
-        documents = state["memory"].tree.mask.shape[0]
-        beams = last_ids.shape[0] // documents
-        if state["cache"].steps or beams == 1 or not self.config.start_with_end:
-            return super().step(last_ids, state)
-        # Every row reads END and has no past: one of each document speaks for all.
-        one = torch.arange(documents, device=last_ids.device)
-        output, state = super().step(last_ids[::beams], _selected(state, one * beams))
-        every = one.repeat_interleave(beams)
-        return _taken(output, every), _selected(state, every)
+        cache = [(keys[:, :, :0], values[:, :, :0]) for keys, values in read]
+        return {"cache": cache, "memory": Shared(EncodedSource(memory.states, memory.mask, read))}
 
     def _advance(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[Decoded, dict[str, Any]]:
         encoded: EncodedSource = state["memory"].tree
-        cache: BeamCache = state["cache"].with_step()
+        cache, steps = list(state["cache"]), state["cache"][0][0].shape[2]
         ids = self._known(last_ids).view(encoded.mask.shape[0], -1)
-        if cache.steps == 1 and self.config.start_with_end:
-            ids = torch.full_like(ids, self.eos_id)
-        embedded = self._target_input(ids, cache.steps - 1, 1)
-        maps = state["maps"].tree
-        attend = partial(cache.attend, dropout=self.config.attention_dropout if self.training else 0.0)
-        hidden, captured = self.decoder(embedded, encoded.layers, encoded.mask, attend=attend, maps=maps)
+        embedded = self._target_input(ids if steps else torch.full_like(ids, self.first_input_id), steps, 1)
+
+        def attend(layer: int, *projected: Tensor) -> Tensor:
+            attended, cache[layer] = step_attention(cache[layer], *projected)
+            return attended
+
+        hidden, captured = self.decoder(embedded, encoded.layers, encoded.mask, attend=attend)
         return Decoded(embedded, hidden, dict(enumerate(captured))), state | {"cache": cache}
 
     def _forced(self, batch: TrainingBatch, memory: Memory, *, every_layer: bool = False) -> Decoded:
         ids = self._known(batch.target_input_ids)
-        if self.config.start_with_end:
-            ids = torch.cat([torch.full_like(ids[:, :1], self.eos_id), ids[:, 1:]], dim=1)
+        ids = torch.cat([torch.full_like(ids[:, :1], self.first_input_id), ids[:, 1:]], dim=1)
         embedded = self._target_input(ids, 0, ids.shape[1])
         hidden, captured = self.decoder(embedded, self.decoder.read(memory.states), memory.mask)
         return Decoded(embedded, hidden, dict(enumerate(captured)))
@@ -180,22 +151,3 @@ class Transformer(CapturedTransformer):
     @property
     def _scale(self) -> float:
         return float(self.config.hidden_size**0.5)
-
-
-def _selected(state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
-    """The state's rows ``rows`` (M,): of the cache, and of what the head remembers, a tensor or what selects itself."""
-    state = state | {"cache": state["cache"].select(rows)}
-    head = state.get("head")
-    if head is not None:
-        state["head"] = head.index_select(0, rows) if isinstance(head, Tensor) else head.select(rows)
-    return state
-
-
-def _taken(output: StepOutput, rows: Tensor) -> StepOutput:
-    """The output's rows ``rows`` (M,)."""
-    log_probs = output.log_probs.index_select(0, rows)
-    scores = log_probs if output.scores is output.log_probs else output.scores.index_select(0, rows)
-    details = {name: value.index_select(0, rows) for name, value in output.details.items()}
-    parts = {name: getattr(output, name) for name in ("attention", "context", "state")}
-    taken = {name: None if part is None else part.index_select(0, rows) for name, part in parts.items()}
-    return StepOutput(scores, log_probs, details=details, **taken)

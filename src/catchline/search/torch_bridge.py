@@ -7,8 +7,8 @@ search for the best of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,11 +70,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 class TorchModel:
     """A torch model as the search sees it; further attributes are the model's. ``packing`` keeps its packed weights
-    between searches; without one they are packed for each search."""
+    from search to search."""
 
     def __init__(self, model: Any, packing: Packing | None = None) -> None:
         self._model = model
-        self._packed: Callable[[], AbstractContextManager[None]] = packing.used if packing else nullcontext
+        self._packed = (packing or Packing()).used
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # asked of a copy that has no model yet

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 import tiny_bart
+from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
 from catchline.jobs import threaded
 from catchline.kernels import dispatch, packed
-from catchline.kernels.packed import Packing, linear_map
+from catchline.kernels.packed import Packing, linear
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.search.decode import decode
 from catchline.search.torch_bridge import TorchModel
+from samples import IDS
 
 pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="CATCHLINE_KERNELS=off: nothing is packed")
 
@@ -31,32 +33,19 @@ def small_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
             pytest.skip("this build of torch lacks oneDNN's packed linear layer")
 
 
-@pytest.mark.parametrize("relu", [False, True])
-@torch.no_grad()
-def test_a_packed_map_is_the_product(relu: bool) -> None:
-    torch.manual_seed(0)
-    weight, bias, inputs = torch.randn(33, 48), torch.randn(33), torch.randn(2, 5, 48)
-    expected = torch.nn.functional.linear(inputs, weight, bias)
-    with Packing().used():
-        found = linear_map(weight, bias, relu=relu, pack=True)(inputs)
-    torch.testing.assert_close(found, expected.relu() if relu else expected, rtol=1e-5, atol=1e-5)
-
-
 def test_what_two_threads_want_is_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, bias, made = torch.randn(20, 40), torch.zeros(20), list[int]()
-    meeting, packing = threading.Barrier(2, timeout=30), Packing()
+    meeting, packing, plain = threading.Barrier(2, timeout=30), Packing(), packed.PackedLinear
 
-    plain = packed.PackedLinear
-
-    def pack(weight: Tensor, bias: Tensor, columns: int, *, relu: bool) -> packed.Map:
+    def pack(weight: Tensor, bias: Tensor, columns: int) -> packed.Map:
         made.append(threading.get_ident())
         time.sleep(0.1)  # in which the other one asks
-        return plain(weight, bias, columns, relu=relu)
+        return plain(weight, bias, columns)
 
     @torch.no_grad()
     def work(_: int, go_on: Callable[[], None]) -> packed.Map:
         meeting.wait()
-        return packing.packed(weight, bias, 20, relu=False)
+        return packing.packed(weight, bias, 20)
 
     monkeypatch.setattr(packed, "PackedLinear", pack)
     one, other = threaded(work, range(2), 2)
@@ -65,28 +54,33 @@ def test_what_two_threads_want_is_packed_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_packed_once_until_a_weight_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    weight, bias, inputs = torch.randn(16, 8), torch.zeros(16), torch.randn(2, 8)
-    made = []
-    plain = packed.PackedLinear
-    monkeypatch.setattr(packed, "PackedLinear", lambda *args, **options: made.append(1) or plain(*args, **options))
+    weight, bias, inputs = torch.randn(16, 8), torch.zeros(16), torch.randn(2, 5, 8)
+    made, plain = [], packed.PackedLinear
+    monkeypatch.setattr(packed, "PackedLinear", lambda *args: made.append(1) or plain(*args))
     packing = Packing()
+
+    def check() -> None:
+        torch.testing.assert_close(linear(inputs, weight, bias), inputs @ weight.t() + bias, rtol=1e-5, atol=1e-5)
+
     with torch.no_grad(), packing.used():
-        first = linear_map(weight, bias, pack=True)
-        assert linear_map(weight, bias, pack=True) is first
+        check()
+        check()
         assert len(made) == 1
         weight.mul_(2)
-        torch.testing.assert_close(linear_map(weight, bias, pack=True)(inputs), inputs @ weight.t())
+        check()
         bias.add_(1)
-        torch.testing.assert_close(linear_map(weight, bias, pack=True)(inputs), inputs @ weight.t() + 1)
+        check()
         assert len(made) == 3
         packing.forget()
-        linear_map(weight, bias, pack=True)
+        check()
         assert len(made) == 4
-    with torch.no_grad():
-        assert Packing.current() is None
-        linear_map(weight, bias, pack=True)  # nobody keeps it
-        linear_map(weight, bias, pack=True)
-    assert len(made) == 6
+        with torch.autocast("cpu", torch.bfloat16):
+            linear(inputs, weight, bias)
+        linear(inputs.double(), weight.double(), bias.double())
+        with torch.enable_grad():
+            check()
+    check()  # outside of a packing
+    assert len(made) == 4
 
 
 @pytest.mark.parametrize("hidden_size", [None, 24])
@@ -114,14 +108,21 @@ def test_with_gradients_in_double_or_without_the_operators_nothing_is_packed(mon
         assert projection.for_decoding() is projection
 
 
-def test_the_layers_of_bart_are_packed_too() -> None:
-    model = tiny_bart.copying_bart().float().eval()
+def test_layers_of_transformers_are_packed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = torch.arange(4, 20).view(2, 8)
     batch = tiny_bart.Batch(sources, sources, torch.ones_like(sources, dtype=torch.bool), tiny_bart.VOCABULARY)
-    ids = {"pad_id": tiny_bart.PAD, "unk_id": tiny_bart.UNK, "bos_id": model.decoder_start_id, "eos_id": tiny_bart.EOS}
-    config, packing = SearchConfig(beam_size=2, max_length=6, min_length_share=None), Packing()
-    plain, found = (decode(TorchModel(model, each), batch, config, **ids) for each in (None, packing))
-    linears = [m for m in model.network.modules() if isinstance(m, torch.nn.Linear) and m is not model.network.lm_head]
-    assert len(packing._kept) == len(linears) + 1  # and the vocabulary
-    assert [best[0].ids for best in found] == [best[0].ids for best in plain]
-    assert found[0][0].score == pytest.approx(plain[0][0].score, abs=1e-4)
+    spec = {"type": "transformer", "encoder_layers": 2, "decoder_layers": 2, "hidden_size": 16, "num_heads": 2}
+    own = build("model", MODELS, spec, vocab_size=tiny_bart.VOCABULARY, **IDS).eval()
+    config = SearchConfig(beam_size=2, max_length=6, min_length_share=None)
+    for model, layers in ((tiny_bart.copying_bart().float().eval(), "network"), (own, "")):
+        ids = {name: getattr(model, name) for name in IDS} | {"bos_id": model.decoder_start_id}
+        packing = Packing()
+        found = decode(TorchModel(model, packing), batch, config, **ids)
+        modules = model.get_submodule(layers).named_modules()
+        linears = [part for name, part in modules if isinstance(part, torch.nn.Linear) and not name.endswith("lm_head")]
+        assert len(packing._maps) == len(linears) + 1 + (0 if layers else 2)  # and the vocabulary; parts of in_proj
+        with monkeypatch.context() as patch:
+            patch.setattr(packed, "can_pack", lambda weight: False)
+            plain = decode(TorchModel(model), batch, config, **ids)
+        assert [best[0].ids for best in found] == [best[0].ids for best in plain]
+        assert found[0][0].score == pytest.approx(plain[0][0].score, abs=1e-4)

@@ -1,4 +1,4 @@
-"""Positions, attention that can be looked into, blocks, packed maps, and the cache that beams share."""
+"""Positions, attention that can be looked into, blocks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from catchline.kernels import packed
 from catchline.kernels.attention import mean_attention as mean_over_heads
-from catchline.kernels.packed import PackedLinear, linear_map
-from catchline.layers import beam_cache
-from catchline.layers.beam_cache import BeamCache
 from catchline.layers.transformer import (
     BlockSizes,
     CapturedAttention,
     DecoderLayer,
     EncoderLayer,
-    TransformerDecoder,
     head_attention,
     log_weights,
     masked_sinusoids,
@@ -27,7 +22,6 @@ from catchline.layers.transformer import (
     sinusoids,
     token_positions,
 )
-from catchline.search.arrays import select, select_documents
 from samples import rand
 
 SIZES = BlockSizes(size=12, num_heads=3, feed_forward_size=10)
@@ -163,7 +157,7 @@ def test_a_document_of_padding_is_read_as_zeros() -> None:
 
 def test_dropout_in_training_only_and_before_every_residual() -> None:
     torch.manual_seed(0)
-    sizes = BlockSizes(32, 2, 64, dropout=0.0, attention_dropout=0.5, relu_dropout=0.5)
+    sizes = BlockSizes(32, 2, 64, dropout=0.0, attention_dropout=0.5)
     layer, x = EncoderLayer(sizes).double(), rand(2, 6, 32)
     mask = torch.ones(2, 6, dtype=torch.bool)
     assert not torch.equal(layer(x, mask)[0], layer(x, mask)[0])
@@ -172,104 +166,3 @@ def test_dropout_in_training_only_and_before_every_residual() -> None:
         patch.setattr(nn.Dropout, "forward", lambda self, x: torch.zeros_like(x) if self.p else x)
         layer = EncoderLayer(BlockSizes(32, 2, 64, norm="pre", dropout=0.9)).double()
         assert torch.equal(layer(x, mask)[0], x)  # both sublayers' outputs are dropped before the residual
-
-
-# ------------------------------------------------------------------------------------ packed maps
-
-
-@pytest.mark.parametrize("relu", [False, True])
-def test_packed_maps_give_the_same(relu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "_WORTH_PACKING", 1)
-    torch.manual_seed(0)
-    weight, bias, x = torch.randn(24, 16), torch.randn(24), torch.randn(3, 5, 16)
-    plain = linear_map(weight, bias, relu=relu)
-    assert not isinstance(linear_map(weight, bias, relu=relu, pack=True), PackedLinear)  # gradients are on
-    with torch.inference_mode():
-        if not packed.can_pack(weight):
-            pytest.skip("this build of torch lacks oneDNN's packed linear layer")
-        own = linear_map(weight, bias, relu=relu, pack=True)
-        assert isinstance(own, PackedLinear)
-        torch.testing.assert_close(own(x), plain(x), rtol=1e-5, atol=1e-5)
-        assert not isinstance(linear_map(weight.double(), bias.double(), pack=True), PackedLinear)
-        with torch.autocast("cpu", torch.bfloat16):
-            assert not isinstance(linear_map(weight, bias, pack=True), PackedLinear)
-
-
-def test_a_packed_decoder_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "_WORTH_PACKING", 1)
-    torch.manual_seed(0)
-    decoder = TransformerDecoder(2, BlockSizes(16, 2, 24)).eval()
-    with torch.inference_mode():
-        x, memory, mask = torch.randn(3, 4, 16), torch.randn(3, 5, 16), MASK
-        plain, _ = decoder(x, decoder.read(memory), mask)
-        own, _ = decoder(x, decoder.read(memory), mask, maps=decoder.packed())
-        torch.testing.assert_close(own, plain, rtol=1e-4, atol=1e-5)
-
-
-# ------------------------------------------------------------------------------------- beam cache
-
-
-class PlainCache:
-    """Each row has its own past, and all of it is moved: what `BeamCache` must equal."""
-
-    def __init__(self, layers: int) -> None:
-        self.keys: list[Tensor | None] = [None] * layers  # (N, t, H, d)
-        self.values: list[Tensor | None] = [None] * layers
-
-    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        query, key, value = (x.flatten(0, 1).unsqueeze(1) for x in (queries, keys, values))
-        before, past = self.keys[layer], self.values[layer]
-        self.keys[layer] = key if before is None else torch.cat([before, key], 1)
-        self.values[layer] = value if past is None else torch.cat([past, value], 1)
-        return scaled_attention(query, self.keys[layer], self.values[layer]).view_as(queries)
-
-    def select(self, index: Tensor) -> None:
-        self.keys = [None if x is None else x[index] for x in self.keys]
-        self.values = [None if x is None else x[index] for x in self.values]
-
-
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("first_steps", [1, 16])
-def test_beams_that_share_their_past_attend_as_if_each_had_its_own(
-    grad: bool, first_steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Widened, re-ordered, cut to fewer documents, through growing and compacting."""
-    monkeypatch.setattr(beam_cache, "_FIRST_STEPS", first_steps)
-    g = torch.Generator().manual_seed(0)
-    documents, beams, layers = 3, 1, 2
-    with torch.set_grad_enabled(grad):
-        own, plain = BeamCache.empty(layers, rand(documents, 4, 2, 3)), PlainCache(layers)
-        for step in range(40):
-            own = own.with_step()
-            for layer in range(layers):
-                projected = [rand(documents, beams, 2, 3, seed=100 * step + 10 * layer + i) for i in range(3)]
-                expected = plain.attend(layer, *projected)
-                torch.testing.assert_close(own.attend(layer, *projected), expected, atol=1e-12, rtol=0)
-            wider = 4 if step == 2 else beams
-            index = torch.randint(beams, (documents, wider), generator=g) + beams * torch.arange(documents)[:, None]
-            index, beams = index.flatten(), wider
-            own = select({"cache": own}, index)["cache"]
-            plain.select(index)
-            if step == 20:
-                kept = torch.tensor([2, 0])
-                own = select_documents({"cache": own}, kept, beams)["cache"]
-                plain.select((kept[:, None] * beams + torch.arange(beams)).flatten())
-                documents = 2
-        assert own.steps == 40
-        if not grad:
-            assert own.visible.shape[1] < 3 + 37 * beams - 20  # what no beam can see any more went
-
-
-def test_two_steps_from_one_state_do_not_disturb_each_other() -> None:
-    with torch.no_grad():
-        start = BeamCache.empty(1, rand(2, 4, 1, 3)).with_step()
-        start.attend(0, *(rand(2, 1, 1, 3, seed=i) for i in range(3)))
-        first, second, third = ([rand(2, 1, 1, 3, seed=i) for i in (n, n + 1, n + 2)] for n in (3, 6, 9))
-        a, b = start.with_step(), start.with_step()
-        of_a, of_b = a.attend(0, *first), b.attend(0, *second)
-        torch.testing.assert_close(start.with_step().attend(0, *first), of_a)
-        torch.testing.assert_close(start.with_step().attend(0, *second), of_b)
-        plain = PlainCache(1)
-        for projected in ([rand(2, 1, 1, 3, seed=i) for i in range(3)], first, third):
-            expected = plain.attend(0, *projected)
-        torch.testing.assert_close(a.with_step().attend(0, *third), expected)

@@ -19,9 +19,8 @@ from catchline.errors import ConfigError, DataError
 from catchline.kernels import dispatch
 from catchline.layers.transformer import mean_attention
 from catchline.layers.vocabulary import BorrowedProjection
-from catchline.models import bart as bart_module
-from catchline.models.bart import BartSummarizer
-from catchline.models.bart_attention import Capture
+from catchline.models import checkpoints as bart_module
+from catchline.models.checkpoints import BartSummarizer, Capture
 from catchline.models.folder import load_model_folder, save_model_folder
 from catchline.models.stored import FAMILY
 from catchline.papers import coconet
@@ -167,18 +166,6 @@ def test_gradients_go_back_through_the_captured_layers(head: str) -> None:
         torch.testing.assert_close((gradient * direction).sum(), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_reentrant_checkpointing_is_refused_where_captured_layers_are_read() -> None:
-    batch, opponent = source_batch(), {"opponent": {"type": "max", "layer": 0, "head": 0}}
-    for model in (copying_bart(), copying_bart("vocabulary", options=opponent)):
-        model.train().network.activation_checkpointing_enable({"use_reentrant": True})
-        with pytest.raises(ConfigError, match="use_reentrant to false"):
-            model(batch)
-        model.eval()(batch)
-    model = copying_bart(options={"gradient_checkpointing": True}).train()
-    with pytest.raises(ConfigError, match="gradient_checkpointing to false"):  # own words need the cache
-        model(batch, context=UpdateContext(forced_mask=torch.zeros_like(batch.target_mask)))
-
-
 @pytest.mark.parametrize("head", COPYING)
 def test_the_weights_are_those_before_dropout(head: str) -> None:
     """With attention dropout in the layers: rows of alpha and of P_final sum to one, and s too."""
@@ -312,7 +299,7 @@ def test_specials_are_excluded_by_the_ids_of_the_checkpoint() -> None:
         ("vocabulary", {"encoder_layers": 0}, "encoder_layers is 0: the model needs one"),
         *(("correlational", {f"{side}_layerdrop": 0.1}, "LayerDrop") for side in ("encoder", "decoder")),
         *(
-            ("vocabulary", {"options": {"forced_bos_id": forced}}, f"_bos_id {forced} is no word of the vocabulary")
+            ("vocabulary", {"options": {"forced_bos_id": forced}}, f"_bos_id {forced} is not an id of a vocabulary")
             for forced in (-1, 9999)
         ),
     ],

@@ -20,7 +20,7 @@ from catchline.config.schema import DataConfig, RunConfig, SearchConfig, TextCon
 from catchline.errors import ModelError
 from catchline.models import folder as folder_module
 from catchline.models import stored
-from catchline.models.bart import BartSummarizer
+from catchline.models.checkpoints import BartSummarizer
 from catchline.models.folder import FORMAT, LoadedModel, load_model_folder, save_model_folder
 from catchline.models.seq2seq import Seq2Seq
 from catchline.search.torch_bridge import decode

@@ -12,19 +12,21 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 import catchline
 from catchline import Summarizer
 from catchline.cli.main import main
 from catchline.config.loading import read_run
 from catchline.config.schema import RunConfig, TrainingConfig
-from catchline.errors import CatchlineError, ModelError
+from catchline.errors import CatchlineError, ConfigError, ModelError
 from catchline.export.folder import export_apart
 from catchline.files import digest_of
-from catchline.models.bart import BartSummarizer
 from catchline.models.card import write_card
+from catchline.models.checkpoints import ATTENTION, BartSummarizer
 from catchline.models.folder import LoadedModel, load_model_folder, save_model_folder
 from catchline.models.seq2seq import Seq2Seq
+from catchline.models.stored import FAMILY
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Record
 from json_lines import change
@@ -292,12 +294,30 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_checkpoints_of_transformers(tmp_path: Path, marian: Path, key: str, value: Any) -> None:
     folder = Path(shutil.copytree(marian, tmp_path / "marian"))
     change(folder / "config.json", key, value=value)
-    if key == "attn_implementation":
-        assert load_model_folder(folder)  # no code of the hub decides how a folder's model attends
-        return
     with pytest.raises(ModelError) as caught:
         load_model_folder(folder)
     assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_checkpoints_that_transformers_saved_attend_as_we_do(tmp_path: Path, kind: str) -> None:
+    """Whatever config.json names; code of the hub is refused."""
+    layers = {f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
+    ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": 1}
+    sizes = {"vocab_size": 50, "d_model": 16, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "max_position_embeddings": 32}
+    options = AutoConfig.for_model(kind, **layers, **ids, **sizes)
+    AutoModelForSeq2SeqLM.from_config(options).save_pretrained(tmp_path)
+    written = (tmp_path / "config.json").read_text()
+    for key in ("_attn_implementation", "attn_implementation", "_attn_implementation_internal"):
+        (tmp_path / "config.json").write_text(written)
+        for value in (None, "eager", "sdpa", "evil/kernel", "paged|evil/kernel", 7):
+            change(tmp_path / "config.json", key, value=value)
+            if value in (None, "eager", "sdpa") or key.endswith("internal"):
+                opened = BartSummarizer.from_checkpoint(tmp_path)
+                assert opened.network.config._attn_implementation == ATTENTION
+            else:
+                with pytest.raises(ConfigError, match="_attn_implementation"):
+                    BartSummarizer.from_checkpoint(tmp_path)
 
 
 def test_a_checkpoint_whose_weights_are_incomplete(tmp_path: Path, marian: Path) -> None:

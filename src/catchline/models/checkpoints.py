@@ -1,13 +1,13 @@
-"""Any BART-family checkpoint (BART, mBART, Marian, Pegasus) behind ``encode / start / step / forward``.
+"""Checkpoints of transformers' BART family (BART, mBART, Marian, Pegasus) behind ``encode / start / step / forward``.
 
-The layers are those of transformers; the attention function, the cache and the output are ours.
+This file is all contact with transformers' models. The layers are theirs; the attention function, the cache and the
+output are ours.
 
-* **The memory is never copied per beam.** Keys and values of the cross attention are projected once a
-  document; in a step its beams are K queries into one memory (`catchline.models.bart_attention.folded_attention`).
-* The cache of the decoder's self attention is a plain tree of tensors with N in front, which search
-  re-orders like any other state; so is what a copy head remembers from step to step.
-* The weights that explain a step, and that copy heads copy by, are computed from a layer's `Capture`, before dropout:
-  see `catchline.models.captured`.
+* **Memory is never copied per beam.** Keys and values of the cross attention are projected once a document; in a step
+  the beams of a document are K queries (`folded_attention`).
+* The self-attention cache is a list of tensors with N in front, which search re-orders like any other state.
+* A pass may be given captures (``captures=[...]``, which transformers hands to every layer). Each takes the projected
+  queries, keys and values of one layer, of which `catchline.models.captured` makes weights before dropout.
 * Without a copy head the output is the checkpoint's own, W_o h + final_logits_bias.
 """
 
@@ -21,41 +21,128 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, PretrainedConfig, PreTrainedModel
-from transformers.cache_utils import EncoderDecoderCache
+from transformers import AttentionInterface, AutoConfig, AutoModelForSeq2SeqLM, PretrainedConfig, PreTrainedModel
+from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.models.bart.modeling_bart import shift_tokens_right
 
 from catchline.config.base import ConfigBase
 from catchline.errors import CatchlineError, ConfigError, ModelError
-from catchline.kernels.dispatch import linear_map
-from catchline.kernels.packed import Packing
+from catchline.kernels.dispatch import PackableLinear
 from catchline.layers.opponent import DecoderShape
+from catchline.layers.transformer import CapturedAttention
 from catchline.layers.vocabulary import BorrowedProjection
-from catchline.models.bart_attention import ATTENTION, Capture, Layers, filled_cache, offer_states, refuse_reentrant
 from catchline.models.base import Spec
 from catchline.models.captured import CapturedTransformer, Decoded, EncodedSource
 from catchline.models.stored import FAMILY, as_model_error, at_most, first_line
 from catchline.types import Batch, Memory, Shared, StepOutput, TrainingBatch
 
+ATTENTION = "catchline_folded"
+ORDINARY_ATTENTION = (None, ATTENTION, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 LEARNED_POSITIONS = ("bart", "mbart")
 NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
-SINES, MOST_SINES, MOST_LAYERS = ("marian", "pegasus"), 8_000_000, 1000
+SINES, MOST_SINES = ("marian", "pegasus"), 8_000_000
 MOST_TENSORS = 20_000  # parameters of one network; the largest of the family have some hundred
 
+KeysValues = tuple[Tensor, Tensor]  # (B or N, heads, S, width)
 
-class PackedWhereDecoding(nn.Linear):
-    """A linear layer of transformers that is multiplied from packed weights where a `Packing` keeps them."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        if self.bias is None or Packing.current() is None:
-            return super().forward(input)
-        return linear_map(self.weight, self.bias, pack=True)(input)
+# ------------------------------------------------------------------------------------------ attention and cache
+
+
+class Capture:
+    """Takes what one attention layer projects in a pass.
+
+    It overwrites: under activation checkpointing a layer runs again in the backward pass. Once read it takes nothing
+    more, so that it keeps no activations alive.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module: nn.Module | None = module
+        self.state: Tensor | None = None  # (N, Q, D)
+        self.projected: tuple[Tensor, Tensor, Tensor] | None = None
+
+    @torch.compiler.disable  # what is compiled for one layer runs for others too, without asking again which it is
+    def enter(self, module: nn.Module, state: Tensor) -> None:
+        """Take what the queries of the layer are made of."""
+        if module is self.module:
+            self.state = state
+
+    @torch.compiler.disable
+    def offer(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> None:
+        """Take the layer's (B, heads, ..., width) tensors, the queries not yet scaled; called for every layer."""
+        if module is self.module:
+            self.projected = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+
+    def taken(self, mask: Tensor) -> CapturedAttention | None:
+        """What was taken, with the keys' mask (B, S); folded rows side by side, (B, K, ...). None: the layer did not
+        run."""
+        if self.projected is None or self.state is None:
+            return None
+        (queries, keys, values), state = self.projected, self.state
+        self.module = self.state = self.projected = None
+        return CapturedAttention(state.reshape(*queries.shape[:2], -1), queries, keys, values, mask)
+
+
+def _offer_state(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for capture in kwargs.get("captures") or ():
+        capture.enter(module, args[0] if args else kwargs["hidden_states"])
+
+
+def folded_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Scaled dot-product attention in which several query rows may share one document's keys.
+
+    ``query`` (N, heads, Q, width); ``key`` and ``value`` (B, heads, S, width) with N = B * K. With K > 1
+    (then Q = 1) the rows become queries of their document. ``attention_mask`` is boolean, true where a
+    query may look, (B, 1, Q, S). Returns (N, Q, heads, width), as transformers wants it.
+    """
+    rows, heads, length, width = query.shape
+    documents = key.shape[0]
+    if rows != documents:
+        query = query.view(documents, rows // documents, heads, width).transpose(1, 2)  # (B, heads, K, width)
+    for capture in kwargs.get("captures") or ():
+        capture.offer(module, query, key, value)
+    causal = attention_mask is None and length > 1 and bool(getattr(module, "is_causal", False))
+    output = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling, is_causal=causal
+    )
+    if rows != documents:
+        return output.transpose(1, 2).reshape(rows, 1, heads, width), None
+    return output.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(ATTENTION, folded_attention)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+def filled_cache(layers: list[KeysValues]) -> DynamicCache:
+    """A transformers cache of these tensors, without a copy; empty ones are left to be begun."""
+    cache = DynamicCache()
+    for keys, values in layers:
+        layer = DynamicLayer()
+        if keys.shape[2]:
+            layer.lazy_initialization(keys, values)
+            layer.keys, layer.values = keys, values
+        cache.layers.append(layer)
+    return cache
+
+
+# ------------------------------------------------------------------------------------------------- the model
 
 
 class BartSummarizer(CapturedTransformer):
     """A sequence-to-sequence Transformer of transformers as a `SummarizationModel`.
 
-    Decoding starts from the checkpoint's ``decoder_start_token_id`` whatever ``bos_id`` says, and begins
+    Decoding starts from the checkpoint's ``decoder_start_token_id``, whatever ``bos_id`` says, and begins
     with ``forced_bos_token_id`` where the checkpoint asks for it.
     """
 
@@ -97,34 +184,24 @@ class BartSummarizer(CapturedTransformer):
             ModelError: the checkpoint cannot be opened or is not of the BART family.
         """
         given = {"vocab_size": vocab_size, "pad_token_id": pad_id, "bos_token_id": bos_id, "eos_token_id": eos_id}
-        known = {name: value for name, value in given.items() if value is not None}
-        network = build_network(config.pretrained, config.architecture, known)
-        options = network.config
-        padding = int(options.pad_token_id)
-        generation = network.generation_config
-        starts = (generation.decoder_start_token_id, options.decoder_start_token_id, options.bos_token_id)
+        network = build_network(config, {name: value for name, value in given.items() if value is not None})
+        options, generation = network.config, network.generation_config
+        begin = getattr(options, "bos_token_id", None)  # Pegasus has none
+        starts = (generation.decoder_start_token_id, options.decoder_start_token_id, begin)
         start = options.decoder_start_token_id = int(next(id_ for id_ in starts if id_ is not None))
         if config.forced_bos_id is None and generation.forced_bos_token_id is not None:
             config = config.model_copy(update={"forced_bos_id": first_id(generation.forced_bos_token_id)})
         super().__init__(
             config.model_copy(update={"pretrained": None, "architecture": portable(options)}),
             vocab_size=int(network.lm_head.out_features),
-            pad_id=padding,
-            unk_id=padding if unk_id is None else unk_id,
+            pad_id=int(options.pad_token_id),
+            unk_id=int(options.pad_token_id) if unk_id is None else unk_id,
             bos_id=start,
             eos_id=first_id(options.eos_token_id),
         )
         self.forced_bos_id = forced = config.forced_bos_id
         if forced is not None and not 0 <= forced < self.vocab_size:
-            raise ConfigError(
-                f"model.forced_bos_id {forced} is no word of the vocabulary (0 to {self.vocab_size - 1})."
-            )
-        self.network = network
-        for module in network.modules():
-            if type(module) is nn.Linear:
-                module.__class__ = PackedWhereDecoding
-        if options.model_type in LEARNED_POSITIONS:
-            self.max_source_tokens = self.max_target_tokens = int(options.max_position_embeddings)
+            raise ConfigError(f"model.forced_bos_id {forced} is not an id of a vocabulary of {self.vocab_size}.")
         if not options.encoder_layers:
             raise ConfigError("model.architecture.encoder_layers is 0: the model needs one at least.")
         if not -options.decoder_layers <= config.attention_layer < options.decoder_layers:
@@ -132,12 +209,28 @@ class BartSummarizer(CapturedTransformer):
                 f"model.attention_layer {config.attention_layer} does not exist:"
                 f" the decoder has {options.decoder_layers} layers."
             )
-        self.attention_layer = config.attention_layer % options.decoder_layers
+        self.network = network
+        for module in network.modules():
+            if type(module) is nn.Linear:
+                module.__class__ = PackableLinear
+        if options.model_type in LEARNED_POSITIONS:
+            self.max_source_tokens = self.max_target_tokens = int(options.max_position_embeddings)
+        self.first_input_id, self.attention_layer = start, config.attention_layer % options.decoder_layers
         heads = options.decoder_attention_heads
         shape = DecoderShape(options.decoder_layers, heads, options.d_model // heads, options.dropout)
-        special = [id_ for id_ in (self.pad_id, options.bos_token_id, self.eos_id, start) if id_ is not None]
+        special = [id_ for id_ in (self.pad_id, begin, self.eos_id, start) if id_ is not None]
         self._build_output(BorrowedProjection(network), shape, special)
-        self._prepare(config, options)
+        if config.gradient_checkpointing:
+            newer = getattr(network, "activation_checkpointing_enable", None)
+            (newer or network.gradient_checkpointing_enable)({"use_reentrant": False})  # captures need their gradient
+            network.disable_input_require_grads()  # the embeddings are trained, unlike an adapter's
+        for attention in (*(layer.encoder_attn for layer in self._decoder.layers), self._last_encoder_layer.self_attn):
+            attention.register_forward_pre_hook(_offer_state, with_kwargs=True)
+        if (self.head.copies or self.opponent) and (options.encoder_layerdrop or options.decoder_layerdrop):
+            raise ConfigError(
+                "The copy head or the opponent reads layers that LayerDrop leaves out now and then: set "
+                "encoder_layerdrop and decoder_layerdrop to 0, in model.architecture or the checkpoint's config.json."
+            )
 
     @classmethod
     def from_checkpoint(cls, name_or_path: str | Path, **options: Any) -> BartSummarizer:
@@ -149,20 +242,7 @@ class BartSummarizer(CapturedTransformer):
         """
         return cls(cls.Config(pretrained=str(name_or_path), **options))
 
-    def _prepare(self, config: Config, options: Any) -> None:
-        if config.gradient_checkpointing:
-            # transformers 5.23 has a new name for it and warns of the old one
-            newer = getattr(self.network, "activation_checkpointing_enable", None)
-            (newer or self.network.gradient_checkpointing_enable)({"use_reentrant": False})
-            self.network.disable_input_require_grads()  # the embeddings are trained, unlike an adapter's
-        for layer in self._decoder.layers:
-            offer_states(layer.encoder_attn)
-        offer_states(self._last_encoder_layer.self_attn)
-        if self._looked_into and (options.encoder_layerdrop or options.decoder_layerdrop):
-            raise ConfigError(
-                "The copy head or the opponent reads layers that LayerDrop leaves out now and then: set "
-                "encoder_layerdrop and decoder_layerdrop to 0, in model.architecture or the checkpoint's config.json."
-            )
+    # ---------------------------------------------------------------------------- encode, start and step
 
     def encode(self, batch: Batch) -> Memory:
         """Run the encoder; ``final`` is empty because the decoder starts from nothing but the memory.
@@ -171,8 +251,6 @@ class BartSummarizer(CapturedTransformer):
             DataError: the source is longer than the checkpoint's position table.
         """
         self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
-        if self.training and self._looked_into:
-            refuse_reentrant([self._last_encoder_layer, *(self._decoder.layers[number] for number in self._wanted)])
         capture = Capture(self._last_encoder_layer.self_attn)
         states = self.network.get_encoder()(
             input_ids=batch.source_ids,
@@ -184,19 +262,14 @@ class BartSummarizer(CapturedTransformer):
 
     def _first_state(self, memory: Memory) -> dict[str, Any]:
         """An empty self-attention cache (B rows) and, shared by the beams, each layer's keys and values."""
-        cross: Layers = []
-        cache: Layers = []
+        cross: list[KeysValues] = []
         for layer in self._decoder.layers:
             attention = layer.encoder_attn
+            shape = (-1, (attention.num_heads, attention.head_dim))
             keys, values = attention.k_proj(memory.states), attention.v_proj(memory.states)  # (B, S, D)
-            heads, width = attention.num_heads, attention.head_dim
-            cross.append(tuple(x.unflatten(-1, (heads, width)).transpose(1, 2) for x in (keys, values)))
-            empty = keys.new_zeros(memory.batch_size, layer.self_attn.num_heads, 0, layer.self_attn.head_dim)
-            cache.append((empty, empty))
+            cross.append((keys.unflatten(*shape).transpose(1, 2), values.unflatten(*shape).transpose(1, 2)))
+        cache = [(keys[:, :, :0], values[:, :, :0]) for keys, values in cross]
         return {"cache": cache, "memory": Shared(EncodedSource(memory.states, memory.mask, cross))}
-
-    def _values(self, encoded: EncodedSource) -> Tensor:
-        return encoded.layers[self.attention_layer][1].transpose(1, 2)
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         """One token for N rows; in the first step everything but ``forced_bos_id`` is excluded where the checkpoint
@@ -214,7 +287,7 @@ class BartSummarizer(CapturedTransformer):
         self._check_length("summary", steps + 1, "search.max_length")
         last_ids = self._known(last_ids)
         if steps == 0:
-            last_ids = torch.full_like(last_ids, self.decoder_start_id)
+            last_ids = torch.full_like(last_ids, self.first_input_id)
         cache = EncoderDecoderCache(filled_cache(state["cache"]), filled_cache(encoded.layers))
         decoded = self._decode(last_ids[:, None], encoded, past_key_values=cache, use_cache=True)
         layers: list[Any] = cache.self_attention_cache.layers
@@ -224,8 +297,10 @@ class BartSummarizer(CapturedTransformer):
         self, ids: Tensor, memory: EncodedSource | Memory, *, every_layer: bool = False, **options: Any
     ) -> Decoded:
         """Run the decoder on (N, Q') ids: T of a document, or one of each of its beams."""
-        wanted = range(len(self._decoder.layers)) if every_layer else self._wanted
-        captures = {number: Capture(self._decoder.layers[number].encoder_attn) for number in wanted}
+        read = {self.attention_layer, *([self.opponent.config.layer] if self.opponent else [])}
+        layers = self._decoder.layers
+        numbers = range(len(layers)) if every_layer else sorted(read)
+        captures = {number: Capture(layers[number].encoder_attn) for number in numbers}
         hidden = self._decoder(
             input_ids=ids,
             encoder_hidden_states=memory.states,
@@ -234,11 +309,11 @@ class BartSummarizer(CapturedTransformer):
             **options,
         ).last_hidden_state
         documents = memory.mask.shape[0]
-        found = {number: capture.taken(memory.mask) for number, capture in captures.items()}
+        taken = {number: capture.taken(memory.mask) for number, capture in captures.items()}
         return Decoded(
             ids.reshape(documents, -1),
             hidden.reshape(documents, -1, hidden.shape[-1]),
-            {number: each for number, each in found.items() if each is not None},
+            {number: captured for number, captured in taken.items() if captured is not None},
         )
 
     # -------------------------------------------------------------------------------- training
@@ -253,9 +328,6 @@ class BartSummarizer(CapturedTransformer):
         return self._decode(self._gold_inputs(batch), memory, every_layer=every_layer, use_cache=False)
 
     def _free_running(self, batch: TrainingBatch, memory: Memory, forced: Tensor) -> Decoded:
-        """Raises:
-        ConfigError: checkpointed layers do not keep the cache.
-        """
         if self.training and self._last_encoder_layer.gradient_checkpointing:
             raise ConfigError(
                 "Reading its own words in training needs the cache, which checkpointed layers do not keep: set "
@@ -273,27 +345,15 @@ class BartSummarizer(CapturedTransformer):
     def _last_encoder_layer(self) -> Any:
         return self.network.get_encoder().layers[-1]
 
-    @property
-    def _wanted(self) -> list[int]:
-        """The decoder layers that a pass looks into: the one that explains and copies, and the opponent's."""
-        return sorted({self.attention_layer, *([self.opponent.config.layer] if self.opponent else [])})
-
-    @property
-    def _looked_into(self) -> bool:
-        """Does training read the captured layers?"""
-        return self.head.copies or self.opponent is not None
-
     def _embedded(self, decoded: Decoded) -> Tensor:
         return F.embedding(decoded.inputs, self._decoder.embed_tokens.weight)
 
 
-# ----------------------------------------------------------------------------- opening networks
+# ----------------------------------------------------------------------------------------- opening networks
 
 
-def build_network(
-    pretrained: str | None, architecture: Mapping[str, Any] | None, ids: Mapping[str, int]
-) -> PreTrainedModel:
-    """The network of ``pretrained`` (a hub id or folder) or, with random weights, of ``architecture``.
+def build_network(config: BartSummarizer.Config, ids: Mapping[str, int]) -> PreTrainedModel:
+    """The network of ``config.pretrained`` or, with random weights, of ``config.architecture``.
 
     ``ids`` of the tokenizer fill what the architecture leaves open.
 
@@ -301,25 +361,25 @@ def build_network(
         ConfigError: neither or both, or no such model type.
         ModelError: the checkpoint cannot be opened or is not of the BART family.
     """
-    if (pretrained is None) == (architecture is None):
+    if (config.pretrained is None) == (config.architecture is None):
         raise ConfigError("A model of type 'bart' needs either 'pretrained' or 'architecture' (and not both).")
-    if pretrained is not None:
-        network = _open(pretrained)
+    if config.pretrained is not None:
+        network = _open(config.pretrained)
     else:
-        values = {**ids, **(architecture or {})}
+        values = {**ids, **(config.architecture or {})}
         kind = values.pop("model_type", "bart")
         if kind not in FAMILY:
             raise ConfigError(f"model.architecture.model_type '{kind}' is not one of {', '.join(FAMILY)}.")
         try:
             options = AutoConfig.for_model(kind, **values)
-            _refuse_impossible(options)
-            network = AutoModelForSeq2SeqLM.from_config(options, attn_implementation=ATTENTION)
+            _check_options(options)
+            network = AutoModelForSeq2SeqLM.from_config(options)
         except (CatchlineError, RuntimeError, MemoryError):  # the latter two: too large for this machine
             raise
         except Exception as error:  # what transformers refuses has no common base
             reason = " ".join(str(error).split())[:200]
-            raise ConfigError(f"model.architecture is none that transformers can build: {reason}") from error
-    _refuse_foreign_ids(network)
+            raise ConfigError(f"model.architecture is not one that transformers can build: {reason}") from error
+    _check_ids(network)
     return network
 
 
@@ -329,12 +389,37 @@ def portable(options: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not key.startswith("_") and key not in NOT_ARCHITECTURE}
 
 
-def _refuse_impossible(options: PretrainedConfig) -> None:
-    """What transformers would notice in the middle of a summary only, or fill a table of sines for, number by number.
+def _open(name_or_path: str) -> PreTrainedModel:
+    with as_model_error(lambda error: f"The checkpoint {name_or_path} could not be opened: {first_line(error)}."):
+        options = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
+        if options.model_type not in FAMILY:
+            raise ModelError(
+                f"{name_or_path} holds a '{options.model_type}' model; catchline opens {', '.join(FAMILY)} checkpoints."
+            )
+        _check_options(options)
+        with at_most(MOST_TENSORS, Path(name_or_path)):
+            network, report = AutoModelForSeq2SeqLM.from_pretrained(
+                name_or_path, config=options, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
+            )
+        if absent := sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])]):
+            raise ModelError(
+                f"The weights of {name_or_path} do not fit its config.json: {', '.join(absent[:3])}"
+                f"{' and more' if len(absent) > 3 else ''} would be left untrained."
+            )
+        return network
+
+
+def _check_options(options: PretrainedConfig) -> None:
+    """Refuse what transformers would notice in the middle of a summary only, or fill a table of sines for, number by
+    number; and choose our attention, which config.json may not.
 
     Raises:
-        ConfigError: a dropout that is no share, a size below zero, or positions without end.
+        ConfigError: a dropout that is no share, a size below zero, positions without end, or attention from the hub.
     """
+    if options._attn_implementation not in ORDINARY_ATTENTION:
+        named = str(options._attn_implementation)[:60]
+        raise ConfigError(f"_attn_implementation is {named!r}, which names code outside of transformers: remove it.")
+    options._attn_implementation = ATTENTION
     for name, value in options.to_dict().items():
         share = isinstance(value, int | float) and 0 <= value <= 1
         if not share and "drop" in name and not name.startswith("classif"):
@@ -344,42 +429,18 @@ def _refuse_impossible(options: PretrainedConfig) -> None:
     if options.model_type in SINES and options.max_position_embeddings * options.d_model > MOST_SINES:
         raise ConfigError(
             f"A '{options.model_type}' model of {options.max_position_embeddings} positions of width {options.d_model} "
-            "is larger than any that there is; correct max_position_embeddings or d_model."
+            "is larger than any that exists; correct max_position_embeddings or d_model."
         )
 
 
-def _refuse_foreign_ids(network: PreTrainedModel) -> None:
+def _check_ids(network: PreTrainedModel) -> None:
     options, size = network.config, network.config.vocab_size
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id"):
         for settings in (options, getattr(network, "generation_config", None)):
             given = getattr(settings, name, None)
             for value in given if isinstance(given, list | tuple) else [given]:
                 if value is not None and (type(value) is not int or not 0 <= value < size):
-                    raise ConfigError(f"{name} is {value!r}, which is no id of a vocabulary of {size}.")
-
-
-def _open(name_or_path: str) -> PreTrainedModel:
-    with as_model_error(lambda error: f"The checkpoint {name_or_path} could not be opened: {first_line(error)}."):
-        options = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
-        if options.model_type not in FAMILY:
-            raise ModelError(
-                f"{name_or_path} holds a '{options.model_type}' model; catchline opens {', '.join(FAMILY)} checkpoints."
-            )
-        _refuse_impossible(options)
-        with at_most(MOST_TENSORS, Path(name_or_path)):
-            network, report = AutoModelForSeq2SeqLM.from_pretrained(
-                name_or_path,
-                dtype=torch.float32,
-                output_loading_info=True,
-                trust_remote_code=False,
-                attn_implementation=ATTENTION,  # else config.json might name one, and that is code of the hub
-            )
-        if absent := sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])]):
-            raise ModelError(
-                f"The weights of {name_or_path} do not fit its config.json: {', '.join(absent[:3])}"
-                f"{' and more' if len(absent) > 3 else ''} would be left untrained."
-            )
-        return network
+                    raise ConfigError(f"{name} is {value!r}, which is not an id of a vocabulary of {size}.")
 
 
 def first_id(value: Any) -> int:
