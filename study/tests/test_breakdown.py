@@ -9,7 +9,7 @@ import pytest
 
 from catchline.data.records import write_records
 from catchline.errors import ConfigError
-from catchline.evaluation.run import Contender, evaluate_system
+from catchline.evaluation.run import evaluate_system, open_system
 from catchline.metrics.rouge import rouge
 from catchline.types import Record
 from catchline_study.commands.breakdown import best_of, buckets, sweep_names
@@ -33,7 +33,7 @@ def test_sizes_of_a_sweep() -> None:
     assert sweep_names("first_characters:5-6") == ["first_characters:characters=5", "first_characters:characters=6"]
     assert sweep_names("concept_ilp:5-6") == ["concept_ilp:max_words=5", "concept_ilp:max_words=6"]
     for name in (*sweep_names("first_words:5-9:2"), *sweep_names("first_characters:5-6"), *sweep_names("lead:1-2")):
-        Contender(name)
+        open_system(name)
     for spec in ("lead", "lead:3", "lead:3-1", "lead:0-2", "lead:1-5:0", "led:1-2", "lead:a-b", f"lead:1-{'9' * 5000}"):
         with pytest.raises(ConfigError):
             sweep_names(spec)
@@ -41,11 +41,11 @@ def test_sizes_of_a_sweep() -> None:
 
 def test_the_best_size_by_each_kind() -> None:
     records = [Record("The cat sat. The dog ran. An owl flew.", "the cat sat the dog ran")]
-    results = {name: evaluate_system(Contender(name), records) for name in sweep_names("lead:1-3")}
+    results = {name: evaluate_system(open_system(name), records) for name in sweep_names("lead:1-3")}
     best = best_of(list(results.values()))
     assert best == {"1": "lead-2", "2": "lead-2", "L": "lead-2", "mean": "lead-2"}
     same = [Record("A b.", "a b")] * 2
-    tied = {name: evaluate_system(Contender(name), same) for name in sweep_names("lead:1-2")}
+    tied = {name: evaluate_system(open_system(name), same) for name in sweep_names("lead:1-2")}
     assert set(best_of(list(tied.values())).values()) == {"lead-1"}  # of equals the first
 
 

@@ -13,9 +13,9 @@ import pytest
 from catchline.cli.main import main
 from catchline.config import shipped
 from catchline.config.loading import parse_overrides
-from catchline.evaluation.run import Contender
 from catchline.metrics.confidence import Calibration
 from catchline.models.folder import load_model_folder
+from catchline.summarizer import Summarizer
 from catchline.summarizer.torch_backend import NeuralSystem
 from commands import refused, run
 from json_lines import write_lines
@@ -97,7 +97,7 @@ def test_trials_are_what_the_settings_alone_would_give(place: Path, capsys: pyte
 def test_more_trials_continue_where_fewer_stopped(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoded = watch(monkeypatch, Contender, "summarize")
+    decoded = watch(monkeypatch, Summarizer, "summarize")
     few = tuned(capsys, place, *SEARCH[:4], "--trials", "1")
     assert len(decoded) == 2
     many = tuned(capsys, place, *SEARCH[:4], "--trials", "3")

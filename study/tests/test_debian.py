@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catchline.errors import DataError
-from catchline.evaluation.predictions import read_lines as rows
+from catchline.evaluation.run import read_lines as rows
 from catchline_study.corpora.debian import build_debian, plain_text, read_descriptions
 
 PREFIX = "deb.example.org_debian_dists_"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catchline.errors import DataError
-from catchline.evaluation.predictions import read_lines
+from catchline.evaluation.run import read_lines
 from catchline_study.corpora.docstring_text import clean_docstring
 from catchline_study.corpora.docstrings import (
     STANDARD_LIBRARY,

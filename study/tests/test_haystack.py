@@ -8,7 +8,7 @@ import pytest
 
 from catchline.data.records import write_records
 from catchline.errors import DataError
-from catchline.evaluation.predictions import read_lines as rows
+from catchline.evaluation.run import read_lines as rows
 from catchline.types import Record
 from catchline_study.corpora.haystack import build_haystacks
 from commands import refused, run

@@ -20,7 +20,7 @@ import pytest
 from catchline.cli.main import main
 from catchline.data.records import write_records
 from catchline.errors import ConfigError, DataError
-from catchline.evaluation.predictions import as_lines, read_lines
+from catchline.evaluation.run import as_lines, read_lines
 from catchline.metrics.significance import holm, paired_t_test
 from catchline.types import Record
 from catchline_study import judge

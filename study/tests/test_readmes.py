@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from catchline.evaluation.predictions import as_lines, read_lines
+from catchline.evaluation.run import as_lines, read_lines
 from commands import program
 
 README = """# Tidepool

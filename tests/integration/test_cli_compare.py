@@ -14,7 +14,7 @@ import pytest
 from catchline.cli.main import main
 from catchline.config.loading import load_recipe
 from catchline.errors import TrainingError
-from catchline.evaluation.run import Contender
+from catchline.summarizer import Summarizer
 from catchline.training import loop
 from catchline.training import run as training_run
 from commands import refused, run
@@ -85,7 +85,7 @@ def test_nothing_is_scored_twice(data: Path, tmp_path: Path, monkeypatch: pytest
     arguments += ["--rows", "lead-1,kl", "--rows", "oracle"]
     assert main(arguments) == 0
     first = read(tmp_path / "out")
-    monkeypatch.setattr(Contender, "summarize", lambda *_, **__: pytest.fail("scored twice"))
+    monkeypatch.setattr(Summarizer, "summarize", lambda *_, **__: pytest.fail("scored twice"))
     assert main(arguments) == 0
     assert read(tmp_path / "out") == first
     assert [row["row"] for row in first["rows"]] == ["lead-1", "kl", "oracle"]

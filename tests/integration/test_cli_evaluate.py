@@ -12,8 +12,8 @@ import pytest
 
 from catchline.cli.main import main
 from catchline.cli.output import aligned
-from catchline.evaluation.run import Contender
 from catchline.evaluation.table import Row, measure_column
+from catchline.summarizer import Summarizer
 from catchline.types import Summary
 from commands import refused, run
 from json_lines import write_lines
@@ -62,15 +62,15 @@ def test_a_system_that_was_done_is_not_decoded_again(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    summarize = Contender.summarize
+    summarize = Summarizer.summarize
 
-    def stopped(self: Contender, *given: Any, **how: Any) -> list[Summary]:
+    def stopped(self: Summarizer, *given: Any, **how: Any) -> list[Summary]:
         asked.append(self.name)
         if len(asked) == 2:
             raise KeyboardInterrupt
         return summarize(self, *given, **how)
 
-    monkeypatch.setattr(Contender, "summarize", stopped)
+    monkeypatch.setattr(Summarizer, "summarize", stopped)
     command = ["evaluate", "lead-1", "lead-2", "--data", str(data), "--output", str(tmp_path / "scores")]
     assert [main(command), main(command)] == [130, 0]
     assert asked == ["lead-1", "lead-2", "lead-2"]

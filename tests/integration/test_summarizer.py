@@ -18,7 +18,7 @@ import torch
 from catchline import Summarizer
 from catchline.cli.main import main
 from catchline.errors import ConfigError
-from catchline.evaluation.run import Contender
+from catchline.evaluation.run import identity, open_system
 from catchline.metrics.confidence import Calibration
 from catchline.models.folder import LoadedModel
 from catchline.summarizer.bulk import SummaryJob
@@ -114,12 +114,12 @@ def test_what_is_scored_is_what_people_see_unless_the_run_says_otherwise(folder:
     record = [Record(DOCUMENTS[2])]
 
     def scored(place: Path, **search: Any) -> str:
-        return Contender(str(place), settings=search).summarize(record)[0].text
+        return open_system(str(place), search).summarize(record, always_write=True)[0].text
 
     assert scored(paper) == scored(folder, surface="raw") == scored(folder, surface="raw").lower()
     assert scored(folder) == scored(paper, surface="clean") != scored(paper)
     searches: list[dict[str, Any]] = [{}, {"surface": "raw"}, {"surface": "clean"}]
-    own, raw, clean = (Contender(str(paper), settings=search).identity for search in searches)
+    own, raw, clean = (identity(open_system(str(paper), search), str(paper)) for search in searches)
     assert own == raw != clean, "its run asks for raw"
 
 

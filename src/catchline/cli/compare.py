@@ -90,7 +90,7 @@ def command(
         except KeyboardInterrupt:
             say(f"Interrupted; what is finished is kept in {folder}. The same command goes on from there.")
             raise Exit(EXIT_INTERRUPTED) from None
-        table = report.compare(plan, outcomes, data=path, records=len(records), test=test)
+        table = report.table_of(plan, outcomes, data=path, records=len(records), test=test)
         _write(table, folder)
     if as_json:
         print_json(report.as_dict(table))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,12 +27,19 @@ from catchline.config.schema import EvaluationConfig
 from catchline.data.records import split_of
 from catchline.errors import ConfigError
 from catchline.evaluation import table as tables
-from catchline.evaluation.predictions import file_name
-from catchline.evaluation.run import Contender, EvaluationOptions, EvaluationResult, options_of, predict, score
+from catchline.evaluation.run import (
+    EvaluationResult,
+    file_name,
+    identity,
+    open_system,
+    options_of,
+    predict,
+    score,
+)
 from catchline.files import write_json, write_text
 from catchline.metrics.scoring import suited
 from catchline.summarizer.extractive import check_name, is_method, meaning
-from catchline.types import Record, references_of
+from catchline.types import references_of
 
 
 def command(
@@ -84,18 +91,29 @@ def command(
     records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
     way = suited(options.scoring, map(references_of, records))
     options = replace(options, scoring=way, batch_size=batch_size)
-    report = ScoreReport(path, records, options, copying)
+    results: list[EvaluationResult] = []
+    drafts: list[Path] = []  # of systems that are decoded: the next call decodes none again
     for name in names:
-        report.add(name, Contender(name, settings={} if is_method(name) else settings, device=device), output)
-    content = report.as_dict()
+        system = open_system(name, None if is_method(name) else settings, device)
+        how: dict[str, Any] = {"about": identity(system, name), "keep": drafts.append}
+        how["out"] = output / f"{file_name(name)}.predictions.jsonl" if output else None
+        with progress(f"Evaluating {name}", total=len(records)) as bar:
+            lines, seconds = predict(system, records, options=options, progress=bar, **how)
+        unk = system.system.unk_text
+        results.append(score(name, records, lines, options=options, unk_text=unk, seconds=seconds))
+    rows = tables.result_rows(results)
+    header, cells, notes = table = tables.result_table(results, rows)
+    content = {"data": path, "systems": tables.compared(results, rows)}
     if output:
-        results = list(report.results.values())
         write_json(output / "scores.json", content, indent=2)
-        write_text(output / "scores.csv", tables.csv_text(tables.result_rows(results)))
-        write_text(output / "scores.tex", tables.latex(*tables.result_table(results)))
-    for draft in report.drafts:
+        write_text(output / "scores.csv", tables.csv_text(rows))
+        write_text(output / "scores.tex", tables.latex(*table))
+    for draft in drafts:
         draft.unlink(missing_ok=True)
-    print_result(as_json, content, report.text())
+    parts = [aligned(header, cells), ""]
+    if copying:
+        parts += [aligned(*tables.copy_table(rows)), tables.COPYING_NOTE, ""]
+    print_result(as_json, content, "\n".join([*parts, f"{path}: {len(records)} records", *notes]))
 
 
 def _names(systems: Sequence[str]) -> list[str]:
@@ -107,35 +125,3 @@ def _names(systems: Sequence[str]) -> list[str]:
         check_name(name)
         named.setdefault(meaning(name), name)
     return list(named.values())
-
-
-@dataclass
-class ScoreReport:
-    """The scores as they come in, and their table."""
-
-    path: str
-    records: Sequence[Record]
-    options: EvaluationOptions
-    copying: bool
-    results: dict[str, EvaluationResult] = field(default_factory=dict)
-    drafts: list[Path] = field(default_factory=list)  # of systems that are decoded: the next call decodes none again
-
-    def add(self, name: str, system: Contender, output: Path | None) -> None:
-        """Decode with one system, or read what an earlier call decoded, and score."""
-        records, options = self.records, self.options
-        out = output / f"{file_name(name)}.predictions.jsonl" if output else None
-        with progress(f"Evaluating {name}", total=len(records)) as bar:
-            lines, seconds = predict(system, records, options=options, out=out, progress=bar, keep=self.drafts.append)
-        unk = system.unk_text
-        self.results[name] = score(system.name, records, lines, options=options, unk_text=unk, seconds=seconds)
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"data": self.path, "systems": tables.compared(list(self.results.values()))}
-
-    def text(self) -> str:
-        header, rows, notes = tables.result_table(list(self.results.values()))
-        parts = [aligned(header, rows), ""]
-        if self.copying:
-            copied = list(map(tables.result_row, self.results.values()))
-            parts += [aligned(*tables.copy_table(copied)), tables.COPYING_NOTE, ""]
-        return "\n".join([*parts, f"{self.path}: {len(self.records)} records", *notes])

@@ -9,8 +9,8 @@ from catchline.cli.inputs import records_of
 from catchline.cli.output import aligned, progress
 from catchline.config.schema import RunConfig
 from catchline.errors import CatchlineError
-from catchline.evaluation.run import Contender, EvaluationOptions, EvaluationResult, evaluate_system, options_of
-from catchline.evaluation.table import MEASURES, cells_of, for_card, result_row, rouge_column, verdict
+from catchline.evaluation.run import EvaluationOptions, EvaluationResult, evaluate_system, open_system, options_of
+from catchline.evaluation.table import MEASURES, Row, cells_of, for_card, rouge_column, verdict
 from catchline.models.card import Card, write_card
 from catchline.summarizer.extractive import Progress
 from catchline.types import Record
@@ -45,15 +45,18 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
     text = verdict(results, fine_tuned=fine_tuned, no_repeat=run.search.no_repeat_ngram)
     columns = [rouge_column(kind, marks=False) for kind in results[0].rouge]
     columns += [column for column in MEASURES if column.measure in SHOWN]
-    return "\n".join(["", aligned(*cells_of(map(result_row, results), columns)), "", *text, confidence])
+    return "\n".join(["", aligned(*cells_of([Row.of([result]) for result in results], columns)), "", *text, confidence])
 
 
 def scores(
     model: str, records: Sequence[Record], options: EvaluationOptions, progress: Progress | None = None
 ) -> list[EvaluationResult]:
     """Those of the first sentence and of the ``model``, in this order."""
-    systems = [Contender("lead-1"), Contender(model, name="the model")]
-    return [evaluate_system(system, records, options=options, progress=progress) for system in systems]
+    systems = {"lead-1": "lead-1", "the model": model}
+    return [
+        evaluate_system(open_system(place), records, name=name, options=options, progress=progress)
+        for name, place in systems.items()
+    ]
 
 
 def calibrated(folder: Path, records: Sequence[Record]) -> str:
@@ -65,11 +68,11 @@ def calibrated(folder: Path, records: Sequence[Record]) -> str:
         return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
     try:
         with progress("Calibrating", total=len(records)) as bar:
-            found = fit_confidence(folder, records, bar.advance)
+            calibration, (lines, sentences, given) = fit_confidence(folder, records, bar.advance)
     except CatchlineError as error:
         return f"{error} {remedy}"
     return (
-        f"Of {len(records):,} held-out lines {found.lines:.0%} have ROUGE-1 of {ACCEPT:g} or more, no repetition and "
-        f"no name, number or date that their text lacks; of first sentences {found.sentences:.0%}. So it gives "
-        f"its line at a confidence of {found.calibration.threshold:.2f} or more ({found.given:.0%} of these texts)."
+        f"Of {len(records):,} held-out lines {lines:.0%} have ROUGE-1 of {ACCEPT:g} or more, no repetition and "
+        f"no name, number or date that their text lacks; of first sentences {sentences:.0%}. So it gives "
+        f"its line at a confidence of {calibration.threshold:.2f} or more ({given:.0%} of these texts)."
     )

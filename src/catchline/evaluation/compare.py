@@ -17,23 +17,33 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from catchline import __version__
-from catchline.config.base import validate
 from catchline.config.loading import first_difference, read_run
 from catchline.config.names import outside_names, sources_of, trusting
-from catchline.config.schema import SPLITS, RunConfig, SearchConfig
+from catchline.config.schema import SPLITS, RunConfig
 from catchline.data.formats import pair_of_prefix, pair_partner
 from catchline.errors import CatchlineError, ConfigError
 from catchline.evaluation.measures import REPEATED, REVISION
 from catchline.evaluation.plan import Plan, PlannedRow, settings_of
-from catchline.evaluation.predictions import file_name, fingerprint, read_lines
-from catchline.evaluation.run import Contender, EvaluationResult, RougeScore, model_folder, options_of, predict, score
+from catchline.evaluation.report import KINDS, Outcome
+from catchline.evaluation.run import (
+    EvaluationResult,
+    RougeScore,
+    file_name,
+    fingerprint,
+    identity,
+    model_folder,
+    open_system,
+    options_of,
+    predict,
+    read_lines,
+    score,
+)
 from catchline.files import digest_of, sha256, write_json
 from catchline.metrics.bleu import bleu_paper, corpus_bleu
 from catchline.metrics.copying import repeated_ngram_rate
@@ -42,28 +52,8 @@ from catchline.text.tokenizer import WordTokenizer
 from catchline.training.log import LOG, read_log
 from catchline.types import Record, references_of
 
-KINDS = ("1", "2", "L")  # of ROUGE
 MANIFEST = "manifest.json"  # of spans that were selected
 _UNKNOWN = "<unk>"
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredSystem:
-    """The scores of one system. ``measures`` has ``bleu`` (sacreBLEU, 0 to 100) and ``bleu_paper`` (the headline
-    paper's, 0 to 1) beside those of `catchline.evaluation.measures`."""
-
-    result: EvaluationResult
-    bleu_signature: str
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What became of a row: scores and training results by seed (one for a system that is not trained here)."""
-
-    row: PlannedRow
-    scored: list[ScoredSystem] = field(default_factory=list)
-    trained: list[dict[str, Any]] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +84,10 @@ class Comparison:
         device: str = "cpu",
     ) -> None:
         self.plan, self.records, self.out, self.callbacks = plan, list(records), out, callbacks
-        self.earlier, self.device = (out, *earlier), device
+        self._earlier, self._device = (out, *earlier), device
         self._options = replace(options_of(plan.evaluation), kinds=KINDS)
-        self._ways = [asdict(replace(self._options, batch_size=0)), REVISION]  # of scoring, in keys
-        self._state = {"runs": {}, "scored": {}} | (_read_json(out / "state.json") or {})
+        self._ways = [asdict(replace(self._options, batch_size=0)), REVISION, fingerprint("", self.records)]
+        self._state = {"runs": {}, "scored": {}} | (_read_json(out / "state.json") or {}) | {"table": []}
         self._digest_of = cache(digest_of)
         self._keys = {_slug(row, run): self._training_key(run) for row in plan.rows for run in row.runs}
         self._places = self._shared_places()
@@ -105,7 +95,6 @@ class Comparison:
     def run(self) -> list[Outcome]:
         """Train and score every row. Failures are in the outcomes; an interruption ends it here and loses nothing."""
         self.out.mkdir(parents=True, exist_ok=True)
-        self._state["table"] = []
         return [self._row(number, row) for number, row in enumerate(self.plan.rows, 1)]
 
     def _row(self, number: int, row: PlannedRow) -> Outcome:
@@ -114,13 +103,9 @@ class Comparison:
             seed = "" if run is None or len(row.runs) == 1 else f"seed {run.training.seed}"
             title = ", ".join(filter(None, [f"[{number}/{len(self.plan.rows)}] {row.name}", seed]))
             try:
-                if run is None:
-                    outcome.scored.append(self._score(self._contender(row, row.place, row.search), title))
-                    trained = _training_of(Path(row.place)) if row.place else None
-                else:
-                    scored, trained = self._scored_before(row, run) or self._trained_and_scored(row, run, title)
-                    outcome.scored.append(scored)
-                outcome.trained += [trained] if trained else []
+                scored, facts = self._existing(row, title) if run is None else self._trained(row, run, title)
+                outcome.scored.append(scored)
+                outcome.trained += [facts] if facts else []
             except Exception as error:  # the other rows are still worth having
                 message = str(error) if isinstance(error, CatchlineError) else f"{type(error).__name__}: {error}"
                 outcome.errors.append(": ".join(filter(None, [seed, " ".join(message.split())])))
@@ -155,9 +140,15 @@ class Comparison:
                 places[slug] = folders.setdefault(self._keys[slug], slug)
         return places
 
-    def _trained_and_scored(self, row: PlannedRow, run: RunConfig, title: str) -> tuple[ScoredSystem, dict[str, Any]]:
+    def _trained(self, row: PlannedRow, run: RunConfig, title: str) -> tuple[EvaluationResult, dict[str, Any]]:
+        """Train and score a run, as far as this comparison and the earlier ones have not."""
         slug = _slug(row, run)
         place, runs = self._places[slug], self._state["runs"]
+        surface = self.plan.evaluation.surface or run.search.surface
+        search = run.search.model_dump() | {"surface": surface}
+        key = _digest([self._keys[slug], search, *map(digest_of, sources_of(search)), row.name, self._ways])[:32]
+        if known := self._scored_before(key):
+            return known
         folder = self.out / "runs" / place
         resume = (folder / "recipe.yaml").is_file()
         if place not in runs or not resume:  # what is noted without a run folder is of one that was removed
@@ -168,29 +159,36 @@ class Comparison:
             result = self.callbacks.train(begun, folder, resume=resume, title=f"{title}: training")
             runs[place]["result"] = asdict(result)
             self._save()
-        now = _read_json(folder / "model" / "generation_config.json") or {}  # tuning may have changed it
-        own = validate(SearchConfig, now, where="search").model_dump()
-        search = {name: value for name, value in run.search.model_dump().items() if own[name] != value}
-        search["surface"] = self.plan.evaluation.surface or run.search.surface
-        with trusting(outside_names(run.model_dump())):
-            system = self._contender(row, str(folder), search, slug)
-            scored = self._score(system, title)
         facts = {"seed": run.training.seed, **runs[place]["result"], **_last_training_losses(folder)}
-        entry = {"row": row.name, "scores": self._scores_file(system).name, "run": place, "facts": facts}
-        self._keep(self._scored_key(row, run), entry)
-        return scored, facts
+        with trusting(outside_names(run.model_dump())):
+            system = open_system(str(folder), search, self._device)
+            return self._score(key, system, identity(system, str(folder)), row.name, slug, facts, title)
 
     # --------------------------------------------------------------------------------------- scoring
 
-    def _scored_key(self, row: PlannedRow, run: RunConfig) -> str:
-        """A digest of what decides the scores of a run, but for our version."""
-        surface = self.plan.evaluation.surface or run.search.surface
-        search = run.search.model_dump(mode="json")
-        decoding = [search, surface, row.name, *map(digest_of, sources_of(search))]
-        return _digest([self._keys[_slug(row, run)], decoding, self._ways, fingerprint("", self.records)])[:32]
+    def _existing(self, row: PlannedRow, title: str) -> tuple[EvaluationResult, dict[str, Any] | None]:
+        """Score a method or a model that was trained before."""
+        settings, place = row.method, row.place or row.name
+        if settings is None:
+            surface = self.plan.evaluation.surface
+            settings = ({} if surface is None else {"surface": surface}) | dict(row.search)
+        system = open_system(place, settings, self._device)
+        about, facts = identity(system, place), _training_of(Path(row.place)) if row.place else None
+        key = _digest([about, row.name, self._ways])[:32]
+        return self._scored_before(key) or self._score(key, system, about, row.name, row.name, facts, title)
 
-    def _keep(self, key: str, entry: dict[str, Any]) -> None:
-        """Note the scores of a run, and that this table has them."""
+    def _scored_before(self, key: str) -> Any:
+        """The scores of a system and what is known of its training, from a comparison that has them."""
+        for folder in self._earlier:
+            entry = (_read_json(folder / "state.json") or {}).get("scored", {}).get(key)
+            if entry and (stored := _read_json(folder / "scores" / entry["scores"])):
+                self._keep(key, entry, stored)
+                return _result_from(stored), entry["facts"]
+        return None
+
+    def _keep(self, key: str, entry: dict[str, Any], stored: dict[str, Any]) -> None:
+        """Note the scores of a system, and that this table has them."""
+        write_json(self.out / "scores" / entry["scores"], stored)
         self._state["scored"][key] = entry
         self._state["table"].append(key)
         self._save()
@@ -198,60 +196,40 @@ class Comparison:
     def _save(self) -> None:
         write_json(self.out / "state.json", self._state)
 
-    def _scored_before(self, row: PlannedRow, run: RunConfig) -> tuple[ScoredSystem, dict[str, Any]] | None:
-        """The scores of a run without a folder here, and what is known of its training, from a comparison that has
-        it."""
-        if (self.out / "runs" / self._places[_slug(row, run)] / "recipe.yaml").is_file():
-            return None
-        key = self._scored_key(row, run)
-        for folder in self.earlier:
-            entry = (_read_json(folder / "state.json") or {}).get("scored", {}).get(key)
-            if entry and (stored := _read_json(folder / "scores" / entry["scores"])):
-                if folder != self.out:
-                    write_json(self.out / "scores" / entry["scores"], stored)
-                self._keep(key, entry)
-                return _scored_from(stored), entry["facts"]
-        return None
-
-    def _contender(self, row: PlannedRow, place: str | None, search: Mapping[str, Any], name: str = "") -> Contender:
-        if row.method is not None:
-            return Contender(row.name, settings=row.method)
-        surface = self.plan.evaluation.surface
-        search = ({} if surface is None else {"surface": surface}) | dict(search)
-        return Contender(str(place), name=name or row.name, settings=search, device=self.device)
-
-    def _score(self, system: Contender, title: str) -> ScoredSystem:
-        if (stored := _read_json(self._scores_file(system))) is not None:
-            return _scored_from(stored)
-        made = fingerprint(system.identity, self.records)
-        out = self.out / "predictions" / f"{file_name(system.name)}-{made[:16]}.jsonl"
+    def _score(self, key: str, system: Any, about: str, row: str, name: str, facts: Any, title: str) -> Any:
+        made = fingerprint(about, self.records)
+        out = self.out / "predictions" / f"{file_name(name)}-{made[:16]}.jsonl"
         seconds = 0.0
         if not out.is_file():
             with self.callbacks.watch(f"{title}: scoring", len(self.records)) as bar:
-                _, seconds = predict(system, self.records, options=self._options, out=out, progress=bar.advance)
-        lines, unk = read_lines(out), system.unk_text
-        result = score(system.name, self.records, lines, options=self._options, unk_text=unk, seconds=seconds)
-        scored = with_bleu(result, self.records, lines)
-        write_json(self._scores_file(system), asdict(scored))
-        return scored
-
-    def _scores_file(self, system: Contender) -> Path:
-        key = _digest([fingerprint(system.identity, self.records), *self._ways, __version__])[:16]
-        return self.out / "scores" / f"{file_name(system.name)}-{key}.json"
+                how: dict[str, Any] = {"out": out, "about": about, "progress": bar.advance}
+                _, seconds = predict(system, self.records, options=self._options, **how)
+        lines, unk = read_lines(out), system.system.unk_text
+        result = score(name, self.records, lines, options=self._options, unk_text=unk, seconds=seconds)
+        result = with_bleu(result, self.records, lines)
+        entry = {
+            "row": row,
+            "scores": f"{file_name(name)}-{key[:16]}.json",
+            "run": self._places.get(name),
+            "facts": facts,
+        }
+        self._keep(key, entry, {"result": asdict(result)})
+        return result, facts
 
 
 def with_bleu(
     result: EvaluationResult, records: Sequence[Record], predictions: Sequence[Mapping[str, Any]]
-) -> ScoredSystem:
-    """Add both readings of BLEU to ``result``, and to what it has by document the share of repeated 2-grams."""
+) -> EvaluationResult:
+    """Add to ``result`` BLEU, sacreBLEU's (0 to 100) and the headline paper's (0 to 1), and to what it has by document
+    the share of repeated 2-grams."""
     hypotheses = [str(line["summary"]) for line in predictions]
     references = [list(references_of(record)) for record in records]
     paper = paper_bleu(hypotheses, references, [bool(line.get("finished", True)) for line in predictions])
     bleu, signature = corpus_bleu(hypotheses, references)
     repeated = tuple(repeated_ngram_rate(words(text), 2) or 0.0 for text in hypotheses)
     measures = {**result.measures, "bleu": bleu, "bleu_paper": paper}
-    by_document = {**result.per_document, REPEATED[2]: repeated}
-    return ScoredSystem(replace(result, measures=measures, per_document=by_document), signature)
+    scores = {**result.per_document, REPEATED[2]: repeated}
+    return replace(result, measures=measures, per_document=scores, bleu_signature=signature)
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], finished: Sequence[bool]) -> float:
@@ -262,18 +240,14 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], f
     return bleu_paper(cut[0], cut[1:], finished)
 
 
-def by_document(results: Sequence[EvaluationResult], kind: str) -> list[float]:
-    """Each document's figure as the mean over seeds; ``kind`` is one of ROUGE, or `REPEATED`'s for 2-grams."""
-    return [fmean(each) for each in zip(*(result.per_document[kind] for result in results), strict=True)]
-
-
 def kept_scores(folder: Path) -> dict[str, list[EvaluationResult]]:
     """What the last table of ``folder`` has of trained rows, by row, one a seed; all scores if that is not known."""
     found: dict[str, dict[int, EvaluationResult]] = {}
     state = _read_json(folder / "state.json") or {}
     for entry in map(state.get("scored", {}).get, state.get("table", state.get("scored", ()))):
-        if stored := _read_json(folder / "scores" / entry["scores"]):
-            found.setdefault(entry["row"], {})[entry["facts"]["seed"]] = _scored_from(stored).result
+        facts, stored = entry["facts"] or {}, _read_json(folder / "scores" / entry["scores"])
+        if "seed" in facts and stored:
+            found.setdefault(entry["row"], {})[facts["seed"]] = _result_from(stored)
     return {row: list(seeds.values()) for row, seeds in found.items()}
 
 
@@ -324,11 +298,11 @@ def _digest(values: Any) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _scored_from(stored: Mapping[str, Any]) -> ScoredSystem:
-    values = dict(stored["result"])
-    values["rouge"] = {kind: RougeScore(**score) for kind, score in values["rouge"].items()}
+def _result_from(stored: Mapping[str, Any]) -> EvaluationResult:
+    values = {"bleu_signature": stored.get("bleu_signature", "")} | stored["result"]  # where older files have it
+    values["rouge"] = {kind: RougeScore(**figures) for kind, figures in values["rouge"].items()}
     values["per_document"] = {kind: tuple(scores) for kind, scores in values["per_document"].items()}
-    return ScoredSystem(EvaluationResult(**values), stored["bleu_signature"])
+    return EvaluationResult(**values)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from statistics import fmean, stdev
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from catchline.evaluation import table as tables
-from catchline.evaluation.compare import KINDS, Outcome, by_document
-from catchline.evaluation.plan import Plan
-from catchline.evaluation.run import options_of
-from catchline.evaluation.table import Column, Figure, Row, measure_column
+from catchline.evaluation.plan import Plan, PlannedRow
+from catchline.evaluation.run import EvaluationResult, by_document, options_of
+from catchline.evaluation.table import Column, Row, measure_column
 from catchline.metrics.scoring import Scoring
-from catchline.metrics.significance import bootstrap_interval
 
+KINDS = ("1", "2", "L")  # of ROUGE
 PERPLEXITY = "val_ppl"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a row: scores and training results by seed (one for a system that is not trained here)."""
+
+    row: PlannedRow
+    scored: list[EvaluationResult] = field(default_factory=list)
+    trained: list[dict[str, Any]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def losses(self) -> list[dict[str, float]]:
+        """Validation losses and perplexity of the exported models, the training loss of the last pass, by seed."""
+        found = []
+        for facts in self.trained:
+            losses = {name: v for name, v in facts["metrics"].items() if "loss" in name or name == PERPLEXITY}
+            found.append(losses | {name: facts[name] for name in ("train_loss", "train_loss_nll") if name in facts})
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +72,13 @@ class ComparisonTable:
         return any(row.measures.get(name) or row.losses.get(name) for row in self.rows)
 
 
-def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int, test: str) -> ComparisonTable:
-    """Means over seeds, intervals, and differences to the baseline with Holm's correction over the rows.
+def table_of(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int, test: str) -> ComparisonTable:
+    """Means over seeds, intervals, and tables.differences to the baseline with Holm's correction over the rows.
 
     With several seeds a document's score is its mean over them, so intervals and tests are over documents.
     """
     means = {
-        outcome.row.name: {kind: by_document([s.result for s in outcome.scored], kind) for kind in KINDS}
+        outcome.row.name: {kind: by_document(outcome.scored, kind) for kind in outcome.scored[0].rouge}
         for outcome in outcomes
         if outcome.scored
     }
@@ -71,42 +86,14 @@ def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int,
     if plan.baseline in means:
         others = {name: scores for name, scores in means.items() if name != plan.baseline}
         versus = tables.differences(means[plan.baseline], others, test)
-    rows = tuple(_table_row(o, means.get(o.row.name, {}), versus.get(o.row.name, {})) for o in outcomes)
-    return ComparisonTable(plan, data, records, test, rows)
-
-
-def _table_row(outcome: Outcome, means: tables.Scores, versus: Mapping[str, tables.Difference]) -> Row:
-    """The interval is the bootstrap of the documents' means over seeds, as for a single system."""
-    planned, scored = outcome.row, outcome.scored
-    plain = Row(planned.name, planned.label, len(scored), published=planned.published, errors=tuple(outcome.errors))
-    if not scored:
-        return plain
-    ends = zip(*bootstrap_interval(np.transpose([*means.values()])), strict=True)
-    rouge = {}
-    for kind, (low, high) in zip(means, ends, strict=True):
-        each = [s.result.value(kind) for s in scored]
-        deviation = stdev(each) if len(each) > 1 else None
-        rouge[kind] = Figure(fmean(each), float(low), float(high), deviation, **versus.get(kind, {}))
-    measures = _means([s.result.measures for s in scored])
-    if "chunks_read" in measures and all(s.result.seconds for s in scored):
-        measures["seconds"] = fmean(s.result.seconds / s.result.records for s in scored)
-    losses = []  # validation losses and perplexity of the exported models, the training loss of the last pass
-    for facts in outcome.trained:
-        losses.append({n: v for n, v in facts["metrics"].items() if "loss" in n or n == PERPLEXITY})
-        losses[-1] |= {name: facts[name] for name in ("train_loss", "train_loss_nll") if name in facts}
-    first = scored[0]
-    said: dict[str, Any] = {
-        "flags": first.result.flags,
-        "signature": first.result.signature,
-        "bleu_signature": first.bleu_signature,
-    }
-    return replace(plain, rouge=rouge, measures=measures, losses=_means(losses), **said)
-
-
-def _means(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """By name the mean over those that have it."""
-    names = dict.fromkeys(name for one in each for name in one)
-    return {name: fmean(one[name] for one in each if name in one) for name in names}
+    rows = []
+    for outcome in outcomes:
+        planned = outcome.row
+        about: dict[str, Any] = {"name": planned.name, "label": planned.label, "published": planned.published}
+        about |= {"errors": tuple(outcome.errors), "losses": tables.means_by_name(outcome.losses)}
+        scored = outcome.scored
+        rows.append(Row.of(scored, versus.get(planned.name), **about) if scored else Row(seeds=0, **about))
+    return ComparisonTable(plan, data, records, test, tuple(rows))
 
 
 def columns(table: ComparisonTable) -> list[Column]:

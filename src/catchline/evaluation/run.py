@@ -1,113 +1,76 @@
 """Decode a data set with a system, score it, and keep what was decoded.
 
-result = evaluate_system(Contender("runs/a"), records, out=Path("runs/a/predictions.jsonl"))
+result = evaluate_system(open_system("runs/a"), records)
 result.rouge["1"].f, result.rouge["1"].low, result.signature
-
-No tensor library is imported before a model has to write something.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, Self, TextIO
 
 from catchline.config.base import validate
-from catchline.config.loading import load_run, merge, read_run
+from catchline.config.loading import read_run
 from catchline.config.names import sources_of, trusting
-from catchline.config.schema import EvaluationConfig
+from catchline.config.schema import EvaluationConfig, RunConfig
 from catchline.config.shipped import place_of
 from catchline.data.records import Pairs, read_records, split_of
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.measures import measure, reading_measures
-from catchline.evaluation.predictions import Journal, as_lines, fingerprint, prediction_of
-from catchline.files import digest_of, write_text
+from catchline.files import digest_of, only_writer, write_text
 from catchline.metrics.rouge import RougeResult
 from catchline.metrics.scoring import RunScoring, Scoring, Shown, score_as, scoring, suited
 from catchline.summarizer.extractive import ExtractiveSystem, Progress, is_method
-from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer, with_graphs
+from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
 from catchline.text.unknown import restore_numbers
 from catchline.types import Record, Summary, references_of
 
 _NOT_IDENTITY = frozenset({"metrics.json", "environment.json", "card.json"})
 
-# ------------------------------------------------------------------------------------------- systems
 
-
-class Contender:
-    """A system to evaluate: ``place`` is a run or model folder, a hub id or an extractive method, the oracle too.
+def open_system(place: str, settings: Mapping[str, Any] | None = None, device: str = "cpu") -> Summarizer:
+    """A run or model folder, a hub id or an extractive method, the oracle too.
 
     ``settings`` are decoding settings or those of the method (the whole spec of a component, where they have a
-    ``type``), ``name`` is what tables call it (``place`` if not given). Of a model the text is scored that its run asks
-    for in ``evaluation.surface``, unless ``settings`` say ``surface`` themselves. ``identity`` says everything that
-    decides the summaries: contenders of equal identity write equal ones. A model is opened when it first has to write.
+    ``type``). Of a model the text is scored that its run asks for in ``evaluation.surface``, unless ``settings`` say
+    ``surface`` themselves.
 
     Raises:
-        ConfigError: settings that the method does not have.
+        ModelError: there is no such model, or it is damaged.
+        ConfigError: settings that the system does not have.
     """
+    if is_method(place) or "type" in (settings or {}):
+        return Summarizer(ExtractiveSystem(place, settings))
+    run, folder = _run_of(place), model_folder(place)
+    surface = run and run.evaluation.surface
+    search = ({} if surface is None else {"surface": surface}) | dict(settings or {})
+    return Summarizer.from_pretrained(str(folder) if folder.is_dir() else place, device, **search)
 
-    def __init__(
-        self, place: str, *, name: str | None = None, settings: Mapping[str, Any] | None = None, device: str = "cpu"
-    ) -> None:
-        self.name, self._place, self._device = name or place, place, device
-        self._method: ExtractiveSystem | None = None
-        self._search: dict[str, Any] = {}
-        if is_method(place) or "type" in (settings or {}):
-            self._method = ExtractiveSystem(place, settings)
-            described = self._method.describe(self._method.options({}))
-            code = map(digest_of, sources_of({"type": described["method"]}))
-            self.identity = json.dumps(["extractive", self.name, described, *code])
-            return
-        folder = model_folder(place)
-        recipe = folder / "recipe.yaml"
-        graphs = device in ("cpu", "auto") and with_graphs(place) is not None  # of the recipe nothing is built then
-        run = (read_run if graphs else load_run)(recipe) if recipe.is_file() else None
-        surface = run and run.evaluation.surface
-        self._search = ({} if surface is None else {"surface": surface}) | dict(settings or {})
-        code = map(digest_of, sources_of([run and not graphs and run.model_dump(), self._search]))
-        self.identity = json.dumps([_identity(folder, place), self._search, *code], sort_keys=True)
 
-    @cached_property
-    def summarizer(self) -> Summarizer:
-        """Opened now if it was not before.
-
-        Raises:
-            ModelError: there is no such model, or it is damaged.
-        """
-        if self._method is not None:
-            return Summarizer(self._method)
-        folder = model_folder(self._place)
-        return Summarizer.from_pretrained(str(folder) if folder.is_dir() else self._place, device=self._device)
-
-    @property
-    def is_method(self) -> bool:
-        """Does it pick sentences?"""
-        return self._method is not None
-
-    @property
-    def unk_text(self) -> str | None:
-        """What a word outside the vocabulary looks like in the output, if it can occur."""
-        return self.summarizer.system.unk_text
-
-    def summarize(
-        self,
-        records: Sequence[Record],
-        *,
-        batch_size: int | None = None,
-        progress: Progress | None = None,
-        **changes: Any,
-    ) -> list[Summary]:
-        """What it writes, sure of it or not, of a model with the origin of each word; ``progress`` is given the number
-        of records just done, ``changes`` are other decoding settings."""
-        explain = None if self.is_method else True
-        how = {"explain": explain, "batch_size": batch_size, "progress": progress, "always_write": True}
-        return self.summarizer.summarize(records, **how, **merge(self._search, changes, revive=True))
+def identity(system: Summarizer, place: str) -> str:
+    """Everything that decides the summaries of ``system``, opened from ``place``: the files of a local model, the
+    settings, and code from outside."""
+    decoding = system.decoding()
+    if isinstance(system.system, ExtractiveSystem):
+        code = map(digest_of, sources_of({"type": decoding["method"]}))
+        return json.dumps(["extractive", system.name, decoding, *code])
+    folder, run = model_folder(place), _run_of(place)
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*")):
+        if path.suffix in {".json", ".safetensors"} and path.name not in _NOT_IDENTITY:
+            digest.update(path.name.encode() + bytes.fromhex(digest_of(path)))
+    model = digest.hexdigest() if folder.is_dir() else place
+    code = map(digest_of, sources_of([run and run.model_dump(), decoding]))
+    return json.dumps([model, decoding, *code], sort_keys=True)
 
 
 def model_folder(place: str) -> Path:
@@ -116,16 +79,9 @@ def model_folder(place: str) -> Path:
     return folder / "model" if (folder / "model").is_dir() else folder
 
 
-def _identity(folder: Path, name: str) -> str:
-    """A digest of a local model's files; the id of a model on the hub."""
-    if not folder.is_dir():
-        return name
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*")):
-        if path.suffix in {".json", ".safetensors"} and path.name not in _NOT_IDENTITY:
-            digest.update(path.name.encode())
-            digest.update(bytes.fromhex(digest_of(path)))
-    return digest.hexdigest()
+def _run_of(place: str) -> RunConfig | None:
+    recipe = model_folder(place) / "recipe.yaml"
+    return read_run(recipe) if recipe.is_file() else None
 
 
 # -------------------------------------------------------------------------------------------- scores
@@ -186,6 +142,7 @@ class EvaluationResult:
     per_document: dict[str, tuple[float, ...]] = field(repr=False)
     shown: Shown = "f"
     flags: str = ""
+    bleu_signature: str = ""
 
     def value(self, kind: str) -> float:
         """The mean of the figure that is shown."""
@@ -198,10 +155,9 @@ class EvaluationResult:
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready summary, documents left out."""
-        left_out = ("per_document",)
-        return {name: value for name, value in asdict(self).items() if name not in left_out} | {
-            "seconds": round(self.seconds, 3)
-        }
+        left_out = ("per_document", "bleu_signature")
+        values = {name: value for name, value in asdict(self).items() if name not in left_out}
+        return values | {"seconds": round(self.seconds, 3)}
 
 
 def evaluate(
@@ -241,39 +197,41 @@ def evaluate(
     found = {}
     with trusting(trust_code):
         for name in map(str, names):
-            system = Contender(name, settings={} if is_method(name) else decoding, device=device)
-            found[name] = evaluate_system(system, records, options=options_of(config))
+            system = open_system(name, None if is_method(name) else decoding, device)
+            found[name] = evaluate_system(system, records, name=name, options=options_of(config))
     return found
 
 
 def evaluate_system(
-    system: Contender,
+    system: Summarizer,
     records: Sequence[Record],
     *,
+    name: str = "",
     options: EvaluationOptions | None = None,
-    out: Path | None = None,
     progress: Progress | None = None,
 ) -> EvaluationResult:
     """Summarize every record and compare with its references (all of them count); see `predict` and `score`."""
-    lines, seconds = predict(system, records, options=options, out=out, progress=progress)
-    return score(system.name, records, lines, options=options, unk_text=system.unk_text, seconds=seconds)
+    lines, seconds = predict(system, records, options=options, progress=progress)
+    unk = system.system.unk_text
+    return score(name or system.name, records, lines, options=options, unk_text=unk, seconds=seconds)
 
 
 def predict(
-    system: Contender,
+    system: Summarizer,
     records: Sequence[Record],
     *,
     options: EvaluationOptions | None = None,
     out: Path | None = None,
+    about: str = "",
     progress: Progress | None = None,
     keep: Callable[[Path], object] = Path.unlink,
 ) -> tuple[list[dict[str, Any]], float]:
     """The predictions, and the seconds it took; 0 where an earlier call had made some.
 
     ``out`` is where they go; they are written beside it, renamed when complete, and an interrupted call with the same
-    system, settings and records continues. Then ``keep`` is called with the file of the partial predictions, which a
-    caller with more systems to come keeps, so that this one is not decoded again. ``progress`` is called with the
-    number of records just done.
+    ``about`` (the system's `identity`) and records continues. Then ``keep`` is called with the file of the partial
+    predictions, which a caller with more systems to come keeps, so that this one is not decoded again. ``progress`` is
+    called with the number of records just done.
 
     Raises:
         DataError: no records, or a record without a summary to compare with.
@@ -282,7 +240,9 @@ def predict(
     options = options or EvaluationOptions()
     start = time.perf_counter()
     partial = None if out is None else out.with_name(out.name + ".partial")
-    header = None if out is None else {"predictions_of": fingerprint(system.identity, records)}
+    header = {"predictions_of": fingerprint(about, records)}
+    explain = None if isinstance(system.system, ExtractiveSystem) else True
+    how: dict[str, Any] = {"batch_size": options.batch_size, "progress": progress, "always_write": True}
     with Journal(partial, header) as predictions:
         done = len(predictions.lines)
         if progress is not None and done:
@@ -290,7 +250,7 @@ def predict(
         window = WINDOW_BATCHES * (options.batch_size or BATCH)
         for first in range(done, len(records), window):
             chunk = records[first : first + window]
-            summaries = system.summarize(chunk, batch_size=options.batch_size, progress=progress)
+            summaries = system.summarize(chunk, explain=explain, **how)
             predictions.add(prediction_of(summary, record) for summary, record in zip(summaries, chunk, strict=True))
     if out is not None and partial is not None:
         write_text(out, as_lines(predictions.lines))  # only a finished file gets its name
@@ -321,7 +281,7 @@ def score(
     measures = measure(documents, hypotheses, references, unk_text)
     measures |= reading_measures([line.get("reading") or {} for line in predictions])
     if p_gens := [float(line["p_gen"]) for line in predictions if line.get("p_gen") is not None]:
-        measures["p_gen"] = sum(p_gens) / len(p_gens)
+        measures["p_gen"] = fmean(p_gens)
     per_document = {kind: tuple(getattr(s, way.shown) for s in scores) for kind, scores in found.per_document.items()}
     return EvaluationResult(
         system=name,
@@ -334,6 +294,11 @@ def score(
         shown=way.shown,
         flags="; ".join(filter(None, [way.flags, found.counts.uncounted])),
     )
+
+
+def by_document(results: Sequence[EvaluationResult], kind: str) -> list[float]:
+    """Each document's figure as the mean over seeds; ``kind`` is one of ROUGE, or `REPEATED`'s for 2-grams."""
+    return [fmean(each) for each in zip(*(result.per_document[kind] for result in results), strict=True)]
 
 
 def _rouge_score(found: RougeResult, kind: str, shown: Shown) -> RougeScore:
@@ -355,3 +320,91 @@ def refuse_unscorable(records: Sequence[Record], to: str) -> None:
         if not any(text.strip() for text in references_of(record)):
             where = record.origin or record.id or "a record"
             raise DataError(f"{where} has no summary to compare with; every document needs one.")
+
+
+# --------------------------------------------------------------------------------------- predictions
+
+
+def fingerprint(identity: str, records: Sequence[Record]) -> str:
+    """A digest of what decides the predictions: the system with its settings, and the records."""
+    digest = hashlib.sha256(identity.encode())
+    for record in records:
+        sentences = [list(record.sentences)] if record.sentences else []
+        digest.update(json.dumps([record.id, record.document, *references_of(record), *sentences]).encode())
+    return digest.hexdigest()
+
+
+def prediction_of(summary: Summary, record: Record) -> dict[str, Any]:
+    """What is kept of a decoded summary: enough to score, compare and read it again."""
+    p_gens = [word.p_gen for word in summary.words if word.p_gen is not None]
+    line: dict[str, Any] = {
+        "id": record.id,
+        "summary": summary.text,
+        "references": list(references_of(record)),
+        "score": summary.score,
+        "log_prob": summary.log_prob,
+        "finished": summary.finished,
+        "tokens_read": summary.tokens_read,
+        "tokens_given": summary.tokens_given,
+    }
+    if summary.reading:
+        line["reading"] = summary.reading
+    if p_gens:
+        line["p_gen"] = sum(p_gens) / len(p_gens)
+    return line
+
+
+def file_name(system: str) -> str:
+    """What the files of a system are called; those of others may look the same."""
+    kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in system).strip("-.")
+    return kept.encode()[-80:].decode(errors="ignore") or "system"
+
+
+class Journal:
+    """JSON lines that are on the disk when `add` returns; ``lines`` are those so far, an earlier process's first.
+
+    A line that a crash cut short is dropped, and so is all of a file whose first line is not ``header``. Without
+    ``path`` lines are kept in memory only.
+
+    Raises:
+        FolderInUseError: another process writes this file.
+    """
+
+    def __init__(self, path: Path | None, header: Mapping[str, Any] | None = None) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._file: TextIO | None = None
+        self._open = ExitStack()
+        if path is None:
+            return
+        self._open.enter_context(only_writer(path))
+        first, *old = path.read_bytes().splitlines(keepends=True) if path.is_file() else [b""]
+        with suppress(ValueError):  # a line that was cut short, which has no end either
+            if first == as_lines([header or {}]).encode():
+                self.lines.extend(json.loads(line) for line in old if line.endswith(b"\n"))
+        path.write_text(as_lines([header or {}, *self.lines]), encoding="utf-8")
+        self._file = self._open.enter_context(path.open("a", encoding="utf-8"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Append ``lines``."""
+        new = [dict(line) for line in lines]
+        self.lines += new
+        if self._file is not None:
+            self._file.write(as_lines(new))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+
+def as_lines(values: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines that is complete."""
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]

@@ -7,14 +7,23 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from statistics import fmean, stdev
 from typing import Any
+
+import numpy as np
 
 from catchline.errors import refuse_unknown
 from catchline.evaluation import measures
-from catchline.evaluation.run import EvaluationResult
+from catchline.evaluation.run import EvaluationResult, by_document
 from catchline.metrics.scoring import ANOTHER_SCRIPT
-from catchline.metrics.significance import TestResult, approximate_randomization, holm, paired_bootstrap, paired_t_test
+from catchline.metrics.significance import (
+    TestResult,
+    approximate_randomization,
+    bootstrap_interval,
+    holm,
+    paired_bootstrap,
+    paired_t_test,
+)
 from catchline.models.card import CardScores
 
 FIGURES = {"f": "F1", "recall": "recall"}
@@ -118,6 +127,36 @@ class Row:
     signature: str = ""
     bleu_signature: str = ""
 
+    @classmethod
+    def of(
+        cls, results: Sequence[EvaluationResult], versus: Mapping[str, Difference] | None = None, **more: Any
+    ) -> Row:
+        """What the evaluations of a system found, one a seed; ``versus`` are its `differences` to the first system.
+
+        The interval of several seeds is the bootstrap of the documents' means over seeds.
+        """
+        first, rouge = results[0], {}
+        ends = [(score.low, score.high) for score in first.rouge.values()]
+        if len(results) > 1:
+            means = [by_document(results, kind) for kind in first.rouge]
+            ends = list(zip(*bootstrap_interval(np.transpose(means)), strict=True))
+        for kind, (low, high) in zip(first.rouge, ends, strict=True):
+            each = [result.value(kind) for result in results]
+            deviation = stdev(each) if len(each) > 1 else None
+            rouge[kind] = Figure(fmean(each), float(low), float(high), deviation, **(versus or {}).get(kind, {}))
+        values = means_by_name([result.measures for result in results])
+        if "chunks_read" in values and all(result.seconds for result in results):
+            values["seconds"] = fmean(result.seconds / result.records for result in results)
+        said = {"flags": first.flags, "signature": first.signature, "bleu_signature": first.bleu_signature}
+        about: dict[str, Any] = {"name": first.system, "label": first.system} | said | more
+        return cls(**about, seeds=len(results), rouge=rouge, measures=values)
+
+
+def means_by_name(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """By name the mean over those that have it."""
+    names = dict.fromkeys(name for values in each for name in values)
+    return {name: fmean(values[name] for values in each if name in values) for name in names}
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -209,35 +248,30 @@ def copy_table(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def result_rows(results: Sequence[EvaluationResult]) -> list[Row]:
-    """What the evaluations found, each but the first with its differences to the first."""
-    return list(map(result_row, results, _tested(results)))
-
-
-def result_row(result: EvaluationResult, versus: Mapping[str, Difference] | None = None) -> Row:
-    """What one evaluation found."""
-    rouge = {
-        kind: Figure(result.value(kind), score.low, score.high, **(versus or {}).get(kind, {}))
-        for kind, score in result.rouge.items()
-    }
-    seconds = {"seconds": result.seconds / result.records} if result.seconds else {}
-    return Row(result.system, result.system, rouge=rouge, measures={**result.measures, **seconds})
-
-
-def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
-    """JSON-ready scores; each system after the first also has its `differences` to the first.
+    """What the evaluations found, each but the first with its `differences` to the first.
 
     Raises:
         DataError: the systems were scored on different numbers of records.
     """
+    first, *others = (result.per_document for result in results)
+    versus = differences(first, {str(place): system for place, system in enumerate(others)})
+    return [Row.of([result], found) for result, found in zip(results, [{}, *versus.values()], strict=True)]
+
+
+def compared(results: Sequence[EvaluationResult], rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """JSON-ready scores; each system after the first also has its `differences` to the first."""
     listed = []
-    for place, (result, found) in enumerate(zip(results, _tested(results), strict=True)):
+    for place, (result, row) in enumerate(zip(results, rows, strict=True)):
         names = ("difference", "p", "p_holm") if place else ()
-        listed.append(result.as_dict() | {name: {kind: of[name] for kind, of in found.items()} for name in names})
+        found = {name: {kind: getattr(figure, name) for kind, figure in row.rouge.items()} for name in names}
+        listed.append(result.as_dict() | found)
     return listed
 
 
-def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[list[str]], list[str]]:
-    """Header, rows and notes; stars mark differences to the first system (`compared`)."""
+def result_table(
+    results: Sequence[EvaluationResult], of: Sequence[Row]
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """Header, rows and notes; stars mark differences to the first system."""
     there = {name for result in results for name in result.measures}
     several = len(results) > 1
     columns = [rouge_column(kind, marks=several) for kind in results[0].rouge]
@@ -254,12 +288,12 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
         *([READING_NOTE] if "chunks_read" in there else []),
         *dict.fromkeys(line for result in results for line in (result.flags, result.signature) if line),
     ]
-    return *cells_of(result_rows(results), columns), notes
+    return *cells_of(of, columns), notes
 
 
 def for_card(results: Sequence[EvaluationResult], data: str, split: str = "") -> CardScores:
     """The table as a model card has it; the model is the last of ``results``."""
-    header, rows, notes = result_table(results)
+    header, rows, notes = result_table(results, result_rows(results))
     model = results[-1]
     return CardScores(
         data=data,
@@ -273,24 +307,13 @@ def for_card(results: Sequence[EvaluationResult], data: str, split: str = "") ->
     )
 
 
-def _tested(results: Sequence[EvaluationResult]) -> tuple[dict[str, Difference], ...]:
-    """By place and kind, each system's difference to the first."""
-    return _tests_of(tuple(tuple(result.per_document.items()) for result in results))
-
-
-@lru_cache(maxsize=1)  # for `compared` and `result_table` of the same results
-def _tests_of(scores: tuple[tuple[tuple[str, tuple[float, ...]], ...], ...]) -> tuple[dict[str, Difference], ...]:
-    first, *others = (dict(system) for system in scores)
-    return ({}, *differences(first, {str(place): system for place, system in enumerate(others)}).values())
-
-
 def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool, no_repeat: int = 0) -> list[str]:
     """Sentences on a trained model beside the first sentence of the text (``results``: that one first), each with what
     to try. ``no_repeat`` is ``search.no_repeat_ngram``."""
     lead, model = results
     kind = "L" if "L" in model.rouge else next(iter(model.rouge))
     ours, theirs = (round(100 * one.value(kind), 2) for one in (model, lead))  # as they are shown
-    p = _tested(results)[1][kind]["p"]
+    p = differences({kind: lead.per_document[kind]}, {"": model.per_document})[""][kind]["p"]
     figures = f"ROUGE-{kind} {ours:.2f} against {theirs:.2f} on {model.records:,} pairs it was not trained on"
     start = "more pairs or a longer training (training.max_epochs, training.max_minutes)"
     if not fine_tuned and model.flags != ANOTHER_SCRIPT:  # the bundled model is English

@@ -18,7 +18,15 @@ import numpy as np
 from scipy.stats import mannwhitneyu
 
 from catchline.errors import DataError
-from catchline.evaluation.confidence import FOLDS, LEAST_RECORDS, accepted, best_threshold, regression, with_domain
+from catchline.evaluation.confidence import (
+    ACCEPT,
+    LEAST_RECORDS,
+    RULE,
+    accepted,
+    best_threshold,
+    regression,
+    with_domain,
+)
 from catchline.metrics.confidence import FACTS, Calibration, Facts, prose_sentence
 from catchline.metrics.words import words
 from catchline.summarizer import Summarizer
@@ -26,7 +34,7 @@ from catchline.summarizer.extractive import Progress
 from catchline.types import Record
 from catchline_study.judge import read_lines
 
-BINS = 10
+BINS, FOLDS = 10, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +113,7 @@ def calibrate(
     texts, facts = [summary.text for summary in made], [summary.facts for summary in made]
     if ratings is None:
         judged, good = facts, accepted(texts, records, accept)
-        rule = f"ROUGE-1 of {accept:g} or more, no repetition, no name, number or date that the document lacks"
+        rule = RULE.replace(f"{ACCEPT:g}", f"{accept:g}")
     else:
         said = [ratings.of(record.id, text) for record, text in zip(records, texts, strict=True)]
         judged = [one for one, rating in zip(facts, said, strict=True) if not math.isnan(rating)]

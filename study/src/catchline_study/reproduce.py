@@ -16,8 +16,9 @@ import yaml
 
 from catchline.data.records import split_of
 from catchline.errors import ConfigError, DataError, refuse_unknown
-from catchline.evaluation.compare import by_document, kept_scores
+from catchline.evaluation.compare import kept_scores
 from catchline.evaluation.measures import REPEATED
+from catchline.evaluation.run import by_document
 from catchline.evaluation.table import SURE
 from catchline.files import digest_of, write_json
 from catchline.metrics.significance import approximate_randomization, paired_bootstrap

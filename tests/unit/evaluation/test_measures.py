@@ -13,6 +13,7 @@ from catchline.evaluation.measures import measure
 from catchline.evaluation.table import Row, copy_table
 from catchline.metrics.words import is_stop_word
 from commands import run
+from json_lines import write_lines
 
 DOCUMENT = "Anna has crashed into a red Honda. She is not hurt."
 SUMMARY = "Anna crashed into a red Honda and she is sad"
@@ -113,38 +114,13 @@ def test_a_column_that_nobody_has_is_left_out() -> None:
     assert table_of(a={}, b={"words": 3.0}) == ([], [])
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    path = tmp_path / "validation.jsonl"
-    path.write_text(json.dumps({"document": f"{DOCUMENT} Nobody came.", "summary": REFERENCE}) + "\n")
-    return path
-
-
-def test_evaluate_says_it(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    measures = json.loads(run(capsys, "evaluate", "lead-1", "--data", data, "--json"))["systems"][0]["measures"]
-    assert measures["correct_1"] == pytest.approx(5 / 7)  # anna has crashed into a red honda
-    assert (measures["over_copied"], measures["over_copied_content"]) == (2, 1)
-    assert "correct 4-grams %" in run(capsys, "evaluate", "lead-1", "--data", data, "--copying")
-
-
-def test_compare_has_a_table_of_it(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out"
-    assert "over-copied words" in run(capsys, "compare", "lead-1", "lead-2", "--data", data, "--out", out)
-    rows = json.loads((out / "compare.json").read_text())["rows"]
-    assert rows[0]["measures"]["correct_1"] == pytest.approx(5 / 7)
-    said = {"md": ("## Copying", "71.43"), "csv": ("correct_1_macro",)}
-    for ending, words in said.items():
-        assert all(word in (out / f"compare.{ending}").read_text() for word in words)
-
-
-def test_evaluate_and_compare_quote_the_same_numbers_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = tmp_path / "validation.jsonl"
-    records = [
-        {"document": f"{DOCUMENT} It was {n} o'clock.", "summary": " ".join(REFERENCE.split()[:n])} for n in (2, 3, 5)
-    ]
-    data.write_text("".join(json.dumps(record) + "\n" for record in records))
-    one = run(capsys, "evaluate", "lead-1", "--data", data)
-    other = run(capsys, "compare", "lead-1", "--data", data, "--out", tmp_path / "out")
+def test_evaluate_and_compare_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = tmp_path / "validation.jsonl", tmp_path / "out"
+    rows = [{"document": f"{DOCUMENT} It was {n}.", "summary": " ".join(REFERENCE.split()[:n])} for n in (2, 3, 5)]
+    write_lines(data, rows)
+    one = run(capsys, "evaluate", "lead-1", "--data", data, "--copying")
+    other = run(capsys, "compare", "lead-1", "--data", data, "--out", out)
+    assert all("over-copied words" in text for text in (one, other))
     quoted = [[line for line in text.splitlines() if line.startswith("rouge:")] for text in (one, other)]
     assert quoted[0] == quoted[1]
     assert "ci:95%r1000" in quoted[0][0]
@@ -152,3 +128,8 @@ def test_evaluate_and_compare_quote_the_same_numbers_alike(tmp_path: Path, capsy
     assert intervals[0] == intervals[1]
     assert len(intervals[0]) == 3
     assert "±0.00" not in intervals[0][0]
+    values = json.loads(run(capsys, "evaluate", "lead-1", "--data", data, "--json"))["systems"][0]["measures"]
+    table = json.loads((out / "compare.json").read_text())["rows"][0]["measures"]
+    assert (table["correct_1"], table["over_copied"]) == (values["correct_1"], values["over_copied"])
+    assert "## Copying" in (out / "compare.md").read_text()
+    assert "correct_1_macro" in (out / "compare.csv").read_text()

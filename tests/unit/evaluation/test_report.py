@@ -14,11 +14,20 @@ import pytest
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.schema import DataConfig, EvaluationConfig
 from catchline.errors import ConfigError
-from catchline.evaluation.compare import Outcome, ScoredSystem
 from catchline.evaluation.plan import Plan, PlannedRow
-from catchline.evaluation.report import ComparisonTable, as_dict, cells, compare, markdown, notes
+from catchline.evaluation.report import ComparisonTable, Outcome, as_dict, cells, markdown, notes, table_of
 from catchline.evaluation.run import EvaluationResult, RougeScore
-from catchline.evaluation.table import compared, csv_text, differences, latex, mark_of, result_table
+from catchline.evaluation.table import (
+    compared,
+    csv_text,
+    differences,
+    latex,
+    mark_of,
+    result_rows,
+    result_table,
+    verdict,
+)
+from catchline.metrics.scoring import ANOTHER_SCRIPT
 from catchline.metrics.significance import approximate_randomization, holm
 
 DOCUMENTS = 40
@@ -27,13 +36,13 @@ NOISE -= NOISE.mean()
 BASE = np.random.default_rng(4).uniform(0.2, 0.5, DOCUMENTS)
 
 
-def scored(values: np.ndarray, name: str = "x") -> ScoredSystem:
+def scored(values: np.ndarray, name: str = "x", **measures: float) -> EvaluationResult:
     per_document = {kind: tuple(map(float, values)) for kind in ("1", "2", "L")}
     mean = float(values.mean())
     rouge = {kind: RougeScore(mean, mean, mean, mean, mean) for kind in per_document}
-    measures = {"words": 9.0, "bleu": 12.0, "bleu_paper": 0.123}
-    result = EvaluationResult(name, len(values), rouge, measures, "rouge:test", 0.0, per_document)
-    return ScoredSystem(result, "bleu:test")
+    measures = {"words": 9.0, "bleu": 12.0, "bleu_paper": 0.123} | measures
+    about = {"signature": "rouge:test", "bleu_signature": "bleu:test", "seconds": 0.0}
+    return EvaluationResult(name, len(values), rouge, measures, per_document=per_document, **about)  # type: ignore[arg-type]
 
 
 def outcome(name: str, *values: np.ndarray, published: dict[str, float] | None = None, **extra: object) -> Outcome:
@@ -44,7 +53,7 @@ def outcome(name: str, *values: np.ndarray, published: dict[str, float] | None =
 def table(*outcomes: Outcome, baseline: str = "base", test: str = "randomization") -> ComparisonTable:
     entries = tuple(o.row for o in outcomes)
     plan = Plan("p", "A paper", entries, baseline, DataConfig(), EvaluationConfig())
-    return compare(plan, outcomes, data="v.jsonl", records=DOCUMENTS, test=test)
+    return table_of(plan, outcomes, data="v.jsonl", records=DOCUMENTS, test=test)
 
 
 def shown(made: ComparisonTable) -> list[dict[str, str]]:
@@ -140,9 +149,7 @@ def test_losses_are_the_likelihood_alone() -> None:
 
 
 def test_unknown_words_and_empty_summaries_are_shown_where_there_are_any() -> None:
-    base, unknown = scored(BASE), scored(BASE)
-    measures = {**unknown.result.measures, "unk_rate": 1.0, "empty": 0.25}
-    unknown = replace(unknown, result=replace(unknown.result, measures=measures))
+    base, unknown = scored(BASE), scored(BASE, unk_rate=1.0, empty=0.25)
     rows = [PlannedRow("base", "BASE"), PlannedRow("marks", "MARKS")]
     made = table(Outcome(rows[0], [base]), Outcome(rows[1], [unknown]))
     found = shown(made)[1]
@@ -164,15 +171,10 @@ def test_a_failed_row_shows_its_error() -> None:
     assert without_baseline.rows[1].rouge["1"].p_holm is None
 
 
-def test_a_row_alone_is_compared_with_nothing() -> None:
-    alone = table(outcome("base", BASE))
-    assert cells(alone)[1][0][0] == "BASE"
-    assert not any("p < 0.01" in line for line in notes(alone))
-    assert any("p < 0.01" in line for line in notes(table(outcome("base", BASE), outcome("other", BASE))))
-
-
 def test_file_forms_agree() -> None:
-    made = table(outcome("base", BASE), outcome("a|b*", BASE + 0.1))
+    alone, made = table(outcome("base", BASE)), table(outcome("base", BASE), outcome("a|b*", BASE + 0.1))
+    assert cells(alone)[1][0][0] == "BASE"
+    assert [any("p < 0.01" in line for line in notes(one)) for one in (alone, made)] == [False, True]
     tex = latex(*cells(made), notes(made))
     tabulars = re.findall(r"(?m)^\\begin\{tabular\}\{l(r+)\}\n((?s:.*?))\\end\{tabular\}$", tex)
     header, found = cells(made)[0], []
@@ -210,13 +212,14 @@ def test_other_tests(test: str) -> None:
 
 
 def test_evaluate_has_p_values_too() -> None:
-    results = [scored(BASE, "a").result, scored(BASE + NOISE + 0.05, "b").result]
-    listed = compared(results)
+    results = [scored(BASE, "a"), scored(BASE + NOISE + 0.05, "b")]
+    rows = result_rows(results)
+    listed = compared(results, rows)
     assert "p" not in listed[0]
     assert listed[1]["p"]["1"] == listed[1]["p_holm"]["1"] == approximate_randomization(BASE + NOISE + 0.05, BASE).p
     assert listed[1]["difference"]["1"] == pytest.approx(float((NOISE + 0.05).mean()))
-    _, rows, said = result_table(results)
-    assert rows[1][1].endswith("**")
+    _, shown_rows, said = result_table(results, rows)
+    assert shown_rows[1][1].endswith("**")
     assert "against a" in said[0]
 
 
@@ -226,3 +229,46 @@ def test_a_recipe_says_where_published_figures_come_from() -> None:
     assert "Derived from differences." in notes(made)
     bare = replace(made, rows=tuple(replace(row, published={}) for row in made.rows))
     assert "Derived from differences." not in notes(bare)
+
+
+# --------------------------------------------------------------------------- what is said when a training ends
+
+
+def at(level: float, **measures: float) -> EvaluationResult:
+    return scored(np.array([level + 0.001 * (number % 7) for number in range(60)]), **measures)
+
+
+LEAD = at(0.2)
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [
+        (0.1, "Worse than taking the first sentence: ROUGE-L 10.29 against 20.29 on 60 pairs"),
+        (0.3, "Better than taking the first sentence by 10.00: ROUGE-L 30.29"),
+        (0.2, "No clear difference from taking the first sentence"),
+    ],
+)
+def test_against_the_first_sentence(level: float, said: str) -> None:
+    lines = verdict([LEAD, at(level)], fine_tuned=False)
+    assert lines[0].startswith(said)
+    assert len(lines) == 1
+    assert ("catchline train oneline" in lines[0]) == (level < 0.3)
+    assert "oneline" not in verdict([LEAD, at(level)], fine_tuned=True)[0]
+
+
+def test_a_model_of_another_script_is_not_told_to_start_from_an_english_one() -> None:
+    lead, model = LEAD, at(0.0)
+    lines = verdict([lead, replace(model, flags=ANOTHER_SCRIPT)], fine_tuned=False)
+    assert "try more pairs or a longer training (training.max_epochs, training.max_minutes)." in lines[0]
+    lines = verdict([replace(one, flags="profile unicode") for one in (lead, model)], fine_tuned=False)
+    assert lines[-1] == "How ROUGE counts: profile unicode.", "where it is not as always"
+
+
+def test_what_else_is_wrong() -> None:
+    measures = {"repeating": 0.89, "unsupported_word": 0.4, "empty": 0.25}
+    lines = verdict([LEAD, at(0.3, **measures)], fine_tuned=False)
+    assert [line.split()[0] for line in lines] == ["Better", "89%", "40%", "25%"]
+    assert "no_repeat_ngram=2" in lines[1]
+    again = verdict([LEAD, at(0.3, repeating=0.89)], fine_tuned=False, no_repeat=2)
+    assert again[1] == "89% of its summaries repeat themselves: train longer."

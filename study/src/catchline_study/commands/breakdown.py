@@ -20,7 +20,7 @@ from catchline.config.schema import EvaluationConfig
 from catchline.data.records import split_of
 from catchline.errors import ConfigError
 from catchline.evaluation import table as tables
-from catchline.evaluation.run import Contender, EvaluationResult, options_of, predict, score
+from catchline.evaluation.run import EvaluationResult, open_system, options_of, predict, score
 from catchline.metrics.scoring import suited
 from catchline.metrics.words import words
 from catchline.summarizer.extractive import check_name
@@ -78,10 +78,10 @@ def command(
     results: dict[str, EvaluationResult] = {}
     parts: dict[str, list[EvaluationResult]] = {}
     for name in names:
-        system = Contender(name, device=device)
+        system = open_system(name, device=device)
         with progress(f"Evaluating {name}", total=len(records)) as bar:
             lines, _ = predict(system, records, options=options, progress=bar)
-        how: dict[str, Any] = {"options": options, "unk_text": system.unk_text}
+        how: dict[str, Any] = {"options": options, "unk_text": system.system.unk_text}
         results[name] = score(name, records, lines, **how)
         parts[name] = [
             score(name, [records[n] for n in bucket.positions], [lines[n] for n in bucket.positions], **how)
@@ -93,8 +93,9 @@ def command(
         for place, bucket in enumerate(groups)
     ]
     listed = list(results.values())
-    content = {"data": path, "systems": tables.compared(listed), "sweeps": best, "by_length": by_length}
-    header, rows, notes = tables.result_table(listed)
+    tested = tables.result_rows(listed)
+    content = {"data": path, "systems": tables.compared(listed, tested), "sweeps": best, "by_length": by_length}
+    header, rows, notes = tables.result_table(listed, tested)
     told = [aligned(header, rows), ""]
     for spec, winners in best.items():
         told.append(f"{spec}: best by " + ", ".join(f"{kind} {name}" for kind, name in winners.items()))
@@ -110,7 +111,7 @@ def _length_table(groups: Sequence[Bucket], parts: Mapping[str, Sequence[Evaluat
     rows = []
     for place, bucket in enumerate(groups):
         for name, results in parts.items():
-            cells = [column.cell(tables.result_row(results[place])) for column in shown]
+            cells = [column.cell(tables.Row.of([results[place]])) for column in shown]
             first = f"{bucket.low:,} to {bucket.high:,} (mean {bucket.mean:,.1f})"
             rows.append([first, name, f"{len(bucket.positions):,}", *cells])
     return aligned(header, rows, left=2)

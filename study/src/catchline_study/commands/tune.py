@@ -28,8 +28,15 @@ from catchline.config.shipped import SHIPPED
 from catchline.data.records import split_of
 from catchline.errors import ConfigError, refuse_unknown
 from catchline.evaluation.plan import flatten
-from catchline.evaluation.predictions import fingerprint
-from catchline.evaluation.run import Contender, model_folder, options_of, refuse_unscorable, score
+from catchline.evaluation.run import (
+    fingerprint,
+    identity,
+    model_folder,
+    open_system,
+    options_of,
+    refuse_unscorable,
+    score,
+)
 from catchline.files import write_json
 from catchline.metrics import confidence
 from catchline.models.card import card_follows
@@ -87,12 +94,12 @@ def command(
     recipe = model_folder(model) / tuning.RECIPE
     own = read_run(recipe).evaluation if recipe.is_file() else EvaluationConfig()
     options = options_of(own.model_copy(update={"profile": profile, "rouge": {}} if profile else {}))
-    system = Contender(model, settings=fixed, device=device)
-    system.summarizer.decoding(**fixed)  # refuses what does not fit
+    system = open_system(model, fixed, device)
+    made_by = identity(system, model)
     scored: dict[str, str] = {}
 
     def measure(settings: tuning.Settings) -> tuning.Scores:
-        made = system.summarize(records, batch_size=batch_size, **merge({}, settings))
+        made = system.summarize(records, batch_size=batch_size, always_write=True, **merge({}, settings))
         found = score("", records, [{"summary": one.text} for one in made], options=replace(options, kinds=KINDS))
         scored.update(signature=found.signature, counting=found.counting)
         scores = {f"rouge{kind}": found.value(kind) for kind in KINDS}
@@ -101,7 +108,7 @@ def command(
 
     folder = output or default_folder(model)
     folder.mkdir(parents=True, exist_ok=True)
-    about = fingerprint(json.dumps([system.identity, asdict(options)], default=str), records)
+    about = fingerprint(json.dumps([made_by, asdict(options)], default=str), records)
     how: dict[str, Any] = {"metric": metric, "trials": trials, "seed": seed, "about": about}
     with progress("Trying settings") as bar:
         result = tuning.tune(measure, dims, file=folder / "trials.log", progress=bar.advance, **how)
@@ -112,7 +119,7 @@ def command(
             tuning.apply(model_folder(model), merge(fixed, best.settings))
     content: dict[str, Any] = {
         "model": model,
-        "model_identity": fingerprint(system.identity, []),
+        "model_identity": fingerprint(made_by, []),
         "data": path,
         "records": len(records),
         "seed": seed,
