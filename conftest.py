@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from own_process import exports_forked  # noqa: F401  (for the tests that ask for it)
 
 settings.register_profile("catchline", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("catchline")

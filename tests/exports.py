@@ -25,16 +25,12 @@ DISTRACTION = {
     "init": "torch",
     "attention": {"type": "distraction", "size": 5},
 }
-RELEASE = {"type": "correlational", "preset": "release", "prob_floor": None}
 
 CASES: dict[str, dict[str, Any]] = {
     # headline writer
     "writer-lstm": WRITER | {"bidirectional": False, "attention": None, "head": {"type": "vocabulary"}},
-    "writer-gru": WRITER | {"cell": "gru", "bidirectional": False, "attention": None, "head": {"type": "vocabulary"}},
-    "writer-bilstm": WRITER | {"attention": None, "head": {"type": "vocabulary"}, "context_feed": "init"},
-    "writer-attention": WRITER | {"attention": {"type": "additive"}, "head": {"type": "vocabulary"}},
-    "writer-pointer": WRITER | {"cell": "gru"},
-    "writer-coverage": WRITER | {"attention": {"type": "additive", "coverage": True, "coverage_init": "default"}},
+    "writer-attention": WRITER | {"cell": "gru", "attention": {"type": "additive"}, "head": {"type": "vocabulary"}},
+    "writer-pointer": WRITER | {"cell": "gru", "bidirectional": False},
     "writer-see": WRITER
     | {
         "attention": {"type": "additive", "coverage": True, "coverage_init": "default"},
@@ -45,35 +41,28 @@ CASES: dict[str, dict[str, Any]] = {
         "two_biases": False,
         "unk_loss": "ignore",
     },
-    "writer-wide": WRITER | {"embedding_size": 64, "encoder_hidden": 64, "hidden_size": 64},  # rows of whole blocks
     "writer-bert": WRITER | {"bert": {"layers": 2, "num_heads": 2, "feed_forward_size": 12, "max_positions": 64}},
-    "writer-before": WRITER | {"attention_timing": "before", "input_feeding": "concat", "first_context": "initial"},
     # distraction
     "distraction": DISTRACTION,
     "distraction-paper": DISTRACTION | {"gru": "paper", "bias": False},
     "distraction-one-level": DISTRACTION
     | {"decoder": "one-level", "bidirectional": False, "attention": {"type": "additive", "size": 5}},
-    "distraction-pointer": DISTRACTION | {"head": {"type": "pointer"}},
     # contrastive
     "transformer": SMALL,
     "transformer-pointer": SMALL | {"norm": "pre", "head": {"type": "pointer"}},
     "transformer-apart": SMALL | {"share_embeddings": False},
     **{
         f"contrastive-{kind}": SMALL | {"opponent": {"type": kind, "layer": 1, "head": 2}}
-        for kind in ("max", "topk", "dynamic", "one_minus", "inverse", "none")
+        for kind in ("max", "topk", "dynamic", "one_minus", "inverse")
     },
-    "contrastive-average": SMALL
-    | {"opponent": {"type": "max", "layer": 0, "head": "average", "out_proj": True, "ties": "first"}},
+    "contrastive-average": SMALL | {"opponent": {"type": "max", "layer": 0, "head": "average"}},
     # CoCoNet on a Transformer
     "attentional": SMALL | {"head": {"type": "attentional"}},
-    "attentional-heads": SMALL | {"head": {"type": "attentional", "context_heads": "per_head"}},
     "guided": SMALL | {"head": {"type": "guided"}},
     "correlational": SMALL | {"head": {"type": "correlational"}},
     "correlational-semantic": SMALL | {"head": {"type": "correlational", "use_positional": False}},
-    "correlational-positional": SMALL | {"head": {"type": "correlational", "use_semantic": False}},
-    "correlational-cutoff": SMALL | {"head": {"type": "correlational", "clip_mode": "cutoff", "clip_distance": 3}},
-    "correlational-special": SMALL | {"head": {"type": "correlational", "exclude_special_from_copy": True}},
-    "correlational-release": SMALL | {"head": {**RELEASE}},
+    "correlational-positional": SMALL
+    | {"head": {"type": "correlational", "use_semantic": False, "clip_mode": "cutoff", "clip_distance": 3}},
     "wide": SMALL | {"hidden_size": 144, "feed_forward_size": 160, "head": {"type": "pointer"}},  # eight bits pay
     # on BART
     "bart": {"type": "bart", "architecture": SHARP_BART},

@@ -77,6 +77,7 @@ EXTRAS = {
     **dict.fromkeys(("torch", "transformers", "accelerate", "huggingface_hub", "safetensors"), "train"),
     **dict.fromkeys(("scipy", "sacrebleu", "matplotlib", "datasets", "pyarrow", "rensa"), "train"),
     **dict.fromkeys(("fastapi", "uvicorn", "starlette", "prometheus_client"), "serve"),
+    **dict.fromkeys(("onnx", "onnxscript"), "export"),
     "tensorboard": "track",
     "ray": "ray",
     **dict.fromkeys(("markitdown", "trafilatura", "lxml_html_clean", "pypdfium2"), "documents"),

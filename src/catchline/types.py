@@ -135,7 +135,7 @@ class Memory(Generic[Rows]):
 
     @property
     def batch_size(self) -> int:
-        return len(self.mask)  # type: ignore[arg-type]
+        return self.mask.shape[0]  # type: ignore[attr-defined]
 
 
 @dataclass(slots=True)

@@ -109,7 +109,6 @@ def test_models_train_and_summarize_with_them(done: tuple[Path, str], name: str)
     assert shares != {0.5}, "and it is trained"
 
 
-@pytest.mark.usefixtures("exports_forked")
 def test_code_named_in_the_command_is_trusted_for_the_score_at_its_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

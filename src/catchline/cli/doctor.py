@@ -21,7 +21,7 @@ WHAT_FOR = {
     "train": "training and models",
     "serve": "catchline serve",
     "hf": "data sets of the hub, Parquet",
-    "export": "ONNX",
+    "export": "catchline export",
     "track": "TensorBoard",
     "ray": "a Ray cluster",
     "zstd": "files that end in .zst",

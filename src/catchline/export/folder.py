@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,53 +15,50 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
+from torch import Tensor
 
 from catchline import __version__
 from catchline.config.names import trusting
-from catchline.errors import CatchlineError, CheckpointError, ConfigError, DataError, ModelError, is_disk_full
-from catchline.export.builder import WeightNames
-from catchline.export.graphs import graphs_of
+from catchline.errors import ConfigError, ModelError, not_installed
 from catchline.files import refuse_other, replacing_folder, write_json
 from catchline.kernels.dispatch import IN_GRAPHS
 from catchline.models.card import README, model_card, write_card
 from catchline.models.folder import FILES, LoadedModel, find_folder, load_model_folder
-from catchline.models.stored import digests, save_tensors
+from catchline.models.stored import NUMBERS, SCALES, digests, quantized, save_tensors
+from catchline.runtime import MANIFEST
 from catchline.runtime.folder import ENCODER, STEP, write_manifest
-from catchline.runtime.manifest import MANIFEST
 from catchline.runtime.model import Layout
-from catchline.runtime.onnx_file import Graph, model_bytes
 from catchline.text.base import read_json
 
 # what people write, and what `catchline calibrate` finds out later
 MAY_CHANGE = (README, "card.json", "calibration.json")
-SYSTEM = 100  # with the number of a system's error: the exit code of the process that exports
+SMALLEST = 4096  # numbers; of a smaller matrix a product in eight bits takes longer than one in 32
+RAISED = b"raised: "  # before the error that the process that exports hands over
 
 
 def export_apart(source: str | Path, target: Path, *, int8: bool = False, trust_code: bool = False) -> None:
     """`export_folder` in a process of its own, whose equations are those of graphs; with ``trust_code`` it runs classes
-    that ``source`` names.
+    that ``source`` names. What it raises is raised here.
 
     Raises:
-        ConfigError: ``target`` holds something else than an exported model, which would be lost.
-        ModelError: the model cannot be exported.
-        OSError: a file cannot be written.
+        ConfigError: ``target`` holds something else than an exported model, which would be lost, or the extra
+            ``export`` is not installed.
     """
+    if not find_spec("onnxscript"):
+        raise ConfigError(not_installed("onnxscript"))
     refuse_other(target, MANIFEST, "exported model")
-    environment = os.environ | {"CATCHLINE_KERNELS": "graph", "PYTHONSAFEPATH": "1", "PYTHONIOENCODING": "utf-8"}
+    environment = os.environ | {"CATCHLINE_KERNELS": "graph", "PYTHONSAFEPATH": "1"}
     options = [*["--int8"] * int8, *["--trust-code"] * trust_code]
     command = [sys.executable, "-m", "catchline.export.folder", *options, str(source), str(target)]
-    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
     if done.returncode:
-        reason = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
-        if done.returncode > SYSTEM:
-            raise OSError(done.returncode - SYSTEM, os.strerror(done.returncode - SYSTEM), reason[-1])
-        kinds = {kind.exit_code: kind for kind in (ConfigError, DataError, ModelError, CheckpointError)}
-        raise kinds[done.returncode](reason[-1]) if done.returncode in kinds else ModelError("\n".join(reason[-20:]))
+        _, marked, error = done.stdout.partition(RAISED)
+        raise pickle.loads(error) if marked else ModelError(done.stderr.decode(errors="replace")[-2000:])
 
 
 def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> None:
     """Write ``target`` with the graphs of the model folder ``source``; what is there is replaced. With ``int8`` its
-    weights have eight bits (`catchline.runtime.eight_bits`).
+    weights have eight bits (`catchline.export.weights`).
 
     Raises:
         ConfigError: this process does not use the equations of graphs (`catchline.kernels.dispatch`).
@@ -73,9 +71,7 @@ def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> No
     loaded = load_model_folder(source)
     with replacing_folder(target) as folder:
         _copy_or_write(find_folder(source), loaded, folder)
-        encoder, step, layout = _made(loaded, folder, str(source), int8)
-        for name, graph in ((ENCODER, encoder), (STEP, step)):
-            (folder / name).write_bytes(model_bytes(graph, "catchline", __version__))
+        layout = _write_graphs(loaded, folder, str(source), int8)
         card = folder / README
         if card.is_file() and card.read_text(encoding="utf-8") == model_card(find_folder(source)):  # not by hand
             write_card(folder)
@@ -94,29 +90,49 @@ def _copy_or_write(source: Path, loaded: LoadedModel, folder: Path) -> None:
             shutil.copyfile(source / name, folder / name)
 
 
-def _made(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> tuple[Graph, Graph, Layout]:
-    """The graphs; of eight bits their weights take the place of the folder's."""
+def _write_graphs(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> Layout:
+    """The graphs; the weights are rewritten where they are not in the bits that the graphs read."""
+    import onnx_ir as ir  # here: the process that starts another one needs none of it
+
+    from catchline.export.graphs import graphs_of
+    from catchline.export.weights import Weights, share
+
     model, path = loaded.model, folder / "model.safetensors"
     model.switch(loaded.search.model)
     tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
     with safe_open(path, "pt") as file:
-        weights = WeightNames(tensors, file.keys(), int8)
+        kinds = {each.removesuffix(NUMBERS): file.get_slice(each).get_dtype() for each in file.keys()}  # noqa: SIM118
+    names = [each for each in kinds if each in tensors]
+    if int8 or {kinds[each] for each in names} - {"F32"}:
+        _rewrite({each: tensors[each].detach().float() for each in names}, path, int8)
     try:
-        encoder, step, layout = graphs_of(model, weights)
-    except ModelError as error:
-        kind = type(model).__name__
-        raise ModelError(f"{name} cannot be exported: {str(error).rstrip('.')} (a {kind}).") from error
-    if int8:
-        used, made = {port.name for graph in (encoder, step) for port in graph.weights}, weights.eight_bits()
-        with safe_open(path, "pt") as file:
-            kept = {name: file.get_tensor(name).clone() for name in sorted(used.intersection(file.keys()))}
-        rest = sorted(used.difference(kept))
-        save_tensors(kept | {name: made[name] if name in made else tensors[name].clone() for name in rest}, path)
-        config = read_json(folder / "config.json")
-        if config["catchline"]["sha256"] != (sums := digests(folder)):  # the weights may have been of eight bits before
-            config["catchline"]["sha256"] = sums
-            write_json(folder / "config.json", config)
-    return encoder, step, layout
+        encoder, step, layout = graphs_of(model)
+    except Exception as error:  # torch's exporter has many kinds, and wraps the first reason
+        first: BaseException = error
+        while first.__cause__ is not None:
+            first = first.__cause__
+        reason = next(iter(str(first).strip().splitlines()), repr(first)).rstrip(".")
+        raise ModelError(f"{name} cannot be exported: {reason} (a {type(model).__name__}).") from error
+    weights = Weights(tensors, path)
+    for file_name, graph in ((ENCODER, encoder), (STEP, step)):
+        share(graph, weights)
+        graph.producer_name, graph.producer_version = "catchline", __version__
+        ir.save(graph, folder / file_name)
+    return layout
+
+
+def _rewrite(tensors: dict[str, Tensor], path: Path, int8: bool) -> None:
+    """The weights in 32 bits or, of large matrices with ``int8``, in eight."""
+    content: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if int8 and tensor.dim() == 2 and tensor.numel() >= SMALLEST:
+            content[name + NUMBERS], content[name + SCALES] = quantized(tensor)
+        else:
+            content[name] = tensor.clone()
+    save_tensors(content, path)
+    config = read_json(path.parent / "config.json")
+    config["catchline"]["sha256"] = digests(path.parent)
+    write_json(path.parent / "config.json", config, indent=2)
 
 
 def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:
@@ -158,12 +174,6 @@ if __name__ == "__main__":  # [--int8] [--trust-code] SOURCE TARGET [SOURCE TARG
         with trusting("--trust-code" in options):
             for source, target in zip(places[::2], places[1::2], strict=True):
                 export_folder(source, Path(target), int8="--int8" in options)
-    except CatchlineError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
     except Exception as error:
-        number = errno.ENOSPC if is_disk_full(error) else getattr(error, "errno", None)
-        if number is None:
-            raise
-        print(getattr(error, "filename", None) or target, file=sys.stderr)
-        sys.exit(SYSTEM + number)
+        sys.stdout.buffer.write(RAISED + pickle.dumps(error))
+        sys.exit(1)

@@ -12,6 +12,8 @@ from torch.nn.functional import logsigmoid
 
 from catchline.papers import pointer_generator
 
+_LEAST = -3.0e38  # a finite number for minus infinity, which cannot be subtracted from itself
+
 
 def first_positions(ids: Tensor, size: int) -> Tensor:
     """Where each id occurs first in its row: (B, S) -> (B, S)."""
@@ -37,8 +39,9 @@ def final_distribution(
     none = torch.full((*gate.shape, outside), float("-inf"), dtype=gate.dtype)
     log_probs = torch.cat([generated, none], dim=-1)
     summed = torch.zeros_like(copy_probs).scatter_add(-1, first, copy_probs).gather(-1, first)
-    both = torch.logaddexp(log_probs.gather(-1, source_ids), log_copy + summed.log())
-    return log_probs.scatter(-1, source_ids, both)
+    parts = torch.stack([log_probs.gather(-1, source_ids), log_copy + summed.log()])
+    peak = parts.amax(dim=0).clamp_min(_LEAST)  # what `logaddexp` becomes in a graph does not look for it
+    return log_probs.scatter(-1, source_ids, (parts - peak).exp().sum(dim=0).log() + peak)
 
 
 _SCHEMAS = {  # of operations that are one of a graph; `custom_op` would import torch's compiler, two seconds
@@ -49,7 +52,7 @@ for _name, _schema in _SCHEMAS.items():
     torch.library.define(f"catchline::{_name}", _schema)
 
 
-@torch.library.impl("catchline::energies", "CompositeExplicitAutograd")
+@torch.library.impl("catchline::energies", "CPU")
 def _energies(
     keys: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None = None, w: Tensor | None = None
 ) -> Tensor:
@@ -57,9 +60,10 @@ def _energies(
 
 
 attention_scores = torch.ops.catchline.energies  # `catchline.papers.pointer_generator.attention_scores`
+ENERGIES, RECURRENCE = torch.ops.catchline.energies.default, torch.ops.catchline.recurrence.default
 
 
-@torch.library.impl("catchline::recurrence", "CompositeExplicitAutograd")
+@torch.library.impl("catchline::recurrence", "CPU")
 def _recurrence(inputs: Tensor, mask: Tensor, weights: list[Tensor], cell: str) -> tuple[Tensor, Tensor, Tensor]:
     """One layer over the real tokens, one operation of a graph. ``weights`` hold each direction's input weights,
     state weights and two biases; ``cell`` is ``lstm``, ``gru`` (torch's) or ``paper_gru`` (reset before U)."""
@@ -78,6 +82,18 @@ def _recurrence(inputs: Tensor, mask: Tensor, weights: list[Tensor], cell: str) 
         hidden.append(state)
         cells.append(memory)
     return torch.cat(outputs, dim=-1), torch.stack(hidden), torch.stack(cells)
+
+
+@torch.library.register_fake("catchline::energies")
+def _(keys: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None = None, w: Tensor | None = None) -> Tensor:
+    return keys.new_empty(keys.shape[0], queries.shape[1], keys.shape[1])
+
+
+@torch.library.register_fake("catchline::recurrence")
+def _(inputs: Tensor, mask: Tensor, weights: list[Tensor], cell: str) -> tuple[Tensor, Tensor, Tensor]:
+    directions, width = len(weights) // 4, weights[1].shape[1]
+    last = inputs.new_empty(directions, inputs.shape[0], width)
+    return inputs.new_empty(*inputs.shape[:2], directions * width), last, torch.empty_like(last)
 
 
 def _cell(cell: str, inputs: Tensor, state: Tensor, memory: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:

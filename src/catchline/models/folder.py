@@ -101,7 +101,6 @@ class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summari
         self.search = search or (run.search if run else SearchConfig())
         self.metrics = dict(metrics or {})
         self.calibration = calibration
-        self.in_eight_bits = False  # are the matrices to be stored so?
         self.card = Card()
         parts = (run.name, run.row, run.size) if run else ()
         self.name = name or "-".join(part for part in parts if part)
@@ -359,8 +358,6 @@ def uploaded(repo_id: str, send: Callable[[str], object], token: str | None = No
 def _write(folder: Path, loaded: LoadedModel) -> None:
     model, run = loaded.model, _without_places(loaded.run) if loaded.run else None
     stored.save_weights(model, folder / "model.safetensors")
-    if loaded.in_eight_bits:
-        stored.in_eight_bits(folder / "model.safetensors")
     loaded.tokenizer.save(folder)
     config = {
         "architectures": [type(model).__name__],

@@ -28,19 +28,14 @@ from catchline.config.schema import SearchConfig, TextConfig
 from catchline.errors import CatchlineError, ModelError
 from catchline.files import digest_of
 from catchline.models.base import SummarizationModel
-from catchline.runtime.eight_bits import NUMBERS, SCALES, can_be_stored, quantized, restored
 from catchline.text.base import read_json
 from catchline.text.tokenizer import Tokenizer
 
 AGAIN = "save or copy it again"
 SUMMED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
 SPARE_TENSORS, SPARE_NUMBERS = 64, 64_000_000  # what a model may have beside its weights: tables of positions
-FAMILY = (
-    "bart",
-    "marian",
-    "mbart",
-    "pegasus",
-)  # the model types that `catchline.models.checkpoints` opens
+NUMBERS, SCALES = ".int8", ".scales"  # what the two parts of a matrix in eight bits are stored under, after its name
+FAMILY = ("bart", "marian", "mbart", "pegasus")  # the model types that `catchline.models.checkpoints` opens
 
 
 class Written(ConfigBase, extra="ignore"):
@@ -222,21 +217,16 @@ def _filled(model: nn.Module, path: Path) -> tuple[Collection[str], list[str]]:
         return safetensors.torch.load_model(model, path, strict=False)
     found, held = safetensors.torch.load_file(path), model.state_dict()
     for name in matrices:
-        matrix = torch.from_numpy(restored(found.pop(name + NUMBERS).numpy(), found.pop(name + SCALES).numpy()))
-        found[name] = matrix[:, : held[name].shape[1]] if name in held else matrix  # the last block may be filled up
+        found[name] = found.pop(name + NUMBERS) * found.pop(name + SCALES)[:, None]
     missing, unexpected = model.load_state_dict(found, strict=False)
     there = {held[name].data_ptr() for name in found if name in held}
     return {name for name in missing if held[name].data_ptr() not in there}, unexpected
 
 
-def in_eight_bits(path: Path) -> None:
-    """Store the matrices of a file in eight bits: it has half the size of one in 16 bits, and the numbers are rounded.
-    What is no matrix, or has rows of no whole blocks, stays."""
-    found = {name: tensor.clone() for name, tensor in safetensors.torch.load_file(path).items()}  # nothing of the file
-    for name in [name for name, tensor in found.items() if can_be_stored(tuple(tensor.shape))]:
-        numbers, scales = quantized(found.pop(name).float().numpy())
-        found |= {name + NUMBERS: torch.from_numpy(numbers), name + SCALES: torch.from_numpy(scales)}
-    save_tensors(found, path)
+def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix (O, I) as int8 numbers, and a scale for each row (O,): its largest magnitude is 127 of these."""
+    scales = matrix.abs().amax(dim=1) / 127
+    return (matrix / scales.clamp_min(torch.finfo(scales.dtype).tiny)[:, None]).round().to(torch.int8), scales
 
 
 def save_weights(model: nn.Module, path: Path) -> None:

@@ -25,14 +25,13 @@ from catchline.config.schema import SearchConfig, TextConfig
 from catchline.errors import CatchlineError, ModelError
 from catchline.files import digest_of, write_json
 from catchline.metrics.confidence import Calibration
-from catchline.runtime.manifest import MANIFEST
+from catchline.runtime import MANIFEST
 from catchline.runtime.model import Exported, GraphModel
-from catchline.runtime.onnx_file import ELSEWHERE
 from catchline.runtime.sessions import Session, open_sessions
 from catchline.text.base import Tokenizer, read_json
 
-ENCODER, STEP = "encoder.onnx", "step.onnx"
-FORMAT = 1
+ENCODER, STEP, WEIGHTS = "encoder.onnx", "step.onnx", "model.safetensors"
+FORMAT = 2
 
 
 class _Described(ConfigBase, extra="ignore"):
@@ -99,7 +98,7 @@ def _manifest(folder: Path) -> Exported:
 
 
 def _check_sums(folder: Path, expected: dict[str, str]) -> None:
-    lacking = {ENCODER, STEP, ELSEWHERE, "tokenizer.json", "config.json"} - set(expected)
+    lacking = {ENCODER, STEP, WEIGHTS, "tokenizer.json", "config.json"} - set(expected)
     if lacking:
         raise ModelError(f"{folder / MANIFEST} has no digest of {min(lacking)}; export the model again.")
     for name, digest in expected.items():

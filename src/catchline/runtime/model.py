@@ -93,13 +93,19 @@ class GraphModel:
         self._check_length("summary", steps + 1, "search.max_length")
         if steps == 0 and layout.first_id is not None:
             last_ids = np.full_like(last_ids, layout.first_id)
-        held = state["rows"] | state["documents"].tree
-        given = {"last_ids": last_ids, "outside": self._outside(state["size"])}
-        given |= {f"state.{name}": value for name, value in held.items()}
+        shared, rows = state["documents"].tree, state["rows"]
+        documents = len(next(iter(shared.values()), last_ids))
+
+        def of_documents(array: np.ndarray) -> np.ndarray:
+            return array.reshape(documents, len(array) // documents, *array.shape[1:])
+
+        given = {"last_ids": of_documents(last_ids), "outside": self._outside(state["size"])}
+        given |= {f"state.{name}": value for name, value in shared.items()}
+        given |= {f"state.{name}": of_documents(value) for name, value in rows.items()}
         found = self._step.run(given, self._outputs)
         for name in self._unflattened & found.keys():
             found[name] = found[name].reshape(len(last_ids), *found[name].shape[2:])
-        rows = state["rows"] | {name: found[f"next.{name}"] for name in layout.next}
+        rows = rows | {name: found[f"next.{name}"] for name in layout.next}
         log_probs = found["log_probs"]
         output = StepOutput(
             scores=log_probs if layout.same_scores else found["scores"],

@@ -1,69 +1,54 @@
-"""Products of eight bits as graphs: what onnxruntime computes is what rounding says, on every CPU."""
+"""Products in eight bits: what onnxruntime computes is what rounding says, on every CPU."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 import torch
-from safetensors.numpy import save_file
+from safetensors.torch import save_file
 from torch import nn
-from torch.nn.functional import linear
 
-from catchline.export import products
-from catchline.export.builder import Builder, WeightNames
-from catchline.export.graphs import RUNS
-from catchline.export.lowering import lower
-from catchline.export.tracing import Recorder, laid_together
-from catchline.runtime.eight_bits import quantized, restored
-from catchline.runtime.onnx_file import model_bytes
+from catchline.export import weights
+from catchline.models.stored import NUMBERS, SCALES, quantized
 from catchline.runtime.sessions import Session, open_sessions
 
-pytest.importorskip("onnxruntime")
-OUTPUTS, WIDTH = 48, 144  # not whole blocks
+OUTPUTS, WIDTH = 48, 150
 FINE, COARSE = 127, 90
 
 
 def product(folder: Path, layer: nn.Linear) -> Session:
-    """The layer over rows, its weight in eight bits."""
-    records, places = [], []
-    with torch.inference_mode():
-        for sizes in RUNS:
-            rows = torch.zeros(sizes["B"] * sizes["K"], WIDTH)
-            with Recorder() as recorder:
-                given = recorder.ref(rows)
-                places.append((given, recorder.ref(linear(rows, layer.weight, layer.bias))))
-            records.append(recorder.record)
-    tensors = dict(layer.named_parameters())
-    builder = Builder("rows", laid_together(records, RUNS), WeightNames(tensors, list(tensors), int8=True))
-    builder.take(places[0][0], "rows")
-    for operation in builder.trace.operations:
-        lower(builder, operation)
-    builder.give(places[0][1], "result")
-    stored = {name: part.numpy() for name, part in builder.weights.eight_bits().items()}
-    save_file(stored | {"bias": layer.bias.detach().numpy()}, folder / "model.safetensors")
-    (folder / "rows.onnx").write_bytes(model_bytes(builder.finish(), "catchline", "test"))
+    """The layer over rows, its weight stored in eight bits."""
+    numbers, scales = quantized(layer.weight.detach())
+    save_file({"weight" + NUMBERS: numbers, "weight" + SCALES: scales}, folder / "model.safetensors")
+    rows, result = (ir.Value(name=name, type=ir.TensorType(ir.DataType.FLOAT)) for name in ("rows", "result"))
+    rows.shape = ir.Shape(["N", WIDTH])
+    parts = [
+        ir.Value(name=name, shape=ir.Shape(part.shape), const_value=ir.tensor_adapters.TorchTensor(part.detach()))
+        for name, part in layer.named_parameters()
+    ]
+    node = ir.Node("", "Gemm", [rows, *parts], [ir.AttrInt64("transB", 1)], outputs=[result])
+    graph = ir.Graph([rows], [result], nodes=[node], initializers=parts, opset_imports={"": 20}, name="rows")
+    model = ir.Model(graph, ir_version=10)
+    weights.share(model, weights.Weights({"weight": layer.weight}, folder / "model.safetensors"))
+    ir.save(model, folder / "rows.onnx")
     return open_sessions(folder, ["rows.onnx"])[0]
 
 
-def rounded(matrix: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    scales = np.maximum(np.abs(matrix).max(axis=1, keepdims=True) * np.float32(1 / steps), np.float32(1e-12))
-    return np.rint(matrix / scales), scales
-
-
 def expected(rows: np.ndarray, layer: nn.Linear, steps: int) -> np.ndarray:
-    weight = restored(*quantized(layer.weight.detach().numpy()))[:, :WIDTH]
-    (x, of_rows), (w, of_weight) = rounded(rows, steps), rounded(weight, steps)
-    return (x.astype(np.float64) @ w.T) * of_weight.T * of_rows + layer.bias.detach().numpy()
+    numbers, scales = (part.numpy().astype(np.float64) for part in quantized(layer.weight.detach()))
+    of_rows = np.maximum(np.abs(rows).max(axis=1, keepdims=True) * np.float32(1 / steps), np.float32(1e-12))
+    bias = layer.bias.detach().numpy()
+    return np.asarray(np.rint(rows / of_rows).astype(np.float64) @ numbers.T * scales * of_rows + bias)
 
 
 @pytest.mark.parametrize("coarse", [False, True], ids=["as this CPU can", "where bytes overflow"])
 def test_rows_and_weights_are_rounded(coarse: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To 127 steps, or to 90 where this CPU cannot; the largest numbers of both do not overflow; each row is
-    what it is alone."""
+    """To 127 steps, or to 90 where this CPU cannot; each row is what it is alone."""
     if coarse:
-        monkeypatch.setattr(products, "_LARGEST", 0)
+        monkeypatch.setattr(weights, "_LARGEST", 0)
     torch.manual_seed(5)
     layer = nn.Linear(WIDTH, OUTPUTS)
     with torch.no_grad():

@@ -150,27 +150,18 @@ def test_weights_of_a_gpu_make_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
-def test_eight_bits_without_their_scales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence, as of any other damage. Nothing of the file is in use when it is written again, which Windows
-    would not allow."""
-    made = LoadedModel(model(embedding_size=64, encoder_hidden=64), tokenizer(), run=run())
-    made.in_eight_bits = True
-    maps, used = Path("/proc/self/maps"), list[bool]()
-    save = stored.save_tensors
-
-    def watched(tensors: Any, path: Path) -> None:
-        used.append(maps.is_file() and str(path) in maps.read_text())
-        save(tensors, path)
-
-    monkeypatch.setattr(stored, "save_tensors", watched)
-    made.save_pretrained(tmp_path / "m")
-    assert used == [False]
-    weights = safetensors.torch.load_file(tmp_path / "m" / "model.safetensors")
-    name = next(name for name in weights if name.endswith(".scales"))
-    del weights[name]
-    safetensors.torch.save_file(weights, tmp_path / "m" / "model.safetensors")
-    with pytest.raises(ModelError, match=re.escape(name)):
-        load_model_folder(tmp_path / "m")
+def test_eight_bits_without_their_scales(tmp_path: Path) -> None:
+    """One sentence, as of any other damage."""
+    folder = save_model_folder(tmp_path / "m", model=model(), tokenizer=tokenizer(), run=run())
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
+    weights[f"{name}.int8"], _ = stored.quantized(weights.pop(name))
+    safetensors.torch.save_file(weights, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    config["catchline"]["sha256"] = {}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=re.escape(f"{name}.scales")):
+        load_model_folder(folder)
 
 
 def test_opening_and_a_step_of_training_need_no_compiler(saved: Path) -> None:

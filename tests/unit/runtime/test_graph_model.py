@@ -18,7 +18,8 @@ LAYOUT = {"rows": ("h", "seen"), "shared": ("keys",), "next": ("h",), "outputs":
 
 
 class Asked:
-    """A session that remembers what it was given, and adds one to the state. A step's scores are documents by beams."""
+    """A session that remembers what it was given, and adds one to the state. Rows enter as documents by beams, and a
+    step's scores leave so."""
 
     outputs: ClassVar[dict[str, list[str | int]]] = {"log_probs": ["B", "K", V], "next.h": ["N", 2]}
 
@@ -30,9 +31,9 @@ class Asked:
         if "source_ids" in values:
             rows = np.zeros((len(values["source_ids"]), 2), np.float32)
             return {"state.h": rows, "taught.h": rows + 5, "state.seen": rows + 1, "state.keys": rows + 2}
-        count = len(values["last_ids"])
+        count = values["last_ids"].size
         found = {"log_probs": np.tile(np.arange(V, dtype=np.float32), (count, 1)), "details.p_gen": np.ones(count)}
-        found |= {"next.h": values["state.h"] + 1, "scores": found["log_probs"] * 2}
+        found |= {"next.h": values["state.h"].reshape(count, 2) + 1, "scores": found["log_probs"] * 2}
         return found | {"log_probs": found["log_probs"].reshape(2, -1, V)}
 
 
@@ -56,8 +57,8 @@ def test_a_state_goes_through_steps() -> None:
     assert encoder.given[0]["outside"].shape == (2,)
     for _ in range(3):
         output, state = graphs.step(np.array([1, 2, 3, 4]), state)
-    assert [float(each["state.h"][0, 0]) for each in step.given] == [0, 1, 2]
-    assert {len(each["state.seen"]) for each in step.given} == {4}
+    assert [float(each["state.h"][0, 0, 0]) for each in step.given] == [0, 1, 2]
+    assert {each["state.seen"].shape for each in step.given} == {(2, 2, 2)}
     assert {len(each["state.keys"]) for each in step.given} == {2}
     assert output.scores is output.log_probs
     assert output.log_probs.shape == (4, V)
@@ -71,7 +72,7 @@ def test_first_words_and_other_scores() -> None:
     state = graphs.start(graphs.encode(batch()))
     first, state = graphs.step(np.array([1, 1]), state)
     second, state = graphs.step(np.array([1, 1]), state)
-    assert [each["last_ids"].tolist() for each in step.given] == [[3, 3], [1, 1]]
+    assert [each["last_ids"].tolist() for each in step.given] == [[[3], [3]], [[1], [1]]]
     assert np.isfinite(first.scores).sum(axis=1).tolist() == [1, 1]
     assert first.scores[:, 5].tolist() == [0, 0]
     np.testing.assert_array_equal(second.scores, 2 * second.log_probs)
