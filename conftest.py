@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-
 settings.register_profile("catchline", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("catchline")
 

@@ -153,6 +153,10 @@ def _named(sizes: Iterable[int], vocab_size: int) -> list[int | str]:
 def _layout(step: ir.Model, graph: StepGraph) -> Layout:
     """What the state consists of. What a step never reads leaves the state and the graph."""
     inner = step.graph
+    for value in inner.inputs[2:]:  # of which a step reads no more than B and K: last_ids says these too
+        ends = [node.attributes["end"].value if node.op_type == "Shape" else 3 for node, _ in value.uses()]
+        if value.name.removeprefix("state.") in graph.rows and max(ends, default=3) < 3:
+            ir.convenience.replace_all_uses_with(value, inner.inputs[0])
     unread = {value.name.removeprefix("state.") for value in inner.inputs if not value.uses()}
     for values in (inner.inputs, inner.outputs):
         for value in list(values):
