@@ -30,7 +30,7 @@ import decoding_precision
 import transformer_decoding
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.schema import SearchConfig
-from catchline.export.folder import export_apart
+from catchline.export.apart import export_apart
 from catchline.jobs import threaded
 from catchline.models.folder import save_model_folder
 from catchline.runtime.folder import open_export

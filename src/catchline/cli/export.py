@@ -38,7 +38,7 @@ def command(
 
     It is the model's folder with two graphs in the ONNX format beside its weights.
     """
-    from catchline.export.folder import export_apart
+    from catchline.export.apart import export_apart
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")

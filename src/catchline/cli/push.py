@@ -26,8 +26,8 @@ def command(
     from huggingface_hub import HfApi
 
     from catchline.models.folder import FILES, HUB_ID, find_folder, uploaded
-    from catchline.runtime import MANIFEST
     from catchline.runtime.folder import ENCODER, STEP
+    from catchline.runtime.manifest import MANIFEST
     from catchline.summarizer import Summarizer
 
     if is_method(model):

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
-import subprocess
 import sys
-from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import onnx_ir as ir
 import torch
 from safetensors import safe_open
 from torch import Tensor
 
 from catchline import __version__
 from catchline.config.names import trusting
-from catchline.errors import ConfigError, ModelError, not_installed
-from catchline.files import refuse_other, replacing_folder, write_json
+from catchline.errors import ConfigError, ModelError
+from catchline.export.apart import RAISED
+from catchline.export.graphs import graphs_of
+from catchline.export.weights import Weights, share
+from catchline.files import replacing_folder, write_json
 from catchline.kernels.dispatch import IN_GRAPHS
 from catchline.models.card import README, model_card, write_card
 from catchline.models.folder import FILES, LoadedModel, find_folder, load_model_folder
 from catchline.models.stored import NUMBERS, SCALES, digests, quantized, save_tensors
-from catchline.runtime import MANIFEST
 from catchline.runtime.folder import ENCODER, STEP, write_manifest
 from catchline.runtime.model import Layout
 from catchline.text.base import read_json
@@ -33,27 +33,6 @@ from catchline.text.base import read_json
 # what people write, and what `catchline calibrate` finds out later
 MAY_CHANGE = (README, "card.json", "calibration.json")
 SMALLEST = 4096  # numbers; of a smaller matrix a product in eight bits takes longer than one in 32
-RAISED = b"raised: "  # before the error that the process that exports hands over
-
-
-def export_apart(source: str | Path, target: Path, *, int8: bool = False, trust_code: bool = False) -> None:
-    """`export_folder` in a process of its own, whose equations are those of graphs; with ``trust_code`` it runs classes
-    that ``source`` names. What it raises is raised here.
-
-    Raises:
-        ConfigError: ``target`` holds something else than an exported model, which would be lost, or the extra
-            ``export`` is not installed.
-    """
-    if not find_spec("onnxscript"):
-        raise ConfigError(not_installed("onnxscript"))
-    refuse_other(target, MANIFEST, "exported model")
-    environment = os.environ | {"CATCHLINE_KERNELS": "graph", "PYTHONSAFEPATH": "1"}
-    options = [*["--int8"] * int8, *["--trust-code"] * trust_code]
-    command = [sys.executable, "-m", "catchline.export.folder", *options, str(source), str(target)]
-    done = subprocess.run(command, env=environment, capture_output=True, check=False)
-    if done.returncode:
-        _, marked, error = done.stdout.partition(RAISED)
-        raise pickle.loads(error) if marked else ModelError(done.stderr.decode(errors="replace")[-2000:])
 
 
 def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> None:
@@ -92,11 +71,6 @@ def _copy_or_write(source: Path, loaded: LoadedModel, folder: Path) -> None:
 
 def _write_graphs(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> Layout:
     """The graphs; the weights are rewritten where they are not in the bits that the graphs read."""
-    import onnx_ir as ir  # here: the process that starts another one needs none of it
-
-    from catchline.export.graphs import graphs_of
-    from catchline.export.weights import Weights, share
-
     model, path = loaded.model, folder / "model.safetensors"
     model.switch(loaded.search.model)
     tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
@@ -167,7 +141,8 @@ def _counted(model: Any) -> tuple[list[int], bool]:
     return [] if unknown else [model.unk_id], outside
 
 
-if __name__ == "__main__":  # [--int8] [--trust-code] SOURCE TARGET [SOURCE TARGET ...]: what `export_apart` starts
+# [--int8] [--trust-code] SOURCE TARGET [SOURCE TARGET ...]: what `catchline.export.apart.export_apart` starts
+if __name__ == "__main__":
     options = set(takewhile({"--int8", "--trust-code"}.__contains__, sys.argv[1:]))
     places = sys.argv[1 + len(options) :]
     try:

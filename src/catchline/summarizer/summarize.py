@@ -23,7 +23,7 @@ from catchline.explain.provenance import extractive_summary
 from catchline.files import put_back
 from catchline.jobs import R, T, Threaded, batches
 from catchline.metrics.confidence import Calibration, prose_sentence
-from catchline.runtime import is_exported
+from catchline.runtime.manifest import is_exported
 from catchline.summarizer.extractive import ExtractiveSystem, OnText, Progress, is_method
 from catchline.text.sentences import markup
 from catchline.types import Record, Summary

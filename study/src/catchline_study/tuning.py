@@ -32,7 +32,7 @@ from catchline.config.shipped import SHIPPED
 from catchline.errors import ConfigError, unknown_choice
 from catchline.evaluation.run import model_folder
 from catchline.files import write_json, write_text
-from catchline.runtime import MANIFEST
+from catchline.runtime.manifest import MANIFEST
 
 METRICS = ("rouge1", "rouge2", "rougeL", "mean")
 FLAGS = ("log", "both-signs")

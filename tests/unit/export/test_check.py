@@ -10,7 +10,7 @@ import pytest
 
 from catchline.cli.export import command
 from catchline.cli.options import ReadingOptions
-from catchline.export import check, folder
+from catchline.export import apart, check
 from catchline.metrics.scoring import Scoring, scoring
 from catchline.types import Record, Summary
 
@@ -41,7 +41,7 @@ def test_rouge_is_counted_as_the_run_does(way: Scoring, expected: list[float], m
 def test_records_without_summaries_are_compared_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(folder, "export_apart", lambda model, out, **_: out.mkdir())
+    monkeypatch.setattr(apart, "export_apart", lambda model, out, **_: out.mkdir())
     monkeypatch.setattr(check, "compare", lambda model, out, records, **_: check.Agreement(len(records)))
     (tmp_path / "texts.jsonl").write_text('{"document": "a b"}\n', encoding="utf-8")
     command("model", tmp_path / "out", str(tmp_path / "texts.jsonl"), reading=ReadingOptions())

@@ -20,7 +20,7 @@ from catchline.cli.main import main
 from catchline.config.loading import read_run
 from catchline.config.schema import RunConfig, TrainingConfig
 from catchline.errors import CatchlineError, ConfigError, ModelError
-from catchline.export.folder import export_apart
+from catchline.export.apart import export_apart
 from catchline.files import digest_of
 from catchline.models.card import write_card
 from catchline.models.checkpoints import ATTENTION, BartSummarizer
