@@ -18,7 +18,8 @@ from catchline.errors import CatchlineError, ConfigError, ModelError
 from catchline.export.apart import export_apart
 from catchline.files import digest_of
 from catchline.models.folder import load_model_folder
-from catchline.runtime.manifest import is_exported, sessions
+from catchline.runtime import sessions
+from catchline.runtime.manifest import is_exported
 from catchline.summarizer import Summarizer
 from catchline.summarizer.onnx_backend import ExportedSystem
 from catchline.summarizer.torch_backend import NeuralSystem
