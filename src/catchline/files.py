@@ -1,9 +1,8 @@
 """Files and folders that appear whole, and those that one process at a time works in.
 
-What is written stands beside its place, as ``.NAME.XXXXXXXX.partial``, until it is complete. Whoever writes holds an
-advisory lock on it, and the kernel frees the lock when the process dies, however it dies. So the next one can tell the
-draft of a living process from what a dead one left, and removes only that. Where the file system knows no locks, or
-the system (Windows), nothing is removed and nobody is kept out.
+A file or folder is written as ``.NAME.partial`` beside its place, under the lock ``.NAME.lock``. The lock is free when
+its process ends, however it ends, so a draft that nobody locks is what a killed process left, and the next writer
+removes it.
 """
 
 from __future__ import annotations
@@ -12,24 +11,16 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from catchline.errors import ConfigError, FolderInUseError
 
-try:
-    import fcntl
-except ImportError:  # Windows, which has no such locks and neither renames nor removes what is open
-    fcntl = None  # type: ignore[assignment]
-
 LOCK = ".lock"
-_held: set[int] = set()  # descriptors with a lock
 
 
 # ---------------------------------------------------------------------------------------------- locks
@@ -49,7 +40,7 @@ def only_here(folder: Path) -> Iterator[None]:
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with _held_by(folder / LOCK, folder):
+        with _locked(folder / LOCK, folder):
             yield
     finally:
         if made:
@@ -59,81 +50,43 @@ def only_here(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Hold the file ``path``, there or not yet, until the block ends or the process dies; its folder is made. The lock
-    is on ``.NAME.lock`` beside it, which goes away again.
+    """Hold the file ``path``, there or not yet, until the block ends or the process dies; its folder is made.
 
     Raises:
         FolderInUseError: another process, or another block of this one, holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _held_by(path.with_name(_hidden(path) + LOCK), path):
+    with _locked(_beside(path, LOCK), path):
         yield
 
 
 @contextmanager
-def _held_by(lock: Path, what: Path) -> Iterator[None]:
-    if fcntl is None:
-        yield
-        return
-    handle = _hold_file(lock, what)
+def _locked(path: Path, refused: Path | None = None) -> Iterator[None]:
+    """Hold the lock file ``path``, which goes away again. While another has it: wait, or refuse to use ``refused``."""
+    from filelock import FileLock, Timeout  # who only reads waits for no import
+
+    lock = FileLock(path, blocking=refused is None)
     try:
+        lock.acquire()
+    except Timeout:
+        holder = path.read_text(errors="replace")[:200] if path.is_file() else ""
+        kind = "folder" if refused and refused.is_dir() else "file"
+        told = f"{refused} is in use by {holder or 'another process'}; wait until that is done"
+        raise FolderInUseError(f"{told}, or choose another {kind}.") from None
+    try:
+        path.write_text(f"process {os.getpid()} on {socket.gethostname()}")
         yield
     finally:
-        lock.unlink(missing_ok=True)
-        _release(handle)
+        with suppress(OSError):  # Windows removes no open file
+            path.unlink()
+        lock.release()
 
 
-def _hold_file(path: Path, what: Path) -> int:
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        if _lock(handle) is False:
-            holder = os.read(handle, 200).decode(errors="replace") or "another process"
-            os.close(handle)
-            kind = "folder" if what.is_dir() else "file"
-            raise FolderInUseError(f"{what} is in use by {holder}; wait until that is done, or choose another {kind}.")
-        _held.add(handle)
-        if _is_at(handle, path):
-            os.ftruncate(handle, 0)
-            os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
-            return handle
-        _release(handle)  # the one that held it has just removed the file
-
-
-def _lock(handle: int, *, wait: bool = False) -> bool | None:
-    """True: locked. False: somebody else has it. None: there are no locks here."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
-def _is_at(handle: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _release(handle: int | None) -> None:
-    if handle is not None:
-        _held.discard(handle)
-        os.close(handle)
-
-
-def _forget() -> None:
-    """A forked child (a data-loading worker) holds nothing: it may outlive the process that does."""
-    while _held:
-        with suppress(OSError):
-            os.close(_held.pop())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+def _beside(path: Path, ending: str) -> Path:
+    """``.NAME`` with the ending; of a NAME that leaves no room for it in 255 bytes, its beginning and its digest."""
+    name = path.name.encode(errors="surrogatepass")
+    short = path.name if len(name) <= 236 else f"{name[:227].decode(errors='ignore')}~{sha256(name)[:8]}"
+    return path.with_name(f".{short}{ending}")
 
 
 # ---------------------------------------------------------------------------------------------- files
@@ -152,19 +105,18 @@ def part_of(path: Path) -> Iterator[BinaryIO]:
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_drafts(path)
-    draft, handle = _new_draft(path, Path.touch)
-    try:
-        with draft.open("wb") as file:
-            with suppress(OSError):  # there is no old file, or there are no modes here
-                shutil.copymode(path, draft)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-        _release(handle)
+    draft = _beside(path, ".partial")
+    with _locked(_beside(path, LOCK)):
+        try:
+            with draft.open("wb") as file:
+                with suppress(OSError):  # there is no old file, or there are no modes here
+                    shutil.copymode(path, draft)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def keeps_its_place(path: Path) -> bool:
@@ -201,17 +153,13 @@ def digest_of(path: Path) -> str:
 
 
 def flush(path: Path) -> None:
-    """Force a file or a folder's list of files to the disk."""
-    try:
-        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows writes out no file that is read
-    except PermissionError:
-        if not path.is_dir():
-            raise
-        return  # nor does it open a folder
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """Force a file, or a folder's list of files, to the disk."""
+    with suppress(PermissionError):  # Windows opens no folder
+        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # it writes out no file that is read
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 # -------------------------------------------------------------------------------------------- folders
@@ -222,25 +170,26 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     """Give an empty folder beside ``folder``; when the block ends well, it takes the name ``folder``.
 
     At every moment either the old or the new content exists whole: as ``folder`` or, between two renames, the old one
-    as ``.NAME.XXXXXXXX.previous`` (`put_back` finds it). What killed processes left beside ``folder`` is removed.
+    as ``.NAME.previous`` (`put_back` finds it).
     """
     folder = Path(os.path.realpath(folder.expanduser()))  # what a link leads to is replaced, not the link
     folder.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(folder)
-    draft, handle = _new_draft(folder, Path.mkdir)
-    previous = draft.with_suffix(".previous")
-    try:
-        yield draft
-        for path in (*draft.iterdir(), draft):
-            flush(path)
-        if folder.exists():
-            folder.rename(previous)
-        draft.rename(folder)
-        flush(folder.parent)
-        shutil.rmtree(previous, ignore_errors=True)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-        _release(handle)
+    draft, previous = _beside(folder, ".partial"), _beside(folder, ".previous")
+    with _locked(_beside(folder, LOCK)):
+        _clean(folder)
+        draft.mkdir()
+        try:
+            yield draft
+            for path in (*draft.iterdir(), draft):
+                flush(path)
+            if folder.exists():
+                folder.rename(previous)
+            draft.rename(folder)
+            flush(folder.parent)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+            if folder.exists():
+                shutil.rmtree(previous, ignore_errors=True)
 
 
 def refuse_other(folder: Path, holding: str, what: str) -> None:
@@ -251,70 +200,27 @@ def refuse_other(folder: Path, holding: str, what: str) -> None:
     """
     folder = folder.expanduser()
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / holding).is_file()):
-        raise ConfigError(f"{folder} is there and is no {what}: name another folder.")
+        raise ConfigError(f"{folder} is not empty and holds no {what}: name another folder.")
 
 
 def put_back(folder: Path) -> None:
     """Where a process was killed between the two renames of `replacing_folder`, give ``folder`` its old content."""
     folder = Path(os.path.realpath(folder)) if folder.is_symlink() else folder
-    if folder.exists() or not folder.parent.is_dir():
-        return
-    for previous in _beside(folder, "previous"):
-        for draft in _beside(folder, "partial"):  # one that lives is about to be renamed
-            with suppress(OSError):
-                handle = os.open(draft, os.O_RDONLY)
-                _lock(handle, wait=True)
-                os.close(handle)
-        if not folder.exists():
-            with suppress(FileNotFoundError):
-                previous.rename(folder)
+    if not folder.exists() and _beside(folder, ".previous").exists():
+        remove_leftovers(folder)
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what processes that were killed while they wrote ``folder`` left beside it."""
     folder = Path(os.path.realpath(folder))
-    put_back(folder)
-    for previous in _beside(folder, "previous") if folder.exists() else ():
-        shutil.rmtree(previous, ignore_errors=True)
-    _remove_drafts(folder)
+    if any(_beside(folder, ending).exists() for ending in (".partial", ".previous", LOCK)):
+        with _locked(_beside(folder, LOCK)):
+            _clean(folder)
 
 
-# --------------------------------------------------------------------------------------------- drafts
-
-
-def _new_draft(path: Path, make: Callable[..., None]) -> tuple[Path, int | None]:
-    while True:
-        draft = path.with_name(f"{_hidden(path)}.{secrets.token_hex(4)}.partial")
-        make(draft, exist_ok=False)
-        if fcntl is None:
-            return draft, None
-        with suppress(FileNotFoundError):  # taken for a leftover before it was locked
-            handle = os.open(draft, os.O_RDONLY)
-            _lock(handle, wait=True)
-            _held.add(handle)
-            if _is_at(handle, draft):
-                return draft, handle
-            _release(handle)
-
-
-def _remove_drafts(path: Path) -> None:
-    for draft in _beside(path, "partial"):
-        with suppress(OSError):
-            handle = os.open(draft, os.O_RDONLY)
-            if _lock(handle):
-                shutil.rmtree(draft, ignore_errors=True)
-                with suppress(OSError):  # a file's
-                    draft.unlink()
-            os.close(handle)
-
-
-def _beside(path: Path, ending: str) -> list[Path]:
-    return list(path.parent.glob(f"{escape(_hidden(path))}.{'[0-9a-f]' * 8}.{ending}"))
-
-
-def _hidden(path: Path) -> str:
-    """``.NAME``; of a NAME that leaves no room for the endings in 255 bytes, its beginning and its digest."""
-    name = path.name.encode(errors="surrogatepass")
-    if len(name) <= 236:
-        return f".{path.name}"
-    return f".{name[:227].decode(errors='ignore')}~{sha256(name)[:8]}"
+def _clean(folder: Path) -> None:
+    previous = _beside(folder, ".previous")
+    if previous.exists() and not folder.exists():
+        previous.rename(folder)
+    for left in (previous, _beside(folder, ".partial")):
+        shutil.rmtree(left, ignore_errors=True)

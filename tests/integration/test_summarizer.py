@@ -370,9 +370,9 @@ def test_the_commands_say_that_the_model_declined(
 
 
 def test_an_exported_folder_is_found_where_a_killed_replacement_left_it(tmp_path: Path) -> None:
-    previous = tmp_path / ".run.12345678.previous"
+    previous = tmp_path / ".run.previous"
     previous.mkdir()
     (previous / "export.json").touch()
     assert with_graphs(str(tmp_path / "run")) == tmp_path / "run"
-    (tmp_path / "run").rename(tmp_path / ".model.12345678.previous")
+    (tmp_path / "run").rename(tmp_path / ".model.previous")
     assert with_graphs(str(tmp_path)) == tmp_path / "model"

@@ -15,7 +15,7 @@ environment.json       versions, seed, platform
 ```
 
 A folder is written beside its final place and renamed. While an older folder is being replaced it waits
-as ``.NAME.XXXXXXXX.previous``; whoever opens NAME after a crash finds it there and puts it back.
+as ``.NAME.previous``; whoever opens NAME after a crash finds it there and puts it back.
 """
 
 from __future__ import annotations

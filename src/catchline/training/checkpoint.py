@@ -31,7 +31,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from catchline.errors import CheckpointError, DiskFullError, is_disk_full
-from catchline.files import digest_of, put_back, replacing_folder, write_json
+from catchline.files import digest_of, remove_leftovers, replacing_folder, write_json
 from catchline.models.base import SummarizationModel
 from catchline.models.stored import save_tensors
 from catchline.objectives.base import Objective
@@ -297,11 +297,10 @@ def prune(run_folder: Path, keep: int, best_update: int | None) -> None:
 
 def remove_drafts(run_folder: Path) -> None:
     """Remove what a killed process left half written or half removed; what it was replacing comes back."""
-    for path in run_folder.glob(".checkpoint-*.previous"):
-        put_back(path.with_name(path.name.split(".")[1]))
-    for pattern in (f"{_DRAFT}*", ".checkpoint-*.partial", ".checkpoint-*.previous"):
-        for path in run_folder.glob(pattern):
-            shutil.rmtree(path, ignore_errors=True)
+    for path in [*run_folder.glob(".checkpoint-*.*")]:
+        remove_leftovers(path.with_name(path.stem[1:]))
+    for path in run_folder.glob(f"{_DRAFT}*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

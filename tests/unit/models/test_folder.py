@@ -201,7 +201,7 @@ def test_a_failure_while_writing_leaves_the_old_folder(saved: Path, monkeypatch:
 
 
 def test_a_crash_between_the_two_renames_is_made_good(saved: Path) -> None:
-    saved.rename(saved.with_name(".model.0123abcd.previous"))
+    saved.rename(saved.with_name(".model.previous"))
     loaded = load_model_folder(saved.parent)  # a run's folder opens its model
     assert loaded.name == "headline_writer-pg"
     assert torch.equal(loaded.model.embedding.weight, model().embedding.weight)

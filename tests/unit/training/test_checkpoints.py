@@ -128,7 +128,7 @@ def test_half_written_folders_are_removed_and_one_that_was_being_replaced_comes_
     files.write_checkpoint(tmp_path, 1, snapshot())
     half_written(tmp_path / ".draft-checkpoint-2-123")
     assert names(files.checkpoint_folders(tmp_path)) == ["checkpoint-1"]
-    (tmp_path / "checkpoint-1").rename(tmp_path / ".checkpoint-1.0123abcd.previous")  # killed between the two renames
+    (tmp_path / "checkpoint-1").rename(tmp_path / ".checkpoint-1.previous")  # killed between the two renames
     files.remove_drafts(tmp_path)
     assert names(tmp_path.iterdir()) == ["checkpoint-1"]
     files.read_checkpoint(tmp_path / "checkpoint-1")
