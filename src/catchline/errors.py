@@ -57,16 +57,12 @@ class FolderInUseError(CatchlineError):
     """Another process works in the folder."""
 
 
-DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
 def is_disk_full(error: BaseException) -> bool:
     """Is there no room on the disk? Native code says so in a plain message, so the text counts too."""
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in DISK_FULL:
-            return True
-        if "No space left" in str(seen) or "Disk quota exceeded" in str(seen):
+        full = isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or "No space left" in str(seen) or "Disk quota exceeded" in str(seen):
             return True
         seen = seen.__cause__ or seen.__context__
     return False

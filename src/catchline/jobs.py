@@ -33,16 +33,14 @@ def parallel(
     option: str = "threads (OMP_NUM_THREADS)",
     fork: bool = True,
 ) -> Iterator[R]:
-    """``work`` of each item, in order, by ``workers`` processes, one a thread if not given; at most two items a worker
-    are on their way.
+    """``work`` of each item, in order, by ``workers`` processes (one a thread if not given), at most two items each on
+    their way. An error of reading the items comes after the results of what was read before.
 
-    With ``fork`` the processes are copies of this one as it is at the first item: ``work`` may be any function, only
-    items and results travel. With one worker, one item, or where processes are not copied, this process works. Without
-    ``fork`` the processes start anew and divide the threads; ``work`` travels to each. An error of reading the items
-    comes after the results of what was read before. ``option`` is what the user gave the number of workers with.
+    With ``fork`` the processes are copies of this one: ``work`` may be any function. With one worker, one item, or
+    where processes are not copied, this process works. Without ``fork`` they start anew, and ``work`` travels to each.
 
     Raises:
-        CatchlineError: a worker died.
+        CatchlineError: a worker died; ``option`` is what the user gave the number of workers with.
     """
     problems: list[CatchlineError] = []
 
@@ -88,7 +86,7 @@ def _divided(work: Callable[[T], R], items: Iterable[T], workers: int, option: s
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Processes that start meanwhile do not take the standard library's modules from the working directory."""
+    """Processes that start meanwhile take no modules of the standard library from the working directory."""
     before = os.environ.get("PYTHONSAFEPATH", "")  # empty is as if it were not set
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -106,12 +104,12 @@ def _begin(work: Callable[[Any], Any], threads: int) -> None:
     limit_threads(threads)
     parent = multiprocessing.parent_process()
     if parent is not None:  # which may be killed, and cannot end its children then
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
 
+        def end() -> None:
+            connection.wait([parent.sentinel])
+            os._exit(1)
 
-def _end_with(sentinel: int) -> None:
-    connection.wait([sentinel])
-    os._exit(1)
+        threading.Thread(target=end, daemon=True).start()
 
 
 def _do(item: Any) -> Any:
@@ -123,15 +121,14 @@ class StoppedError(Exception):
     """Nobody wants the result any more."""
 
 
-# Of an item; the second argument raises `StoppedError` when it is called too late.
-Threaded = Callable[[T, Callable[[], None]], R]
+Threaded = Callable[[T, Callable[[], None]], R]  # its second argument raises `StoppedError` when called too late
 
 
 def threaded(
     work: Threaded[T, R], items: Sequence[T], workers: int, begin: Callable[[], object] | None = None
 ) -> Generator[R, None, None]:
-    """``work`` of each item, in order, by ``workers`` threads of this process, each of which calls ``begin`` first;
-    with one worker by this thread. An error, or an end before the last result, stops all of them."""
+    """``work`` of each item, in order, by ``workers`` threads, which call ``begin`` first; with one by this thread. An
+    error, or an end before the last result, stops all of them."""
     stopped = threading.Event()
 
     def proceed() -> None:
@@ -157,8 +154,7 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def copies() -> bool:
-    """Can a process that has threads be copied? On Linux; on macOS the system's libraries may crash or wait for ever in
-    the copy, and Windows copies none."""
+    """Can a process that has threads be copied? On macOS system libraries may crash in the copy; Windows has none."""
     return sys.platform == "linux"
 
 

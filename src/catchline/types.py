@@ -1,7 +1,5 @@
-"""The records that travel between the parts of the toolkit. This file imports no tensor library.
-
-`Batch`, `Memory` and `StepOutput` hold tensors where a model is a torch module, and NumPy arrays where search, its
-scorers and models without torch see them.
+"""The records that travel between the parts of the toolkit. This file imports no tensor library: `Batch`, `Memory` and
+`StepOutput` hold tensors of torch modules, and NumPy arrays in search and in exported models.
 
 Dimension letters, here and everywhere: B batch, K beams, N = B * K decoder rows, S source tokens, T target tokens,
 D memory width, V vocabulary, X extended vocabulary (V plus the batch's source words that V lacks). Masks are boolean
@@ -26,35 +24,25 @@ Rows = TypeVar("Rows")  # a tensor or an array
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One pair of a corpus, as the readers deliver it.
-
-    ``summary`` is empty when the file has none. ``references`` holds every reference summary, ``summary`` first;
-    ``sentences`` the document already split, when the file says so; ``origin`` is ``file:line`` for messages.
-    """
+    """One pair of a corpus, as the readers deliver it."""
 
     document: str
-    summary: str = ""
+    summary: str = ""  # empty where the file has none
     id: str = ""
-    references: tuple[str, ...] = ()
-    sentences: tuple[str, ...] = ()
-    origin: str = ""
+    references: tuple[str, ...] = ()  # every reference summary, ``summary`` first
+    sentences: tuple[str, ...] = ()  # the document already split, where the file says so
+    origin: str = ""  # ``file:line`` for messages
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """Token ids with the strings they stand for and the characters they came from.
-
-    ``offsets[i] = (start, end)`` are character positions before any normalisation: ``text[start:end]`` is what the user
-    wrote. ``tokens`` are the normalised strings (lower-cased, for example), also where the id is UNK. Special tokens,
-    where asked for, have the empty span ``(p, p)``. ``truncated`` says that tokens were cut; ``total`` is the number of
-    tokens before the cut, specials not counted.
-    """
+    """Token ids with their strings and the characters they came from."""
 
     ids: tuple[int, ...]
-    tokens: tuple[str, ...]
-    offsets: tuple[tuple[int, int], ...]
-    truncated: bool = False
-    total: int = 0
+    tokens: tuple[str, ...]  # normalised (lower-cased, for example), also where the id is UNK
+    offsets: tuple[tuple[int, int], ...]  # ``text[start:end]`` is what the user wrote; ``(p, p)``: a special token
+    truncated: bool = False  # tokens were cut
+    total: int = 0  # tokens before the cut, specials not counted
 
 
 # --------------------------------------------------------------------------------------- tensors
@@ -97,13 +85,10 @@ class TrainingBatch(Batch[Rows]):
 
 @dataclass(frozen=True, slots=True)
 class UpdateContext:
-    """What an update wants of a teacher-forced pass and of the objectives, beside the batch; by default nothing.
-
-    ``token_weights`` are a hint, up to one common factor, and never part of a result.
-    """
+    """What an update wants of a teacher-forced pass and of the objectives, beside the batch; by default nothing."""
 
     forced_mask: Tensor | None = None  # (B, T) bool: is the input at step t the gold token? None: always
-    token_weights: Tensor | None = None  # (B, T) what each target token will weigh in the loss
+    token_weights: Tensor | None = None  # (B, T) weights in the loss: a hint, up to a factor, never part of a result
     label_smoothing: float = 0.0  # of the words: ``details["smoothed_log_probs"]`` is wanted
     opponent_smoothing: float = 0.0  # of the opponent's: ``details["opponent_smoothed"]`` is wanted
     noise_seed: int | None = None  # seeds noise that must leave the global generators alone
@@ -115,10 +100,9 @@ PLAIN_PASS = UpdateContext()
 
 @dataclass(slots=True)
 class Shared:
-    """A part of a decoder state that belongs to the document: re-ordering beams leaves it alone. ``tree`` is any nested
-    structure of tensors with B in front."""
+    """A part of a decoder state that belongs to the document: re-ordering beams leaves it alone."""
 
-    tree: Any
+    tree: Any  # any nested structure of tensors with B in front
 
 
 @dataclass(slots=True)
@@ -150,20 +134,15 @@ class AttentionOutput:
 
 @dataclass(slots=True)
 class StepOutput(Generic[Rows]):
-    """What one decoding step is worth.
+    """What one decoding step is worth; scorers read ``context``, ``state`` and ``attention_scores``."""
 
-    ``scores``, which need not be normalised, is what search adds up; ``log_probs`` what the model believes: one tensor
-    for most models. ``details`` holds what explains the step (``p_gen`` (N,), ``copy_probs`` (N, S), ...). ``context``
-    and ``state`` are the vectors the output layer read, for scorers that compare steps; they are not kept.
-    """
-
-    scores: Rows  # (N, X)
-    log_probs: Rows  # (N, X)
+    scores: Rows  # (N, X) what search adds up; they need not be normalised
+    log_probs: Rows  # (N, X) what the model believes; for most models the same tensor
     attention: Rows | None = None  # (N, S)
-    context: Rows | None = None  # (N, D) what attention made of the memory
-    state: Rows | None = None  # (N, H) the decoder's state
-    details: dict[str, Rows] = field(default_factory=dict)
-    attention_scores: Rows | None = None  # (N, S) ``attention`` is their softmax, -inf at padding; not kept
+    context: Rows | None = None  # (N, D) what attention made of the memory, as the output layer read it
+    state: Rows | None = None  # (N, H) the decoder's state, likewise
+    details: dict[str, Rows] = field(default_factory=dict)  # explain the step: p_gen (N,), copy_probs (N, S), ...
+    attention_scores: Rows | None = None  # (N, S) ``attention`` is their softmax, -inf at padding
 
 
 @dataclass(slots=True)
@@ -198,26 +177,21 @@ class Term:
 
 @dataclass(slots=True)
 class Hypothesis:
-    """One decoded sequence with everything that explains it, already on its own path.
+    """One decoded sequence with everything that explains it. T is one more than ``ids`` when ``finished`` (EOS).
 
-    ``ids`` are extended ids without BOS and without the final EOS; the arrays have one row more than
-    ``ids`` when ``finished`` (the row of EOS). ``score`` is the final, normalised score; ``log_prob``
-    the plain sum of the model's token log-probabilities; ``terms`` each scorer's share of the score.
-
-    Of models that read in chunks: ``reading`` is what was read (see `Summary`), ``chunk_tokens`` the source tokens
-    ``[first, last)`` of each chunk, which ``details["coarse"]`` (T, C) and ``details["sampled"]`` (T, k) count.
+    Models that read in chunks give ``details["coarse"]`` (T, C) and ``details["sampled"]`` (T, k).
     """
 
-    ids: list[int]
-    score: float
-    log_prob: float
+    ids: list[int]  # extended ids without BOS and EOS
+    score: float  # final, normalised
+    log_prob: float  # sum of the model's token log-probabilities
     token_log_probs: list[float]
     finished: bool
     attention: np.ndarray | None = None  # (T, S)
     details: dict[str, np.ndarray] = field(default_factory=dict)  # p_gen (T,), copy_probs (T, S), ...
-    terms: dict[str, float] = field(default_factory=dict)
-    reading: dict[str, float] = field(default_factory=dict)
-    chunk_tokens: np.ndarray | None = None  # (C, 2)
+    terms: dict[str, float] = field(default_factory=dict)  # each scorer's share of the score
+    reading: dict[str, float] = field(default_factory=dict)  # what was read in chunks (see `Summary`)
+    chunk_tokens: np.ndarray | None = None  # (C, 2) source tokens ``[first, last)`` of each chunk
 
 
 # ------------------------------------------------------------------------------------- summaries
@@ -235,73 +209,60 @@ class SourceSpan:
 
 @dataclass(frozen=True, slots=True)
 class SummaryToken:
-    """One token of a word, of models that copy in several steps: ``figures`` are the gates of that chain, ``sources``
-    by name the heaviest places of the attention and of each distribution over the source (`catchline.explain`)."""
+    """One token of a word, of models that copy in several steps."""
 
     text: str
     probability: float = 0.0
     p_gen: float | None = None
     copy_share: float = 0.0
-    figures: dict[str, float] = field(default_factory=dict)
-    sources: dict[str, tuple[SourceSpan, ...]] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)  # gates of the chain of copying
+    sources: dict[str, tuple[SourceSpan, ...]] = field(default_factory=dict)  # heaviest places of each distribution
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryWord:
-    """One word of a summary and where it came from.
-
-    ``probability`` is the model's probability of the word; ``copy_share`` how much of that probability
-    was copied from the source rather than generated (0 for models that cannot copy); ``copied`` is
-    ``copy_share > 0.5``; ``sources`` the spans it was copied from, heaviest first; ``attention`` the
-    weights over the source tokens. Models that say more of a step fill the rest: ``maps`` by name further weights
-    over the source tokens, ``figures`` gates and the like, ``tokens`` the word token by token.
-    """
+    """One word of a summary and where it came from. ``maps``, ``figures`` and ``tokens`` are of models that copy in
+    several steps."""
 
     text: str
     start: int  # character span in the summary's text
     end: int
     probability: float = 0.0
-    copied: bool = False
-    copy_share: float = 0.0
+    copied: bool = False  # ``copy_share > 0.5``
+    copy_share: float = 0.0  # of the probability, what was copied from the source rather than generated
     p_gen: float | None = None
-    sources: tuple[SourceSpan, ...] = ()
-    attention: tuple[float, ...] = field(default=(), repr=False)
-    maps: dict[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
-    figures: dict[str, float] = field(default_factory=dict)
+    sources: tuple[SourceSpan, ...] = ()  # the spans it was copied from, heaviest first
+    attention: tuple[float, ...] = field(default=(), repr=False)  # weights over the source tokens
+    maps: dict[str, tuple[float, ...]] = field(default_factory=dict, repr=False)  # further weights, by name
+    figures: dict[str, float] = field(default_factory=dict)  # gates and the like
     tokens: tuple[SummaryToken, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of the document that a model reads as one: its characters, and what each word made of it.
-
-    ``weights`` has the coarse attention of each word of the summary; ``read`` the words (their places in
-    ``Summary.words``) for which the chunk itself was read, ``None`` where every chunk is read for every word.
-    """
+    """A piece of the document that a model reads as one."""
 
     start: int
     end: int
-    weights: tuple[float, ...]
-    read: tuple[int, ...] | None = None
+    weights: tuple[float, ...]  # coarse attention of each word of the summary
+    read: tuple[int, ...] | None = None  # positions of the words for which the chunk was read; None: every word
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary, its score, and the provenance of each word.
+    """A summary, its score, and the provenance of each word. Printed, it is its text.
 
-    ``source_offsets`` are the character spans of the source tokens that ``SummaryWord.attention``
-    indexes: all that were given to the model or, of a long document in chunks, those of the chunks read.
-    ``words`` and ``chunks`` are empty for summaries asked for without explanation; those that consist of the document's
-    own sentences have their words always.
+    ``source_offsets`` are the character spans that ``SummaryWord.attention`` indexes: of a long document in chunks,
+    those of the chunks read. ``words`` and ``chunks`` are empty without explanation; extracts always have words.
 
-    ``reading`` says how much was read by a model that reads in chunks: ``chunks`` and ``words`` of the document,
-    ``chunks_read`` and ``words_read`` of them by the encoder (for all hypotheses of the search), ``chunks_chosen``
-    for this summary, and ``coarse_entropy`` in nats, a mean over ``steps`` tokens.
+    ``reading``, of models that read in chunks: ``chunks`` and ``words`` of the document, ``chunks_read`` and
+    ``words_read`` of them by the encoder, ``chunks_chosen`` for this summary, and ``coarse_entropy`` in nats, a mean
+    over ``steps`` tokens.
 
-    Of models that are calibrated: ``confidence``, the probability that a reader accepts what the model wrote, and
-    ``out_of_domain``, why the document is not of a kind that the model knows; ``facts`` is what both are computed from.
+    ``confidence``, of calibrated models, is the probability that a reader accepts what the model wrote;
+    ``out_of_domain`` says why the model does not know this kind of document; ``facts`` is what both are computed from.
     Where these speak against it, ``extracted`` says why, ``text`` is taken from the document, and what the model
-    wrote is the first of the ``alternatives``. Printed, a summary is its text; ``repr`` leaves its long parts out.
+    wrote is the first of the ``alternatives``.
     """
 
     text: str

@@ -6,18 +6,23 @@ The page's files are the real ones. What is asked decides what happens: the name
 from __future__ import annotations
 
 import json
+import mimetypes
 import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+import catchline
 from catchline.server.app import PAGE_HEADERS as HEADERS
-from catchline.server.app import assets
 from catchline.text.markup import as_prose, markdown_text
 
+SOURCE = Path(catchline.__file__).parent
+FILES = {path.name: path for path in (SOURCE / "server" / "static").iterdir()}
+FILES |= {f"view/{path.name}": path for path in (SOURCE / "explain" / "view").iterdir()}
 NUMBER = {"type": "integer", "minimum": 1, "maximum": 16}
 DECODING = {
     "min_length": {**NUMBER, "default": 1, "maximum": 512},
@@ -54,9 +59,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         name = "index.html" if self.path == "/" else self.path.removeprefix("/static/")
-        if name in assets():
-            body, media_type = assets()[name]
-            self.send(200, body, {**HEADERS, "Content-Type": media_type})
+        if name in FILES:
+            media_type = mimetypes.guess_type(name)[0] or "text/html"
+            self.send(200, FILES[name].read_bytes(), {**HEADERS, "Content-Type": media_type})
         elif self.path == "/v1/models" and self.allowed():
             limits = {"max_characters": 2_000_000}
             self.send_json(200, {"version": "0", "models": MODELS, "limits": limits})

@@ -4,42 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager
-from functools import cache, partial
-from importlib.resources import files
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response, StreamingResponse
-from fastapi.sse import EventSourceResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from fastapi.security import HTTPBearer
+from fastapi.sse import EventSourceResponse, format_sse_event
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Match
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from catchline import __version__
 from catchline.errors import CatchlineError
-from catchline.explain.html import view_files
-from catchline.files import sha256
 from catchline.server import schemas
 from catchline.server.catalogue import hub_options
-from catchline.server.middleware import (
-    CLIENT_GONE,
-    CONTEXT,
-    RequestContext,
-    RequestMiddleware,
-    problem_answer,
-    too_large,
-)
+from catchline.server.run import CLIENT_GONE, CONTEXT, RequestContext, RequestMiddleware, too_large
 from catchline.server.schemas import CODES, ErrorBody, Health, HubRequest, ProblemError, SummarizeRequest
 from catchline.server.service import CONTENT_TYPE, CheckedRequest, ClientGoneError, RequestOutcome, Service, rendered
 from catchline.server.settings import Settings
-from catchline.server.streaming import answer_of, events
 from catchline.summarizer import Summarizer
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 DESCRIPTION = (
     "Summaries by the models and methods of this process, with the places in the text that each word came from. "
     "Every error has one sentence (`error`), a code for programs (`code`) and the request's id."
@@ -47,14 +41,11 @@ DESCRIPTION = (
 EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 LAST_SECONDS = 5.0  # for the workers to end
-
-
-MEDIA_TYPES = {
-    "html": "text/html; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "svg": "image/svg+xml",
-}
+LIMITS = (
+    *("max_body_bytes", "max_documents", "max_characters", "max_beam_size", "max_summary_tokens", "max_queue"),
+    "request_timeout",
+)
+KEEP_ALIVE = 10.0  # seconds between comments while a stream has nothing to say, so that proxies keep it open
 # Nothing inline, nothing from elsewhere: what a model wrote can never run, and the page asks only its own server.
 PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -93,9 +84,10 @@ def create_app(
         telemetry=NO_TELEMETRY,
     )
     app.state.service = service
+    named = [] if token is None else [Depends(HTTPBearer(auto_error=False))]  # the middleware asks for the token
     _add_handlers(app, service)
-    _add_summaries(app, service)
-    _add_descriptions(app, service)
+    _add_summaries(app, service, named)
+    _add_descriptions(app, service, named)
     _add_page(app)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.max_body_bytes)
     if service.settings.cors_origins:
@@ -107,7 +99,6 @@ def create_app(
             expose_headers=["X-Request-ID", "Retry-After"],
         )
     app.add_middleware(RequestMiddleware, service=service, token=token)
-    _describe_token(app, token)
     return app
 
 
@@ -117,39 +108,28 @@ def declared_json(request: Request) -> None:
         raise ProblemError("unsupported_media_type", "Send JSON, with the header Content-Type: application/json.")
 
 
-def _add_summaries(app: FastAPI, service: Service) -> None:
+# ------------------------------------------------------------------------------------------------ summaries
+
+
+def _add_summaries(app: FastAPI, service: Service, named: list[Any]) -> None:
     errors = _errors(*{status for status, _ in CODES.values()} - {500})
     streams = errors | {200: {"content": {EventSourceResponse.media_type: {"schema": EVENT}}}}
-    json_only = [Depends(declared_json)]
-    post = partial(app.post, tags=["summaries"], responses=streams, dependencies=json_only)
+    post = partial(app.post, dependencies=[Depends(declared_json), *named], responses=streams, tags=["summaries"])
     whole: dict[str, Any] = {"response_model": schemas.SummarizeResponse, "response_model_exclude_none": True}
 
     @post("/v1/summarize", summary="Summarize one text or several", **whole)
     async def summarize(body: SummarizeRequest, request: Request) -> Response:
         return await _summarize(service, body, request, stream=body.stream)
 
-    @post(
-        "/v1/summarize/stream",
-        summary="Summarize one text, word by word",
-        description="Greedy decoding as server-sent events: start, text (a delta each), summary; or error.",
-        response_class=StreamingResponse,
-    )
+    @post("/v1/summarize/stream", response_class=StreamingResponse, summary="Summarize one text, word by word")
     async def stream(body: SummarizeRequest, request: Request) -> Response:
+        """Greedy decoding as server-sent events: start, text (a delta each), summary; or error."""
         return await _summarize(service, body, request, stream=True)
 
-    @app.post(
-        "/",
-        summary="The hub's summarization task, with the first model",
-        description="The body and the answer of the summarization task of the Hugging Face hub's clients.",
-        tags=["hub"],
-        response_model=list[schemas.HubSummary],
-        responses=errors,
-        dependencies=json_only,
-    )
+    @post("/", response_model=list[schemas.HubSummary], summary="The hub's summarization task, with the first model")
     async def hub(body: HubRequest, request: Request) -> Response:
         documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-        options = hub_options(body.parameters, service.catalogue.get(None))
-        checked = await service.check(documents, options=options)
+        checked = await service.check(documents, options=hub_options(body.parameters or {}))
         outcome = await _outcome(service, checked, request, _context(request, checked))
         return _json([{"summary_text": summary.text} for summary in outcome.summaries])
 
@@ -162,7 +142,7 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
     checked = await _unless_gone(request, service.check(documents, stream=stream, **fields))
     context = _context(request, checked)
     if stream:
-        return await _event_stream(service, checked, context)
+        return await _event_stream(events(service, checked, context))
     outcome = await _outcome(service, checked, request, context)
 
     def answer() -> Response:
@@ -171,17 +151,15 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
     return await asyncio.to_thread(answer) if checked.explain else answer()
 
 
-async def _event_stream(service: Service, checked: CheckedRequest, context: RequestContext) -> Response:
-    stream = events(service, checked, context)
-    first = await anext(stream)  # a full queue is an ordinary error, not an event
-
-    async def chunks() -> AsyncIterator[bytes]:
-        async with aclosing(stream):
-            yield first
-            async for chunk in stream:
-                yield chunk
-
-    return EventSourceResponse(chunks(), headers={"X-Accel-Buffering": "no"})
+def answer_of(request: CheckedRequest, outcome: RequestOutcome, request_id: str, **summaries: Any) -> dict[str, Any]:
+    """The whole answer to a request, ``summaries`` under the name that they have in it."""
+    return {
+        "model": request.served.name,
+        "options": request.served.system.describe(request.options),
+        **summaries,
+        "timing": {"queue_ms": round(outcome.queue_seconds * 1000, 2), "total_ms": round(outcome.seconds * 1000, 2)},
+        "request_id": request_id,
+    }
 
 
 def _context(request: Request, checked: CheckedRequest) -> RequestContext:
@@ -221,15 +199,83 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
         task.cancel()
 
 
-def _add_descriptions(app: FastAPI, service: Service) -> None:
+# -------------------------------------------------------------------------------------------------- streams
+
+
+async def _event_stream(stream: AsyncGenerator[bytes]) -> Response:
+    first = await anext(stream)  # a full queue is an ordinary error, not an event
+
+    async def chunks() -> AsyncIterator[bytes]:
+        async with aclosing(stream):
+            yield first
+            async for chunk in stream:
+                yield chunk
+
+    return EventSourceResponse(chunks(), headers={"X-Accel-Buffering": "no"})
+
+
+async def events(service: Service, request: CheckedRequest, context: RequestContext) -> AsyncGenerator[bytes]:
+    """A summary as it is written, as server-sent events: ``start`` at once, a ``text`` with each ``delta``, and
+    ``summary`` with the whole record, or ``error``. Closing the iterator gives the work up.
+
+    Raises:
+        ProblemError: before the first event, which comes when the document is queued: the queue is full, or the
+            service stops.
+    """
+    loop, texts, sent = asyncio.get_running_loop(), asyncio.Queue[str | None](), ""
+
+    def on_text(text: str) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(texts.put_nowait, text)
+
+    async with service.running(request, on_text) as running:
+        running.results.add_done_callback(lambda _: texts.put_nowait(None))  # behind the last text
+        yield _event("start", {"model": request.served.name, "request_id": context.request_id})
+        until = time.monotonic() + service.settings.request_timeout
+        try:
+            while True:
+                left = until - time.monotonic()
+                try:
+                    text = await asyncio.wait_for(texts.get(), max(0.0, min(left, KEEP_ALIVE)))
+                except TimeoutError:
+                    if left <= KEEP_ALIVE:
+                        raise service.too_late() from None
+                    yield b": waiting\n\n"
+                    continue
+                if text is None:
+                    break
+                text = text.rstrip("\ufffd")  # half a character
+                if text.startswith(sent) and text != sent:  # the tokenizer may change what it has written
+                    yield _event("text", {"delta": text.removeprefix(sent)})
+                    sent = text
+            outcome = running.outcome()
+            context.add_outcome(outcome)
+            [record] = await asyncio.to_thread(rendered, request, outcome.summaries)
+            yield _event("summary", answer_of(request, outcome, context.request_id, summary=record))
+        except Exception as error:
+            if not isinstance(error, ProblemError):
+                log.exception("A stream failed (request %s)", context.request_id)
+                error = ProblemError("internal_error")
+            context.code = error.code
+            yield _event("error", error.body(context.request_id))
+
+
+def _event(name: str, data: dict[str, Any]) -> bytes:
+    return bytes(format_sse_event(event=name, data_str=json.dumps(data)))  # in ASCII: no line breaks of any kind
+
+
+# --------------------------------------------------------------------------------- descriptions and the page
+
+
+def _add_descriptions(app: FastAPI, service: Service, named: list[Any]) -> None:
     get = partial(app.get, tags=["service"])
 
-    @get("/v1/models", summary="List the models, methods and limits", responses=_errors(401))
+    @get("/v1/models", summary="List the models, methods and limits", responses=_errors(401), dependencies=named)
     async def models() -> schemas.ModelList:
         return schemas.ModelList(
             version=__version__,
             models=[served.info(served.name == service.catalogue.default) for served in service.catalogue],
-            limits=schemas.Limits.model_validate(service.settings, from_attributes=True),
+            limits={name: getattr(service.settings, name) for name in LIMITS},
         )
 
     @get("/health", summary="Is the process alive?", responses={503: {"model": Health}})
@@ -241,44 +287,46 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     async def ready() -> Response:
         return _json({"status": service.status}, 200 if service.status == "ready" else 503)
 
-    text: dict[int | str, Any] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
-
-    @get("/metrics", summary="Counts and times for Prometheus", response_class=Response, responses=_errors(401) | text)
+    @get(
+        "/metrics",
+        summary="For Prometheus",
+        response_class=PlainTextResponse,
+        responses=_errors(401),
+        dependencies=named,
+    )
     async def metrics() -> Response:
         return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-@cache
-def assets() -> dict[str, tuple[bytes, str]]:
-    """Every file with its media type by its name below ``/static/``: ``index.html``, ``view/panel.js``, ..."""
-    own = {file.name: file.read_text(encoding="utf-8") for file in (files("catchline.server") / "static").iterdir()}
-    shared = {f"view/{name}": text for name, text in view_files().items()}
-    return {name: (text.encode(), MEDIA_TYPES[name.rpartition(".")[2]]) for name, text in (own | shared).items()}
+class PageFiles(StaticFiles):
+    """The page's own files and, below ``view/``, those it shares with the reports of `catchline.explain`."""
+
+    def __init__(self) -> None:
+        super().__init__(packages=[("catchline.server", "static"), ("catchline.explain", "view")])
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        answer = await super().get_response(path.removeprefix("view/"), scope)
+        answer.headers.update(PAGE_HEADERS)
+        return answer
 
 
 def _add_page(app: FastAPI) -> None:
+    page = PageFiles()
+    app.mount("/static", page)
+
     @app.get("/", include_in_schema=False)
-    @app.get("/static/{name:path}", include_in_schema=False)
-    async def file(request: Request) -> Response:
-        name = request.path_params.get("name", "index.html")
-        if name not in assets():
-            raise ProblemError("not_found", "There is no such file.")
-        body, media_type = assets()[name]
-        headers = {**PAGE_HEADERS, "ETag": f'"{sha256(body)[:24]}"'}
-        if request.headers.get("if-none-match") == headers["ETag"]:
-            return Response(status_code=304, headers=headers)
-        return Response(body, headers={**headers, "Content-Type": media_type})
+    async def index(request: Request) -> Response:
+        return await page.get_response("index.html", request.scope)
+
+
+# --------------------------------------------------------------------------------------------------- errors
 
 
 def _add_handlers(app: FastAPI, service: Service) -> None:
     def add(kind: type[Exception], translate: Callable[[Any], ProblemError]) -> None:
         async def handler(request: Request, error: Exception) -> Response:
-            problem = translate(error)
-            if problem.code == "method_not_allowed":  # an address may have several routes
-                routes = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
-                methods = {method for route in routes for method in getattr(route, "methods", ())}
-                problem.headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
-            return problem_answer(problem, request.scope[CONTEXT])
+            context: RequestContext = request.scope[CONTEXT]
+            return context.answer(translate(error))
 
         app.add_exception_handler(kind, handler)
 
@@ -317,7 +365,7 @@ def _of_http(error: HTTPException, limit: int) -> ProblemError:
     if error.status_code == 404:
         return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.")
     if error.status_code == 405:
-        return ProblemError("method_not_allowed")
+        return ProblemError("method_not_allowed", headers=error.headers)
     cause = error.__cause__
     if isinstance(cause, ValueError) and not isinstance(cause, UnicodeDecodeError):  # Python's limit for whole numbers
         return ProblemError("invalid_request", "A number in the body has more than the 4,300 digits that are read.")
@@ -332,18 +380,6 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     for code, (status, sentence) in CODES.items():
         described.setdefault(status, []).append(f"`{code}`: {sentence}")
     return {status: {"model": ErrorBody, "description": " ".join(described[status])} for status in sorted(statuses)}
-
-
-def _describe_token(app: FastAPI, token: str | None) -> None:
-    """Name the bearer token in the OpenAPI document where the service asks for one."""
-    if token is None:
-        return
-    schema = app.openapi()
-    schema.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    for path, methods in schema["paths"].items():
-        for description in methods.values():
-            if path not in ("/health", "/ready"):
-                description["security"] = [{"token": []}]
 
 
 def _json(values: Any, status: int = 200) -> Response:

@@ -1,12 +1,8 @@
-"""Micro-batching: documents of concurrent requests that ask for the same thing are worked on together.
+"""Micro-batching: documents of concurrent requests that ask for the same thing are worked on together, by one thread.
 
-One thread does the work. While a batch runs, documents wait in one bounded queue; then the next batch is made
-of the document whose turn it is and of those with the same key and nearly the same length. An idle worker waits
-a few milliseconds for company.
-
-Whose turn it is: time is counted in batches. The first ``max_batch`` documents of a request are due now, the next
-as many one batch later, and so on. A large request therefore lets a small one in between its batches, and waits
-for no more than what arrived before it was due: nobody starves.
+The next batch is made of the document whose turn it is and of those with the same key and nearly the same length. Time
+is counted in batches: the first ``max_batch`` documents of a request are due now, the next as many one batch later, and
+so on. So a large request lets a small one in between its batches, and nobody starves.
 """
 
 from __future__ import annotations
@@ -39,23 +35,19 @@ class AbandonedError(Exception):
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """One document to be worked on.
+    """One document to be worked on."""
 
-    Jobs with equal ``key`` may share a batch; ``size`` is the length that counts for padding. ``future`` gets the
-    result; cancelled before the start, the job is dropped. `abandon` later ends the batch if all of it is.
-    """
-
-    key: Hashable
-    size: int
+    key: Hashable  # jobs with equal keys may share a batch
+    size: int  # the length that counts for padding
     payload: Any
     future: Future[Any] = field(default_factory=Future)
-    abandoned: bool = False
+    abandoned: bool = False  # a batch ends when all of it is
     due: int = 0
     submitted: float = 0.0
     started: float = 0.0
 
     def abandon(self) -> None:
-        """Say that nobody waits for the result."""
+        """Nobody waits for the result."""
         self.abandoned = True
         self.future.cancel()
 
@@ -66,7 +58,7 @@ OnBatch = Callable[[Sequence[Job], float], None]  # told by the worker of each b
 
 
 class Batcher:
-    """A queue and the thread that empties it; of ``settings`` those count here that say how much waits and how long."""
+    """A queue and the thread that empties it."""
 
     def __init__(self, name: str, work: Work, settings: Settings, on_batch: OnBatch) -> None:
         self.name, self.settings = name, settings
@@ -98,13 +90,12 @@ class Batcher:
         now = time.monotonic()
         with self._changed:
             self.waiting = [job for job in self.waiting if not job.future.cancelled()]
-            there = len(self.waiting)
-            if self._stopping or there + len(jobs) > self.settings.max_queue:
-                seconds = min(60, max(1, math.ceil(self._seconds_each * max(1, there))))
-                reason = f"{there} documents wait already; try again in {seconds} s."
+            if self._stopping or len(self.waiting) + len(jobs) > self.settings.max_queue:
+                seconds = min(60, max(1, math.ceil(self._seconds_each * len(self.waiting))))
+                reason = f"{len(self.waiting)} documents wait already; try again in {seconds} s."
                 raise ProblemError("queue_full", reason, {"Retry-After": str(seconds)})
-            for place, job in enumerate(jobs):
-                job.due = self._batches + place // self.settings.max_batch
+            for number, job in enumerate(jobs):
+                job.due = self._batches + number // self.settings.max_batch
                 job.submitted = now
             self.waiting.extend(jobs)
             self._changed.notify()
@@ -132,11 +123,7 @@ class Batcher:
             started = time.monotonic()
             for job in batch:
                 job.started = started
-            try:
-                self._run(batch)
-            except BaseException as error:  # a bug here must not end the service
-                log.exception("The worker %s failed outside of a batch", self.name)
-                _fail(batch, error)
+            self._run(batch)
             seconds = time.monotonic() - started
             self._seconds_each += 0.2 * (seconds / len(batch) - self._seconds_each)
             self.running = []
@@ -186,26 +173,17 @@ class Batcher:
                 raise AbandonedError
 
         try:
-            results = self._work(batch, check)
+            for job, result in zip(batch, self._work(batch, check), strict=True):
+                job.future.set_result(result)
         except BaseException as error:  # a library in Rust that panics raises no Exception
-            if isinstance(error, AbandonedError):
-                _fail(batch, error)
-            elif len(batch) == 1:
-                if not isinstance(error, CatchlineError):
-                    log.exception("A document could not be summarized")
-                _fail(batch, error)
-            else:
+            if len(batch) > 1 and not isinstance(error, AbandonedError):
                 for job in batch:
                     self._run([job])
-            return
-        for job, result in zip(batch, results, strict=True):
-            job.future.set_result(result)
-
-
-def _fail(batch: Sequence[Job], error: BaseException) -> None:
-    for job in batch:
-        if not job.future.done():
-            job.future.set_exception(error if isinstance(error, Exception) else RuntimeError("the worker failed"))
+                return
+            if not isinstance(error, AbandonedError | CatchlineError):
+                log.exception("A document could not be summarized")
+            for job in batch:
+                job.future.set_exception(error if isinstance(error, Exception) else RuntimeError("the worker failed"))
 
 
 # ------------------------------------------------------------ a process
@@ -229,8 +207,7 @@ class Worker:
         """``function(*arguments)`` in the process; everything passed is pickled.
 
         Raises:
-            Exception: what ``function`` raises, or what ``check`` raises, which is called while the function runs; then
-                the process is ended.
+            Exception: what ``function`` raises; or ``check``, which is called meanwhile: then the process is ended.
             WorkerDiedError: the process died.
         """
         with self._lock:

@@ -15,7 +15,7 @@ from catchline.config.generation import length_options
 from catchline.config.names import EXTRACTIVE
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError, did_you_mean
-from catchline.server.schemas import HubParameters, ModelInfo, OptionInfo, ProblemError
+from catchline.server.schemas import ModelInfo, OptionInfo, ProblemError
 from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
 from catchline.summarizer.extractive import ExtractiveSystem, is_method
@@ -35,16 +35,16 @@ MAX_TEXT = 1000
 METHOD_SECONDS = 10.0
 # the hub's names of our options
 HUB_NAMES = {
-    "max_length": "max_length",
-    "max_new_tokens": "max_length",
-    "min_length": "min_length",
-    "min_new_tokens": "min_length",
+    **dict.fromkeys(("max_length", "max_new_tokens"), "max_length"),
+    **dict.fromkeys(("min_length", "min_new_tokens"), "min_length"),
     "num_beams": "beam_size",
     "num_return_sequences": "num_return",
     "no_repeat_ngram_size": "no_repeat_ngram",
     "early_stopping": "early_stopping",
 }
-HUB_WITHOUT_EFFECT = {"clean_up_tokenization_spaces", "truncation", "return_text", "return_tensors", "use_cache"}
+HUB_WITHOUT_EFFECT = {
+    *("clean_up_tokenization_spaces", "truncation", "return_text", "return_tensors", "use_cache", "generate_parameters")
+}
 
 
 class Served:
@@ -56,13 +56,14 @@ class Served:
         self.is_neural = isinstance(defaults, SearchConfig)
         self.kind = "neural" if self.is_neural else "extractive"
         if self.is_neural:
-            beams = settings.max_beam_size
+            beams, longest = settings.max_beam_size, settings.max_summary_tokens
             if defaults.beam_size > beams:
                 system.set_defaults({"beam_size": beams})
             config: Any = system.options({})
-            longest = min(settings.max_summary_tokens, self.about["max_summary_tokens"] or settings.max_summary_tokens)
             most: dict[str, float] = dict.fromkeys(("beam_size", "num_return"), beams)
-            most |= dict.fromkeys(("min_length", "max_length"), longest)
+            most |= dict.fromkeys(
+                ("min_length", "max_length"), min(longest, self.about["max_summary_tokens"] or longest)
+            )
             keys = list(SEARCH_OPTIONS)
         else:
             config, most = defaults.config, {"time_limit": METHOD_SECONDS}
@@ -133,19 +134,18 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
     """
     models: dict[str, Summarizer] = {}
     for place in places:
-        whole = Path(place).exists() or is_method(place)
-        given, equals, rest = (place, "", "") if whole else place.partition("=")
-        folder = rest if equals else place
+        given, equals, folder = place.partition("=")
+        if Path(place).exists() or is_method(place) or not equals:
+            given, folder = "", place
         summarizer = Summarizer.from_pretrained(folder, device=device)
-        name = given if equals else summarizer.name or place
-        if encodable(name) != name:
-            raise ConfigError(f"The model name {name!r} is no UTF-8; give it another: NAME={folder!r}.")
-        if not name:
-            raise ConfigError(f"'{place}' gives the model no name; write NAME={folder}.")
-        if name in models:
-            raise ConfigError(f"Two models are called '{name}'; name them yourself, as in short={folder}.")
+        name = given or summarizer.name
+        problem = "Two models are called" if name in models else ""
         if name in EXTRACTIVE and summarizer.name != name:
-            raise ConfigError(f"'{name}' is the name of an extractive method; give the model another: NAME={folder}.")
+            problem = "An extractive method is called"
+        if not name or encodable(name) != name:
+            problem = "A model cannot be called"
+        if problem:
+            raise ConfigError(f"{problem} {name!r}; give this model another name: NAME={folder}.")
         models[name] = summarizer
     return models
 
@@ -180,29 +180,24 @@ def _accepting(options: Mapping[str, OptionInfo]) -> type[ConfigBase]:
     return create_model("Options", __base__=ConfigBase, __cls_kwargs__={"validate_default": False}, **fields)
 
 
-def hub_options(parameters: HubParameters | None, served: Served) -> dict[str, Any]:
+def hub_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The options that the hub's parameters ask for; names of the model's options pass too.
 
     Raises:
-        ProblemError: sampling, or a parameter that has no meaning here.
+        ProblemError: sampling, or a length penalty that is not a number.
     """
-    given = {} if parameters is None else parameters.model_dump(exclude_none=True)
-    given |= given.pop("generate_parameters", {})
-    if given.pop("do_sample", False) is not False:
+    more = parameters.get("generate_parameters") or {}
+    given = {**parameters, **more} if isinstance(more, Mapping) else dict(parameters)
+    if given.pop("do_sample", None) not in (None, False):
         raise ProblemError("invalid_option", "This service does not sample; leave out do_sample.")
-    options: dict[str, Any] = {}
-    for name, value in given.items():
-        if name == "length_penalty":
-            try:
-                options |= length_options(value)
-            except (OverflowError, TypeError):
-                raise ProblemError("invalid_option", "length_penalty is a number that is too large or none.") from None
-        elif value is not None and name not in HUB_WITHOUT_EFFECT:
-            ours = HUB_NAMES.get(name, name)
-            if name in HUB_NAMES and ours not in served.options:
-                raise ProblemError("invalid_option", f"{name} has no meaning for an extractive method.")
-            options[ours] = value
-    return options
+    penalty, options = given.pop("length_penalty", None), dict[str, Any]()
+    if penalty is not None:
+        try:
+            options = length_options(penalty)
+        except (OverflowError, TypeError, ValueError):
+            raise ProblemError("invalid_option", "length_penalty is no number, or one that is too large.") from None
+    named = {HUB_NAMES.get(name, name): value for name, value in given.items() if name not in HUB_WITHOUT_EFFECT}
+    return options | {name: value for name, value in named.items() if value is not None}
 
 
 def _short(name: str) -> str:

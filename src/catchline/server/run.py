@@ -1,26 +1,198 @@
-"""Running the service: the socket, the logs, uvicorn."""
+"""Around the application: an id, the token, the host's name, headers, one line of log and the counts of every request;
+and uvicorn, which runs it."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import hmac
 import ipaddress
+import json
 import logging
+import re
 import signal
 import socket
 import sys
+import time
+import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import h11
 import uvicorn
-from fastapi import FastAPI
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from catchline.errors import ConfigError
-from catchline.server.service import Service
+from catchline.files import sha256
+from catchline.server.schemas import ProblemError
+from catchline.server.service import RequestOutcome, Service, stopped
+
+log = logging.getLogger(__name__)
+access = logging.getLogger("catchline.access")
 
 LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
+CONTEXT = "catchline.context"  # key of the scope
+PROBES = ("/health", "/ready")  # asked by address, whatever the service's name
+OPEN_PATHS = ("/", *PROBES, "/openapi.json")  # and /static/: they need no token
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+CLIENT_GONE = 499
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
 
 
-def serve(app: FastAPI, host: str, port: int) -> None:
+@dataclass(slots=True)
+class RequestContext:
+    """The facts of a request for its line in the log. ``texts`` is shown with ``log_text`` only."""
+
+    request_id: str
+    status: int = 0
+    code: str = ""
+    bytes_out: int = 0
+    about: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, Any] = field(default_factory=dict)
+
+    def add_outcome(self, outcome: RequestOutcome) -> None:
+        self.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
+        self.texts["summaries"] = [summary.text for summary in outcome.summaries]
+
+    def answer(self, problem: ProblemError) -> Response:
+        """The problem as an answer; the log gets its code."""
+        self.code = problem.code
+        body = json.dumps(problem.body(self.request_id), ensure_ascii=False).encode("utf-8", "replace")
+        return Response(body, problem.status, problem.headers, "application/json")
+
+
+class RequestMiddleware:
+    """The outermost layer: it checks host and token, adds id and headers, and turns an uncaught error into a 500."""
+
+    def __init__(self, app: ASGIApp, service: Service, token: str | None) -> None:
+        self.app, self.service = app, service
+        self._token = None if token is None else sha256(token.encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        if scope["method"] == "HEAD":  # a GET of which the server leaves out the body
+            scope = {**scope, "method": "GET"}
+        given = Headers(scope=scope).get("x-request-id", "")
+        context = scope[CONTEXT] = RequestContext(given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex)
+        started = time.monotonic()
+        try:
+            with self.service.metrics.open.track_inprogress():
+                await self._answer(scope, receive, send, context)
+        finally:
+            self._count_and_log(scope, context, time.monotonic() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, context: RequestContext) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                context.status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers["X-Request-ID"] = context.request_id
+            else:
+                context.bytes_out += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self.app(scope, receive, sending)
+        except ProblemError as problem:
+            await context.answer(problem)(scope, receive, sending)
+        except asyncio.CancelledError:  # the server's patience at its end is shorter than the work
+            if context.status:
+                raise
+            await context.answer(stopped())(scope, receive, sending)
+        except Exception:
+            log.exception("Request %s failed", context.request_id)
+            context.code = "internal_error"
+            if context.status:
+                raise  # the answer has begun: all that is left is to close the connection
+            await context.answer(ProblemError("internal_error"))(scope, receive, sending)
+
+    def _check(self, scope: Scope) -> None:
+        headers, path, names = Headers(scope=scope), scope["path"], self.service.settings.allowed_hosts
+        if names and path not in PROBES and not _named(headers.get("host", ""), names):
+            reason = "The service does not answer to this name; start it with --allowed-host to let it."
+            raise ProblemError("unknown_host", reason)
+        method = scope["method"]  # OPTIONS comes from browsers, without the token
+        is_open = method == "OPTIONS" or (method == "GET" and (path in OPEN_PATHS or path.startswith("/static/")))
+        if self._token is not None and not is_open:
+            scheme, _, given = headers.get("authorization", "").partition(" ")
+            same = hmac.compare_digest(sha256(given.strip().encode("latin-1")), self._token)
+            if not same or scheme.lower() != "bearer":
+                reason = "This service needs a token: send the header Authorization: Bearer TOKEN."
+                raise ProblemError("unauthorized", reason, {"WWW-Authenticate": 'Bearer realm="catchline"'})
+        length, limit = headers.get("content-length", ""), self.service.settings.max_body_bytes
+        if length.isdecimal() and int(length[:20]) > limit:
+            raise too_large(limit)
+
+    def _count_and_log(self, scope: Scope, context: RequestContext, seconds: float) -> None:
+        matching = (route for route in scope["app"].routes if route.matches(scope)[0] is Match.FULL)
+        path = getattr(scope.get("route") or next(matching, None), "path", "other")
+        status = context.status or CLIENT_GONE
+        self.service.metrics.on_request(path, scope["method"], status, seconds)
+        if context.code:
+            self.service.metrics.problems.labels(context.code).inc()
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "id": context.request_id,
+            "client": (scope.get("client") or ("", 0))[0],
+            "method": scope["method"],
+            "path": path if path != "other" else scope["path"][:100],
+            "status": status,
+            "ms": round(seconds * 1000, 1),
+            "bytes_out": context.bytes_out,
+            **context.about,
+            **({"code": context.code} if context.code else {}),
+            **(context.texts if self.service.settings.log_text else {}),
+        }
+        access.info(json.dumps(line))
+
+
+def too_large(limit: int) -> ProblemError:
+    return ProblemError("body_too_large", f"The body is larger than the limit of {limit:,} bytes.")
+
+
+def _named(host: str, allowed: tuple[str, ...]) -> bool:
+    """Is the ``Host`` header, its port aside, one of the names?"""
+    name = re.sub(r":\d*\Z", "", host[:300]).lower().removesuffix(".")
+    return any(name == one.lower() or (one.startswith("*.") and name.endswith(one[1:].lower())) for one in allowed)
+
+
+# -------------------------------------------------------------------------------------------- the process
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's, which answers what is no HTTP in the shape of every other error."""
+
+    def send_400_response(self, msg: str) -> None:
+        context = RequestContext(uuid.uuid4().hex)
+        answer = context.answer(ProblemError("invalid_http"))
+        headers = [*answer.raw_headers, (b"x-request-id", context.request_id.encode()), (b"connection", b"close")]
+        for event in (
+            h11.Response(status_code=400, headers=headers),
+            h11.Data(data=bytes(answer.body)),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()
+
+
+def serve(app: Any, host: str, port: int) -> None:
     """Answer until SIGTERM or Ctrl-C, then finish what was accepted.
 
     Raises:
@@ -31,7 +203,7 @@ def serve(app: FastAPI, host: str, port: int) -> None:
     log_to(sys.stdout, sys.stderr)
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=_Protocol,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -81,10 +253,10 @@ def announce(service: Service, listener: socket.socket) -> None:
 def is_loopback(host: str) -> bool:
     """Is this an address that only this machine reaches?"""
     try:
-        found = {str(address[0]) for *_, address in socket.getaddrinfo(host, None)}
+        names = {str(address[0]) for *_, address in socket.getaddrinfo(host, None)}
     except (OSError, UnicodeError):
         return False  # `bind` says why
-    addresses = [ipaddress.ip_address(each.partition("%")[0]) for each in found]
+    addresses = [ipaddress.ip_address(name.partition("%")[0]) for name in names]
     return all((getattr(each, "ipv4_mapped", None) or each).is_loopback for each in addresses)
 
 
@@ -104,15 +276,11 @@ class _AccessLog(logging.StreamHandler[Any]):
 def log_to(lines: Any, errors: Any) -> None:
     """Write one JSON line a request to ``lines``, other warnings and errors to ``errors``. Of uvicorn only errors: it
     warns of every malformed request."""
-    access = logging.getLogger("catchline.access")
-    access.setLevel(logging.INFO)
-    access.propagate = False
-    access.handlers = [_AccessLog(lines)]
-    access.handlers[0].setFormatter(logging.Formatter("%(message)s"))
     other = logging.StreamHandler(errors)
     other.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    for name, level in (("catchline", logging.WARNING), ("uvicorn.error", logging.ERROR)):
+    loggers = (("catchline.access", logging.INFO, _AccessLog(lines)), ("catchline", logging.WARNING, other))
+    for name, level, handler in (*loggers, ("uvicorn.error", logging.ERROR, other)):
         logger = logging.getLogger(name)
         logger.setLevel(level)
-        logger.handlers = [other]
+        logger.handlers = [handler]
         logger.propagate = False

@@ -22,10 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from catchline.errors import did_you_mean
 from catchline.text.normalization import encodable
-
-
-def _whole(value: Any) -> Any:
-    return encodable(value) if isinstance(value, str) else value
+from catchline.types import Chunk, SummaryWord
 
 
 def _few(value: Any) -> Any:
@@ -37,7 +34,8 @@ def _few(value: Any) -> Any:
 
 MOST_FIELDS = 50
 FIRST_ERROR = GetPydanticSchema(lambda kind, schema: {**schema(kind), "fail_fast": True})  # `FailFast` has no hash
-Text = Annotated[StrictStr, BeforeValidator(_whole)]  # JSON can hold half characters, UTF-8 cannot
+# JSON can hold half characters, UTF-8 cannot
+Text = Annotated[StrictStr, BeforeValidator(lambda value: encodable(value) if isinstance(value, str) else value)]
 Options = Annotated[dict[Text, StrictBool | StrictInt | StrictFloat | Text], BeforeValidator(_few)]
 Format = Literal["text", "markdown", "auto"]
 Kind = Literal["markdown", "page", "tagged", "mail", "subtitles"]
@@ -98,22 +96,12 @@ class SummarizeRequest(_Body, json_schema_extra={"examples": [{"document": TEXT}
     stream: StrictBool = Field(False, description="Answer with server-sent events, as `POST /v1/summarize/stream`.")
 
 
-class HubParameters(_Body, extra="allow"):
-    """Names as in transformers. What is not named here is refused."""
-
-    do_sample: StrictBool | None = Field(None, description="Only false: the service does not sample.")
-    length_penalty: StrictFloat | StrictInt | None = Field(
-        None, description="The power of the length that the sum of the scores is divided by."
-    )
-    generate_parameters: Mixed | None = Field(None, description="More of the same.")
-
-
 class HubRequest(_Body, json_schema_extra={"examples": [{"inputs": TEXT, "parameters": {"max_length": 20}}]}):
-    """The body of a summarization task on the Hugging Face hub."""
+    """The body of a summarization task on the Hugging Face hub; its `options` (`wait_for_model`) are ignored."""
 
     inputs: TextOrTexts
-    parameters: HubParameters | None = None
-    options: Mixed | None = Field(None, description="Ignored (`wait_for_model`, `use_cache`).")
+    parameters: Mixed | None = Field(None, description="Names as in transformers; the service does not sample.")
+    options: Mixed | None = None
 
 
 def unknown_field(where: str, body: Any, unknown: Collection[str]) -> str:
@@ -129,58 +117,18 @@ def unknown_field(where: str, body: Any, unknown: Collection[str]) -> str:
 # -------------------------------------------------------------------------------------------- answers
 
 
-class Span(BaseModel):
-    """A piece of the document, `document[start:end]`."""
-
-    start: int
-    end: int
-    text: str
-    weight: float = Field(description="Its share of the attention, or of the copying.")
-
-
-class Token(BaseModel):
-    """One token of a word, of models that copy in several steps."""
-
-    text: str
-    probability: float
-    p_gen: float | None
-    copy_share: float
-    figures: dict[str, float]
-    sources: dict[str, list[Span]] = Field(description="The heaviest places of each distribution over the source.")
-
-
-class Word(BaseModel):
-    """One word of the summary, `summary[start:end]`, and where it came from."""
-
-    text: str
-    start: int
-    end: int
-    probability: float
-    copied: bool = Field(description="More than half of the word's probability was copied from the source.")
-    copy_share: float
-    p_gen: float | None = Field(description="The gate: 1 writes from the vocabulary, 0 copies. null: no gate.")
-    sources: list[Span]
-    attention: list[float] | None = Field(None, description="Weights over `source_offsets`, if asked for.")
-    maps: dict[str, list[float]] | None = Field(
-        None, description="Other weights over `source_offsets` that the model has, by name, if attention is asked for."
-    )
-    figures: dict[str, float] | None = Field(None, description="Gates and the like of the model's copying.")
-    tokens: list[Token] | None = None
+Places = Annotated[list[int], Field(min_length=2, max_length=2)]
 
 
 class ClaimRecord(BaseModel):
-    """A number, date (or time), name, or other content word of the summary, `summary[start:end]`."""
+    """A number, date (or time), name, or other content word of the summary, `summary[start:end]`; one that the document
+    has, at `document[source[0]:source[1]]`."""
 
     kind: Literal["number", "date", "name", "word"]
     text: str
     start: int
     end: int
-
-
-class SupportedClaim(ClaimRecord):
-    """One that the document has, at `document[source[0]:source[1]]`."""
-
-    source: Annotated[list[int], Field(min_length=2, max_length=2)]
+    source: Places | None = None
 
 
 class Support(BaseModel):
@@ -189,19 +137,10 @@ class Support(BaseModel):
     checked: dict[str, int]
     unsupported: list[ClaimRecord] = Field(description="Numbers, dates and names that the document does not have.")
     new_words: list[ClaimRecord] = Field(description="Other content words that it has in no form.")
-    supported: list[SupportedClaim]
+    supported: list[ClaimRecord]
     rate: float | None = Field(
         description="The share of the numbers, dates and names that the document has; null if there are none."
     )
-
-
-class ChunkRecord(BaseModel):
-    """A piece of the document, `document[start:end]`, that the model reads as one."""
-
-    start: int
-    end: int
-    weights: list[float] = Field(description="Coarse attention, one a word of the summary.")
-    read: list[int] | None = Field(None, description="The words it was read for; null: for all, like every chunk.")
 
 
 class Alternative(BaseModel):
@@ -223,7 +162,7 @@ class Alternative(BaseModel):
     confidence: float | None = Field(None, description="The chance that a reader accepts the words, where known.")
     out_of_domain: str | None = Field(None, description="Why the model does not know this kind of document.")
     facts: dict[str, float] | None = Field(None, description="What confidence was computed from.")
-    words: list[Word] | None = None
+    words: list[SummaryWord] | None = None
     support: Support | None = None
 
 
@@ -232,8 +171,8 @@ class SummaryRecord(Alternative):
     and `document` where the document was not taken as it is. Places in texts count Unicode characters (code points),
     not bytes and not UTF-16 units."""
 
-    source_offsets: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = None
-    chunks: list[ChunkRecord] | None = None
+    source_offsets: list[Places] | None = None
+    chunks: list[Chunk] | None = None
     extracted: str | None = Field(
         None,
         description="Why `summary` is taken from the document; the first of `alternatives` is what the model wrote.",
@@ -244,20 +183,13 @@ class SummaryRecord(Alternative):
     alternatives: list[Alternative] | None = None
 
 
-class Timing(BaseModel):
-    """Milliseconds: waiting for the worker, and in all."""
-
-    queue_ms: float
-    total_ms: float
-
-
 class SummarizeResponse(BaseModel):
     """The summaries in the order of the documents."""
 
     model: str
     options: dict[str, Any] = Field(description="The decoding, or the method's settings, that was used.")
     summaries: list[SummaryRecord]
-    timing: Timing
+    timing: dict[str, float] = Field(description="Milliseconds: `queue_ms` for the worker, `total_ms` in all.")
     request_id: str
 
 
@@ -293,24 +225,12 @@ class ModelInfo(BaseModel):
     options: dict[str, OptionInfo]
 
 
-class Limits(BaseModel):
-    """The limits of the service."""
-
-    max_body_bytes: int
-    max_documents: int
-    max_characters: int
-    max_beam_size: int
-    max_summary_tokens: int
-    max_queue: int
-    request_timeout: float
-
-
 class ModelList(BaseModel):
     """What this service can use."""
 
     version: str
     models: list[ModelInfo]
-    limits: Limits
+    limits: dict[str, float] = Field(description="Limits of the service, as `catchline serve --set` names them.")
 
 
 class Health(BaseModel):
@@ -323,6 +243,7 @@ class Health(BaseModel):
 
 
 CODES: dict[str, tuple[int, str]] = {
+    "invalid_http": (400, "This is not a request in HTTP/1.1."),
     "invalid_json": (400, "The body is not JSON."),
     "unauthorized": (401, "The token is missing or wrong."),
     "not_found": (404, "There is nothing at this address."),

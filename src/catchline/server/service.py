@@ -29,12 +29,9 @@ from catchline.types import Record, Summary
 
 CHARACTERS_A_TOKEN = 5  # to guess a length without tokenizing
 _SENTENCE_ENDS = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f\n]")
-
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_DOCUMENTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 class ClientGoneError(Exception):
@@ -43,12 +40,12 @@ class ClientGoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """A request that can be worked on; ``formats`` says as what each of its documents was read."""
+    """A request that can be worked on."""
 
     served: Served
     options: Any
     records: tuple[Record, ...]
-    formats: tuple[str, ...]
+    formats: tuple[str, ...]  # as what each document was read
     explain: bool = False
     attention: bool = False
     stream: bool = False
@@ -78,11 +75,7 @@ class RunningRequest:
     results: asyncio.Future[list[Summary]]
 
     def outcome(self) -> RequestOutcome:
-        """The result, once ``results`` is done.
-
-        Raises:
-            ProblemError: a document cannot be summarized, or the service stopped before.
-        """
+        """The result, once ``results`` is done; a `ProblemError` where there is none."""
         if self.results.cancelled():
             raise stopped()
         if error := self.results.exception():
@@ -92,22 +85,21 @@ class RunningRequest:
 
 
 class Metrics:
+    """Counts and times for Prometheus."""
+
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry(auto_describe=True)
-        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
-        gauge = partial(Gauge, registry=registry)
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        seconds = partial(Histogram, registry=registry, buckets=_SECONDS)
         self.requests = counter("catchline_requests", "Answered requests.", ["path", "method", "status"])
-        self.seconds = histogram("catchline_request_seconds", "Time to answer.", ["path"], buckets=_SECONDS)
+        self.seconds = seconds("catchline_request_seconds", "Time to answer.", ["path"])
         self.open = gauge("catchline_requests_open", "Requests being answered.")
         self.problems = counter("catchline_problems", "Requests refused or failed.", ["code"])
         self.documents = counter("catchline_documents", "Documents, by how they ended.", ["model", "outcome"])
-        self.batch_documents = histogram(
-            "catchline_batch_documents", "Documents worked on together.", ["model"], buckets=_DOCUMENTS
-        )
-        self.batch_seconds = histogram("catchline_batch_seconds", "Time of a batch.", ["model"], buckets=_SECONDS)
-        self.queue_seconds = histogram(
-            "catchline_queue_seconds", "Time a document waited.", ["model"], buckets=_SECONDS
-        )
+        sizes = partial(seconds, buckets=(1, 2, 4, 8, 16, 32, 64))
+        self.batch_documents = sizes("catchline_batch_documents", "Documents worked on together.", ["model"])
+        self.batch_seconds = seconds("catchline_batch_seconds", "Time of a batch.", ["model"])
+        self.queue_seconds = seconds("catchline_queue_seconds", "Time a document waited.", ["model"])
         self.waiting = gauge("catchline_queue_documents", "Documents waiting.", ["worker"])
         self.running = gauge("catchline_running_documents", "Documents worked on.", ["worker"])
         ProcessCollector(registry=registry)
@@ -140,9 +132,7 @@ class Service:
         self.settings = settings or Settings()
         self.catalogue = Catalogue(models, self.settings)
         self.abandoned = False
-        self.open_requests = 0
         self.metrics = Metrics()
-        self.metrics.open.set_function(lambda: self.open_requests)
         self.extractor, self.reader = Worker(), Worker()
         self._reading = ThreadPoolExecutor(1, "catchline-reading")
         # nothing is gained by extracting from several documents at once
@@ -189,12 +179,12 @@ class Service:
         Raises:
             ProblemError: the first thing that is wrong.
         """
-        served = self.catalogue.get(model)
+        served, most = self.catalogue.get(model), self.settings.max_documents
         if not documents:
             raise ProblemError("empty_document", "The list of documents is empty; give at least one text.")
-        if len(documents) > self.settings.max_documents:
-            reason = f"{len(documents)} documents are more than the {self.settings.max_documents} of one request"
-            raise ProblemError("too_many_documents", f"{reason}; send several requests.")
+        if len(documents) > most:
+            reason = f"{len(documents)} documents are more than the {most} of one request; send several requests."
+            raise ProblemError("too_many_documents", reason)
         if stream and len(documents) > 1:
             raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
         parsed = served.parse(options or {}, stream=stream)
@@ -204,15 +194,15 @@ class Service:
         return CheckedRequest(served, parsed, records, formats, stream=stream, **shown)
 
     async def _record(self, given: Document, format: Format, number: int) -> tuple[Record, str]:
-        found, text, most = "text", given.document, self.settings.max_characters
+        kind, text, most = "text", given.document, self.settings.max_characters
         if len(text) > most:
             reason = f"Document {number} has {len(text):,} characters; the limit is {most:,}."
             raise ProblemError("document_too_long", reason)
         if format != "text":
-            found, text = await self._read(text, format, number)
+            kind, text = await self._read(text, format, number)
         if not text.strip():
             raise ProblemError("empty_document", f"Document {number} is empty; there is nothing to summarize.")
-        return Record(text, id=given.id, origin=str(number)), found
+        return Record(text, id=given.id, origin=str(number)), kind
 
     async def _read(self, text: str, format: Format, number: int) -> tuple[str, str]:
         """The format of the text and its prose, read in a process that ends at the deadline."""
@@ -242,12 +232,9 @@ class Service:
         """
         if self.abandoned:
             raise stopped()
-        longest = request.served.about["max_source_tokens"] or self.settings.max_characters
-        key = request.key
-        jobs = [
-            Job(key, min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest), (request, record, on_text))
-            for record in request.records
-        ]
+        longest, key = request.served.about["max_source_tokens"] or self.settings.max_characters, request.key
+        sizes = [min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest) for record in request.records]
+        jobs = [Job(key, size, (request, one, on_text)) for size, one in zip(sizes, request.records, strict=True)]
         self._batchers[request.served.kind].submit(jobs)
         results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
         results.add_done_callback(lambda done: done.cancelled() or done.exception())  # the client may have left
@@ -257,8 +244,10 @@ class Service:
             for job in jobs:
                 if not job.future.done():
                     job.abandon()
+                given_up = job.abandoned or job.future.cancelled()
+                outcome = "abandoned" if given_up else "failed" if job.future.exception() else "done"
+                self.metrics.documents.labels(request.served.name, outcome).inc()
             results.cancel()
-            self._count(request, jobs)
 
     async def run(self, request: CheckedRequest) -> RequestOutcome:
         """The summaries of a request.
@@ -275,22 +264,6 @@ class Service:
     def too_late(self) -> ProblemError:
         """The problem of a request that took too long."""
         return ProblemError("timeout", f"The answer was not ready within {self.settings.request_timeout:g} seconds.")
-
-    def _count(self, request: CheckedRequest, jobs: Sequence[Job]) -> None:
-        for job in jobs:
-            if job.abandoned or job.future.cancelled():
-                outcome = "abandoned"
-            else:
-                outcome = "failed" if job.future.exception() else "done"
-            self.metrics.documents.labels(request.served.name, outcome).inc()
-
-
-def read_format(text: str, format: Format) -> tuple[str, str]:
-    """The format that a text was read as, and its prose; the text itself where nothing is found."""
-    if format == "markdown":
-        return format, markdown_text(text)
-    found, prose = as_prose(text)
-    return (found, prose) if prose.strip() else ("text", text)
 
 
 def stopped() -> ProblemError:
@@ -326,6 +299,17 @@ def rendered(request: CheckedRequest, summaries: Iterable[Summary]) -> list[dict
     return records
 
 
+# -------------------------------------------------------------------------------------------- the workers
+
+
+def read_format(text: str, format: Format) -> tuple[str, str]:
+    """The format that a text was read as, and its prose; the text itself where there is none."""
+    if format == "markdown":
+        return format, markdown_text(text)
+    kind, prose = as_prose(text)
+    return (kind, prose) if prose.strip() else ("text", text)
+
+
 def _extract_batch(worker: Worker, most: int, jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
     """Run an extractive method on the documents, in its process."""
     summaries = []
@@ -339,11 +323,7 @@ def _extract_batch(worker: Worker, most: int, jobs: Sequence[Job], check: Callab
 
 
 def extract(system: Any, record: Record, options: Any, explain: bool, most: int) -> Summary:
-    """The summary by an extractive method.
-
-    Raises:
-        ProblemError: the document has more than ``most`` sentences.
-    """
+    """The summary by an extractive method; a `ProblemError` of more than ``most`` sentences."""
     if len(_SENTENCE_ENDS.findall(record.document)) > most and (count := len(split_sentences(record.document))) > most:
         reason = f"Document {record.origin} has {count:,} sentences; extractive methods compare all of them"
         raise ProblemError("document_too_long", f"{reason}, and the limit is {most:,}.")
@@ -371,14 +351,9 @@ def _decode_part(check: Callable[[], None], jobs: Sequence[Job], check_thread: C
         check_thread()
         check()
 
-    written = system.summarize_batch(
-        records,
-        explain=first.explain,
-        options=first.options,
-        on_step=on_step,
-        on_text=(lambda index, text: listeners[index](text)) if first.stream else None,
-    )
+    on_text = (lambda index, text: listeners[index](text)) if first.stream else None
+    given = {"explain": first.explain, "options": first.options, "on_step": on_step, "on_text": on_text}
     return [
         summary if request.always_write else or_extract(summary, system.calibration)
-        for request, summary in zip(requests, written, strict=True)
+        for request, summary in zip(requests, system.summarize_batch(records, **given), strict=True)
     ]
