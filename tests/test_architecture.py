@@ -68,9 +68,9 @@ OPTIONAL = {
     "ray",
     "markitdown",
     "trafilatura",
-    "pypdfium2",
+    *("pypdfium2", "nltk", "scipy", "sacrebleu", "onnxruntime"),
+    "filelock",  # of the core, but whoever only reads need not wait for it
 }
-OPTIONAL |= {"markitdown", "trafilatura", "pypdfium2", "nltk", "scipy", "sacrebleu", "onnxruntime"}
 # Words for documents that are not in the repository.
 UNSEEN = re.compile(r"\b[Ss]pecification\b|\b[Ss]pec\.? [a-z]\.?[0-9]|\bDESIGN\b|\bshared/(?!data\b)")
 PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")
