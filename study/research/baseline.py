@@ -72,7 +72,7 @@ class Adapter:
         return getattr(importlib.import_module(module), name)
 
     def _order(self, path: Path) -> tuple[bool, bool]:
-        return "torch" not in self._files[path] and "config" not in path.parts, "study" in path.parts
+        return "import torch" not in self._files[path] and "config" not in path.parts, "study" in path.parts
 
     def runs(self) -> dict[str, Any]:
         """Every row at size tiny: the run of a model, the settings of an extractive method."""

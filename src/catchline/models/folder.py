@@ -20,7 +20,6 @@ as ``.NAME.previous``; whoever opens NAME after a crash finds it there and puts 
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import platform
@@ -35,7 +34,17 @@ from huggingface_hub import ModelHubMixin, get_token, hf_hub_download, snapshot_
 from catchline.config.base import validate
 from catchline.config.generation import search_from
 from catchline.config.loading import dump_run, load_run
-from catchline.config.names import EXTRACTIVE, MODELS, name_of, refuse_code, resolve, trusting
+from catchline.config.names import (
+    EXTRACTIVE,
+    MODELS,
+    SCORERS,
+    build,
+    name_of,
+    parse,
+    refuse_code,
+    resolve,
+    trusting,
+)
 from catchline.config.schema import RunConfig, SearchConfig, TextConfig
 from catchline.config.shipped import SHIPPED, place_of
 from catchline.errors import CatchlineError, ModelError, did_you_mean
@@ -47,7 +56,7 @@ from catchline.models import stored
 from catchline.models.base import SummarizationModel
 from catchline.models.card import FILE as CARD
 from catchline.models.card import HUB_ID, Card, write_card
-from catchline.models.stored import AGAIN, FAMILY, first_line
+from catchline.models.stored import AGAIN, FAMILY, FolderDescription, first_line
 from catchline.text.base import read_json, read_json_if_there
 from catchline.text.tokenizer import Tokenizer
 
@@ -72,6 +81,7 @@ PLACES = {  # by section the keys that may hold a path; of the data section all
     "pretraining": ("data", "set"),
 }
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
+HUB_OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 
 
 class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summarization", tags=["summarization"]):
@@ -93,15 +103,11 @@ class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summari
         name: str = "",
         calibration: Calibration | None = None,
     ) -> None:
-        self.model = model
-        self.tokenizer = tokenizer
+        self.model, self.tokenizer, self.run = model, tokenizer, run
         tokenizer.widen(model.vocab_size)
-        self.run = run
         self.text = text or (run.text if run else TextConfig())
         self.search = search or (run.search if run else SearchConfig())
-        self.metrics = dict(metrics or {})
-        self.calibration = calibration
-        self.card = Card()
+        self.metrics, self.calibration, self.card = dict(metrics or {}), calibration, Card()
         parts = (run.name, run.row, run.size) if run else ()
         self.name = name or "-".join(part for part in parts if part)
 
@@ -122,12 +128,10 @@ class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summari
             ConfigError: something else than a model is in the folder, which would be lost.
         """
         refuse_other(Path(save_directory), "model.safetensors", "model folder")
-        if options.pop("push_to_hub", False):
-            repo_id = options.pop("repo_id", None) or Path(save_directory).name
-            self.save_pretrained(save_directory)
-            return self.push_to_hub(repo_id, **options)
         self._save_pretrained(Path(save_directory))
-        return None
+        if not options.pop("push_to_hub", False):
+            return None
+        return self.push_to_hub(options.pop("repo_id", None) or Path(save_directory).name, **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         with replacing_folder(save_directory) as folder:
@@ -135,9 +139,8 @@ class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summari
 
     @classmethod
     def _from_pretrained(cls, *, model_id: str, **options: Any) -> LoadedModel:
-        wanted = ("revision", "token", "cache_dir", "force_download", "local_files_only")
         with trusting(bool(options.get("trust_code"))):
-            return load_model_folder(model_id, **{name: options[name] for name in wanted if options.get(name)})
+            return load_model_folder(model_id, **{name: options[name] for name in HUB_OPTIONS if options.get(name)})
 
 
 def save_model_folder(
@@ -161,18 +164,23 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
     Raises:
         ModelError: nothing there, a file missing or damaged, a newer format, or weights that do not fit.
     """
-    folder = find_folder(folder_or_hub_id, hub_options)
-    config = read_json(folder / "config.json")
-    name = _name(folder_or_hub_id)
-    if "catchline" in config:
-        loaded = _load_own(folder, config, name)
-    elif config.get("model_type") in FAMILY:
-        loaded = _load_family(folder, name)
-    else:
+    folder, path = find_folder(folder_or_hub_id, hub_options), Path(folder_or_hub_id).resolve()
+    config, name = read_json(folder / "config.json"), str(folder_or_hub_id)
+    if path.is_dir():
+        name = path.parent.name if path.name == "model" else path.name
+    ours = "catchline" in config
+    if not ours and config.get("model_type") not in FAMILY:
         raise ModelError(
             f"{folder_or_hub_id} holds a model of type '{config.get('model_type', 'unknown')}'; catchline opens its own"
             f" model folders and {', '.join(FAMILY)} checkpoints."
         )
+    try:
+        with stored.as_model_error(lambda error: f"{folder} cannot be used: {first_line(error)}."):
+            loaded = _load_own(folder, config, name) if ours else _load_family(folder, name)
+    except ModelError:
+        raise
+    except CatchlineError as error:
+        raise ModelError(f"{folder} cannot be opened: {error}") from None
     loaded.model.to(device).eval()
     return loaded
 
@@ -186,7 +194,8 @@ def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyT
     Raises:
         ModelError: there is none.
     """
-    if not str(name).strip():
+    text = str(name)
+    if not text.strip():
         raise ModelError("The name of the model is empty; give a folder made by `catchline train`, or a model's name.")
     folder = place_of(name).expanduser()
     for candidate in (folder, folder / "model"):
@@ -195,26 +204,17 @@ def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyT
             return candidate
     if folder.is_dir():
         raise ModelError(f"{name} holds no config.json: it is neither a model folder nor a finished run folder.")
-    text = str(name)
     if folder.exists():
         raise ModelError(f"{name} is a file; a model is a folder, such as `catchline train` makes.")
     if text in EXTRACTIVE:
         raise ModelError(f"{name} is an extractive method, which has no weights; name a model such as oneline.")
-    if not HUB_ID.fullmatch(text) or folder.parent.is_dir():
-        raise ModelError(
-            f"There is no model folder {name}; give a folder made by `catchline train`, a hub id of the form "
-            f"owner/name,"
-            f" or an extractive method such as lead or lexrank."
-            + (_neighbour(folder) or did_you_mean(text, [*SHIPPED, *EXTRACTIVE]))
-        )
-    return _download(text, hub_options)
-
-
-def _neighbour(folder: Path) -> str:
-    """``" Did you mean 'runs/mine'?"`` for the folder beside it with the nearest name; or empty."""
-    beside = [entry.name for entry in folder.parent.iterdir() if entry.is_dir()] if folder.parent.is_dir() else []
-    close = difflib.get_close_matches(folder.name, beside, n=1, cutoff=0.7)
-    return f" Did you mean '{folder.parent / close[0]}'?" if close else ""
+    if HUB_ID.fullmatch(text) and not folder.parent.is_dir():
+        return _download(text, hub_options)
+    beside = [str(entry) for entry in folder.parent.iterdir() if entry.is_dir()] if folder.parent.is_dir() else []
+    raise ModelError(
+        f"There is no model folder {name}; give a folder made by `catchline train`, a hub id of the form owner/name,"
+        f" or an extractive method such as lead or lexrank." + did_you_mean(text, [*SHIPPED, *EXTRACTIVE, *beside])
+    )
 
 
 def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
@@ -234,47 +234,39 @@ def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
         return folder
 
 
-def _name(folder_or_hub_id: str | Path) -> str:
-    path = Path(folder_or_hub_id).resolve()
-    if path.is_dir():
-        return path.parent.name if path.name == "model" else path.name
-    return str(folder_or_hub_id)
-
-
 # --------------------------------------------------------------------------------------------- loading
 
 
 def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
-    written = config["catchline"]
+    """A folder of ours. The digests come last: damage that shows otherwise has a sentence that says more."""
+    path, weights, written = folder / "config.json", folder / "model.safetensors", config["catchline"]
     version = written.get("format") if isinstance(written, dict) else None
     if not isinstance(version, int) or version > FORMAT:
         raise ModelError(
             f"{folder} was written in model format {version}; this version of catchline reads up to {FORMAT}:"
             " upgrade catchline."
         )
-    missing = [key for key in ("model", "vocab_size", "special_ids", "text") if key not in config]
-    if missing:
-        raise ModelError(f"{folder / 'config.json'} lacks {', '.join(missing)}; the folder is damaged: {AGAIN}.")
-    weights = folder / "model.safetensors"
-    try:
-        refuse_code(config, folder / "config.json")
-        described = validate(stored.FolderDescription, config, where="")
-        tokenizer = _load_tokenizer(folder)
-        stored.check_ids(described, tokenizer, folder)
-        search = stored.stored_search(folder / "generation_config.json")
-        run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
-        model = stored.build_described(lambda: stored.built(described), weights)
-        stored.load_weights(model, weights)
-        stored.check_sums(folder, described.catchline.sha256)  # last: damage that shows otherwise is named more exactly
-        model.switch(described.switches)
-        before = model.switches()
-        model.switch(search.model if search else {})  # decoding does so: the model has to have them
-        model.switch(before)
-        card = Card.of(folder)
-    except ModelError:
-        raise
-    except CatchlineError as error:
-        raise ModelError(f"{folder} cannot be opened: {error}") from None
+    refuse_code(config, path)
+    described = validate(FolderDescription, config, where="")
+    tokenizer = _load_tokenizer(folder)
+    if described.special_ids != tokenizer.ids or tokenizer.vocab_size > described.vocab_size:
+        raise ModelError(
+            f"{path}: special_ids {described.special_ids!r:.100} and vocab_size {described.vocab_size} are not those of"
+            f" the tokenizer, {tokenizer.ids!r:.100} and {tokenizer.vocab_size}; the folder is damaged: {AGAIN}."
+        )
+    settings = {key: value for key, value in described.model.items() if (key, value) != ("pretrained", None)}
+    if "pretrained" in settings:  # the weights are here, so no other place is named
+        raise ModelError(f"{path}: model.pretrained is {settings['pretrained']!r:.100}, and must be null here.")
+    search = _stored_search(folder / "generation_config.json")
+    run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
+    context = {"vocab_size": described.vocab_size, **described.special_ids}
+    model = stored.build_described(lambda: build("model", MODELS, settings, **context), weights)
+    stored.load_weights(model, weights)
+    stored.check_sums(folder, described.catchline.sha256)
+    model.switch(described.switches)
+    before = model.switches()
+    model.switch(search.model if search else {})  # decoding does so: the model has to have them
+    model.switch(before)
     loaded = LoadedModel(
         model,
         tokenizer,
@@ -285,23 +277,25 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
         name=described.name or name,
         calibration=Calibration.load(folder),
     )
-    loaded.card = card
+    loaded.card = Card.of(folder)
     return loaded
+
+
+def _stored_search(path: Path) -> SearchConfig | None:
+    """The decoding defaults; every component that they name is known."""
+    if not path.is_file():
+        return None
+    settings = read_json(path)
+    refuse_code(settings, path)
+    search = validate(SearchConfig, settings, where="search")
+    for spec in search.scorers:
+        parse("scorer", SCORERS, spec)
+    return search
 
 
 def _load_family(folder: Path, name: str) -> LoadedModel:
     """A checkpoint of transformers: its own decoding settings become the defaults."""
-    tokenizer = _load_tokenizer(folder)
-    try:
-        model = resolve("model", MODELS, "bart").from_checkpoint(folder)
-        return _family_model(model, tokenizer, name)
-    except ModelError:
-        raise
-    except Exception as error:  # what a checkpoint says can be impossible in any way
-        raise ModelError(f"The checkpoint {folder} cannot be used: {first_line(error)}.") from error
-
-
-def _family_model(model: Any, tokenizer: Tokenizer, name: str) -> LoadedModel:
+    tokenizer, model = _load_tokenizer(folder), resolve("model", MODELS, "bart").from_checkpoint(folder)
     model.unk_id = tokenizer.unk_id
     limit = model.max_source_tokens or 1024
     search, refused = search_from(model.network.generation_config.to_dict(), eos_id=tokenizer.eos_id, limit=limit)
@@ -330,17 +324,15 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
         )
     try:
         return Tokenizer.load(folder)
-    except CatchlineError as error:
-        raise ModelError(f"The tokenizer in {folder} cannot be read: {error}") from None
     except Exception as error:  # the tokenizers library raises plain Exception
-        raise ModelError(f"{folder / 'tokenizer.json'} is damaged: {first_line(error)}.") from error
+        raise ModelError(f"The tokenizer in {folder} cannot be read: {first_line(error)}.") from error
 
 
 # --------------------------------------------------------------------------------------------- writing
 
 
 def uploaded(repo_id: str, send: Callable[[str], object], token: str | None = None) -> str:
-    """What ``send`` gives, told the token to upload ``repo_id`` with: the address.
+    """The address that ``send`` gives for the token with which ``repo_id`` is uploaded.
 
     Raises:
         ModelError: there is no token, or the hub refuses.
@@ -370,10 +362,10 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
         "model": {"type": name_of(MODELS, type(model)), **model.config.model_dump(mode="json")},
         "text": _cut_paths((run.text if run else loaded.text).model_dump(mode="json")),
     }
-    write_json(folder / "config.json", config, indent=2)
-    write_json(folder / "generation_config.json", loaded.search.model_dump(mode="json"), indent=2)
-    write_json(folder / "metrics.json", loaded.metrics, indent=2)
-    write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None), indent=2)
+    search, seed = loaded.search.model_dump(mode="json"), loaded.run.training.seed if loaded.run else None
+    files = {"config": config, "generation_config": search, "metrics": loaded.metrics, "environment": environment(seed)}
+    for name, values in files.items():
+        write_json(folder / f"{name}.json", values, indent=2)
     if loaded.calibration:
         loaded.calibration.save(folder)
     if run is not None:
@@ -383,16 +375,15 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
 
 def environment(seed: int | None = None) -> dict[str, Any]:
     """Versions, seed and platform; no paths and no names of people or machines."""
-    found = {"python": platform.python_version()} | {name: _version(name) for name in ("catchline", *PACKAGES)}
-    return found | {"platform": f"{platform.system()} {platform.machine()}", "seed": seed}
+    versions = {"python": platform.python_version()} | {name: _version(name) for name in ("catchline", *PACKAGES)}
+    return versions | {"platform": f"{platform.system()} {platform.machine()}", "seed": seed}
 
 
 def _without_places(run: RunConfig) -> RunConfig:
     """The run with absolute paths cut to their last part: a folder that travels names no machine."""
     values, sections = _cut_paths(run.model_dump(mode="json")), {}
     for name, keys in {"data": tuple(values["data"]), **PLACES}.items():
-        update = {key: values[name][key] for key in keys}
-        sections[name] = getattr(run, name).model_copy(update=update)
+        sections[name] = getattr(run, name).model_copy(update={key: values[name][key] for key in keys})
     return run.model_copy(update=sections)
 
 

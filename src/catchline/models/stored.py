@@ -1,17 +1,14 @@
-"""What the files of a model folder say, checked before anything is built from it. A folder may come from anybody.
+"""The files of a model folder, checked before anything is built from them: a folder may come from anybody.
 
-`FolderDescription` says what ``config.json`` may hold, `check_sums` finds files that are not the ones that
-were written, `build_described` builds no more than the weights can fill, `load_weights` fills it. Weights are written
-here too: equal content makes equal bytes, and the file has the rights of its neighbours.
+`FolderDescription` says what ``config.json`` may hold, `check_sums` finds files that are not those that were written,
+`build_described` builds no more than the weights can fill, `load_weights` fills it. Equal weights make equal files.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import safetensors.torch
@@ -22,14 +19,10 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
-from catchline.config.base import ConfigBase, validate
-from catchline.config.names import MODELS, SCORERS, build, parse, refuse_code
-from catchline.config.schema import SearchConfig, TextConfig
+from catchline.config.base import ConfigBase
+from catchline.config.schema import TextConfig
 from catchline.errors import CatchlineError, ModelError
 from catchline.files import digest_of
-from catchline.models.base import SummarizationModel
-from catchline.text.base import read_json
-from catchline.text.tokenizer import Tokenizer
 
 AGAIN = "save or copy it again"
 SUMMED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
@@ -39,7 +32,7 @@ FAMILY = ("bart", "marian", "mbart", "pegasus")  # the model types that `catchli
 
 
 class Written(ConfigBase, extra="ignore"):
-    """Who wrote the folder. ``sha256`` has the digests of `SUMMED`; folders of earlier versions have none."""
+    """Who wrote the folder; ``sha256`` has the digests of `SUMMED`."""
 
     format: int
     version: str = ""
@@ -59,59 +52,21 @@ class FolderDescription(ConfigBase, extra="ignore"):
 
 
 def digests(folder: Path) -> dict[str, str]:
+    """The SHA-256 of the files `SUMMED`."""
     return {name: digest_of(folder / name) for name in SUMMED}
 
 
 def check_sums(folder: Path, expected: Mapping[str, str]) -> None:
-    """Are the files those that were written?
+    """Compare the files with the digests that were written.
 
     Raises:
         ModelError: a file is another one.
     """
-    for name in SUMMED:
-        if name in expected and not (folder / name).is_file():
+    for name in filter(expected.get, SUMMED):
+        if not (folder / name).is_file():
             raise ModelError(f"{folder} has no {name}; {AGAIN}.")
-        if name in expected and digest_of(folder / name) != expected[name]:
+        if digest_of(folder / name) != expected[name]:
             raise ModelError(f"{folder / name} is not the file that was saved (its SHA-256 is another); {AGAIN}.")
-
-
-def check_ids(description: FolderDescription, tokenizer: Tokenizer, folder: Path) -> None:
-    """Do the ids in ``config.json`` fit the tokenizer?
-
-    Raises:
-        ModelError: they do not.
-    """
-    given, ours = description.special_ids, tokenizer.ids
-    if given != ours:
-        raise ModelError(
-            f"{folder / 'config.json'}: special_ids are {shown(given)}, the tokenizer's are {shown(ours)}; "
-            f"the folder is damaged: {AGAIN}."
-        )
-    if tokenizer.vocab_size > description.vocab_size:
-        raise ModelError(
-            f"{folder / 'config.json'}: vocab_size is {description.vocab_size}, and the tokenizer has "
-            f"{tokenizer.vocab_size} tokens; the folder is damaged: {AGAIN}."
-        )
-
-
-def built(described: FolderDescription) -> SummarizationModel:
-    """The model, untrained. Its weights are in the folder, so it names no other place that has some."""
-    settings = {key: value for key, value in described.model.items() if (key, value) != ("pretrained", None)}
-    if "pretrained" in settings:
-        raise ModelError(f"config.json: model.pretrained is {shown(settings['pretrained'])}, and must be null here.")
-    return build("model", MODELS, settings, vocab_size=described.vocab_size, **described.special_ids)
-
-
-def stored_search(path: Path) -> SearchConfig | None:
-    """The decoding defaults; every component that they name is known."""
-    if not path.is_file():
-        return None
-    settings = read_json(path)
-    refuse_code(settings, path)
-    search = validate(SearchConfig, settings, where="search")
-    for spec in search.scorers:
-        parse("scorer", SCORERS, spec)
-    return search
 
 
 class _NothingDrawn(TorchFunctionMode):
@@ -134,19 +89,26 @@ def build_described(make: Callable[[], nn.Module], path: Path) -> Any:
     Raises:
         ModelError: nothing can be built from these settings, or only something much larger than the weights.
     """
-    sizes = _sizes(path)
-    with as_model_error(  # settings of the right types can still be impossible in any way
-        lambda error: (
-            f"{path.parent / 'config.json'} describes a model that cannot be built ({type(error).__name__}: "
-            f"{first_line(error)}); the folder is damaged: {AGAIN}."
-        )
-    ):
-        with at_most(2 * len(sizes) + SPARE_TENSORS, path.parent), torch.device("meta"), _NothingDrawn():
+    folder, sizes = path.parent, _sizes(path)
+    described = f"{folder / 'config.json'} describes a model that cannot be built"
+    with as_model_error(lambda error: f"{described} ({type(error).__name__}: {first_line(error)}); {AGAIN}."):
+        with at_most(2 * len(sizes) + SPARE_TENSORS, folder), torch.device("meta"), _NothingDrawn():
             planned = make()
         tensors = {id(tensor): tensor.numel() for tensor in (*planned.parameters(), *planned.buffers())}
-        if sum(tensors.values()) > 2 * sum(sizes.values()) + SPARE_NUMBERS:
-            raise _too_large(path.parent)
+        if sum(tensors.values()) > 2 * sum(sizes) + SPARE_NUMBERS:
+            raise _too_large(folder)
         return make()
+
+
+def _sizes(path: Path) -> list[int]:
+    """How many numbers each stored tensor has."""
+    if not path.is_file():
+        raise ModelError(f"{path.parent} has no model.safetensors; the folder is incomplete: {AGAIN}.")
+    try:
+        with safe_open(path, "pt") as file:
+            return [torch.Size(file.get_slice(name).get_shape()).numel() for name in file.keys()]  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path} is damaged or truncated ({first_line(error)}); {AGAIN}.") from error
 
 
 @contextmanager
@@ -163,7 +125,7 @@ def as_model_error(sentence: Callable[[Exception], str]) -> Iterator[None]:
 
 @contextmanager
 def at_most(tensors: int, folder: Path) -> Iterator[None]:
-    """Within the block no more than so many parameters come into being.
+    """Let the block make no more than this number of parameters.
 
     Raises:
         ModelError: there were about to be more.
@@ -183,44 +145,35 @@ def at_most(tensors: int, folder: Path) -> Iterator[None]:
         handle.remove()
 
 
+def _too_large(folder: Path) -> ModelError:
+    return ModelError(
+        f"The weights in {folder} do not fit config.json: it describes a model that is far larger; {AGAIN}."
+    )
+
+
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill ``model``.
+    """Fill ``model``; matrices that the file has in eight bits are restored.
 
     Raises:
-        ModelError: the file is damaged, or has not exactly the model's tensors.
+        ModelError: the file has not exactly the model's tensors, or one that is not finite.
     """
+    weights, expected = safetensors.torch.load_file(path), model.state_dict()
+    wrong = f"The weights in {path} do not fit config.json"
     try:
-        missing, unexpected = _filled(model, path)
-    except SafetensorError as error:
-        raise _damaged(path, error) from error
+        for name in [name.removesuffix(NUMBERS) for name in weights if name.endswith(NUMBERS)]:
+            weights[name] = weights.pop(name + NUMBERS) * weights.pop(name + SCALES)[:, None]
+        missing, unexpected = model.load_state_dict(weights, strict=False)
     except (RuntimeError, ValueError, LookupError) as error:
         shapes = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
-        detail = shapes[0].rstrip(".") if shapes else first_line(error)
-        raise ModelError(f"The weights in {path} do not fit config.json: {detail}.") from error
+        raise ModelError(f"{wrong}: {shapes[0].rstrip('.') if shapes else first_line(error)}.") from error
+    filled = {_memory_of(expected[name]) for name in weights if name in expected}
+    missing = [name for name in missing if _memory_of(expected[name]) not in filled]  # but tied ones
     if missing or unexpected:
         kind, names = ("lacks", sorted(missing)) if missing else ("has unknown weights", sorted(unexpected))
-        raise ModelError(
-            f"The weights in {path} do not fit config.json: it {kind} {', '.join(names[:3])}"
-            f"{' and more' if len(names) > 3 else ''}."
-        )
+        raise ModelError(f"{wrong}: it {kind} {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}.")
     for name, tensor in model.named_parameters():
         if not torch.isfinite(tensor).all():
             raise ModelError(f"The weights in {path} are no numbers: '{name}' holds NaN or infinity; {AGAIN}.")
-
-
-def _filled(model: nn.Module, path: Path) -> tuple[Collection[str], list[str]]:
-    """What the file lacks and what it has too many, as `safetensors.torch.load_model` says it; matrices that it has in
-    eight bits are restored."""
-    with safe_open(path, "pt") as file:
-        matrices = [name.removesuffix(NUMBERS) for name in file.keys() if name.endswith(NUMBERS)]  # noqa: SIM118
-    if not matrices:
-        return safetensors.torch.load_model(model, path, strict=False)
-    found, held = safetensors.torch.load_file(path), model.state_dict()
-    for name in matrices:
-        found[name] = found.pop(name + NUMBERS) * found.pop(name + SCALES)[:, None]
-    missing, unexpected = model.load_state_dict(found, strict=False)
-    there = {held[name].data_ptr() for name in found if name in held}
-    return {name for name in missing if held[name].data_ptr() not in there}, unexpected
 
 
 def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -230,50 +183,23 @@ def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
-    """The weights of ``model``; the header says which names of shared tensors were left out."""
-    source: Any = _here(model) if any(p.device.type != "cpu" for p in model.parameters()) else model
-    _save(path, lambda: safetensors.torch.save_model(source, str(path), metadata={"format": "pt"}))
-    _sort_metadata(path)
+    """Write the weights of ``model``, tied ones once, under the first of their names."""
+    distinct = {_memory_of(tensor): (name, tensor) for name, tensor in sorted(model.state_dict().items(), reverse=True)}
+    weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in distinct.values()}
+    save_tensors(weights, path, {"format": "pt"})
 
 
-def _here(model: nn.Module) -> Any:
-    """The weights of a model on another device, on the CPU, as the library asks for them. On a GPU those of a recurrent
-    layer lie in one piece of memory, which it would take for shared tensors; what is one tensor is one here too."""
-    moved: dict[tuple[Any, ...], Tensor] = {}
-    held = model.state_dict()
-    for tensor in held.values():
-        moved.setdefault(_place_of(tensor), tensor.detach().to("cpu", copy=True))
-    weights = {name: moved[_place_of(tensor)] for name, tensor in held.items()}
-    return SimpleNamespace(state_dict=lambda: weights)
-
-
-def _place_of(tensor: Tensor) -> tuple[Any, ...]:
+def _memory_of(tensor: Tensor) -> tuple[Any, ...]:
+    """What tied tensors have in common; those of a recurrent layer on a GPU lie in one piece of memory, and differ."""
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
-def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Tensors that share no memory, without metadata."""
-    _save(path, lambda: safetensors.torch.save_file(dict(tensors), path))
-
-
-def _save(path: Path, write: Callable[[], None]) -> None:
-    """The library makes files that only their owner may read; the umask is the rule."""
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write tensors that share no memory. The file has the rights that the umask gives, not the library's."""
     path.touch()
     mode = path.stat().st_mode
-    write()
+    safetensors.torch.save_file(dict(tensors), path, metadata)
     path.chmod(mode)
-
-
-def _sort_metadata(path: Path) -> None:
-    """Put the metadata of the header in order, in place: the library writes it in another one each time."""
-    with path.open("r+b") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8").ljust(size)
-        assert len(text) == size, "the same content has the same length"
-        file.seek(8)
-        file.write(text)
 
 
 def first_line(error: BaseException) -> str:
@@ -281,30 +207,3 @@ def first_line(error: BaseException) -> str:
     text = str(error).strip()
     line = text.splitlines()[0].rstrip(".") if text else type(error).__name__
     return line if len(line) <= 300 else f"{line[:297]}..."
-
-
-def shown(value: Any) -> str:
-    """A value in a message, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= 100 else text[:97] + "..."
-
-
-def _sizes(path: Path) -> dict[str, int]:
-    """How many numbers each stored tensor has."""
-    if not path.is_file():
-        raise ModelError(f"{path.parent} has no model.safetensors; the folder is incomplete: {AGAIN}.")
-    try:
-        with safe_open(path, "pt") as file:
-            return {name: torch.Size(file.get_slice(name).get_shape()).numel() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> ModelError:
-    return ModelError(f"{path} is damaged or truncated ({first_line(error)}); {AGAIN}.")
-
-
-def _too_large(folder: Path) -> ModelError:
-    return ModelError(
-        f"The weights in {folder} do not fit config.json: it describes a model that is far larger; {AGAIN}."
-    )
