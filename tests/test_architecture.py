@@ -410,7 +410,7 @@ BAD: dict[str, tuple[Callable[[Tree], list[str]], Tree]] = {
         papers_alone,
         {"catchline.papers.a": "from catchline.papers import b", "catchline.papers.b": ""},
     ),
-    "kernels and layers": (wrong_directions, {"catchline.kernels.a": "from catchline.layers.noise import x"}),
+    "kernels and layers": (wrong_directions, {"catchline.kernels.a": "from catchline.layers.chunks import x"}),
     "papers and kernels": (wrong_directions, {"catchline.papers.a": "from catchline.kernels import b"}),
     "a paper and numpy": (papers_alone, {"catchline.papers.a": "import numpy as np"}),
     "a circle": (

@@ -12,7 +12,7 @@ from torch.autograd import gradcheck
 
 from catchline.config.base import validate
 from catchline.config.names import ATTENTIONS, build, parse
-from catchline.layers.attention.base import Attention
+from catchline.layers.attention.additive import Attention
 from catchline.search.arrays import select, select_documents
 from catchline.types import AttentionOutput, Memory
 from samples import rand, randomise

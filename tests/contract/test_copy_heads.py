@@ -13,7 +13,14 @@ from torch.autograd import gradcheck
 
 from catchline.config.base import validate
 from catchline.config.names import COPY_HEADS, parse
-from catchline.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput, build_copy_head
+from catchline.layers.copying.pointer import (
+    CopyHead,
+    CopySource,
+    EncoderFeatures,
+    GoldTokens,
+    HeadInput,
+    build_copy_head,
+)
 from catchline.layers.transformer import CapturedAttention
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.pointer_generator import attention_weights

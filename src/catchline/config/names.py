@@ -54,7 +54,7 @@ COPY_HEADS: Table = {
     "correlational": "catchline.layers.copying.correlational:CorrelationalHead",
     "guided": "catchline.layers.copying.captured:GuidedHead",
     "pointer": "catchline.layers.copying.pointer:PointerHead",
-    "vocabulary": "catchline.layers.copying.base:VocabularyHead",
+    "vocabulary": "catchline.layers.copying.pointer:VocabularyHead",
 }
 EXTRACTIVE: Table = {
     "concept_ilp": "catchline.extractive.concepts:ConceptIlp",

@@ -7,12 +7,15 @@ batch. **Chunk vectors** are keys of the coarse attention and nothing else.
 
 **Word states**: a chunk is read from the zero state and depends on nothing else, so reading it late, once, and keeping
 it is exact. That is the whole of conditional computation: `ChunkStates` reads a chunk when it is first chosen, or
-before. Noise (dropout) is a function of (seed, example, chunk), so that both give the same numbers in
-training too.
+before. Noise (dropout) is a function of (seed, example, chunk), so that both give the same numbers in training too: a
+generator's next number would depend on every number drawn before it. Each number is a hash of a seed, a key (which
+example, which chunk, which step) and a counter. The hash is the 32-bit mixer "lowbias32" (two multiplications, three
+shifts), computed in 64-bit integers so that it is the same on every device.
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,9 +26,9 @@ from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
 from catchline.kernels.dispatch import max_over_windows
-from catchline.layers import noise
 from catchline.layers.recurrent import ACTIVATIONS, drop_biases
 from catchline.papers.coarse_to_fine import chunk_sums
+from catchline.types import Batch
 
 # ------------------------------------------------------------------------------------------------------------- the grid
 
@@ -214,7 +217,7 @@ class WordEncoder(nn.Module):
     """One-directional LSTM layers over R sequences of W words from the zero state (section 4).
 
     One bias vector a layer, as in the original: torch's two would take steps of twice the size. Dropout
-    between the layers, with masks by `catchline.layers.noise`. States at padding are zero.
+    between the layers, with masks by `dropout_mask`. States at padding are zero.
     """
 
     def __init__(self, input_size: int, hidden_size: int, *, num_layers: int, dropout: float) -> None:
@@ -235,7 +238,7 @@ class WordEncoder(nn.Module):
         for depth, layer in enumerate(self.layers):
             if depth and self.dropout and keys is not None:
                 shape = tuple(states.shape[1:])
-                states = states * noise.kept(noise.mixed(depth, keys), *shape, dropout=self.dropout, dtype=states.dtype)
+                states = states * dropout_mask(mixed(depth, keys), *shape, dropout=self.dropout, dtype=states.dtype)
             states, _ = layer(states)
         return states * words.unsqueeze(-1)
 
@@ -244,8 +247,8 @@ class WordEncoder(nn.Module):
         after: Cells = []
         for depth, (layer, cell) in enumerate(zip(self.layers, cells, strict=True)):
             if depth and self.dropout and keys is not None:
-                key = noise.mixed(depth + noise.STREAMS * t, noise.mixed(_LAYERS, keys))
-                inputs = inputs * noise.kept(key, inputs.shape[1], dropout=self.dropout, dtype=inputs.dtype)
+                key = mixed(depth + STREAMS * t, mixed(_LAYERS, keys))
+                inputs = inputs * dropout_mask(key, inputs.shape[1], dropout=self.dropout, dtype=inputs.dtype)
             h, c = torch.lstm_cell(inputs, cell, *layer._flat_weights)
             after.append((h, c))
             inputs = h
@@ -299,7 +302,7 @@ class ChunkStates:
         """Read the chunks (P,) now, in one call: (P, W, H)."""
         words = self.grid.words[documents, chunks]
         embedded = self.embedding(self.grid.ids[documents, chunks]) * words.unsqueeze(-1)
-        keys = None if self.seeds is None else noise.mixed(self.seeds[documents], chunks)
+        keys = None if self.seeds is None else mixed(self.seeds[documents], chunks)
         return self.encoder(embedded, words, keys)
 
     def _keep(self, documents: Tensor, chunks: Tensor) -> None:
@@ -317,3 +320,70 @@ class ChunkStates:
                 room = states.new_empty(states.shape[0] + self.count // 2, *states.shape[1:])
                 self.states = torch.cat([self.states, room])
             self.states[before : self.count] = states
+
+
+# -------------------------------------------------------------------------------------------------------------- noise
+
+_LOW = 0xFFFFFFFF
+STREAMS = 64  # uses of noise that a step may have: stream s of step t is number s + STREAMS t
+_GOLDEN = 0x9E3779B9  # 2^32 divided by the golden ratio: spreads consecutive keys
+
+
+@dataclass(slots=True)
+class ExampleNoise:
+    """The seed of a minibatch and the keys (B,) of its examples."""
+
+    seed: int
+    examples: Tensor
+
+    @classmethod
+    def of(cls, batch: Batch, seed: int | None) -> ExampleNoise:
+        """With the trainer's seed, the same on every process; else one from torch's generator."""
+        seed = int(torch.randint(2**31, ())) if seed is None else (seed ^ (seed >> 32)) & _LOW
+        size, device = batch.source_ids.shape[0], batch.source_ids.device
+        known = len(batch.indices) == size
+        examples = sent(torch.tensor(batch.indices), device) if known else torch.arange(size, device=device)
+        return cls(seed, mixed(seed, examples))
+
+    def coin(self, number: int) -> float:
+        """Uniform in [0, 1), the same on every process."""
+        return int(mixed(self.seed, -1, number)) / 2**32
+
+
+def mixed(seed: int | Tensor, *keys: int | Tensor) -> Tensor:
+    """One 32-bit key (int64 tensor) out of a seed and further keys, which may be tensors of one shape."""
+    key = _hash(seed)
+    for more in keys:
+        spread = key * _GOLDEN if isinstance(key, Tensor) else key * _GOLDEN & _LOW  # only these bits count
+        key = _hash(spread + more + 1)
+    return torch.as_tensor(key)
+
+
+def bits(keys: Tensor, *shape: int) -> Tensor:
+    """For each of the keys (R,), ``shape`` independent integers in [0, 2^32): (R, *shape) int64."""
+    counters = torch.arange(math.prod(shape), device=keys.device) * _GOLDEN
+    return _hash(keys.unsqueeze(-1) + counters).view(*keys.shape, *shape)
+
+
+def dropout_mask(keys: Tensor, *shape: int, dropout: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Dropout masks (R, *shape): 0 with probability ``dropout``, else ``1 / (1 - dropout)``."""
+    return (bits(keys, *shape) >= int(dropout * 2**32)).to(dtype).div_(1.0 - dropout)
+
+
+def gumbel(keys: Tensor, *shape: int) -> Tensor:
+    """Standard Gumbel noise (R, *shape), float32: ``argmax(log p + noise)`` is a draw from p."""
+    uniform = (bits(keys, *shape).double() + 0.5) / 2**32
+    return -(-uniform.log()).log().float()
+
+
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """What the host has, on the device; the host does not wait until the device has done what it was given before."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
+
+
+def _hash(x: Any) -> Any:
+    """Of an integer, or of each of a tensor: numbers that the host knows stay there."""
+    x = (x.long() if isinstance(x, Tensor) else x) & _LOW
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) & _LOW
+    x = ((x ^ (x >> 15)) * 0x846CA68B) & _LOW
+    return x ^ (x >> 16)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError
-from catchline.layers.attention.base import Switchable
-from catchline.layers.copying.base import GoldTokens, generated
+from catchline.layers.attention.additive import Switchable
+from catchline.layers.copying.pointer import GoldTokens, generated
 from catchline.layers.transformer import head_attention, initialise
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers import contrastive

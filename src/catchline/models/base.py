@@ -26,8 +26,8 @@ from catchline.config.base import ConfigBase
 from catchline.config.names import Table
 from catchline.errors import ConfigError, DataError, did_you_mean
 from catchline.kernels.dispatch import first_positions
-from catchline.layers.attention.base import Switchable
-from catchline.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
+from catchline.layers.attention.additive import Switchable
+from catchline.layers.copying.pointer import CopyHead, CopySource, GoldTokens, HeadInput
 from catchline.papers.pointer_generator import coverage_loss
 from catchline.types import (
     PLAIN_PASS,

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from catchline.config.names import OPPONENTS, build
-from catchline.layers.attention.base import Switchable
-from catchline.layers.copying.base import EncoderFeatures, HeadInput, build_copy_head
+from catchline.layers.attention.additive import Switchable
+from catchline.layers.copying.pointer import EncoderFeatures, HeadInput, build_copy_head
 from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput, own_seed
 from catchline.layers.transformer import CapturedAttention, head_attention, log_weights, mean_attention
 from catchline.layers.vocabulary import VocabularyProjection

@@ -29,18 +29,20 @@ from torch import Tensor, nn
 from catchline.config.base import ConfigBase
 from catchline.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, Table, build
 from catchline.errors import ConfigError
-from catchline.layers import noise
 from catchline.layers.attention.chunked import ChunkAttention, ChunkFeatures, ChunkSampling, laid_out, log_of
 from catchline.layers.chunks import (
+    STREAMS,
     ChunkStates,
     CoarseEncoder,
+    ExampleNoise,
     Grid,
     WordEncoder,
+    dropout_mask,
     make_grid,
     make_sentence_grid,
+    mixed,
 )
-from catchline.layers.copying.base import CopyHead, HeadInput, build_copy_head
-from catchline.layers.noise import STREAMS, ExampleNoise
+from catchline.layers.copying.pointer import CopyHead, HeadInput, build_copy_head
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import AutoregressiveModel, Spec
 from catchline.papers.coarse_to_fine import entropy, final_context, policy_log_prob
@@ -242,12 +244,12 @@ class CoarseToFine(AutoregressiveModel):
             if sampled is not None and not is_soft:
                 sampling.sampled = sampled[t].unsqueeze(1)
             elif keys is not None:
-                sampling.keys = noise.mixed(_DRAW + STREAMS * t, keys)
+                sampling.keys = mixed(_DRAW + STREAMS * t, keys)
             output = self.attention(hidden.unsqueeze(1), states[is_soft], sampling)
             feed = final_context(output.context.squeeze(1), hidden, self.merge)
             if keys is not None and self.config.dropout:
-                of_step = noise.mixed(_FEED + STREAMS * t, keys)
-                feed = feed * noise.kept(of_step, feed.shape[1], dropout=self.config.dropout, dtype=feed.dtype)
+                of_step = mixed(_FEED + STREAMS * t, keys)
+                feed = feed * dropout_mask(of_step, feed.shape[1], dropout=self.config.dropout, dtype=feed.dtype)
             trace.remember(feed, output, drawn=keys is not None and not is_soft)
             if shows:
                 trace.weights.append(grid.flat(laid_out(output, grid), num_tokens))
@@ -304,7 +306,7 @@ class CoarseToFine(AutoregressiveModel):
         self, batch: Batch, grid: Grid, keys: Tensor | None, mode: str, chosen: tuple[Tensor, ...] | None = None
     ) -> Memory:
         """``chosen`` (documents and chunks, (P,) each) are read at once where ``mode`` is to replay them."""
-        seeds = None if keys is None else noise.mixed(_WORDS, keys)
+        seeds = None if keys is None else mixed(_WORDS, keys)
         flat = self._flat_states(grid, seeds)
         if mode == "full" and flat is None:
             chosen = grid.chunks.nonzero(as_tuple=True)

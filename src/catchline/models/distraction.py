@@ -36,8 +36,8 @@ from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
 from catchline.config.names import ATTENTIONS, parse
-from catchline.layers.attention.base import Attention, Switchable
-from catchline.layers.copying.base import CopyHead, HeadInput, build_copy_head
+from catchline.layers.attention.additive import Attention, Switchable
+from catchline.layers.copying.pointer import CopyHead, HeadInput, build_copy_head
 from catchline.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import RecurrentModel, Spec, Steps

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
 from catchline.config.names import ATTENTIONS, build
-from catchline.layers.attention.base import Attention, Switchable
-from catchline.layers.copying.base import CopyHead, HeadInput, build_copy_head
+from catchline.layers.attention.additive import Attention, Switchable
+from catchline.layers.copying.pointer import CopyHead, HeadInput, build_copy_head
 from catchline.layers.recurrent import Bridge, Recurrence
 from catchline.layers.transformer import BertEncoder, BlockSizes
 from catchline.layers.vocabulary import VocabularyProjection

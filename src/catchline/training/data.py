@@ -42,7 +42,7 @@ from catchline.data.records import ReadOptions, SkipCounter, files_of, read_with
 from catchline.errors import ConfigError, DataError
 from catchline.files import digest_of, replacing_folder, sha256, write_json
 from catchline.jobs import batches, parallel
-from catchline.layers import noise
+from catchline.layers import chunks as noise
 from catchline.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
 from catchline.text.sentences import between_gaps, sentence_gaps
 from catchline.text.truecase import Casing, learn_casing, sampling_step

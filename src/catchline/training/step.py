@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from catchline.config.schema import TrainingConfig
 from catchline.errors import ConfigError, TrainingError, refuse_unknown
-from catchline.layers.noise import sent
+from catchline.layers.chunks import sent
 from catchline.models.base import SummarizationModel
 from catchline.objectives.base import Objective
 from catchline.training.checkpoint import last_good

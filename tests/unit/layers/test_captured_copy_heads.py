@@ -12,7 +12,14 @@ from torch import Tensor, nn
 from catchline.config.names import COPY_HEADS, build, parse
 from catchline.errors import ConfigError
 from catchline.kernels.dispatch import first_positions as places
-from catchline.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput, build_copy_head
+from catchline.layers.copying.pointer import (
+    CopyHead,
+    CopySource,
+    EncoderFeatures,
+    GoldTokens,
+    HeadInput,
+    build_copy_head,
+)
 from catchline.layers.transformer import CapturedAttention, mean_attention
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.pointer_generator import attention_weights

@@ -12,8 +12,7 @@ from torch import Tensor
 from catchline.config.base import ConfigBase
 from catchline.kernels import dispatch
 from catchline.kernels.dispatch import first_positions as _first_positions
-from catchline.layers.copying.base import CopySource, GoldTokens, HeadInput
-from catchline.layers.copying.pointer import PointerHead, step_distribution
+from catchline.layers.copying.pointer import CopySource, GoldTokens, HeadInput, PointerHead, step_distribution
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.pointer_generator import (
     attention_weights,

@@ -14,7 +14,7 @@ from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
 from catchline.kernels.windows import max_over_windows
-from catchline.layers import noise
+from catchline.layers import chunks as noise
 from catchline.layers.chunks import ChunkStates, WordEncoder, make_grid, make_sentence_grid
 from catchline.models.coarse_to_fine import CoarseToFine
 from catchline.papers.coarse_to_fine import best_chunks, sample_chunks, sparsemax
@@ -386,7 +386,7 @@ def test_dropout_between_layers_is_a_function_of_the_chunk() -> None:
 
 def test_keyed_noise() -> None:
     keys = noise.mixed(1, torch.arange(400))
-    kept = noise.kept(keys, 100, dropout=0.3)
+    kept = noise.dropout_mask(keys, 100, dropout=0.3)
     torch.testing.assert_close(kept.unique(), torch.tensor([0.0, 1 / 0.7]))
     assert abs(float(kept.mean()) - 1) < 0.02
     values = noise.gumbel(keys, 100)

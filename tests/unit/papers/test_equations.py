@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from catchline.layers.copying.base import GoldTokens
+from catchline.layers.copying.pointer import GoldTokens
 from catchline.layers.opponent import DecoderShape, MaskMaximum
 from catchline.papers import coarse_to_fine, contrastive, distraction, pointer_generator
 from catchline.search.distraction import directions, divergence_sides

@@ -25,9 +25,8 @@ from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError
-from catchline.layers import noise
-from catchline.layers.attention.base import Switchable, flag
-from catchline.layers.chunks import ChunkStates, Grid
+from catchline.layers.attention.additive import Switchable, flag
+from catchline.layers.chunks import ChunkStates, Grid, gumbel
 from catchline.papers import coarse_to_fine
 from catchline.types import AttentionOutput, Shared
 
@@ -206,7 +205,7 @@ class CoarseToFineAttention(HierarchicalAttention):
         sampled = sampling.sampled
         if sampled is None and sampling.keys is not None:
             shape = self.config.draws, log_coarse.shape[-1]
-            sampled = coarse_to_fine.sample_chunks(log_coarse, noise.gumbel(sampling.keys.unsqueeze(1), *shape))
+            sampled = coarse_to_fine.sample_chunks(log_coarse, gumbel(sampling.keys.unsqueeze(1), *shape))
         if sampled is None:
             sampled, shares = coarse_to_fine.best_chunks(coarse, self.read, uniform=self.config.shares == "uniform")
         else:

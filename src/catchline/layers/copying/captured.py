@@ -9,7 +9,6 @@ training pass. Everything but the vocabulary's logits is computed in float32 at 
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,19 +18,23 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from torch.utils.checkpoint import checkpoint
 
 from catchline.config.base import ConfigBase
 from catchline.kernels.dispatch import mean_attention
-from catchline.layers.copying.base import CopySource, EncoderFeatures, GoldTokens, HeadInput
-from catchline.layers.copying.pointer import SMALLEST_COPY, MixtureHead, step_distribution
+from catchline.layers.copying.pointer import (
+    CopySource,
+    EncoderFeatures,
+    GoldTokens,
+    HeadInput,
+    MixtureHead,
+    floored,
+    step_distribution,
+)
 from catchline.layers.transformer import head_attention, log_weights
-from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.coconet import softmax_over
-from catchline.papers.pointer_generator import final_distribution
 from catchline.types import AttentionOutput
 
-_NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that `floored_mean` writes out
+SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
 
 
 class CapturedConfig(ConfigBase):
@@ -164,13 +167,7 @@ class CapturedHead(MixtureHead):
             copied = torch.where(matches, final, 0.0).sum(dim=-1).clamp_min(SMALLEST_COPY).log()
             copied = copied.masked_fill(~matches.any(dim=-1), -torch.inf)
         floor = self.config.prob_floor
-        log_probs, details = self.gold_mixture(inputs, source, gold, gates, copied, None if floor else final)
-        if floor is not None:  # under which smoothing needs the distribution itself
-            log_probs = floored(log_probs, floor)
-            if gold.smoothing:
-                own, size = source.extended_ids[gold.rows], source.extended_vocab_size
-                mean = floored_mean(inputs.hidden, gates, final, own, self.projection, size, floor)
-                details["smoothed_log_probs"] = (1 - gold.smoothing) * log_probs + gold.smoothing * mean
+        log_probs, details = self.gold_mixture(inputs, source, gold, gates, copied, final, floor)
         return log_probs, details | {name: value[at] for name, value in explained.items()}
 
     # ---------------------------------------------------------------------------------------- parts
@@ -214,29 +211,6 @@ class AttentionalHead(CapturedHead):
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
         return weights, {}
-
-
-def floored(log_probs: Tensor, floor: float) -> Tensor:
-    """Probabilities kept within [floor, 1 - floor]."""
-    return log_probs.clamp(math.log(floor), math.log1p(-floor))
-
-
-def floored_mean(
-    inputs: Tensor, gate: Tensor, copied: Tensor, ids: Tensor, projection: VocabularyProjection, size: int, floor: float
-) -> Tensor:
-    """``1 / V sum_w log max(floor, P(w))`` over the words of V: (M, F), (M,), (M, S), (M, S) -> (M,).
-
-    ``ids`` are extended ids, below ``size``. A floor under every probability leaves no formula for the sum: here, and
-    only here, the distribution is written out, a few rows at a time and again in the backward pass.
-    """
-
-    def of_rows(inputs: Tensor, gate: Tensor, copied: Tensor, ids: Tensor) -> Tensor:
-        log_probs = final_distribution(projection(inputs).to(gate.dtype), gate, copied, ids, size)
-        return floored(log_probs[:, : projection.vocab_size], floor).mean(dim=-1)
-
-    rows = max(1, _NUMBERS_AT_ONCE // size)
-    parts = zip(inputs.split(rows), gate.split(rows), copied.split(rows), ids.split(rows), strict=True)
-    return torch.cat([checkpoint(of_rows, *part, use_reentrant=False) for part in parts])
 
 
 def gate(size: int, bias: float = 0.0) -> nn.Linear:

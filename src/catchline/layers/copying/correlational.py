@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from catchline.errors import ConfigError
 from catchline.kernels.dispatch import copying_history
-from catchline.layers.copying.base import CopySource, EncoderFeatures, GoldTokens, HeadInput
 from catchline.layers.copying.captured import (
     CapturedConfig,
     CapturedHead,
@@ -28,6 +27,7 @@ from catchline.layers.copying.captured import (
     gate_of,
     precise,
 )
+from catchline.layers.copying.pointer import CopySource, EncoderFeatures, GoldTokens, HeadInput
 from catchline.papers import coconet
 
 PRESETS: dict[str, dict[str, Any]] = {

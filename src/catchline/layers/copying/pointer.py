@@ -1,86 +1,184 @@
-"""The pointer-generator's head: generate a word from the vocabulary, or copy one from the source.
+"""Copy heads: how words come about. The plain output layer, the pointer-generator's mixture, and their interface.
 
 Equations (4) and (5) of `catchline.papers.pointer_generator`: ``inputs.gate_features`` (..., G) are [h*_t; s_t; x_t],
-``gate`` holds [w_h*; w_s; w_x] and b_ptr, ``source.extended_ids`` are the words w_i.
-
-Every head that copies uses the mixture, equation (5): in one step of decoding, for the gold words of a training pass,
-and in label smoothing without (M, V) probabilities:
-
-    sum_w log P(w) = V log lambda + sum_w log P_gen(w)
-                     + sum over distinct source words of [log P(w) - log lambda - log P_gen(w)]
-
-The first sum is one product with the output matrix's mean row (`VocabularyProjection.smoothed`); the last needs the
-logits of the source's own words, one (B, T, D) by (B, D, S) product. lambda is p_gen.
+``gate`` holds [w_h*; w_s; w_x] and b_ptr, ``source.extended_ids`` are the words w_i. Every head that copies uses the
+mixture, equation (5), in one step of decoding and for the gold words of a training pass.
 """
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.functional import logsigmoid
+from torch.utils.checkpoint import checkpoint
 
 from catchline.config.base import ConfigBase
-from catchline.kernels.dispatch import final_distribution, first_positions
-from catchline.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, known_ids
+from catchline.config.names import COPY_HEADS, parse
+from catchline.errors import ConfigError
+from catchline.kernels.dispatch import final_distribution
+from catchline.kernels.vocabulary import at_least_float32
+from catchline.layers.transformer import CapturedAttention
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.pointer_generator import attention_weights, generation_gate, gold_copy_log_prob, gold_log_prob
 from catchline.types import AttentionOutput
 
-SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
+_NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that label smoothing writes out
 
 
-def distinct(source: CopySource, vocab_size: int) -> tuple[Tensor, Tensor]:
-    """Where each token's word occurs first among the real tokens (B, S), and the first places of words of V (B, S)."""
-    nothing = source.extended_vocab_size
-    ids = source.extended_ids.masked_fill(~source.mask, nothing)
-    first = first_positions(ids, nothing + 1)
-    places = torch.arange(ids.shape[1], device=ids.device)
-    return first, (first == places) & source.mask & (ids < vocab_size)
+@dataclass(slots=True)
+class HeadInput:
+    """What a head reads of the decoder: ``hidden`` (..., F) for the vocabulary, ``gate_features`` (..., G) for p_gen.
 
-
-def copied_excess(relative: Tensor, log_vocab: Tensor, counted: Tensor) -> Tensor:
-    """The last sum, ``sum softplus(log (1 - lambda) P_copy(w) - log lambda P_gen(w))``: (M, S), (M,), (M, S) -> (M,).
-
-    ``relative`` is the argument of the softplus without the log P_gen of the *gold* word, which `log_vocab` is;
-    ``counted`` the places that stand for a word.
+    ``project`` is `VocabularyProjection.for_decoding`, made once a search. Heads with ``reads_captured`` also get the
+    captured cross attention, always as Q rows a document (T in training), and its weights averaged over the heads.
     """
-    return torch.where(counted, F.softplus(relative - log_vocab.unsqueeze(-1)), 0.0).sum(dim=-1)
+
+    hidden: Tensor
+    gate_features: Tensor
+    project: Callable[[Tensor], Tensor] | None = None  # what to use instead of the head's own projection
+    cross: CapturedAttention | None = None  # (B, Q, ...)
+    weights: Tensor | None = None  # (B, Q, S)
 
 
-def excess_slope(relative: Tensor, log_vocab: Tensor, counted: Tensor) -> Tensor:
-    """d `copied_excess` / d log_vocab, (M,)."""
-    return -torch.where(counted, torch.sigmoid(relative - log_vocab.unsqueeze(-1)), 0.0).sum(dim=-1)
+@dataclass(slots=True)
+class EncoderFeatures:
+    """What a Transformer knows of a document before the first word: for heads with ``reads_captured``."""
+
+    states: Tensor  # (B, S, D) the encoder's output
+    queries: Tensor  # (B, S, H, d) of the last encoder layer's self-attention, not yet divided by sqrt(d)
+    keys: Tensor  # (B, S, H, d) of the same
+    values: Tensor  # (B, S, H, d) of the captured cross attention, before its output projection
+    mask: Tensor  # (B, S) bool
+    ids: Tensor  # (B, S) extended ids
 
 
-def source_words(
-    hidden: Tensor,
-    projection: VocabularyProjection,
-    source: CopySource,
-    gold: GoldTokens,
-    ids: Tensor,
-    mixed: tuple[Tensor, Tensor],
-) -> tuple[Tensor, Tensor]:
-    """What `copied_excess` reads of the source's own words, (M, S) twice.
+@dataclass(slots=True)
+class CopySource:
+    """The source features of copying. ``extended_ids`` (B, S), ``mask`` (B, S), ``extended_vocab_size`` X.
 
-    ``hidden`` (M, F) is what the projection reads, in float32 at least, ``ids`` (M,) are the gold words', UNK in the
-    place of words outside V, ``mixed`` the argument (M,) of lambda's sigmoid, and P_copy over positions (M, S).
+    ``first`` (B, S) is the position where each token's id occurs first in its document: the address under
+    which the copy probabilities of repeated words are summed (None until decoding needs it).
     """
-    assert gold.steps is not None, "smoothing needs to know the step of each target token"
-    assert gold.mask is not None, "and how many there are"
-    gates, copies = mixed
-    features = hidden if projection.hidden is None else projection.hidden(hidden)
-    of_source = source.extended_ids.masked_fill(source.extended_ids >= projection.vocab_size, 0)
-    words, bias = F.embedding(of_source, projection.weight).to(features.dtype), projection.bias[of_source]
-    grid = features.new_zeros(*gold.mask.shape, features.shape[-1]).index_put((gold.rows, gold.steps), features)
-    logits = gold.at(torch.bmm(grid, words.transpose(1, 2))) + bias[gold.rows]  # words outside V: those of word 0
-    own = (features * F.embedding(ids, projection.weight)).sum(dim=-1) + projection.bias[ids]
-    first, counted = distinct(source, projection.vocab_size)
-    copied = torch.zeros_like(copies).scatter_add(-1, first[gold.rows], copies)
-    relative = copied.clamp_min(SMALLEST_COPY).log() - logits + (own - gates).unsqueeze(-1)
-    return relative, counted[gold.rows] & (copied > 0)
+
+    extended_ids: Tensor
+    mask: Tensor
+    extended_vocab_size: int
+    first: Tensor | None = None
+    precomputed: Any = None
+
+
+class CopyHead(nn.Module):
+    """Turns decoder features into word probabilities. ``Class(config, projection=..., gate_size=G, unk_id=...)``.
+
+    In decoding `forward` gives the distribution of one step over the extended vocabulary; in training
+    `gold_log_probs` gives the gold tokens' log-probabilities of all steps and nothing else, so that no
+    (B, T, X) tensor exists.
+    """
+
+    Config: type[ConfigBase] = ConfigBase
+    config: ConfigBase
+    copies: bool = True  # does it need attention and the source's ids?
+    reads_captured: bool = False  # does it need `precompute`, ``HeadInput.cross`` and ``weights``? (Transformers only)
+
+    def __init__(self, config: ConfigBase, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
+        super().__init__()
+        self.config, self.projection, self.unk_id = config, projection, unk_id
+
+    def precompute(self, features: EncoderFeatures) -> Any:
+        """What all steps of a document share, a tree of tensors with B in front, for ``CopySource.precomputed``."""
+        return None
+
+    def first_state(self, features: EncoderFeatures) -> Any:
+        """The head's state before the first step, a tree of tensors with B rows in front (none: it has no state)."""
+        return None
+
+    def of_document(self, precomputed: Any) -> dict[str, Tensor]:
+        """Parts of ``precomputed`` that objectives read, for ``ModelOutput.details``: (B, S)."""
+        return {}
+
+    @abstractmethod
+    def forward(
+        self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
+    ) -> tuple[Tensor, dict[str, Tensor], Any]:
+        """One step: inputs (B, Q, ...) -> log-probabilities (B, Q, X), details, the head's next state."""
+
+    @abstractmethod
+    def gold_log_probs(
+        self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Training: M real target tokens, inputs (M, ...), attention ``scores`` (M, S) -> (M,), details (M,)."""
+
+
+@dataclass(slots=True)
+class GoldTokens:
+    """The M target tokens that count in the loss: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to,
+    loss ``weights`` (M,), and its step ``steps`` (M,), for heads that read (B, T, ...) captured attention. ``mask``
+    (B, T) is true where they stand.
+
+    ``weights`` are a hint for the vocabulary projection's backward pass (`catchline.types.UpdateContext`). With
+    ``smoothing`` the details hold ``smoothed_log_probs`` (M,) as well.
+    """
+
+    ids: Tensor
+    rows: Tensor
+    weights: Tensor | None = None
+    smoothing: float = 0.0
+    steps: Tensor | None = None
+    mask: Tensor | None = None
+
+    def at(self, values: Tensor) -> Tensor:
+        """(B, T, ...) -> (M, ...)."""
+        assert self.steps is not None
+        return values[self.rows, self.steps]
+
+    def back(self, values: Tensor) -> Tensor:
+        """(M,) -> (B, T), zero elsewhere."""
+        assert self.mask is not None
+        return values.new_zeros(self.mask.shape).masked_scatter(self.mask, values)
+
+
+class VocabularyHead(CopyHead):
+    """The plain output layer. Target words outside the vocabulary count as UNK."""
+
+    copies = False
+
+    def forward(
+        self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
+    ) -> tuple[Tensor, dict[str, Tensor], Any]:
+        """(B, Q, F) -> log-probabilities (B, Q, V), in float32 at least."""
+        logits = (inputs.project or self.projection)(inputs.hidden)
+        logits = logits.to(at_least_float32(logits.dtype))
+        # On a CPU a row is read before it is written: in decoding it can make room for its own log-probabilities.
+        in_place = logits.device.type == "cpu" and not torch.is_grad_enabled()
+        return torch.log_softmax(logits, dim=-1, out=logits if in_place else None), {}, state
+
+    def gold_log_probs(
+        self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """(M, F) -> (M,); details ``smoothed_log_probs`` (M,) where labels are smoothed."""
+        log_probs, smoothed = generated(self.projection, inputs.hidden, gold, self.unk_id)
+        return log_probs, {} if smoothed is None else {"smoothed_log_probs": smoothed}
+
+
+def known_ids(gold: GoldTokens, projection: VocabularyProjection, unk_id: int) -> Tensor:
+    """The gold words' ids (M,), UNK in the place of words outside V."""
+    return gold.ids.masked_fill(gold.ids >= projection.vocab_size, unk_id)
+
+
+def generated(
+    projection: VocabularyProjection, features: Tensor, gold: GoldTokens, unk_id: int
+) -> tuple[Tensor, Tensor | None]:
+    """log P(gold) of a vocabulary alone, (M, F) -> (M,), and smoothed where labels are."""
+    ids, weights = known_ids(gold, projection, unk_id), gold.weights
+    derivative = None if weights is None else (lambda _, rows: weights[rows])
+    log_probs = projection.gold_log_probs(features, ids, derivative)
+    return log_probs, projection.smoothed(log_probs, features, ids, gold.smoothing) if gold.smoothing else None
 
 
 def step_distribution(logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
@@ -101,44 +199,68 @@ class MixtureHead(CopyHead):
         gold: GoldTokens,
         gates: Tensor,
         copied: Tensor,
-        places: Tensor | None,
+        weights: Tensor,
+        floor: float | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """log P(gold) (M,) without any (M, V) tensor that is kept; details p_gen (M,) and, where labels are smoothed,
-        ``smoothed_log_probs`` (M,).
+        """log P(gold) (M,); details p_gen (M,) and, where labels are smoothed, ``smoothed_log_probs`` (M,).
 
         ``gates`` (M,) are the argument of the sigmoid of p_gen (lambda), ``copied`` (M,) the gold words' log copy
-        probability, -inf where the source lacks them, ``places`` (M, S) P_copy over positions, which smoothing reads
-        (none: nothing is smoothed).
+        probability, -inf where the source lacks them, ``weights`` (M, S) P_copy over positions, which smoothing reads.
+        With ``floor`` probabilities are kept within [floor, 1 - floor].
         """
-        projection, hidden, smoothing = self.projection, inputs.hidden, gold.smoothing
-        ids, size = known_ids(gold, projection, self.unk_id), projection.vocab_size
-        outside, words = gold.ids >= size, None
-        if smoothing and places is not None:
-            with torch.autocast(gates.device.type, enabled=False):
-                words = source_words(hidden.to(gates.dtype), projection, source, gold, ids, (gates, places))
-        with torch.no_grad():
+        ids, outside = known_ids(gold, self.projection, self.unk_id), gold.ids >= self.projection.vocab_size
+        mean = None
+        if gold.smoothing:
+            log_vocab, mean = self._in_rows(inputs.hidden, gates, weights, source.extended_ids[gold.rows], ids, floor)
+        else:
             frozen_gates, frozen_copied = gates.detach(), copied.detach()
-            frozen_words = None if words is None else (words[0].detach(), words[1])
 
-        def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
-            """d loss / d log P_vocab(gold): the share of P(gold) that was generated (none for words outside V) and,
-            with label smoothing, what it does to the mean of all words."""
-            generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], -torch.inf)
-            copies = logsigmoid(-frozen_gates[rows]) + frozen_copied[rows]
-            share = torch.exp(generated - torch.logaddexp(generated, copies))
-            if frozen_words is not None:
-                slope = excess_slope(frozen_words[0][rows], log_vocab, frozen_words[1][rows])
-                share = (1 - smoothing) * share + smoothing * (1 + slope / size)
-            return share if gold.weights is None else share * gold.weights[rows]
+            def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
+                """d loss / d log P_vocab(gold): the share of P(gold) that was generated, none for words outside V."""
+                generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], -torch.inf)
+                copies = logsigmoid(-frozen_gates[rows]) + frozen_copied[rows]
+                share = torch.exp(generated - torch.logaddexp(generated, copies))
+                return share if gold.weights is None else share * gold.weights[rows]
 
-        log_vocab = projection.gold_log_probs(hidden, ids, derivative)
+            log_vocab = self.projection.gold_log_probs(inputs.hidden, ids, derivative)
         log_probs = gold_log_prob(gates, log_vocab.masked_fill(outside, -torch.inf), copied)
+        log_probs = log_probs if floor is None else floored(log_probs, floor)
         details = {"p_gen": torch.sigmoid(gates)}
-        if words is not None:
-            mean = projection.smoothed(log_vocab, hidden.to(gates.dtype), ids, 1.0) + logsigmoid(gates)
-            mean = mean + copied_excess(words[0], log_vocab, words[1]) / size
-            details["smoothed_log_probs"] = (1 - smoothing) * log_probs + smoothing * mean
+        if mean is not None:
+            details["smoothed_log_probs"] = torch.lerp(log_probs, mean, gold.smoothing)
         return log_probs, details
+
+    def _in_rows(
+        self, hidden: Tensor, gates: Tensor, weights: Tensor, source_ids: Tensor, ids: Tensor, floor: float | None
+    ) -> tuple[Tensor, Tensor]:
+        """log P_vocab(gold) and ``1 / V sum_w log P(w)`` over the words of V, (M,) each.
+
+        The distribution is written out a few rows at a time and again in the backward pass.
+        """
+        size = self.projection.vocab_size
+        weights, source_ids = (
+            weights.masked_fill(source_ids >= size, 0.0),
+            source_ids.masked_fill(source_ids >= size, 0),
+        )
+
+        def of_rows(hidden: Tensor, gates: Tensor, weights: Tensor, source_ids: Tensor, ids: Tensor) -> Tensor:
+            log_vocab = torch.log_softmax(self.projection(hidden).to(gates.dtype), dim=-1)
+            generated, gates = log_vocab + logsigmoid(gates).unsqueeze(-1), gates.unsqueeze(-1)
+            copied = torch.zeros_like(generated).scatter_add(-1, source_ids, weights)
+            log_copied = logsigmoid(-gates) + torch.where(copied > 0, copied, 1.0).log()
+            log_probs = torch.where(copied > 0, torch.logaddexp(generated, log_copied), generated)
+            log_probs = log_probs if floor is None else floored(log_probs, floor)
+            return torch.stack([log_vocab.gather(-1, ids.unsqueeze(-1)).squeeze(-1), log_probs.mean(dim=-1)])
+
+        parts = [values.split(max(1, _NUMBERS_AT_ONCE // size)) for values in (hidden, gates, weights, source_ids, ids)]
+        rows = [checkpoint(of_rows, *part, use_reentrant=False) for part in zip(*parts, strict=True)]
+        log_vocab, mean = torch.cat(rows, dim=1)
+        return log_vocab, mean
+
+
+def floored(log_probs: Tensor, floor: float) -> Tensor:
+    """Probabilities kept within [floor, 1 - floor]."""
+    return log_probs.clamp(math.log(floor), math.log1p(-floor))
 
 
 class PointerHead(MixtureHead):
@@ -168,5 +290,24 @@ class PointerHead(MixtureHead):
         gate = generation_gate(inputs.gate_features, self.gate.weight, self.gate.bias)
         scores, mask = scores.to(gate.dtype), source.mask[gold.rows]
         log_copy = gold_copy_log_prob(scores, gold.ids, source.extended_ids[gold.rows], mask)
-        places = attention_weights(scores, mask) if gold.smoothing else None
-        return self.gold_mixture(inputs, source, gold, gate, log_copy, places)
+        return self.gold_mixture(inputs, source, gold, gate, log_copy, attention_weights(scores, mask))
+
+
+def build_copy_head(
+    spec: Mapping[str, Any], *, captured: bool = False, special_ids: Sequence[int] = (), **context: Any
+) -> CopyHead:
+    """The copy head that ``spec`` names; every model builds its head here.
+
+    ``captured``: can the model fill `EncoderFeatures` and ``HeadInput.cross``? Heads that read them also get the
+    tokenizer's ``special_ids``.
+
+    Raises:
+        ConfigError: the head needs captured attention and the model has none.
+    """
+    cls, config = parse("copy head", COPY_HEADS, spec)
+    if cls.reads_captured and not captured:
+        raise ConfigError(
+            f"The copy head '{spec['type']}' reads a Transformer's attention, which this model does not have: set "
+            "model.type to transformer or bart, or model.head to {type: pointer} or {type: vocabulary}."
+        )
+    return cls(config, **context, **({"special_ids": special_ids} if cls.reads_captured else {}))
