@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from catchline.config.base import ConfigBase
 from catchline.config.names import COPY_HEADS, parse
 from catchline.errors import ConfigError
-from catchline.kernels.dispatch import final_distribution
+from catchline.kernels.dispatch import final_distribution, first_positions
 from catchline.kernels.vocabulary import at_least_float32
 from catchline.layers.transformer import CapturedAttention
 from catchline.layers.vocabulary import VocabularyProjection
@@ -211,7 +211,7 @@ class MixtureHead(CopyHead):
         ids, outside = known_ids(gold, self.projection, self.unk_id), gold.ids >= self.projection.vocab_size
         mean = None
         if gold.smoothing:
-            log_vocab, mean = self._in_rows(inputs.hidden, gates, weights, source.extended_ids[gold.rows], ids, floor)
+            log_vocab, mean = self._in_rows(inputs.hidden, gates, weights, source.extended_ids, gold.rows, ids, floor)
         else:
             frozen_gates, frozen_copied = gates.detach(), copied.detach()
 
@@ -231,30 +231,42 @@ class MixtureHead(CopyHead):
         return log_probs, details
 
     def _in_rows(
-        self, hidden: Tensor, gates: Tensor, weights: Tensor, source_ids: Tensor, ids: Tensor, floor: float | None
+        self,
+        hidden: Tensor,
+        gates: Tensor,
+        weights: Tensor,
+        source_ids: Tensor,
+        rows: Tensor,
+        ids: Tensor,
+        floor: float | None,
     ) -> tuple[Tensor, Tensor]:
         """log P_vocab(gold) and ``1 / V sum_w log P(w)`` over the words of V, (M,) each.
 
-        The distribution is written out a few rows at a time and again in the backward pass.
+        The distribution is written out a few rows at a time and again in the backward pass. Copy probabilities of a
+        repeated word meet at its first position.
         """
         size = self.projection.vocab_size
-        weights, source_ids = (
-            weights.masked_fill(source_ids >= size, 0.0),
-            source_ids.masked_fill(source_ids >= size, 0),
-        )
+        lacking = source_ids >= size
+        first = first_positions(source_ids.masked_fill(lacking, size), size + 1)[rows]
+        copied = torch.zeros_like(weights).scatter_add(-1, first, weights.masked_fill(lacking[rows], 0.0))
+        read = torch.cat([ids.unsqueeze(-1), source_ids.masked_fill(lacking, 0)[rows]], dim=-1)
 
-        def of_rows(hidden: Tensor, gates: Tensor, weights: Tensor, source_ids: Tensor, ids: Tensor) -> Tensor:
+        def of_rows(hidden: Tensor, gates: Tensor, copied: Tensor, read: Tensor) -> Tensor:
             log_vocab = torch.log_softmax(self.projection(hidden).to(gates.dtype), dim=-1)
-            generated, gates = log_vocab + logsigmoid(gates).unsqueeze(-1), gates.unsqueeze(-1)
-            copied = torch.zeros_like(generated).scatter_add(-1, source_ids, weights)
-            log_copied = logsigmoid(-gates) + torch.where(copied > 0, copied, 1.0).log()
-            log_probs = torch.where(copied > 0, torch.logaddexp(generated, log_copied), generated)
-            log_probs = log_probs if floor is None else floored(log_probs, floor)
-            return torch.stack([log_vocab.gather(-1, ids.unsqueeze(-1)).squeeze(-1), log_probs.mean(dim=-1)])
+            words, gates = log_vocab.gather(-1, read), gates.unsqueeze(-1)
+            generated = words[:, 1:] + logsigmoid(gates)
+            both = torch.logaddexp(generated, logsigmoid(-gates) + torch.where(copied > 0, copied, 1.0).log())
+            if floor is None:
+                mean = log_vocab.mean(dim=-1) + logsigmoid(gates).squeeze(-1)
+            else:
+                mean = floored(log_vocab + logsigmoid(gates), floor).mean(dim=-1)
+                generated, both = floored(generated, floor), floored(both, floor)
+            more = torch.where(copied > 0, both - generated, 0.0).sum(dim=-1)
+            return torch.stack([words[:, 0], mean + more / size])
 
-        parts = [values.split(max(1, _NUMBERS_AT_ONCE // size)) for values in (hidden, gates, weights, source_ids, ids)]
-        rows = [checkpoint(of_rows, *part, use_reentrant=False) for part in zip(*parts, strict=True)]
-        log_vocab, mean = torch.cat(rows, dim=1)
+        parts = [values.split(max(1, _NUMBERS_AT_ONCE // size)) for values in (hidden, gates, copied, read)]
+        pieces = [checkpoint(of_rows, *part, use_reentrant=False) for part in zip(*parts, strict=True)]
+        log_vocab, mean = torch.cat(pieces, dim=1)
         return log_vocab, mean
 
 
