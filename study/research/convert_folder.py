@@ -23,6 +23,7 @@ from catchline.config.schema import RunConfig, SearchConfig, TextConfig
 from catchline.config.spellings import sections_in
 
 OLD, NEW = "laconic", "catchline"
+CONVERTED = ("recipe.yaml", "config.json", "tokenizer_config.json", "generation_config.json", "state.json")
 
 
 def digest(path: Path) -> str:
@@ -84,6 +85,11 @@ def drop_settings(path: Path) -> None:
         dropped = [*drop_unknown(model["text"], TextConfig, PARTS, "text")]
         if model["model"].get("type") in names.MODELS:
             dropped += drop_unknown({"model": model["model"]}, RunConfig, PARTS, "")
+    elif path.name == "tokenizer_config.json":
+        tokenizer, dropped = values.get(NEW) or {}, []
+        if tokenizer.get("type") in names.TOKENIZERS:
+            cls = names.resolve("tokenizer", names.TOKENIZERS, tokenizer["type"])
+            dropped = [*drop_unknown(tokenizer, cls.Config, {}, NEW)]
     elif path.name == "generation_config.json":
         dropped = [*drop_unknown(values, SearchConfig, PARTS, "search")]
     else:
@@ -122,7 +128,7 @@ def convert(folder: Path) -> None:
             rename_text(path)
         elif path.suffix == ".onnx":
             rename_producer(path)
-        if path.name in ("recipe.yaml", "config.json", "generation_config.json", "state.json"):
+        if path.name in CONVERTED:
             drop_settings(path)
     for inner in [folder, *(path for path in sorted(folder.rglob("*")) if path.is_dir())]:
         update_digests(inner)

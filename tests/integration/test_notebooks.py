@@ -23,8 +23,6 @@ SETTINGS = {{
     "training.max_updates": 2,
     "training.batch_size": 4,
     "training.validation.decode_records": 4,
-    "data.max_train_records": 40,
-    "data.max_validation_records": 8,
 }}
 RECORDS = 4
 """

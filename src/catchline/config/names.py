@@ -96,9 +96,6 @@ SCORERS: Table = {
     "renormalise": "catchline.search.scorers:Renormalise",
     "repetition_penalty": "catchline.search.scorers:RepetitionPenalty",
 }
-SCORINGS: Table = {
-    "rouge": "catchline.metrics.scoring:RunScoring",
-}
 TOKENIZERS: Table = {
     "bpe": "catchline.text.tokenizer:BpeTokenizer",
     "character": "catchline.text.tokenizer:CharacterTokenizer",
@@ -197,7 +194,8 @@ def check_run(run: RunConfig) -> ConfigBase:
     parse("tokenizer", TOKENIZERS, run.text.tokenizer)
     for spec in run.search.scorers:
         parse("scorer", SCORERS, spec)
-    parse("scoring", SCORINGS, {"type": "rouge", "profile": run.evaluation.profile, "rouge": run.evaluation.rouge})
+    scoring = importlib.import_module("catchline.metrics.scoring")
+    scoring.check_scoring(run.evaluation.profile, run.evaluation.rouge)
     _check_objectives(run, sections, [config for _, config in objectives])
     return config
 

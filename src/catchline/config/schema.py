@@ -33,8 +33,6 @@ class DataConfig(ConfigBase):
     document_column: str | None = None
     summary_column: str | None = None
     skip_bad: bool = False
-    max_train_records: int | None = Field(None, ge=1)
-    max_validation_records: int | None = Field(None, ge=1)
     strip_publication_suffix: bool = False
     min_supported: float = Field(0.0, ge=0, le=1)  # training pairs: share of the summary's words the source must hold
     max_document_tokens: int | None = Field(None, ge=1)  # longer documents are left out of training and validation
@@ -68,7 +66,7 @@ class RateConfig(ConfigBase):
 class OptimizerConfig(ConfigBase):
     """``adam``, ``adamw``, ``adagrad``, ``adadelta`` or ``sgd`` with torch's own options.
 
-    ``rho`` is Adadelta's decay (torch's own default is 0.9); the usual Adadelta has learning rate 1.0.
+    Adadelta's decay is 0.95, and its usual learning rate 1.0; Adagrad's accumulators start at 0.1.
     """
 
     type: Literal["adam", "adamw", "adagrad", "adadelta", "sgd"] = "adam"
@@ -76,23 +74,16 @@ class OptimizerConfig(ConfigBase):
     weight_decay: float = Field(0.0, ge=0, le=1)
     betas: tuple[Share, Share] = (0.9, 0.999)
     epsilon: float = Field(1e-8, gt=0, le=1)
-    initial_accumulator: float = Field(0.1, ge=0, le=1000)  # adagrad
-    momentum: Share = 0.0  # sgd
     rates: tuple[RateConfig, ...] = ()  # for some parameters another rate; the first that matches counts
-    rho: float = Field(0.95, gt=0, lt=1)  # adadelta
 
 
 class ScheduleConfig(ConfigBase):
-    """The learning rate's factor over updates. ``linear`` and ``cosine`` fall to ``final_factor``. ``plateau`` falls by
-    ``plateau_factor`` after ``plateau_patience`` validations without improvement; ``sticky`` at every validation from
-    the first that is worse than the one before it."""
+    """The learning rate's factor over updates. ``linear`` and ``cosine`` fall to 0. ``plateau`` is halved after two
+    validations without improvement; ``sticky`` at every validation from the first that is worse than the one before."""
 
     type: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau", "sticky"] = "constant"
     warmup_updates: int = Field(0, ge=0)
     warmup_start: float = Field(0.0, ge=0, le=1)  # the factor before the first update; it rises linearly to 1
-    final_factor: float = Field(0.0, ge=0, le=1)
-    plateau_factor: float = Field(0.5, gt=0, lt=1)
-    plateau_patience: int = Field(1, ge=0)
 
 
 class TeacherForcingConfig(ConfigBase):
@@ -134,17 +125,14 @@ class ValidationConfig(ConfigBase):
     metric: Literal["val_loss_tf", "val_loss_tf_nll", "val_loss_free", "rouge1", "rouge2", "rougeL"] = "val_loss_tf"
     free_running: bool = False
     decode_records: int = Field(0, ge=0)
-    batch_size: int | None = Field(None, ge=1)
 
 
 class EarlyStoppingConfig(ConfigBase):
     patience: int | None = Field(None, ge=1)  # validations without improvement; none: never stop early
-    min_delta: float = Field(0.0, ge=0)
 
 
 class CheckpointConfig(ConfigBase):
     every_updates: int | None = Field(None, ge=1)  # none: at each epoch's end
-    every_minutes: float | None = Field(None, gt=0)
     keep: int = Field(2, ge=1)
 
 
@@ -311,7 +299,6 @@ class EvaluationConfig(ConfigBase):
     batch_size: int = Field(32, ge=1)
     rouge: Spec = Field(default_factory=dict)  # options of catchline.rouge
     baselines: tuple[str, ...] = ("lead",)
-    max_records: int | None = Field(None, ge=1)
 
 
 class RunConfig(ConfigBase):

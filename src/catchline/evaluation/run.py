@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Self, TextIO
 
-from catchline.config.base import validate
 from catchline.config.loading import read_run
 from catchline.config.names import sources_of, trusting
 from catchline.config.schema import EvaluationConfig, RunConfig
@@ -28,7 +27,7 @@ from catchline.errors import ConfigError, DataError
 from catchline.evaluation.measures import measure, reading_measures
 from catchline.files import digest_of, only_writer, write_text
 from catchline.metrics.rouge import RougeResult
-from catchline.metrics.scoring import RunScoring, Scoring, Shown, score_as, scoring, suited
+from catchline.metrics.scoring import Scoring, Shown, check_scoring, score_as, scoring, suited
 from catchline.summarizer.extractive import ExtractiveSystem, Progress, is_method
 from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
 from catchline.text.unknown import restore_numbers
@@ -106,7 +105,7 @@ def options_of(config: EvaluationConfig, **rouge: Any) -> EvaluationOptions:
         ConfigError: there is no such profile, option or kind.
     """
     asked = {**config.rouge, **rouge}
-    validate(RunScoring.Config, {"profile": config.profile, "rouge": asked}, where="evaluation")
+    check_scoring(config.profile, asked)
     way = scoring(config.profile, asked)
     kinds = way.rouge.get("kinds", EvaluationOptions().kinds)
     way = replace(way, rouge={name: value for name, value in way.rouge.items() if name != "kinds"})
@@ -188,12 +187,14 @@ def evaluate(
         ModelError: there is no such model or method, or one names code that is not trusted.
         ConfigError: ``max_records`` or ``profile`` does not fit.
     """
-    config = validate(EvaluationConfig, {"profile": profile, "max_records": max_records}, where="")
+    if max_records is not None and max_records < 1:
+        raise ConfigError(f"max_records is at least 1 (given: {max_records}).")
+    config = EvaluationConfig(profile=profile)
     names = [systems] if isinstance(systems, str) or not isinstance(systems, Iterable) else list(systems)
     for other in (one for one in names if not isinstance(one, str | Path)):
         raise ConfigError(f"A system is a folder, a hub id or an extractive method by name, no {type(other).__name__}.")
     source = split_of(data, split) if isinstance(data, str | Path) else data
-    records = list(islice(read_records(source), config.max_records))
+    records = list(islice(read_records(source), max_records))
     found = {}
     with trusting(trust_code):
         for name in map(str, names):

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _EARLIER = 1e-6
 
 
+SECONDS = 5.0  # of the solver
+
+
 class ConceptIlp(Extractor):
     """``max_words`` is the budget in blank-separated words; ``sentences`` is not used.
 
@@ -39,7 +42,6 @@ class ConceptIlp(Extractor):
 
     class Config(WordsConfig):
         max_words: int = Field(50, ge=1)
-        time_limit: float = Field(5.0, gt=0)
 
     def __init__(self, config: Any | None = None) -> None:
         super().__init__(config)
@@ -51,7 +53,7 @@ class ConceptIlp(Extractor):
         if lengths.min() > self.config.max_words:
             return [int(lengths.argmin())]
         weights, occurrence = self._concepts(SentenceTerms(sentences, self.config))
-        chosen = solve_coverage(weights, occurrence, lengths, self.config.max_words, self.config.time_limit)
+        chosen = solve_coverage(weights, occurrence, lengths, self.config.max_words)
         if chosen is None:
             chosen = greedy_coverage(weights, occurrence, lengths, self.config.max_words)
         return chosen or [int(np.flatnonzero(lengths <= self.config.max_words)[0])]
@@ -69,9 +71,7 @@ class ConceptIlp(Extractor):
         return weights, occurrence
 
 
-def solve_coverage(
-    weights: np.ndarray, occurrence: csr_array, lengths: np.ndarray, budget: float, time_limit: float
-) -> list[int] | None:
+def solve_coverage(weights: np.ndarray, occurrence: csr_array, lengths: np.ndarray, budget: float) -> list[int] | None:
     """The sentences of the best solution found in time, or None when there is none.
 
     ``weights`` (concepts,) are positive; ``occurrence`` (concepts, sentences) is 1 where the sentence contains the
@@ -92,7 +92,7 @@ def solve_coverage(
             LinearConstraint(np.concatenate([lengths, np.zeros(concepts)]), -np.inf, budget),
             LinearConstraint(hstack([-occurrence, identity(concepts)]), -np.inf, 0.0),
         ],
-        options={"time_limit": time_limit},
+        options={"time_limit": SECONDS},
     )
     if solution.x is None:
         return None

@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import chain
 
 import numpy as np
-from pydantic import Field
 
 from catchline.extractive.base import Extractor, WordsConfig
 from catchline.extractive.words import SentenceTerms, stop_words
@@ -21,23 +20,22 @@ class Luhn(Extractor):
     """Luhn 1958, "The automatic creation of literature abstracts": clusters of significant words.
 
     Significant are the stems of content words that occur at least twice. Within a sentence significant words with
-    fewer than ``gap`` other words between them form a cluster, worth its significant words squared over its length
+    fewer than four other words between them form a cluster, worth its significant words squared over its length
     (nothing if there is only one); a sentence is worth its best cluster.
     """
 
     in_short = "Takes sentences in which frequent words stand close together."
 
-    class Config(WordsConfig):
-        gap: int = Field(4, ge=1)
+    Config = WordsConfig
 
     def rate(self, sentences: list[str]) -> np.ndarray:
         terms = SentenceTerms(sentences, self.config)
         frequency = Counter(chain.from_iterable(terms.content))
         significant = {stem for stem, number in terms.numbers.items() if frequency[number] > 1}
-        return np.array([best_cluster(stems, significant, self.config.gap) for stems in terms.stems])
+        return np.array([best_cluster(stems, significant) for stems in terms.stems])
 
 
-def best_cluster(stems: list[str], significant: set[str], gap: int) -> float:
+def best_cluster(stems: list[str], significant: set[str], gap: int = 4) -> float:
     """The worth of a sentence's best cluster."""
     clusters: list[list[int]] = []
     for position, stem in enumerate(stems):

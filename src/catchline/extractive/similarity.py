@@ -20,24 +20,22 @@ _DIGITS = 10  # ratings of LSA are compared to this many digits, so that roundin
 class LexRank(Extractor):
     """LexRank (Erkan and Radev 2004): centrality in a graph of sentences that are alike.
 
-    Edges join sentences whose idf-modified cosine exceeds ``threshold``; a sentence's rating is its share in the
+    Edges join sentences whose idf-modified cosine exceeds 0.1; a sentence's rating is its share in the
     random walk. As in sumy: term frequencies are divided by the sentence's largest, idf is log(N / (1 + n)), which
-    squared also weighs ubiquitous terms, and the power method stops at a change of ``epsilon`` (loose by design).
+    squared also weighs ubiquitous terms, and the power method stops at a change of 0.1 (loose by design).
 
     Documents whose sentences share nothing keep their order.
     """
 
     in_short = "Takes the sentences that are most like many others."
 
-    class Config(WordsConfig):
-        threshold: float = Field(0.1, ge=0)
-        epsilon: float = Field(0.1, gt=0)
+    Config = WordsConfig
 
     def rate(self, sentences: list[str]) -> np.ndarray:
         cosine = idf_cosine(SentenceTerms(sentences, self.config).counts)
-        edges = (cosine > self.config.threshold).astype(np.float64)
+        edges = (cosine > 0.1).astype(np.float64)
         edges /= np.maximum(edges.sum(axis=1), 1.0)[:, None]
-        return power_method(edges, self.config.epsilon, normalised=True)
+        return power_method(edges, 0.1, normalised=True)
 
 
 def idf_cosine(counts: np.ndarray) -> np.ndarray:
@@ -75,21 +73,19 @@ class TextRank(Extractor):
     An edge weighs (pairs of equal content words) / (log |a| + log |b|), a sentence's edge to itself included as in
     sumy; two one-word sentences weigh their number of common words.
 
-    ``damping``: probability of following an edge; ``epsilon``: where the power method stops.
+    An edge is followed with probability 0.85; the power method stops at a change of 1e-4.
     """
 
     in_short = "Takes the sentences that share most words with others that do."
 
-    class Config(WordsConfig):
-        damping: float = Field(0.85, gt=0, lt=1)
-        epsilon: float = Field(1e-4, gt=0)
+    Config = WordsConfig
 
     def rate(self, sentences: list[str]) -> np.ndarray:
         terms = SentenceTerms(sentences, self.config)
         weights = edge_weights(terms, alone=1.0)
         weights /= weights.sum(axis=1)[:, None] + _NO_DIVISION_BY_ZERO
-        damping, total = self.config.damping, len(terms)
-        return power_method(np.full((total, total), (1.0 - damping) / total) + damping * weights, self.config.epsilon)
+        damping, total = 0.85, len(terms)
+        return power_method(np.full((total, total), (1.0 - damping) / total) + damping * weights, 1e-4)
 
 
 def edge_weights(terms: SentenceTerms, *, alone: float) -> np.ndarray:
@@ -133,7 +129,7 @@ class Lsa(Extractor):
     * ``first``: sentences by |v_1|, their weight in the first topic (Gong and Liu's first pick; the headline paper).
       The matrix holds tf-idf, with a smoothed idf over the article's own sentences.
     * ``gong_liu``: for several sentences, one from each topic in turn, that with the largest |v_ik| not yet taken.
-    * ``steinberger``: sqrt(sum_i s_i^2 v_ik^2) over the first ``topics`` (none: half of the rank, rounded down).
+    * ``steinberger``: sqrt(sum_i s_i^2 v_ik^2) over half of the topics, rounded down.
     * ``full``: Steinberger and Jezek 2004, sqrt(sum_i s_i^2 v_ik^2), with every topic, which is sumy's setting. It
       equals the Euclidean norm of the column, so no decomposition is done: the sentence with the most distinct words
       wins. The matrix holds sumy's smoothed term frequency, 0.4 + 0.6 f / max f.
@@ -146,7 +142,6 @@ class Lsa(Extractor):
 
     class Config(WordsConfig):
         method: LsaMethod = "auto"
-        topics: int | None = Field(None, ge=1)  # of steinberger
 
     def rate(self, sentences: list[str]) -> np.ndarray:
         method, terms = self.config.method, SentenceTerms(sentences, self.config)
@@ -156,7 +151,7 @@ class Lsa(Extractor):
             return smoothed_norms(terms.counts_of_all)
         _, strengths, topics = np.linalg.svd(tfidf(terms.counts), full_matrices=False)
         if method == "steinberger":
-            kept = self.config.topics or max(1, int((strengths > _NO_TOPIC * strengths[0]).sum()) // 2)
+            kept = max(1, int((strengths > _NO_TOPIC * strengths[0]).sum()) // 2)
             return np.round(np.sqrt(np.square(strengths[:kept, None] * topics[:kept]).sum(axis=0)), _DIGITS)
         ratings = np.round(np.abs(topics), _DIGITS)
         return ratings[0] if method != "gong_liu" else one_a_topic(ratings)

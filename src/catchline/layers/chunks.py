@@ -154,12 +154,11 @@ class Convolution(CoarseEncoder):
         width: int = Field(6, ge=1, le=65_536)
         activation: Literal["tanh", "relu", "none"] = "tanh"
         separate_embedding: bool = False
-        frozen: bool = False  # the separate table
 
     def __init__(self, config: Config, *, embedding: nn.Embedding, pad_id: int) -> None:
         super().__init__()
         self.config, self.size = config, config.size
-        self.own = _own_table(embedding, embedding.embedding_dim, config.frozen) if config.separate_embedding else None
+        self.own = _own_table(embedding, embedding.embedding_dim) if config.separate_embedding else None
         self._shared = [embedding]  # a list: the table belongs to the model
         self.filters = nn.Conv1d(embedding.embedding_dim, config.size, config.width)
 
@@ -199,7 +198,7 @@ class BagOfWords(CoarseEncoder):
         return chunk_sums(grid.ids, grid.words, self.own.weight)
 
 
-def _own_table(embedding: nn.Embedding, size: int, frozen: bool) -> nn.Embedding:
+def _own_table(embedding: nn.Embedding, size: int, frozen: bool = False) -> nn.Embedding:
     """A table of the chunks' own; as wide as the words' it starts as a copy of theirs, which the model makes."""
     table = nn.Embedding(embedding.num_embeddings, size, padding_idx=embedding.padding_idx)
     table.weight.requires_grad_(not frozen)

@@ -6,11 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
-
-from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError, unknown_choice
 from catchline.metrics.rouge import RougeResult, make_options, parse_kind, rouge
 from catchline.metrics.rouge_text import TEXTS
@@ -109,23 +106,19 @@ def _of_another_script(text: str) -> bool:
     return 2 * sum(map(bool, map(_LATIN.search, found))) < len(found)
 
 
-class RunScoring:
-    """What the ``evaluation`` section of a run says of ROUGE, for `catchline.config.names`: its ``Config`` is all."""
+def check_scoring(profile: str | None, rouge: Mapping[str, Any]) -> None:
+    """Check what the ``evaluation`` section of a run says of ROUGE.
 
-    class Config(ConfigBase):
-        profile: str | None = None
-        rouge: dict[str, Any] = Field(default_factory=dict)
-
-        @model_validator(mode="after")
-        def _known(self) -> Self:
-            options = dict(scoring(self.profile, self.rouge).rouge)
-            kinds = options.pop("kinds", ["1"])
-            make_options(options.pop("profile", "rouge155"), options)
-            if not isinstance(kinds, list | tuple) or not kinds:
-                raise ConfigError(f"ROUGE option 'kinds' is a list such as ['1', '2', 'L'] (given: {kinds!r:.100}).")
-            for kind in kinds:
-                parse_kind(kind)
-            return self
+    Raises:
+        ConfigError: an unknown profile, option or kind of ROUGE, or a value that does not fit.
+    """
+    options = dict(scoring(profile, rouge).rouge)
+    kinds = options.pop("kinds", ["1"])
+    make_options(options.pop("profile", "rouge155"), options)
+    if not isinstance(kinds, list | tuple) or not kinds:
+        raise ConfigError(f"ROUGE option 'kinds' is a list such as ['1', '2', 'L'] (given: {kinds!r:.100}).")
+    for kind in kinds:
+        parse_kind(kind)
 
 
 def sentence_lines(text: str) -> str:

@@ -86,7 +86,6 @@ class CoarseToFineConfig(ConfigBase):
     alternate_unit: Literal["minibatch", "step"] = "minibatch"  # (30)
     encode: Literal["auto", "full", "lazy", "replay"] = "auto"  # (48)
     init_range: float = Field(0.1, gt=0)
-    head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
 
 
 @dataclass(slots=True)
@@ -148,7 +147,8 @@ class CoarseToFine(AutoregressiveModel):
         self.attention: ChunkAttention = build("chunk attention", CHUNK_ATTENTIONS, config.attention, **context)
         self.merge = nn.Linear(2 * hidden, hidden, bias=False)
         projection = VocabularyProjection(hidden, self.vocab_size)
-        self.head: CopyHead = build_copy_head(config.head, projection=projection, gate_size=hidden, unk_id=self.unk_id)
+        head = {"type": "vocabulary"}
+        self.head: CopyHead = build_copy_head(head, projection=projection, gate_size=hidden, unk_id=self.unk_id)
         if self.head.copies:
             raise ConfigError("The coarse-to-fine models write from the vocabulary: set model.head.type to vocabulary.")
         if config.chunking == "sentence" and config.separator_id is None:

@@ -8,7 +8,7 @@ mean is over real target steps:
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -23,17 +23,13 @@ from catchline.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, Update
 _SMALLEST = 1e-9
 
 
-def guidance_divergence(attention: Tensor, centrality: Tensor, steps: Tensor, source: Tensor, over: str) -> Tensor:
+def guidance_divergence(attention: Tensor, centrality: Tensor, steps: Tensor, source: Tensor) -> Tensor:
     """``KL(a || c) = sum_i a_i (log a_i - log c_i)`` over real source positions: (B, T, S), (B, S) -> (B,).
 
-    ``steps`` (B, T) and ``source`` (B, S) are true at real tokens. a is the ``mean`` or the ``max`` of the attention
-    over real steps; c is kept within [1e-9, 1 - 1e-9].
+    ``steps`` (B, T) and ``source`` (B, S) are true at real tokens. a is the mean of the attention over
+    real steps; c is kept within [1e-9, 1 - 1e-9].
     """
-    real = steps.unsqueeze(-1)
-    if over == "mean":
-        attended = (attention * real).sum(dim=1) / steps.sum(dim=1, keepdim=True).clamp_min(1)
-    else:
-        attended = attention.masked_fill(~real, 0.0).amax(dim=1)
+    attended = (attention * steps.unsqueeze(-1)).sum(dim=1) / steps.sum(dim=1, keepdim=True).clamp_min(1)
     expected = centrality.clamp(_SMALLEST, 1 - _SMALLEST)
     return (torch.xlogy(attended, attended.clamp_min(_SMALLEST) / expected) * source).sum(dim=-1)
 
@@ -71,7 +67,6 @@ class Guidance(Objective):
         remedy = "a copy head with a centrality: set model.head to {type: guided}"
 
         weight: float = Field(1.0, ge=0)
-        over: Literal["mean", "max"] = "mean"
 
     config: Config
     name = "guidance"
@@ -79,6 +74,6 @@ class Guidance(Objective):
     def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
         mask, centrality = output.counted(batch), self.needed(output, "centrality")
         assert output.attention is not None, "heads with a centrality copy by attention"
-        divergence = guidance_divergence(output.attention, centrality, mask, batch.source_mask, self.config.over)
+        divergence = guidance_divergence(output.attention, centrality, mask, batch.source_mask)
         count = count_of(mask, self.config.reduction).to(divergence.dtype)
         return Term(self.name, divergence.sum(), count, self.config.weight)

@@ -20,6 +20,7 @@ from catchline.errors import ConfigError, TrainingError
 from catchline.objectives.base import Objective, masked_mean, token_weights
 from catchline.types import ModelOutput, TrainingBatch, UpdateContext
 
+LOWEST_MEAN = -50.0  # of log P_o, with `MinusSoftmax`
 _REMEDY = "an opponent attention: set model.opponent, for example to {type: max, layer: 2, head: 4}"
 
 
@@ -100,7 +101,7 @@ class MinusSoftmax(Objective):
     """Footnote 3's variant: maximise ``log P_c - lambda log P_o`` with a softmax (``model.opponent.output: softmax``).
 
     It has no lower bound: making P_o of the gold word ever smaller pays ever more. The paper says that it "failed to
-    train"; so do we, in one sentence, as soon as the mean log P_o of an update is below ``limit``.
+    train"; so do we, in one sentence, as soon as the mean log P_o of an update is below -50.
     """
 
     class Config(Objective.Config):
@@ -108,7 +109,6 @@ class MinusSoftmax(Objective):
         remedy = _REMEDY
 
         weight: float = Field(0.2, ge=0)  # lambda
-        limit: float = Field(-50.0, lt=0)
 
     config: Config
     name = "minus_softmax"
@@ -123,10 +123,10 @@ class MinusSoftmax(Objective):
         Raises:
             TrainingError: it is below the limit.
         """
-        if not value < self.config.limit:
+        if not value < LOWEST_MEAN:
             return
         raise TrainingError(
-            f"The mean log P_o of the gold words is {value:.1f} at update {update}, below {self.config.limit:g} "
+            f"The mean log P_o of the gold words is {value:.1f} at update {update}, below {LOWEST_MEAN:g} "
             "(an even guess over 32,000 words is -10.4): the objective log P_c - lambda log P_o has no bound and "
             "diverges, as footnote 3 of the paper reports. This row is expected to end so; to train a model, use the "
             "objective 'opponent' with model.opponent.output softmin."

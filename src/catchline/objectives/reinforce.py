@@ -17,6 +17,9 @@ from catchline.objectives.base import Objective
 from catchline.papers.coarse_to_fine import discounted_sums, reinforce_advantages, updated_baseline
 from catchline.types import ModelOutput, TrainingBatch, UpdateContext
 
+BASELINE_RATE = 0.1
+MAX_STEPS = 512  # later steps share the last baseline
+
 
 class Reinforce(Objective):
     """The policy's surrogate loss. Zero for minibatches whose attention was soft. Remembers the baseline.
@@ -28,17 +31,16 @@ class Reinforce(Objective):
         needs = "policy"
         remedy = "attention that draws chunks: set model.type and model.attention.type to coarse_to_fine"
 
-        reduction: Literal["sentence"] = "sentence"  # (35) summed over steps, averaged over documents
+        # (35) summed over steps, averaged over documents
+        reduction: Literal["sentence"] = "sentence"
         discount: float = Field(0.5, ge=0, le=1)  # (27)
         scale: float = Field(0.3, gt=0)  # (22)
-        baseline_rate: float = Field(0.1, gt=0, le=1)
         baseline_of: Literal["step", "return"] = "step"  # (23)
         baseline_order: Literal["update_first", "subtract_first"] = "update_first"  # (24)
         baseline_mean: Literal["alive", "all"] = "alive"  # (25)
         baseline_init: Literal["zero", "first_batch"] = "zero"  # (26)
         baseline_update: Literal["always", "hard_only"] = "always"  # (31)
         policy_norm: Literal["joint", "mean", "code"] = "joint"  # (28) counts n, n / k or n / k^2
-        max_steps: int = Field(512, ge=1)  # later steps share the last baseline
 
     config: Config
     name = "reinforce"
@@ -48,7 +50,7 @@ class Reinforce(Objective):
         super().__init__(config)
         self._rewards: list[tuple[Tensor, int]] = []  # of the coming update's micro-batches
         self._before: Tensor | None = None  # the baseline before this update
-        self.register_buffer("baseline", torch.zeros(config.max_steps))
+        self.register_buffer("baseline", torch.zeros(MAX_STEPS))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self.baseline: Tensor
         self.updates: Tensor
@@ -119,6 +121,6 @@ class Reinforce(Objective):
             torch.distributed.all_reduce(rewards)
         figures = rewards.new_zeros(2, len(self.baseline)).index_add_(1, self._places(rewards), rewards)
         first = self.config.baseline_init == "first_batch" and not bool(self.updates)
-        rate = 1.0 if first else self.config.baseline_rate
+        rate = 1.0 if first else BASELINE_RATE
         self.baseline.copy_(updated_baseline(self.baseline, figures[0], figures[1], rate))
         self.updates += figures[1].any()

@@ -32,7 +32,6 @@ GREEDY = {"beam_size": 1, "num_return": 1, "shrink_beam": False}
 HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine
 MAX_NUMBER = 1000.0  # of options that have no bound of their own
 MAX_TEXT = 1000
-METHOD_SECONDS = 10.0
 # the hub's names of our options
 HUB_NAMES = {
     **dict.fromkeys(("max_length", "max_new_tokens"), "max_length"),
@@ -66,7 +65,7 @@ class Served:
             )
             keys = list(SEARCH_OPTIONS)
         else:
-            config, most = defaults.config, {"time_limit": METHOD_SECONDS}
+            config, most = defaults.config, {}
             keys = [key for key in type(config).model_fields if key not in HIDDEN_SETTINGS]
         schema, values = type(config).model_json_schema()["properties"], config.model_dump(mode="json")
         found = {key: _option(schema[key], values[key], most.get(key)) for key in keys}

@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Literal
 
 from pydantic import model_validator
 from tokenizers import Regex, normalizers, pre_tokenizers
@@ -137,7 +136,7 @@ def across_blanks(text: str) -> bool:
 
 
 class NormalizationConfig(ConfigBase):
-    """The steps, in this order: Unicode form, straight quotes, marks of unknown words, lower case, digits.
+    """The steps, in this order: Unicode's form NFC, straight quotes, marks of unknown words, lower case, digits.
 
     ``unknown_marks`` are what the data has in place of words it lost (``<unk>`` and ``UNK`` in copies of Gigaword);
     where they stand between blanks they all become the word ``unk``. Only what the model reads and learns changes,
@@ -145,8 +144,6 @@ class NormalizationConfig(ConfigBase):
     """
 
     lowercase: bool = False
-    unicode_form: Literal["none", "NFC", "NFKC"] = "NFC"
-    straight_quotes: bool = True
     unknown_marks: tuple[str, ...] = ()
     digits_to_zero: bool = False
     digits_to_hash: bool = False
@@ -170,11 +167,10 @@ def build_normalizer(
     blanks = rf"[\s\p{{Cc}}\x{{200B}}\x{{FEFF}}{SPACE_MARK}]+"
     edge = rf"{SPACE_MARK}\z" if mark_in_front else rf"\A{SPACE_MARK}|{SPACE_MARK}\z"
     steps: tuple[tuple[bool, normalizers.Normalizer], ...] = (
-        (config.unicode_form == "NFC", normalizers.NFC()),
-        (config.unicode_form == "NFKC", normalizers.NFKC()),
+        (True, normalizers.NFC()),
         (True, _replaced(_INVISIBLE, "")),
-        (config.straight_quotes, _replaced("[‘’‛]", "'")),
-        (config.straight_quotes, _replaced("[“”„‟]", '"')),
+        (True, _replaced("[‘’‛]", "'")),
+        (True, _replaced("[“”„‟]", '"')),
         (bool(config.unknown_marks), _replaced(rf"(?<!\S)(?:{marks})(?!\S)", UNKNOWN_WORD)),
         (config.lowercase, normalizers.Lowercase()),
         (config.digits_to_zero, _replaced(r"\p{Nd}", "0")),

@@ -78,7 +78,6 @@ class Corpus:
         if path is None:
             raise ConfigError(f"The run names no {split}ing data: set data.{split}, or give --data DIR.")
         self.path, self.data = str(path), data
-        self._most = data.max_train_records if split == "train" else data.max_validation_records
         self._least = data.min_supported if split == "train" else 0.0
         self._words = max_source_tokens
 
@@ -90,9 +89,8 @@ class Corpus:
             if not file.is_file():
                 raise DataError(f"{file} is a pipe or device; training reads its data more than once: name a file.")
         parts = [[str(file), digest_of(file)] for file in files] or os.urandom(16).hex()  # of the hub: read it again
-        where = {*SPLITS, "max_train_records", "max_validation_records", "min_supported"}
-        settings = self.data.model_dump(mode="json", exclude=where)
-        return _digest(self.path, self._most, self._least and [self._least, self._words], parts, settings)
+        settings = self.data.model_dump(mode="json", exclude={*SPLITS, "min_supported"})
+        return _digest(self.path, self._least and [self._least, self._words], parts, settings)
 
     @cached_property
     def _folder(self) -> Path:
@@ -114,7 +112,7 @@ class Corpus:
         read = kept = characters = 0
         records = read_with(self.path, ReadOptions.of(self.data), on_skip=skipped, on_choice=notes.append)
         with pa.OSFile(str(folder / _FILE), "wb") as file, pa.ipc.new_file(file, _PAIRS) as writer:
-            for some in batches(islice(records, self._most), _PIECE):
+            for some in batches(records, _PIECE):
                 good = [pair for pair in some if not self._least or supported_share(pair, self._words) >= self._least]
                 read, kept = read + len(some), kept + len(good)
                 characters += sum(len(pair.document) for pair in good)

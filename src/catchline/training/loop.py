@@ -105,7 +105,7 @@ class Trainer:
         self._identity = parts.identity | made
         self._saved_update, self._improved, self._elapsed_before = 0, False, 0.0
         self._count_made, self._first_at = 0, 0.0  # updates of this process, and when the first was done
-        self._stop_flag = self._end_flag = self._save_flag = 0.0
+        self._stop_flag = self._end_flag = 0.0
         files.seed_everything(training.seed, accelerator.process_index + 1)
         self._load()
 
@@ -115,7 +115,6 @@ class Trainer:
         """Train to the end; see `catchline.training.run.train` for what can happen on the way."""
         self.log = RunLog(self.out, self.state, self.accelerator, self.callbacks)
         self._started_at = time.perf_counter() - self.state.elapsed_seconds
-        self._saved_at = time.perf_counter()
         self.callbacks.show(self.state.update, total=self.total, description="Training")
         self.model.train()
         try:
@@ -154,7 +153,7 @@ class Trainer:
         if state.position >= self.stream.batches_per_epoch:
             state.next_epoch()
         state.elapsed_seconds = time.perf_counter() - self._started_at
-        self._stop_flag, self._end_flag, self._save_flag = figures.flags
+        self._stop_flag, self._end_flag = figures.flags
         values = {"loss": figures.loss, **figures.values, "grad_norm": figures.grad_norm, "tokens": figures.tokens}
         self.log.update(values, place, self.run.training.log_every, figures.details)
         self._count_made += 1
@@ -179,16 +178,13 @@ class Trainer:
             self.callbacks.on_message(f"Time:  {text}, validation not counted ({seconds:.2f} s an update).")
 
     def _control_flags(self, stop: StopRequest) -> list[float]:
-        """What this process wants to happen after the update: stop, end (time is up), save.
+        """What this process wants to happen after the update: stop, end (time is up).
 
         They travel with the gradients, so that all processes decide alike; the first one's clock counts.
         """
-        training, now = self.run.training, time.perf_counter()
-        first = self.accelerator.is_main_process
-        minutes, every = training.max_minutes, training.checkpoint.every_minutes
-        over = first and minutes is not None and now - self._started_at >= 60 * minutes
-        save = first and every is not None and now - self._saved_at >= 60 * every
-        return [float(stop.requested), float(over), float(save)]
+        minutes, elapsed = self.run.training.max_minutes, time.perf_counter() - self._started_at
+        over = self.accelerator.is_main_process and minutes is not None and elapsed >= 60 * minutes
+        return [float(stop.requested), float(over)]
 
     def _learning_rate(self) -> float:
         schedule = self.run.training.schedule
@@ -267,15 +263,10 @@ class Trainer:
         return Learner(self.model, self.optimizer, self.average, self.parts.objectives)
 
     def _checkpoint_due(self) -> bool:
-        state, settings = self.state, self.run.training.checkpoint
-        if self._improved:
-            return True
-        if self._saved_update == state.update:
-            return False
-        if settings.every_updates is None and settings.every_minutes is None:
-            return state.position == 0
-        by_count = settings.every_updates is not None and state.update % settings.every_updates == 0
-        return by_count or bool(self._save_flag)
+        state, every = self.state, self.run.training.checkpoint.every_updates
+        if self._improved or self._saved_update == state.update:
+            return self._improved
+        return state.position == 0 if every is None else state.update % every == 0
 
     def _checkpoint(self) -> None:
         state = self.state
@@ -286,7 +277,7 @@ class Trainer:
             files.write_checkpoint(self.out, state.update, content)
             files.prune(self.out, self.run.training.checkpoint.keep, state.best_update)
         self.accelerator.wait_for_everyone()
-        self._saved_update, self._saved_at, self._improved = state.update, time.perf_counter(), False
+        self._saved_update, self._improved = state.update, False
         self.log.resume_clock()
 
     def _load(self) -> None:

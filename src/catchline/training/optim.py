@@ -34,10 +34,10 @@ def build_optimizer(config: OptimizerConfig, parameters: nn.Module | Iterable[nn
     kinds: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
         "adam": (torch.optim.Adam, {"betas": config.betas, **eps, **fused}),
         "adamw": (torch.optim.AdamW, {"betas": config.betas, **eps, **fused}),
-        "adagrad": (torch.optim.Adagrad, {"initial_accumulator_value": config.initial_accumulator, **eps, **fused}),
+        "adagrad": (torch.optim.Adagrad, {"initial_accumulator_value": 0.1, **eps, **fused}),
         # without a fused kernel; many small operations at once
-        "adadelta": (torch.optim.Adadelta, {"rho": config.rho, **eps, "foreach": True}),
-        "sgd": (torch.optim.SGD, {"momentum": config.momentum, **fused}),
+        "adadelta": (torch.optim.Adadelta, {"rho": 0.95, **eps, "foreach": True}),
+        "sgd": (torch.optim.SGD, fused),
     }
     kind, options = kinds[config.type]
     groups = _groups(config, parameters)
@@ -94,7 +94,7 @@ def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plat
     """What the base learning rate is multiplied with in the update after ``update`` completed ones.
 
     The warm-up rises linearly from ``warmup_start`` and reaches 1 at update ``warmup_updates``. Then ``linear`` and
-    ``cosine`` fall from 1 to ``final_factor`` at ``total``; ``inverse_sqrt`` is sqrt(warmup / update); ``plateau`` and
+    ``cosine`` fall from 1 to 0 at ``total``; ``inverse_sqrt`` is sqrt(warmup / update); ``plateau`` and
     ``sticky`` are ``plateau_factor``, which validation lowers.
 
     Raises:
@@ -115,8 +115,7 @@ def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plat
             "besides max_minutes, or choose the schedule 'constant' or 'inverse_sqrt'."
         )
     done = min(max(count - warmup, 0) / max(total - warmup, 1), 1.0)
-    share = 1.0 - done if config.type == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
-    return config.final_factor + (1.0 - config.final_factor) * share
+    return 1.0 - done if config.type == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
 
 
 class WeightAverage:

@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, fields, replace
-from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -280,7 +279,7 @@ def held_out_parts(out: Path) -> list[Path]:
 
 def on_parts(run: RunConfig, out: Path) -> RunConfig:
     """The run on the parts that were held out for it, or written for it, if there are any."""
-    read = {"max_train_records", *(field.name for field in fields(ReadOptions))}  # how the parts are not read
+    read = {field.name for field in fields(ReadOptions)}  # how the parts are not read
     plain = {name: field.default for name, field in DataConfig.model_fields.items() if name in read}
     parts = {part.stem: str(part) for part in held_out_parts(out)}
     return run.model_copy(update={"data": run.data.model_copy(update=plain | parts)}) if parts else run
@@ -324,11 +323,9 @@ def hold_out(
                     f"{part} is there, and nothing says that a run wrote it: move {place} away, or remove it if an "
                     "older version of catchline held these pairs out; or give another --out."
                 )
-        skipped, reading, most = SkipCounter(), ReadOptions.of(run.data), {"train": run.data.max_train_records}
-        splits = {
-            split: list(islice(read_with(pairs, reading, on_skip=skipped, on_choice=note), most.get(split)))
-            for split, pairs in given.items()
-        }
+        skipped, reading = SkipCounter(), ReadOptions.of(run.data)
+        how: dict[str, Any] = {"on_skip": skipped, "on_choice": note}
+        splits = {split: list(read_with(pairs, reading, **how)) for split, pairs in given.items()}
         if skipped.total:
             note(skipped.describe())
         if "validation" not in given and not all_pairs:

@@ -29,6 +29,7 @@ from catchline.training.prepare import Prepared
 from catchline.training.step import UpdateStep
 from catchline.types import PLAIN_PASS, TrainingBatch, UpdateContext
 
+PLATEAU_FACTOR, PLATEAU_PATIENCE = 0.5, 1
 LOWER_IS_BETTER = {"val_loss_tf", "val_loss_tf_nll", "val_loss_free"}  # the other metrics are ROUGE's
 
 
@@ -46,7 +47,7 @@ class Validator:
                 f"training.validation.metric is {self.settings.metric}, so summaries must be decoded: "
                 "set training.validation.decode_records, for example to 200."
             )
-        self.batch_size = self.settings.batch_size or run.training.batch_size
+        self.batch_size = run.training.batch_size
         self.scoring = scoring(run.evaluation.profile, run.evaluation.rouge)
         self.step, self.dataset, self.tokenizer, self.collator = step, dataset, parts.tokenizer, parts.collator
 
@@ -152,15 +153,15 @@ def is_best(state: TrainState, metric: float, training: TrainingConfig) -> bool:
     before, state.previous_metric = state.previous_metric, metric
     state.decaying |= before is not None and sign * (metric - before) > 0
     if training.schedule.type == "sticky" and state.decaying:
-        state.plateau_factor *= training.schedule.plateau_factor
-    better = state.best_metric is None or sign * (state.best_metric - metric) > training.early_stopping.min_delta
+        state.plateau_factor *= PLATEAU_FACTOR
+    better = state.best_metric is None or sign * (state.best_metric - metric) > 0
     if better and metric == metric:
         state.best_metric, state.best_update = metric, state.update
         state.bad_validations = state.plateau_bad = 0
         return True
     state.bad_validations += 1
     state.plateau_bad += 1
-    if training.schedule.type == "plateau" and state.plateau_bad > training.schedule.plateau_patience:
-        state.plateau_factor *= training.schedule.plateau_factor
+    if training.schedule.type == "plateau" and state.plateau_bad > PLATEAU_PATIENCE:
+        state.plateau_factor *= PLATEAU_FACTOR
         state.plateau_bad = 0
     return False

@@ -80,13 +80,10 @@ objective nll label_smoothing 0.0 | 0 0.999 | -1e-9 1
 objective opponent weight 0.2 | 0 | -1e-9
 objective opponent label_smoothing 0.0 | 0 0.999 | -1e-9 1
 objective minus_softmax weight 0.2 | 0 | -1e-9
-objective minus_softmax limit -50.0 | -1e-9 | 0
 objective coverage weight 1.0 | 0 | -1e-9
 objective guidance weight 1.0 | 0 | -1e-9
 objective reinforce discount 0.5 | 0 1 | -1e-9 1.001
 objective reinforce scale 0.3 | 1e-9 | 0
-objective reinforce baseline_rate 0.1 | 1e-9 1 | 0 1.001
-objective reinforce max_steps 512 | 1 | 0
 """
 
 
@@ -113,7 +110,6 @@ def test_every_text_of_every_section_is_unicode() -> None:
         "training.seed=-1",
         "training.optimizer.betas=[5, 7]",
         "training.optimizer.betas=[true, false]",
-        "training.optimizer.momentum=5",
         "training.optimizer.weight_decay=1e30",
         "training.optimizer.epsilon=1e30",
         "training.optimizer.learning_rate=1e30",

@@ -17,7 +17,7 @@ from catchline.errors import ConfigError, DataError
 from catchline.extractive.baselines import FirstWords, Longest, Oracle, greedy_oracle
 from catchline.extractive.concepts import ConceptIlp, greedy_coverage, solve_coverage
 from catchline.extractive.frequency import Edmundson, best_cluster
-from catchline.extractive.similarity import Lsa, TextRank, idf_cosine, smoothed_norms, tfidf
+from catchline.extractive.similarity import Lsa, idf_cosine, power_method, smoothed_norms, tfidf
 from catchline.extractive.words import SentenceTerms, character_words, cut_words, stop_words, treebank_words
 from catchline.metrics.rouge import rouge
 from catchline.text.normalization import without_invisible
@@ -200,14 +200,10 @@ def test_lsa_readings():
     assert full == Lsa(Lsa.Config(sentences=2)).summarize(STORY)
 
 
-def test_lsa_with_fewer_topics_and_one_topic_after_the_other():
+def test_lsa_with_half_of_the_topics_and_one_topic_after_the_other():
     """By the definitions, from the singular vectors."""
     terms = SentenceTerms(STORY, Lsa.Config())
     _, strengths, topics = np.linalg.svd(tfidf(terms.counts), full_matrices=False)
-    for count in (1, 2, 3):
-        weights = np.sqrt(sum((strengths[k] * topics[k]) ** 2 for k in range(count)))
-        rated = Lsa(Lsa.Config(method="steinberger", topics=count)).rate(STORY)
-        assert rated == pytest.approx(weights)
     half = Lsa(Lsa.Config(method="steinberger")).rate(STORY)
     assert half == pytest.approx(np.sqrt(sum((strengths[k] * topics[k]) ** 2 for k in range(len(STORY) // 2))))
     taken: list[int] = []
@@ -246,7 +242,7 @@ def test_concept_ilp_equals_brute_force():
         weights = generator.integers(1, 4, size=12).astype(float)
         lengths = generator.integers(3, 12, size=7).astype(float)
         occurrence = csr_array(contains.astype(float))
-        chosen = solve_coverage(weights, occurrence, lengths, 20, 5.0)
+        chosen = solve_coverage(weights, occurrence, lengths, 20)
         value = weights[contains[:, chosen].any(axis=1)].sum() - 1e-6 * sum(chosen)
         assert value == pytest.approx(brute_force(weights, contains, lengths, 20)[0], abs=1e-5)
         greedy = greedy_coverage(weights, occurrence, lengths, 20)
@@ -301,9 +297,8 @@ def test_first_characters():
 
 
 def test_the_power_method_ends_where_rounding_keeps_it_from_resting() -> None:
-    sentences = ["The cat sat on the mat.", "A cat sat.", "The dog ran home.", "The dog and the cat ran.", "It rained."]
-    method = TextRank(TextRank.Config(epsilon=1e-300))
-    assert len(method.summarize(sentences)) == method.config.sentences
+    matrix = np.random.default_rng(0).dirichlet(np.ones(5), size=5)
+    assert np.isfinite(power_method(matrix, 1e-300)).all()
 
 
 @pytest.mark.parametrize("name", ["luhn", "textrank", "sumbasic", "lsa", "reduction", "kl", "lexrank"])

@@ -58,6 +58,12 @@ def test_the_baseline_moves_once_an_update(parts: list[slice]) -> None:
     assert int(objective.updates) == 2
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A baseline that is the last minibatch's mean."""
+    monkeypatch.setattr("catchline.objectives.reinforce.BASELINE_RATE", 1.0)
+
+
 def test_where_the_baseline_starts() -> None:
     """``zero``: a tenth of the way from 0; ``first_batch``: at the first minibatch's mean, then a tenth of the way."""
     tenth, whole = reinforce(), reinforce(baseline_init="first_batch")
@@ -67,11 +73,12 @@ def test_where_the_baseline_starts() -> None:
     assert learnt(whole, slice(0, 2)) == [-2.85, -3.9]
 
 
+@pytest.mark.usefixtures("at_once")
 def test_ended_targets_count_as_zero_or_not_at_all() -> None:
-    assert learnt(reinforce(baseline_rate=1.0)) == [-3.0, -4.0]
+    assert learnt(reinforce()) == [-3.0, -4.0]
     for parts in ([slice(0, 4)], [slice(0, 2), slice(2, 3), slice(3, 4)]):
-        assert learnt(reinforce(baseline_rate=1.0, baseline_mean="all"), *parts) == [-3.0, -3.0]
-    cut = reinforce(baseline_rate=1.0, baseline_mean="all")  # a micro-batch whose targets all end after one step
+        assert learnt(reinforce(baseline_mean="all"), *parts) == [-3.0, -3.0]
+    cut = reinforce(baseline_mean="all")  # a micro-batch whose targets all end after one step
     for rows, width in ((slice(0, 2), 2), (slice(2, 3), 1), (slice(3, 4), 2)):
         output, batch = passed(rows)
         output.gold_log_probs, batch.target_mask = output.gold_log_probs[:, :width], batch.target_mask[:, :width]
@@ -80,8 +87,9 @@ def test_ended_targets_count_as_zero_or_not_at_all() -> None:
     assert cut.baseline[:2].tolist() == [-3.0, -3.0]
 
 
+@pytest.mark.usefixtures("at_once")
 def test_the_longest_micro_batch_says_how_many_entries_move() -> None:
-    objective = reinforce(baseline_rate=1.0)
+    objective = reinforce()
     for width in (1, 3):
         mask, ids = torch.ones(2, width, dtype=torch.bool), torch.zeros(2, width, dtype=torch.int64)
         batch = TrainingBatch(ids, ids, mask, 5, target_input_ids=ids, target_ids=ids, target_mask=mask)
@@ -90,9 +98,10 @@ def test_the_longest_micro_batch_says_how_many_entries_move() -> None:
     assert objective.baseline[:4].tolist() == [-2.0, -3.0, -3.0, 0.0]
 
 
+@pytest.mark.usefixtures("at_once")
 def test_a_baseline_of_returns() -> None:
     """G_1 = r_1 + r_2 / 2: -2, -4, -3, -9."""
-    objective = reinforce(baseline_rate=1.0, baseline_of="return", discount=0.5, scale=2.0)
+    objective = reinforce(baseline_of="return", discount=0.5, scale=2.0)
     assert learnt(objective) == [-4.5, -4.0]
     expected = 2.0 * torch.tensor([[2.5, 2.0], [0.5, 0.0], [1.5, 0.0], [-4.5, -2.0]])
     torch.testing.assert_close(advantages(objective), expected)
@@ -105,16 +114,19 @@ def test_soft_minibatches_move_the_baseline_unless_told_otherwise() -> None:
     assert learnt(objective) == [-3.0, -4.0], "a minibatch that was left out is not the first"
 
 
-def test_later_steps_share_the_last_entry() -> None:
-    objective = reinforce(max_steps=1, baseline_rate=1.0)
+@pytest.mark.usefixtures("at_once")
+def test_later_steps_share_the_last_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catchline.objectives.reinforce.MAX_STEPS", 1)
+    objective = reinforce()
     objective.see(*passed())
     objective.seen()
     assert objective.baseline.tolist() == [pytest.approx(-24 / 7)]
 
 
+@pytest.mark.usefixtures("at_once")
 def test_what_is_subtracted() -> None:
     """``update_first``: the baseline with this minibatch in it; ``subtract_first``: the one before."""
-    options = {"discount": 0.0, "scale": 1.0, "baseline_rate": 1.0}
+    options = {"discount": 0.0, "scale": 1.0}
     for order, baseline in (("update_first", [-3.0, -4.0]), ("subtract_first", [0.0, 0.0])):
         objective = reinforce(baseline_order=order, **options)
         learnt(objective)
@@ -138,9 +150,10 @@ def test_soft_minibatches_have_no_policy() -> None:
     assert reinforce().figures(*passed(hard=False)) == {"baseline_1": 0.0}
 
 
+@pytest.mark.usefixtures("at_once")
 def test_figures_of_the_log() -> None:
     """The advantages of the seven draws are 2, 2; 1, 0; 0; -3, -2."""
-    objective = reinforce(discount=0.0, scale=1.0, baseline_rate=1.0)
+    objective = reinforce(discount=0.0, scale=1.0)
     learnt(objective)
     figures = {name: float(value) for name, value in objective.figures(*passed()).items()}
     expected = {"baseline_1": -3.0, "advantage_mean": 0.0, "advantage_std": (22 / 7) ** 0.5}

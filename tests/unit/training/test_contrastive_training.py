@@ -100,11 +100,14 @@ def test_every_micro_batch_has_noise_of_its_own(make_trainer: Any, make_contrast
     assert own_seed(batch, context.noise_seed) == seeds[-1]
 
 
-def test_the_variant_of_footnote_3_stops_with_a_sentence(make_contrastive: Any, tmp_path: Path) -> None:
+def test_the_variant_of_footnote_3_stops_with_a_sentence(
+    make_contrastive: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catchline.objectives.likelihood.LOWEST_MEAN", -12.0)
     opponent = MODEL["opponent"] | {"output": "softmax", "lambda_decode": -0.2}
     run = make_contrastive(
         model=MODEL | {"opponent": opponent},
-        objectives=[{"type": "nll"}, {"type": "minus_softmax", "weight": 0.5, "limit": -12}],
+        objectives=[{"type": "nll"}, {"type": "minus_softmax", "weight": 0.5}],
         training={"max_updates": 3000, "optimizer": {"learning_rate": 0.03}, "validation": {"every_updates": 999}},
     )
     with pytest.raises(TrainingError, match="expected to end so"):

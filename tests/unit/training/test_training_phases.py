@@ -210,7 +210,7 @@ def test_passes_are_counted_under_the_limits_of_their_phase(make_trainer: Any) -
 
 
 def test_when_the_loss_changes_best_starts_again_and_a_sticky_rate_does_not_fall(make_trainer: Any) -> None:
-    changes = {"training.validation.every_updates": 1, "training.schedule": {"type": "sticky", "plateau_factor": 0.5}}
+    changes = {"training.validation.every_updates": 1, "training.schedule": {"type": "sticky"}}
     trainer = make_trainer(**COVERAGE_LATER, **changes, **{"training.early_stopping.patience": 50})
     result = trainer.fit()
     lines = [entry for entry in read_log(trainer.out / "log.jsonl") if entry["kind"] == "validation"]

@@ -75,7 +75,7 @@ def made_whole(trainer: Any) -> None:
                 {"baseline_order": "subtract_first"},
                 {"baseline_mean": "all", "baseline_of": "return"},
                 {"baseline_init": "first_batch"},
-                {"baseline_update": "hard_only", "max_steps": 2},
+                {"baseline_update": "hard_only"},
             )
         ),
     ],
