@@ -68,7 +68,7 @@ def train_tokenizer(folder: Path, corpus: Path) -> Path:
     trainer = trainers.BpeTrainer(
         vocab_size=16_000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
-    texts = [text for _, text in documents(corpus / "part-0.jsonl", text="file", column=None, on_skip=None)]
+    texts = [text for _, text in documents(corpus / "part-0.jsonl", text="file", column=None, skipped=None)]
     backend.train_from_iterator(texts[:300], trainer)
     backend.save(str(folder / "tokenizer.json"))
     return folder / "tokenizer.json"
@@ -91,7 +91,7 @@ def stages(corpus: Path, settings: SpanSettings, megabytes: float) -> None:
     """CPU seconds a megabyte of the first pass, part by part, on one file."""
     units = VocabularySpanTokenizer(Path(settings.tokenizer))
     start = time.process_time()
-    texts = [text for _, text in documents(corpus / "part-0.jsonl", text="file", column=None, on_skip=None)]
+    texts = [text for _, text in documents(corpus / "part-0.jsonl", text="file", column=None, skipped=None)]
     read = time.process_time()
     tokens = [encoded.tokens for encoded in units.encode(texts)]
     encoded = time.process_time()

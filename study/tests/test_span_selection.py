@@ -322,15 +322,14 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_byte_level_tokens_are_slices_of_the_text(corpus: Path, tokenizer: Path, tmp_path: Path) -> None:
     sizes = {"input_length": 12, "output_length": 5, "chunk": 40}
-    run(corpus, tmp_path / "out", dataclasses.replace(SMALL, tokenizer=str(tokenizer), ids=True, **sizes))
+    run(corpus, tmp_path / "out", dataclasses.replace(SMALL, tokenizer=str(tokenizer), **sizes))
     units = VocabularySpanTokenizer(tokenizer / "tokenizer.json")
     texts = {f"{name}:{number}": text for name, number, text in documents(corpus)}
     for row in records(tmp_path / "out"):
         document, start = row["id"].rsplit(":", 1)
-        text, ids = texts[document], units.ids(texts[document])
-        assert row["document_ids"] + row["summary_ids"] == ids[int(start) : int(start) + 17]
-        assert row["document"] + row["summary"] in text
-        assert units.encode([row["summary"]])[0].tokens.tolist() == row["summary_ids"]
+        ids = units.encode([texts[document]])[0].tokens.tolist()
+        assert row["document"] + row["summary"] in texts[document]
+        assert units.encode([row["summary"]])[0].tokens.tolist() == ids[int(start) + 12 : int(start) + 17]
 
 
 def test_special_tokens_are_not_looked_for_and_nothing_is_cut(tokenizer: Path) -> None:
@@ -338,7 +337,6 @@ def test_special_tokens_are_not_looked_for_and_nothing_is_cut(tokenizer: Path) -
     encoded = units.encode(["sun </s> sea"])[0]
     assert 0 not in encoded.tokens
     assert encoded.span(len(encoded.tokens) - 1)[1] == 12
-    assert encoded.tokens.tolist() == units.ids("sun </s> sea")
 
 
 def of_words(folder: Path, *words: str) -> VocabularySpanTokenizer:
@@ -362,8 +360,8 @@ def test_marks_that_a_tokenizer_swallows_stay_with_their_letter_and_unknown_word
 
 
 def test_spans_of_blanks_are_never_chosen(tokenizer: Path, tmp_path: Path) -> None:
-    """Line breaks match each other best of all; no-break spaces are two byte tokens each."""
-    blanks = "\n" * 60 + "\u00a0" * 60
+    """Line breaks match each other best of all."""
+    blanks = "\n" * 60 + " " * 60
     (tmp_path / "a.txt").write_text(f"moon {blanks} sun and sea, sea and hill, tree and moon.")
     (tmp_path / "b.txt").write_text(blanks + ".")
     settings = dataclasses.replace(SMALL, tokenizer=str(tokenizer), text="file", chunk=60, k=50, over="0")
@@ -408,7 +406,6 @@ def test_long_text_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
         ({"over": "much"}, "--every-window-over: 'much'"),
         ({"over": "1", "random": True}, "leave out --every-window-over"),
         ({"text": "page"}, "--text is 'page'"),
-        ({"ids": True}, "has no ids"),
         ({"tokenizer": "x/y", "lowercase": True}, "--lowercase goes with --tokenizer words"),
         ({"chunk": 8}, "--chunk is 8, but an input of 6 and an output of 3 need 9"),
     ],
@@ -437,7 +434,7 @@ def test_settings_that_are_refused(changes: dict[str, Any], words: str) -> None:
         ("a.txt", b"", "The input holds no text", {}),
         ("a.txt", b"a b c\n", r"No document has 9 tokens \(6 \+ 3\): of 1 the longest has 3; .* \(--text file\)", {}),
         ("a.txt", b"a\nb\n", r"has 2; take shorter spans \(--input-length, --output-length\)\.\Z", {"text": "file"}),
-        ("a.csv", b"text\nx\n", r"\.csv files are not read here", {}),
+        ("a.csv", b"text\nx\n", "'.csv' files are not read here", {}),
         ("a.txt", b"a b c d e f g h i", r"^No window scores above", {"over": "9"}),
     ],
 )
@@ -450,19 +447,17 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, words: str, change
 
 def test_bad_records_and_files_are_skipped_and_counted(corpus: Path, tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "in")
-    (folder / "d.txt.gz").write_bytes(b"no gzip")
     with (folder / "more" / "b.jsonl").open("a") as file:
         file.write("{\n5\n")
     settings = dataclasses.replace(SMALL, skip_bad=True)
-    with pytest.raises(DataError, match=r"(broken JSON|the gzip data is damaged)"):
+    with pytest.raises(DataError, match="broken JSON"):
         run(folder, tmp_path / "no")
     result = run(folder, tmp_path / "out", settings)
     assert result.manifest["corpus"]["skipped_records"] == {
         "a JSON number where an object was expected": 1,
         "broken JSON": 1,
     }
-    assert [shard["name"] for shard in result.manifest["corpus"]["unreadable_shards"]] == ["d.txt.gz"]
-    assert len(result.manifest["warnings"]) == 2
+    assert len(result.manifest["warnings"]) == 1
     run(corpus, tmp_path / "clean")
     assert records(tmp_path / "out") == records(tmp_path / "clean")
 
@@ -497,7 +492,7 @@ def test_inputs_that_are_refused(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "full" / "x").touch()
     for kind, said, place, out in (
         (DataError, "holds no file to read", tmp_path / "empty", "out"),
-        (DataError, "No file has a name like", tmp_path / "*.txt", "out"),
+        (DataError, "holds no file to read", tmp_path / "*.txt", "out"),
         (ConfigError, "lies in the input folder", corpus, corpus / "out"),
         (ConfigError, "is not an empty folder", corpus, "full"),
     ):

@@ -255,7 +255,6 @@ class SpanOptions:
     column: Annotated[str | None, Option("--document-column", help="The column of the documents in JSON lines.")] = None
     validation: Annotated[int, Option(metavar="N", help="Hold so many records out.")] = 0
     shard_records: Annotated[int, Option("--records-per-file", min=1, help="Records of a training file.")] = 100_000
-    ids: Annotated[bool, Option("--ids", help="Write the token ids too.")] = False
     seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Of draws, of ties and of the order of the records.")] = 1
     skip_bad: SkipBad = False
 

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ from catchline.errors import DataError
 from catchline.files import digest_of, part_of
 from catchline.jobs import batches
 from catchline_study.spans.corpus import Shard, documents
-from catchline_study.spans.scoring import Found, WindowBlock
+from catchline_study.spans.scoring import WindowBlock
 from catchline_study.spans.settings import SpanSettings
-from catchline_study.spans.tokens import PART, SOLID, SpanTokenizer, TokenizedDocument
+from catchline_study.spans.tokens import SpanTokenizer, TokenizedDocument
 
 # ``tie`` orders candidates of equal score, ``order`` all that are chosen; ``output`` tells equal output spans;
 # ``characters`` are where the two spans begin and end in the text.
@@ -46,8 +45,7 @@ CANDIDATE = np.dtype(
 Candidates = Callable[[int], NDArray[np.void]]  # those of a shard by its number
 # What a pass over a shard counts, beside the tokens of the longest document.
 COUNTED = ("documents", "characters", "tokens", "chunks", "short_tails", "blank_chunks", "candidates")
-_BATCH_CHARACTERS = 1 << 18
-_BATCH_DOCUMENTS = 256
+_BATCH_DOCUMENTS = 64
 _HELD = 1024  # chunks that are scored at a time ...
 _CELLS = 1 << 17  # ... in blocks of so many tokens
 
@@ -82,23 +80,11 @@ class CandidateFinder:
         """
         return map(self._scored, batches(self._chunks(), _HELD))
 
-    def _batches(self) -> Iterator[list[tuple[int, str]]]:
-        way, column, skip_bad = self.settings.text, self.settings.column, self.settings.skip_bad
-        on_skip = (lambda problem: self.skipped.update([problem.reason])) if skip_bad else None
-        batch: list[tuple[int, str]] = []
-        size = 0
-        for number, text in documents(Path(self.shard.path), text=way, column=column, on_skip=on_skip):
-            batch.append((number, text))
-            size += len(text)
-            if size >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:
-                yield batch
-                batch, size = [], 0
-        if batch:
-            yield batch
-
     def _chunks(self) -> Iterator[_Chunk]:
         counts, size, window = self.counts, self.settings.chunk, self.settings.shape.window
-        for batch in self._batches():
+        options, skipped = self.settings, self.skipped if self.settings.skip_bad else None
+        texts = documents(Path(self.shard.path), text=options.text, column=options.column, skipped=skipped)
+        for batch in batches(texts, _BATCH_DOCUMENTS):
             for (number, text), document in zip(batch, self.tokenizer.encode([text for _, text in batch]), strict=True):
                 length = len(document.tokens)
                 counts["documents"] += 1
@@ -129,9 +115,8 @@ class CandidateFinder:
         tokens = np.full((lengths.max(), len(chunks)), -1, dtype=np.int32)
         for column, chunk in enumerate(chunks):
             tokens[: len(chunk.tokens), column] = chunk.tokens
-        kinds = self.tokenizer.kinds(tokens)
-        text = None if kinds is None or (kinds > 0).all() else kinds > 0
-        windows = WindowBlock(self.settings.shape, self.settings.key, tokens, lengths, text)
+        readable = self.tokenizer.readable(tokens)
+        windows = WindowBlock(self.settings.shape, self.settings.key, tokens, lengths, readable)
         if self.settings.random:
             seed, shard = self.settings.seed, self.shard.name
             draws = [stable_hash(seed, f"{shard}\0draw", chunk.number, chunk.offset)[0] for chunk in chunks]
@@ -141,29 +126,11 @@ class CandidateFinder:
         else:
             found = windows.best()
         self.counts["blank_chunks"] += len(chunks) - len(np.unique(found.column))
-        return self._described(chunks, tokens, found, self._readable(tokens, kinds, found))
-
-    def _readable(self, tokens: NDArray[np.int32], kinds: NDArray[np.uint8] | None, found: Found) -> NDArray[np.int64]:
-        """The places of those whose spans are text: pieces of characters may make up blanks together."""
-        keep = np.ones(len(found.column), dtype=bool)
-        if kinds is not None and (kinds == PART).any():
-            shape = self.settings.shape
-            for index, (column, start) in enumerate(zip(found.column, found.start, strict=True)):
-                for low, high in pairwise((start, start + shape.input, start + shape.window)):
-                    span = slice(low, high), column
-                    if not (kinds[span] == SOLID).any() and self.tokenizer.is_blank(tokens[span]):
-                        keep[index] = False
-        return np.flatnonzero(keep)
-
-    def _described(
-        self, chunks: list[_Chunk], tokens: NDArray[np.int32], found: Found, keep: NDArray[np.int64]
-    ) -> NDArray[np.void]:
-        rows = np.zeros(len(keep), dtype=CANDIDATE)
-        m1, m2, ml = rows["m1"], rows["m2"], rows["ml"] = found.m1[keep], found.m2[keep], found.ml[keep]
+        rows = np.zeros(len(found.column), dtype=CANDIDATE)
+        m1, m2, ml = rows["m1"], rows["m2"], rows["ml"] = found.m1, found.m2, found.ml
         self.histogram.update(zip(m1.tolist(), m2.tolist(), ml.tolist(), strict=True))
         seed, shape = self.settings.seed, self.settings.shape
-        for row, index in zip(rows, keep, strict=True):
-            column, start = found.column[index], int(found.start[index])
+        for row, column, start in zip(rows, found.column, found.start.tolist(), strict=True):
             chunk = chunks[column]
             place = chunk.offset + start
             output = np.ascontiguousarray(tokens[start + shape.input : start + shape.window, column])

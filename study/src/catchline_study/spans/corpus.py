@@ -5,8 +5,10 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from catchline.data.columns import ReadOptions
@@ -16,11 +18,8 @@ from catchline.errors import ConfigError, DataError
 from catchline.text.normalization import encodable
 from catchline.types import Record
 
-OnSkip = Callable[[BadRecordError], object]
-
 _TEXT = {".txt", ".text"}
 _JSONL = {".jsonl", ".ndjson"}
-_OTHER = frozenset(".json .csv .tsv .parquet .arrow .db .sqlite .zip .tar .tgz .bz2 .xz .pdf".split())  # noqa: SIM905
 _WILD = re.compile(r"[*?\[]")
 _PIECE = 1 << 20  # characters of a text file that are held in memory
 
@@ -66,10 +65,8 @@ def find_shards(inputs: Sequence[str], out: Path) -> list[Shard]:
     base = os.path.commonpath([root for root, _ in expanded])
     shards = []
     for path in dict.fromkeys(path for _, paths in expanded for path in paths):
-        if (suffix := _suffix(path)) in _OTHER:
-            raise DataError(
-                f"{path}: {suffix} files are not read here; write the documents as JSON lines or plain text."
-            )
+        if (suffix := _suffix(path)) not in _TEXT | _JSONL:
+            raise DataError(f"{path}: '{suffix}' files are not read here; write the documents as .jsonl or .txt.")
         about = path.stat()
         shards.append(Shard(path.relative_to(base).as_posix(), str(path), about.st_size, about.st_mtime_ns))
     return sorted(shards, key=lambda shard: shard.name)
@@ -81,69 +78,61 @@ def _expand(text: str, out: Path) -> tuple[Path, list[Path]]:
     if place.is_dir():
         if Path(os.path.abspath(out)).is_relative_to(place):
             raise ConfigError(f"--out {out} lies in the input folder {text}; choose a folder outside of it.")
-        read = (path for path in place.rglob("*") if path.is_file() and _suffix(path) in _TEXT | _JSONL)
-        files = sorted(path for path in read if not any(part.startswith(".") for part in path.relative_to(place).parts))
-        if not files:
-            raise DataError(
-                f"{text} holds no file to read; files end in .txt or .jsonl, with .gz or .zst behind it or not."
-            )
-        return place, files
-    if place.is_file():
+        base, found = place, [path for path in place.rglob("*") if _suffix(path) in _TEXT | _JSONL]
+    elif place.is_file():
         return place.parent, [place]
-    if not _WILD.search(text):
-        raise DataError(f"{text} does not exist.")
-    files = sorted(Path(os.path.abspath(name)) for name in glob.glob(text, recursive=True) if Path(name).is_file())
+    else:
+        base = Path(*takewhile(lambda part: not _WILD.search(part), place.parts))
+        found = [Path(name) for name in glob.glob(str(place), recursive=True)]
+    files = sorted(
+        path for path in found if path.is_file() and not any(part[0] == "." for part in path.relative_to(base).parts)
+    )
     if not files:
-        raise DataError(f"No file has a name like {text}.")
-    parts = place.parts
-    fixed = next(index for index, part in enumerate(parts) if _WILD.search(part))
-    return Path(*parts[:fixed]), files
+        raise DataError(
+            f"{text} holds no file to read; files end in .txt or .jsonl, with .gz or .zst behind it or not."
+        )
+    return base, files
 
 
 def _suffix(path: Path) -> str:
     return Path(bare_name(path)).suffix.lower()
 
 
-def documents(path: Path, *, text: str, column: str | None, on_skip: OnSkip | None) -> Iterator[tuple[int, str]]:
+def documents(path: Path, *, text: str, column: str | None, skipped: Counter[str] | None) -> Iterator[tuple[int, str]]:
     """The documents of a file with their numbers; those without text are left out.
 
     Numbers count JSON records, lines, or, where a file is one document, its pieces: a longer file is cut at line ends
     into pieces of about a million characters, so that it need not fit into memory.
 
     Raises:
-        DataError: the file cannot be read, or a record is bad and there is no ``on_skip`` to take it.
+        DataError: the file cannot be read, or a record is bad and there is no ``skipped`` to count it.
     """
+    entries: Iterable[tuple[int, Record | BadRecordError | str]]
     if _suffix(path) in _JSONL:
-        records = enumerate(read_jsonl(path, ReadOptions(column, need_summary=False)))
-        found = _usable(
-            ((number, one.document if isinstance(one, Record) else one) for number, one in records), on_skip
-        )
+        entries = enumerate(read_jsonl(path, ReadOptions(column, need_summary=False)))
     else:
-        found = _usable(((number - 1, _checked(path, number, line)) for number, line in text_lines(path)), on_skip)
-        found = found if text == "line" else _pieces(found)
-    for number, document in found:
+        entries = ((number - 1, line) for number, line in text_lines(path))
+    found = _usable(path, entries, skipped)
+    for number, document in _pieces(found) if text != "line" and _suffix(path) not in _JSONL else found:
         if document and not document.isspace():
             yield number, encodable(document)
 
 
-def _checked(path: Path, number: int, line: str) -> str | BadRecordError:
-    try:
-        check_text(f"{path}:{number}", line)
-    except BadRecordError as problem:
-        return problem
-    return line
-
-
-def _usable(entries: Iterable[tuple[int, str | BadRecordError]], on_skip: OnSkip | None) -> Iterator[tuple[int, str]]:
+def _usable(
+    path: Path, entries: Iterable[tuple[int, Record | BadRecordError | str]], skipped: Counter[str] | None
+) -> Iterator[tuple[int, str]]:
     for number, entry in entries:
-        if isinstance(entry, str):
-            yield number, entry
-        elif entry.reason == "empty document":
-            continue
-        elif on_skip is None:
-            raise entry
-        else:
-            on_skip(entry)
+        try:
+            if isinstance(entry, BadRecordError):
+                raise entry
+            if isinstance(entry, str):
+                check_text(f"{path}:{number + 1}", entry)
+            yield number, entry if isinstance(entry, str) else entry.document
+        except BadRecordError as problem:
+            if problem.reason != "empty document":
+                if skipped is None:
+                    raise
+                skipped[problem.reason] += 1
 
 
 def _pieces(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:

@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -20,18 +21,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from catchline.data.checks import WORD
 from catchline.errors import ConfigError, DataError
-from catchline.files import LOCK, only_here, part_of
+from catchline.files import LOCK, digest_of, only_here, part_of, sha256
 from catchline.jobs import parallel
 from catchline_study.spans import tokens
-from catchline_study.spans.candidates import CANDIDATE, best_candidates, find_candidates
-from catchline_study.spans.corpus import Shard, find_shards
-from catchline_study.spans.records import DIGITS, MANIFEST, describe, write_chosen
+from catchline_study.spans.candidates import CANDIDATE, COUNTED, best_candidates, find_candidates
+from catchline_study.spans.corpus import Shard, documents, find_shards
 from catchline_study.spans.settings import SpanSettings
 
 OnProgress = Callable[[int, int, str], object]  # what is done, of how much, the stage
 
-WORK = ".selection"
+WORK, MANIFEST = ".selection", "manifest.json"
+DIGITS = 20  # of an order, which is below 2^64
 TRAIN, VALIDATION = "train", "validation.jsonl"
 _ADVICE = "choose another folder, or start anew with --overwrite."
 
@@ -72,7 +74,7 @@ def select_spans(
             for name in (MANIFEST, VALIDATION):
                 (out / name).unlink(missing_ok=True)
         shards = find_shards(inputs, out)
-        mark = tokens.fingerprint(tokenizer)
+        mark = sha256(WORD.pattern.encode()) if tokenizer is None else digest_of(tokenizer)
         asked = {"settings": settings.as_dict(), "tokenizer": mark}
         if (out / MANIFEST).is_file():
             manifest = _read_json(out / MANIFEST)
@@ -130,12 +132,10 @@ class _Job:
         everything = range(len(self.shards))
         self._each("Scoring spans", self._scan, everything, ".json")
         scans = [_read_json(self._file(number, ".json")) for number in everything]
-        good = [number for number in everything if "problem" not in scans[number]]
-        _refuse_none(self.settings, [scans[number] for number in good], len(scans))
-        histogram = [counted for number in good for counted in scans[number]["histogram"]]
-        best, threshold = best_candidates(self.settings, histogram, good, self._candidates)
-        rows = {number: chosen for number, chosen in zip(good, best, strict=True) if len(chosen)}
-        chosen = {number: np.array(self._candidates(number)[places]) for number, places in rows.items()}
+        _refuse_none(self.settings, scans)
+        histogram = [counted for scan in scans for counted in scan["histogram"]]
+        best, threshold = best_candidates(self.settings, histogram, everything, self._candidates)
+        chosen = {n: np.array(self._candidates(n)[places]) for n, places in enumerate(best) if len(places)}
         self._each("Reading chosen spans", lambda number: self._emit(number, chosen[number]), chosen, ".jsonl")
         files = _files(self.settings, np.concatenate([some["order"] for some in chosen.values()]))
         self._shuffle([self._file(number, ".jsonl") for number in chosen], files)
@@ -163,18 +163,13 @@ class _Job:
             self.progress(done, total, stage)
 
     def _scan(self, number: int) -> None:
-        """The first pass over a shard; one that cannot be read is left out altogether, if that is allowed."""
-        try:
-            counts = find_candidates(self.settings, self.tokenizer, self.shards[number], self._file(number, ".bin"))
-        except DataError as error:
-            if not self.settings.skip_bad:
-                raise
-            counts = {"problem": str(error)}
+        """The first pass over a shard."""
+        counts = find_candidates(self.settings, self.tokenizer, self.shards[number], self._file(number, ".bin"))
         _write_json(self._file(number, ".json"), counts)  # says that the candidates are complete
 
     def _emit(self, number: int, chosen: NDArray[np.void]) -> None:
         """The second pass over a shard."""
-        write_chosen(self.settings, self.tokenizer, self.shards[number], chosen, self._file(number, ".jsonl"))
+        write_chosen(self.settings, self.shards[number], chosen, self._file(number, ".jsonl"))
 
     def _candidates(self, number: int) -> NDArray[np.void]:
         """What `find_candidates` wrote of a shard, left on the disk until it is used."""
@@ -218,10 +213,8 @@ def _files(settings: SpanSettings, orders: NDArray[np.uint64]) -> list[dict[str,
     ]
 
 
-def _refuse_none(settings: SpanSettings, scans: Sequence[Mapping[str, Any]], shards: int) -> None:
+def _refuse_none(settings: SpanSettings, scans: Sequence[Mapping[str, Any]]) -> None:
     """Say why there is nothing to select from."""
-    if not scans:
-        raise DataError(f"None of the {shards:,} files could be read; leave out --skip-bad to see why.")
     count, longest = sum(scan["documents"] for scan in scans), max(scan["longest"] for scan in scans)
     if not count:
         raise DataError("The input holds no text.")
@@ -234,6 +227,96 @@ def _refuse_none(settings: SpanSettings, scans: Sequence[Mapping[str, Any]], sha
     if not any(scan["candidates"] for scan in scans):
         over = f" scores above {settings.over}" if settings.over is not None else " holds text in both spans"
         raise DataError(f"No window{over}.")
+
+
+# ----------------------------------------------------------------------------------------- what is written
+
+
+def write_chosen(settings: SpanSettings, shard: Shard, chosen: NDArray[np.void], path: Path) -> None:
+    """Write the chosen candidates of a shard as lines: the order in `DIGITS` digits, then the record.
+
+    Raises:
+        DataError: the shard is gone, has changed or cannot be read.
+    """
+    shard.check()
+    with part_of(path) as file:
+        count = 0
+        for count, (order, line) in enumerate(_lines(settings, shard, chosen), 1):  # noqa: B007
+            file.write(f"{order:0{DIGITS}d}{line}\n".encode())
+        if count < len(chosen):
+            raise DataError(f"{shard.path} no longer holds what it held; run the command again with --overwrite.")
+        shard.check()
+
+
+def _lines(settings: SpanSettings, shard: Shard, chosen: NDArray[np.void]) -> Iterator[tuple[int, str]]:
+    """Order and JSON of each of the chosen, of which there is one at least, in the order of the shard."""
+    skipped = Counter[str]() if settings.skip_bad else None  # they were counted in the first pass
+    numbers, firsts = np.unique(chosen["document"], return_index=True)
+    ends = [*firsts[1:], len(chosen)]
+    wanted = {int(number): range(first, end) for number, first, end in zip(numbers, firsts, ends, strict=True)}
+    for number, text in documents(Path(shard.path), text=settings.text, column=settings.column, skipped=skipped):
+        rows = wanted.get(number)
+        if rows is not None:
+            for row in rows:
+                yield int(chosen[row]["order"]), _line(settings, shard, chosen[row], text)
+            if number == numbers[-1]:
+                return
+
+
+def _line(settings: SpanSettings, shard: Shard, row: Any, text: str) -> str:
+    m1, m2, ml = (int(row[name]) for name in ("m1", "m2", "ml"))
+    first, middle, second, end = row["characters"].tolist()
+    fields = {
+        "document": text[first:middle],
+        "summary": text[second:end],
+        "id": f"{shard.name}:{row['document']}:{row['start']}",
+        "score": float(settings.key.score(m1, m2, ml)),
+        "unigrams": m1,
+        "bigrams": m2,
+        "longest_subsequence": ml,
+    }
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def describe(
+    settings: SpanSettings,
+    tokenizer: str,
+    shards: Sequence[Shard],
+    scans: Sequence[Mapping[str, Any]],
+    files: Sequence[Mapping[str, Any]],
+    found: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The manifest: counts, threshold, settings and rules. Nothing in it depends on when, where or by how many it was
+    made. ``found`` has the threshold and the ``reports``."""
+    skipped = sum((Counter(scan["skipped"]) for scan in scans), Counter[str]())
+    records = sum(file["records"] for file in files)
+    warnings = []
+    if records < settings.k:
+        warnings.append(f"There are only {records:,} spans to choose from; {settings.k:,} were asked for.")
+    if skipped:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(skipped.items()))
+        warnings.append(f"{skipped.total():,} record{'s' if skipped.total() > 1 else ''} skipped: {reasons}.")
+    return {
+        "format": "catchline spans 2",
+        "records": records,
+        "wanted": settings.k,
+        "files": [{"name": file["name"], "records": file["records"]} for file in files],
+        "warnings": warnings,
+        "threshold": {name: value for name, value in found.items() if name != "reports"},
+        "corpus": {
+            "shards": len(scans),
+            **{name: sum(scan[name] for scan in scans) for name in COUNTED},
+            "skipped_records": dict(sorted(skipped.items())),
+        },
+        "reports": found["reports"],
+        "ties": "by BLAKE2b of seed, file name below the input folder, document number and token offset",
+        "settings": settings.as_dict(),
+        "tokenizer": {"name": settings.tokenizer, "sha256": tokenizer},
+        "shards": [
+            {"name": shard.name, "bytes": shard.size, **{key: scan.get(key) for key in ("chunks", "candidates")}}
+            for shard, scan in zip(shards, scans, strict=True)
+        ],
+    }
 
 
 def _write_json(path: Path, value: Any) -> None:

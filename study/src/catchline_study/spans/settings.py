@@ -42,7 +42,6 @@ class SpanSettings:
     skip_bad: bool = False
     drop_duplicate_outputs: bool = False
     drop_ceiling: bool = False
-    ids: bool = False
     validation: int = 0
     shard_records: int = 100_000
 
@@ -64,8 +63,6 @@ class SpanSettings:
             raise ConfigError("--random draws one window of each chunk; leave out --every-window-over.")
         if self.text not in TEXT_UNITS:
             raise ConfigError(f"--text is '{self.text}'; a document can be a file or a line.")
-        if self.tokenizer == WORDS and self.ids:
-            raise ConfigError("--ids needs a tokenizer with a vocabulary; --tokenizer words has no ids.")
         if self.tokenizer != WORDS and self.lowercase:
             raise ConfigError("--lowercase goes with --tokenizer words; another tokenizer decides for itself.")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,16 +16,11 @@ from numpy.typing import NDArray
 
 from catchline.data.checks import WORD
 from catchline.errors import ConfigError
-from catchline.files import digest_of, sha256
 from catchline.text.base import TOKENIZER_FILE, read_backend
 from catchline.text.normalization import extend_over_marks
 from catchline_study.spans.settings import WORDS
 
-_HUB_ID = re.compile(r"[\w.\-]+/[\w.\-]+")
-
 Span = tuple[int, int]
-
-BLANK, PART, SOLID = 0, 1, 2  # a token is white space, bytes of a character, or readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +40,9 @@ class SpanTokenizer(ABC):
     def encode(self, texts: Sequence[str]) -> list[TokenizedDocument]:
         """The tokens of each text."""
 
-    def ids(self, text: str) -> list[int]:
-        """The numbers of a vocabulary for a whole text; words have none."""
-        raise AssertionError("words have no vocabulary")
-
-    def kinds(self, tokens: NDArray[np.int32]) -> NDArray[np.uint8] | None:
-        """`BLANK`, `PART` or `SOLID` for each; ``None`` where all are solid."""
-        return None
-
-    def is_blank(self, tokens: NDArray[np.int32]) -> bool:
-        """Is what the tokens stand for white space only?"""
-        return False
+    def readable(self, tokens: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which tokens show something."""
+        return np.ones(tokens.shape, dtype=bool)
 
 
 class WordSpanTokenizer(SpanTokenizer):
@@ -70,9 +55,7 @@ class WordSpanTokenizer(SpanTokenizer):
         found = []
         for text in texts:
             spans = [match.span() for match in WORD.finditer(text)]
-            words = [text[start:end] for start, end in spans]
-            if self._lowercase:
-                words = [word.lower() for word in words]
+            words = [text[start:end].lower() if self._lowercase else text[start:end] for start, end in spans]
             known = list(dict.fromkeys(words))
             numbers = {word: number for number, word in enumerate(known)}
             tokens = np.array([numbers[word] for word in words], dtype=np.int32)
@@ -95,16 +78,12 @@ class VocabularySpanTokenizer(SpanTokenizer):
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = True
-        self._size = backend.get_vocab_size(with_added_tokens=True)
+        self._size = size = backend.get_vocab_size(with_added_tokens=True)
         unknown = getattr(backend.model, "unk_token", None)
         number = backend.token_to_id(unknown) if isinstance(unknown, str) else getattr(backend.model, "unk_id", None)
         self._unknown = number if isinstance(number, int) else -1  # which no token has
-        shown = [self._shown([token]) for token in range(self._size)]
-        kinds = [SOLID if text.replace("\ufffd", "").strip() else PART if text.strip() else BLANK for text in shown]
-        self._kinds = np.array([*kinds, SOLID], dtype=np.uint8)
-
-    def _shown(self, tokens: list[int]) -> str:
-        return self._backend.decode(tokens, skip_special_tokens=False)
+        shown = (backend.decode([token], skip_special_tokens=False) for token in range(size))
+        self._readable = np.array([*(bool(text.strip()) for text in shown), True])
 
     def encode(self, texts: Sequence[str]) -> list[TokenizedDocument]:
         encodings = self._backend.encode_batch(list(texts), add_special_tokens=False)
@@ -116,18 +95,10 @@ class VocabularySpanTokenizer(SpanTokenizer):
             found.append(TokenizedDocument(tokens, partial(_span, text, encoding), _numbers))
         return found
 
-    def ids(self, text: str) -> list[int]:
-        """Unknown tokens have the vocabulary's number here."""
-        return self._backend.encode(text, add_special_tokens=False).ids
-
-    def kinds(self, tokens: NDArray[np.int32]) -> NDArray[np.uint8]:
-        return self._kinds[np.minimum(tokens, self._size)]
-
-    def is_blank(self, tokens: NDArray[np.int32]) -> bool:
-        """Bytes of a character that was cut say nothing of it, so they do not count as text."""
-        if (tokens >= self._size).any():
-            return False
-        return not self._shown(tokens.tolist()).replace("\ufffd", "").strip()
+    def readable(self, tokens: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """All but white space; bytes of a character too."""
+        found: NDArray[np.bool_] = self._readable[np.minimum(tokens, self._size)]
+        return found
 
 
 def _numbers(tokens: NDArray[np.int32]) -> bytes:
@@ -140,9 +111,6 @@ def _span(text: str, encoding: tokenizers.Encoding, token: int) -> Span:
     return here if text.isascii() or not rest else extend_over_marks(text, [here, *rest])[0]
 
 
-# -------------------------------------------------------------------------------------- finding one
-
-
 def find_tokenizer(name: str) -> Path | None:
     """The ``tokenizer.json`` of a folder (a model, a run, a tokenizer), a file or a hub id; None for ``words``.
 
@@ -152,16 +120,13 @@ def find_tokenizer(name: str) -> Path | None:
     if name == WORDS:
         return None
     place = Path(name).expanduser()
-    if place.is_file():
-        return place
-    for folder in (place, place / "tokenizer", place / "model"):
-        if (folder / TOKENIZER_FILE).is_file():
-            return folder / TOKENIZER_FILE
-    if place.is_dir() or not _HUB_ID.fullmatch(name):
+    for file in (place, *(place / part / TOKENIZER_FILE for part in ("", "tokenizer", "model"))):
+        if file.is_file():
+            return file
+    if place.is_dir() or name.count("/") != 1 or place.is_absolute():
         raise ConfigError(
             f"--tokenizer '{name}' is neither words, nor a folder with a {TOKENIZER_FILE}, nor a hub id (owner/name)."
         )
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     with suppress(Exception):  # what is here already is used as it is
         return Path(hf_hub_download(name, TOKENIZER_FILE, local_files_only=True))
     try:
@@ -172,8 +137,3 @@ def find_tokenizer(name: str) -> Path | None:
             f"The tokenizer {name} could not be loaded from the hub ({reason}); give a folder that holds it, or use "
             "--tokenizer words."
         ) from None
-
-
-def fingerprint(path: Path | None) -> str:
-    """Of the file's content; of the rule for words."""
-    return sha256(WORD.pattern.encode()) if path is None else digest_of(path)
