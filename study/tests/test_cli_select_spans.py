@@ -99,7 +99,7 @@ def test_what_is_selected_can_be_checked_as_data(
     ("arguments", "code", "words"),
     [
         (["--k", "5"], 2, "Nothing to read"),
-        (["{corpus}", "--k", "5", "--weights", "1,1"], 2, "one each for R-1, R-2, R-L"),
+        (["{corpus}", "--k", "5", "--weights", "1,1"], 2, "one each for R-1"),
         (["{corpus}/none.txt", "--k", "5"], 3, "holds no file to read"),
         *(
             (["{corpus}", "--k", "5", option, value], 2, f"'{option}': Input should be ")

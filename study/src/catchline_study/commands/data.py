@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from catchline.cli.inputs import stream_records
-from catchline.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, SkipBad, TrustCode
+from catchline.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, TrustCode
 from catchline.cli.output import NO_LINES, aligned, as_lines, print_json, print_result, progress, say
 from catchline.data.records import files_of, write_records
 from catchline.errors import ConfigError
@@ -22,6 +21,7 @@ from catchline.types import Record
 from catchline_study.corpora.haystack import build_haystacks
 from catchline_study.corpora.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
 from catchline_study.corpora.subset import SubsetOptions, choose, counter_of
+from catchline_study.spans.settings import SpanSettings
 
 File = Annotated[str, Argument(metavar="FILE", help="The data to read.")]
 OutFile = Annotated[Path, Argument(metavar="OUT", help="The file of JSON lines to write.")]
@@ -228,37 +228,6 @@ def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, i
     print_result(as_json, found, aligned(header, rows))
 
 
-@dataclass(frozen=True)
-class SpanOptions:
-    """The fields of `catchline_study.spans.settings.SpanSettings`."""
-
-    k: Annotated[int, Option("--k", metavar="N", min=1, help="How many pairs of spans to keep.")]
-    tokenizer: Annotated[str, Option(help="What lengths count: the tokens of a folder or hub id, or words.")] = (
-        "facebook/bart-large"
-    )
-    lowercase: Annotated[bool, Option("--lowercase", help="Compare words without case.")] = False
-    weights: Annotated[str, Option(help="Of R-1, R-2 and R-L in the score.")] = "1,1,1"
-    random: Annotated[bool, Option("--random", help="Draw spans instead of scoring them.")] = False
-    input_length: Annotated[int, Option(min=1, help="Tokens of the input span.")] = 128
-    output_length: Annotated[int, Option(min=1, max=64, help="Tokens of the output span behind it.")] = 32  # one word
-    chunk: Annotated[int, Option(max=32_767, help="Documents are cut into chunks of so many tokens.")] = 512  # 16 bits
-    stride: Annotated[int, Option(min=1, help="Tokens between the windows that are looked at.")] = 1
-    over: Annotated[
-        str | None,
-        Option("--every-window-over", metavar="SCORE", help="Every window above it, not only the best one of a chunk."),
-    ] = None
-    drop_duplicate_outputs: Annotated[bool, Option("--drop-duplicate-outputs", help="Each output span once.")] = False
-    drop_ceiling: Annotated[
-        bool, Option("--drop-ceiling", help="No output span that stands in its input as a whole.")
-    ] = False
-    text: Annotated[str, Option(metavar="file|line", help="What is a document in plain text.")] = "file"
-    column: Annotated[str | None, Option("--document-column", help="The column of the documents in JSON lines.")] = None
-    validation: Annotated[int, Option(metavar="N", help="Hold so many records out.")] = 0
-    shard_records: Annotated[int, Option("--records-per-file", min=1, help="Records of a training file.")] = 100_000
-    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Of draws, of ties and of the order of the records.")] = 1
-    skip_bad: SkipBad = False
-
-
 def select_spans_command(
     files: Annotated[
         list[str] | None, Argument(metavar="[FILE|DIR|GLOB...]", help="More inputs, as for --input.")
@@ -268,7 +237,7 @@ def select_spans_command(
     input: Annotated[
         list[str] | None, Option(metavar="FILE|DIR|GLOB", help="Text or JSON lines, .gz and .zst too; may be repeated.")
     ] = None,
-    selection: SpanOptions,
+    selection: SpanSettings,
     workers: Annotated[int, Option(min=1, help="Processes.")] = 1,
     overwrite: Annotated[bool, Option("--overwrite", help="Start anew where OUT holds a selection.")] = False,
     as_json: AsJson = False,
@@ -278,15 +247,13 @@ def select_spans_command(
     The same command goes on with a job that was interrupted. The output does not depend on the number of workers.
     """
     from catchline_study.spans.selection import select_spans
-    from catchline_study.spans.settings import SpanSettings, parse_weights
 
     inputs = [*(input or []), *(files or [])]
     if not inputs:
         raise ConfigError("Nothing to read: name files, folders or patterns with --input.")
-    settings = SpanSettings(**vars(selection) | {"weights": parse_weights(selection.weights)})
     with progress("Selecting spans") as bar:
         how: dict[str, Any] = {"workers": workers, "overwrite": overwrite, "progress": bar.update}
-        result = select_spans(inputs, out, settings, **how)
+        result = select_spans(inputs, out, selection, **how)
     for warning in result.manifest["warnings"]:
         say(f"warning: {warning}")
     before = f"{out} is complete already; nothing was done.\n" if result.complete_before else ""

@@ -75,7 +75,7 @@ def select_spans(
                 (out / name).unlink(missing_ok=True)
         shards = find_shards(inputs, out)
         mark = sha256(WORD.pattern.encode()) if tokenizer is None else digest_of(tokenizer)
-        asked = {"settings": settings.as_dict(), "tokenizer": mark}
+        asked = {"settings": asdict(settings), "tokenizer": mark}
         if (out / MANIFEST).is_file():
             manifest = _read_json(out / MANIFEST)
             if not isinstance(manifest, dict) or "settings" not in manifest:
@@ -310,7 +310,7 @@ def describe(
         },
         "reports": found["reports"],
         "ties": "by BLAKE2b of seed, file name below the input folder, document number and token offset",
-        "settings": settings.as_dict(),
+        "settings": asdict(settings),
         "tokenizer": {"name": settings.tokenizer, "sha256": tokenizer},
         "shards": [
             {"name": shard.name, "bytes": shard.size, **{key: scan.get(key) for key in ("chunks", "candidates")}}

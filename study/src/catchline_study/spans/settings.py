@@ -3,47 +3,50 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Annotated
 
+from typer import Option
+
+from catchline.cli.options import SkipBad
 from catchline.errors import ConfigError
 from catchline_study.spans.scoring import ScoreKey, Shape
 
 WORDS = "words"
-DEFAULT_TOKENIZER = "facebook/bart-large"
 TEXT_UNITS = ("file", "line")
 _DECIMAL = re.compile(r"\d+(\.\d+)?|\.\d+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SpanSettings:
-    """``weights`` and ``over`` are the decimal texts as given, so that nothing is rounded. Numbers are within the
-    bounds of the command's options.
+    """``weights`` and ``over`` are the decimal texts as given, so that nothing is rounded."""
 
-    ``tokenizer``: ``words``, a folder, a file or a hub id. ``over``: take every window whose score is above it instead
-    of the best one of each chunk. ``random``: a drawn window of each chunk, and drawn chunks. ``text``: a plain text
-    file is one document, or each line is. ``validation``: so many records are held out.
-    """
-
-    k: int
-    tokenizer: str = DEFAULT_TOKENIZER
-    lowercase: bool = False
-    weights: tuple[str, str, str] = ("1", "1", "1")
-    input_length: int = 128
-    output_length: int = 32
-    chunk: int = 512
-    stride: int = 1
-    over: str | None = None
-    random: bool = False
-    seed: int = 1
-    text: str = "file"
-    column: str | None = None
-    skip_bad: bool = False
-    drop_duplicate_outputs: bool = False
-    drop_ceiling: bool = False
-    validation: int = 0
-    shard_records: int = 100_000
+    k: Annotated[int, Option("--k", metavar="N", min=1, help="How many pairs of spans to keep.")]
+    tokenizer: Annotated[str, Option(help="What lengths count: the tokens of a folder or hub id, or words.")] = (
+        "facebook/bart-large"
+    )
+    lowercase: Annotated[bool, Option("--lowercase", help="Compare words without case.")] = False
+    weights: Annotated[str, Option(help="Of R-1, R-2 and R-L in the score.")] = "1,1,1"
+    random: Annotated[bool, Option("--random", help="Draw spans instead of scoring them.")] = False
+    input_length: Annotated[int, Option(min=1, help="Tokens of the input span.")] = 128
+    output_length: Annotated[int, Option(min=1, max=64, help="Tokens of the output span behind it.")] = 32  # one word
+    chunk: Annotated[int, Option(max=32_767, help="Documents are cut into chunks of so many tokens.")] = 512  # 16 bits
+    stride: Annotated[int, Option(min=1, help="Tokens between the windows that are looked at.")] = 1
+    over: Annotated[
+        str | None,
+        Option("--every-window-over", metavar="SCORE", help="Every window above it, not only the best one of a chunk."),
+    ] = None
+    drop_duplicate_outputs: Annotated[bool, Option("--drop-duplicate-outputs", help="Each output span once.")] = False
+    drop_ceiling: Annotated[
+        bool, Option("--drop-ceiling", help="No output span that stands in its input as a whole.")
+    ] = False
+    text: Annotated[str, Option(metavar="file|line", help="What is a document in plain text.")] = "file"
+    column: Annotated[str | None, Option("--document-column", help="The column of the documents in JSON lines.")] = None
+    validation: Annotated[int, Option(metavar="N", help="Hold so many records out.")] = 0
+    shard_records: Annotated[int, Option("--records-per-file", min=1, help="Records of a training file.")] = 100_000
+    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Of draws, of ties and of the order of the records.")] = 1
+    skip_bad: SkipBad = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.validation < self.k:
@@ -54,7 +57,9 @@ class SpanSettings:
         if self.chunk < self.shape.window:
             lengths = f"an input of {self.input_length} and an output of {self.output_length}"
             raise ConfigError(f"--chunk is {self.chunk}, but {lengths} need {self.shape.window}.")
-        if not any([_decimal("--weights", weight) for weight in self.weights]):
+        if len(weights := self.weights.split(",")) != 3:
+            raise ConfigError(f"--weights '{self.weights}' is {len(weights)} numbers; give one each for R-1, R-2, R-L.")
+        if not any([_decimal("--weights", weight) for weight in weights]):
             raise ConfigError("--weights are all 0, so that no span is better than another; for that use --random.")
         _ = self.key  # refuses weights of too many digits
         if self.over is not None:
@@ -72,7 +77,7 @@ class SpanSettings:
 
     @property
     def key(self) -> ScoreKey:
-        one, two, longest = (Fraction(weight) for weight in self.weights)
+        one, two, longest = map(Fraction, self.weights.split(","))
         return ScoreKey.of((one, two, longest), self.shape)
 
     @property
@@ -80,23 +85,8 @@ class SpanSettings:
         """A window counts when its value is above this; values are whole, so the fraction may be cut off."""
         return None if self.over is None else int(Fraction(self.over) * self.key.denominator)
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"weights": list(self.weights)}
-
-
-def parse_weights(text: str) -> tuple[str, str, str]:
-    """``1,1,0.5`` to its three numbers.
-
-    Raises:
-        ConfigError: not three.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) != 3:
-        raise ConfigError(f"--weights '{text}' is {len(parts)} numbers; give one each for R-1, R-2, R-L, as in 1,1,1.")
-    return parts[0], parts[1], parts[2]
-
 
 def _decimal(name: str, text: str) -> Fraction:
-    if not _DECIMAL.fullmatch(text):
+    if not _DECIMAL.fullmatch(text.strip()):
         raise ConfigError(f"{name}: '{text}' is no number of 0 or more in decimal digits, such as 1 or 0.5.")
     return Fraction(text)
