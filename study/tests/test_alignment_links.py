@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from alignments import alignment_error_rate
-from catchline.errors import ConfigError, DataError
+from catchline.errors import DataError
 from catchline.types import Record
 from catchline_study.links import (
     head_counts,
@@ -17,10 +17,8 @@ from catchline_study.links import (
     lexical_links,
     parse_links,
     read_links,
-    sheet_rule,
     word_attention,
     word_pairs,
-    word_spans,
     write_sheet,
 )
 
@@ -36,11 +34,7 @@ def test_words() -> None:
     cut = "The cat , which did n't sleep , sat on the mat ."
     assert PAIRS[0].source_words == cut.split()
     assert PAIRS[1].source_words == list("北京今天天气很好。")
-    spaced = word_pairs(RECORDS[:1], "spaces")[0]
-    assert spaced.source_words[:3] == ["The", "cat,", "which"]
     assert [pair.label for pair in PAIRS] == ["a", "#2", "c"]
-    with pytest.raises(ConfigError, match="split"):
-        word_spans("a", "blanks")
 
 
 def test_equal_ids_name_nothing() -> None:
@@ -85,7 +79,6 @@ def test_lines_and_json_lines(tmp_path: Path) -> None:
     found = read_links(path, PAIRS)
     assert sorted(found) == [0, 2]
     assert found[2].sure == frozenset()
-    assert sheet_rule(path) is None
     path = tmp_path / "links.jsonl"
     path.write_text('{"id": "c", "links": "0-0"}\n\n{"id": "a", "links": ["1-0", "8?1"]}\n')
     found = read_links(path, PAIRS)
@@ -115,14 +108,12 @@ def test_files_of_links_that_are_refused(name: str, content: str, said: str, tmp
         read_links(tmp_path / "absent", PAIRS)
 
 
-@pytest.mark.parametrize("rule", ["split", "spaces"])
-def test_sheet_goes_round(rule: str, tmp_path: Path) -> None:
+def test_sheet_goes_round(tmp_path: Path) -> None:
     odd = "a b\x1cc\x1fd\x85e\u2028f"  # signs that Python takes for blanks or line ends
-    pairs = word_pairs([*RECORDS, Record(odd, odd, id="odd")], rule)
+    pairs = word_pairs([*RECORDS, Record(odd, odd, id="odd")])
     assert pairs[3].source_words == list("abcdef")
     path = tmp_path / "new" / "sheet.jsonl"
-    assert write_sheet(path, pairs, rule) == 4
-    assert sheet_rule(path) == rule
+    assert write_sheet(path, pairs) == 4
     with pytest.raises(DataError, match="holds no link"):
         read_links(path, pairs)
     lines = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
@@ -133,7 +124,7 @@ def test_sheet_goes_round(rule: str, tmp_path: Path) -> None:
     assert sorted(found) == [0, 1, 3]
     assert found[3].possible == {(0, 1), (2, 4)}
     assert found[0].sure == {(5, 5)}
-    changed = word_pairs([Record("The dog sat.", "Cat sat on mat.", id="a"), *RECORDS[1:], Record(odd, id="odd")], rule)
+    changed = word_pairs([Record("The dog sat.", "Cat sat on mat.", id="a"), *RECORDS[1:], Record(odd, id="odd")])
     with pytest.raises(DataError, match=r"sheet\.jsonl:1: the document of pair 'a' is not the one in the data"):
         read_links(path, changed)
     with pytest.raises(DataError, match="the data has no pair 'a'"):

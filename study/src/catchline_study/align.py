@@ -199,30 +199,11 @@ def word_map(pair: ForcedPair, weights: np.ndarray, *, shift: bool = False) -> n
 # ---------------------------------------------------------------------------------------- the table
 
 
-@dataclass(frozen=True, slots=True)
-class HeadTable:
-    """The alignment error rate of every head, (L, H), and what it was measured on."""
-
-    rates: np.ndarray
-    pairs: int
-    linked_words: int
-    shift: bool = False
-
-    @property
-    def best(self) -> tuple[int, int]:
-        """(layer, head) of the lowest rate, the first of equals: the one to contrast."""
-        return divmod(int(self.rates.argmin()), self.rates.shape[1])
-
-    @property
-    def worst(self) -> tuple[int, int]:
-        """(layer, head) of the highest rate, the first of equals: a "non-synchronous" head."""
-        return divmod(int(self.rates.argmax()), self.rates.shape[1])
-
-
-def head_table(
+def head_rates(
     system: NeuralSystem, pairs: Sequence[WordPair], links: Sequence[Links], *, shift: bool = False, **how: Any
-) -> HeadTable:
-    """The alignment error rate of every head over ``pairs`` with their ``links``; ``how`` is of `attention_maps`.
+) -> np.ndarray:
+    """The alignment error rate of every head (L, H) over ``pairs`` with their ``links``; ``how`` is of
+    `attention_maps`.
 
     Raises:
         ConfigError: the model has no attention.
@@ -233,36 +214,23 @@ def head_table(
         head_counts(word_map(forced[index], weights, shift=shift), links[index].sure, links[index].possible)
         for index, weights in attention_maps(system, forced, **how)
     ] or [np.zeros((2, 1, 1))]
-    words = sum(len(one.targets) for one in links)
-    return HeadTable(head_error_rates(np.sum(counts, axis=0)), len(pairs), words, shift)
+    return head_error_rates(np.sum(counts, axis=0))
 
 
 # -------------------------------------------------------------------------------------- how sharp it is
 
 
-@dataclass(frozen=True, slots=True)
-class Sharpness:
-    """Means over the steps that write words, over the positions that the model reads (the end symbol too).
-
-    ``uniform`` is the entropy that a flat map would have; ``outside`` the share of weight on what is no word.
-    """
-
-    entropy: float
-    maximum: float
-    uniform: float
-    outside: float
-    steps: int
-
-
-def sharpness(pairs: Sequence[tuple[ForcedPair, np.ndarray]]) -> Sharpness:
-    """Mean entropy (nats) and maximum of one map over pairs with their weights (T, S); empty rows are left out."""
-    sums, steps = np.zeros(4), 0
-    for pair, weights in pairs:
-        rows = np.asarray(weights, dtype=np.float64)[np.asarray(pair.rows, dtype=int) >= 0]
-        rows = rows[rows.sum(1) > 0]
-        steps += len(rows)
-        logs = np.log(np.where(rows > 0, rows, 1.0))
-        outside = rows[:, np.asarray(pair.columns, dtype=int) < 0].sum()
-        sums += [-(rows * logs).sum(), rows.max(1, initial=0.0).sum(), len(rows) * np.log(rows.shape[1]), outside]
-    entropy, maximum, uniform, outside = (sums / max(steps, 1)).tolist()
-    return Sharpness(entropy, maximum, uniform, outside, steps)
+def sharpness(pair: ForcedPair, weights: np.ndarray) -> dict[str, float]:
+    """How sharp one map (T, S) is: mean ``entropy`` (nats) and ``maximum`` over the ``steps`` that write words, over
+    the positions that the model reads (the end symbol too); ``uniform`` is the entropy that a flat map would have,
+    ``outside`` the share of weight on what is no word. Rows of zeros are left out."""
+    rows = np.asarray(weights, dtype=np.float64)[np.asarray(pair.rows, dtype=int) >= 0]
+    rows = rows[rows.sum(1) > 0]
+    steps = max(len(rows), 1)
+    return {
+        "entropy": float(-(rows * np.log(np.where(rows > 0, rows, 1.0))).sum() / steps),
+        "maximum": float(rows.max(1, initial=0.0).sum() / steps),
+        "uniform": float(np.log(rows.shape[1])) if len(rows) else 0.0,
+        "outside": float(rows[:, np.asarray(pair.columns, dtype=int) < 0].sum() / steps),
+        "steps": len(rows),
+    }

@@ -21,7 +21,7 @@ import random
 import re
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from catchline.data.formats import csv_rows
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.table import named_test
 from catchline.files import replacing_folder, write_json, write_text
@@ -129,12 +128,7 @@ def make_sheets(
         order[f"annotator-{number}"] = [
             dict(zip(letters, own.sample(list(everything), len(everything)), strict=True)) for _ in chosen
         ]
-    key = {
-        "version": 1,
-        "seed": options.seed,
-        "criteria": list(options.criteria),
-        "lowest": options.lowest,
-        "highest": options.highest,
+    key = asdict(options) | {
         "systems": list(everything),
         "items": [
             {"item": item, "id": records[i].id, "index": i, "lines": {name: t[i] for name, t in everything.items()}}
@@ -202,51 +196,16 @@ def _check(systems: Mapping[str, Sequence[str]], records: Sequence[Record], opti
 # ------------------------------------------------------------------------------------- what filled sheets say
 
 
-@dataclass(frozen=True, slots=True)
-class MeanRating:
-    """A system's mean over items (of the mean over annotators), its 95% interval, and the number of items."""
-
-    system: str
-    criterion: str
-    mean: float
-    low: float
-    high: float
-    items: int
-
-
-@dataclass(frozen=True, slots=True)
-class RatedPair:
-    """``first`` minus ``second`` on the items where both were rated; ``p_holm`` corrects over a criterion's pairs."""
-
-    criterion: str
-    first: str
-    second: str
-    difference: float
-    p: float
-    p_holm: float
-    items: int
-    statistic: float | None  # none where it is not finite, which JSON cannot say
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """``alpha[criterion][level]`` is None where it is not defined; ``missing`` counts cells left empty."""
-
-    annotators: tuple[str, ...]
-    items: int
-    test: str
-    means: tuple[MeanRating, ...]
-    alpha: Mapping[str, Mapping[str, float | None]]
-    pairs: tuple[RatedPair, ...]
-    missing: int
-    absent: tuple[str, ...]
-
-
 SheetRatings = dict[tuple[int, str, str], int]  # an annotator's, by item, system and criterion
 
 
-def analyse(folder: Path, test: str = "t") -> Analysis:
-    """Read the key and the filled sheets below ``folder``.
+def analyse(folder: Path, test: str = "t") -> dict[str, Any]:
+    """What the filled sheets below ``folder`` say, JSON-ready.
+
+    ``means``: of each system and criterion the mean over items (of the mean over annotators), its 95% interval and the
+    number of items. ``alpha`` by criterion and level, None where it is not defined. ``pairs``: the first minus the
+    second on the items where both were rated; ``p_holm`` corrects over a criterion's pairs. ``missing`` counts cells
+    left empty, ``absent`` names annotators without ratings.
 
     Raises:
         DataError: no key or no filled sheet, or a cell that is no rating (file, row and column are named).
@@ -256,7 +215,7 @@ def analyse(folder: Path, test: str = "t") -> Analysis:
     key = _read_key(folder)
     ratings = _filled(folder, key)
     units = [(entry["item"], system) for entry in key["items"] for system in key["systems"]]
-    means, pairs, alpha = [], [], {}
+    means, pairs, alpha = list[dict[str, Any]](), list[dict[str, Any]](), dict[str, dict[str, float | None]]()
     for criterion in key["criteria"]:
         table = [[own.get((*unit, criterion)) for unit in units] for own in ratings.values()]
         alpha[criterion] = {level: krippendorff_alpha(table, level) for level in LEVELS}
@@ -266,11 +225,14 @@ def analyse(folder: Path, test: str = "t") -> Analysis:
             mine = [score for (_, name), score in scores.items() if name == system]
             if not mine:
                 raise DataError(f"Nobody rated the {criterion} of '{system}'.")
-            means.append(MeanRating(system, criterion, fmean(mine), *bootstrap_interval(mine), len(mine)))
+            low, high = map(float, bootstrap_interval(mine))
+            about = {"system": system, "criterion": criterion, "items": len(mine)}
+            means.append(about | {"mean": fmean(mine), "low": low, "high": high})
         pairs += _pairs(key["systems"], criterion, scores, test)
     missing = len(ratings) * len(units) * len(key["criteria"]) - sum(map(len, ratings.values()))
-    absent = tuple(annotator for annotator in key["order"] if annotator not in ratings)
-    return Analysis(tuple(ratings), len(key["items"]), test, tuple(means), alpha, tuple(pairs), missing, absent)
+    found = {"annotators": [*ratings], "items": len(key["items"]), "test": test, "means": means, "alpha": alpha}
+    absent = [annotator for annotator in key["order"] if annotator not in ratings]
+    return found | {"pairs": pairs, "missing": missing, "absent": absent}
 
 
 def rated_lines(folder: Path) -> list[dict[str, Any]]:
@@ -307,7 +269,7 @@ def _filled(folder: Path, key: Mapping[str, Any]) -> dict[str, SheetRatings]:
 
 def _pairs(
     systems: Sequence[str], criterion: str, scores: Mapping[tuple[int, str], float], test: str
-) -> list[RatedPair]:
+) -> list[dict[str, Any]]:
     results = {}
     for first, second in combinations(systems, 2):
         items = [item for item, name in scores if name == first and (item, second) in scores]
@@ -316,9 +278,11 @@ def _pairs(
             results[first, second] = named_test(test)(mine, theirs)
     corrected = holm({names: result.p for names, result in results.items()})
     found = []
-    for names, r in results.items():
-        statistic = r.statistic if r.statistic is not None and math.isfinite(r.statistic) else None
-        found.append(RatedPair(criterion, *names, r.difference, r.p, corrected[names], r.n, statistic))
+    for (first, second), r in results.items():
+        about: dict[str, Any] = {"criterion": criterion, "first": first, "second": second, "items": r.n}
+        about |= {"difference": r.difference, "p": r.p, "p_holm": corrected[first, second]}
+        finite = r.statistic is not None and math.isfinite(r.statistic)  # JSON has no others
+        found.append(about | {"statistic": r.statistic if finite else None})
     return found
 
 
@@ -379,16 +343,14 @@ def _rows(path: Path) -> list[list[str]]:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = raw.decode("cp1252", errors="replace")
-    lines = re.split(r"\r\n?|\n", text)
-    rows: list[list[str]] = []
-    for line, row in csv_rows(enumerate(lines, start=1), max(_SEPARATORS, key=lines[0].count)):
-        if isinstance(row, str):
-            raise DataError(f"{path}:{line} cannot be read ({row}); save the sheet as CSV again.")
-        rows.append(row)
-    return rows
+    separator = max(_SEPARATORS, key=text.partition("\n")[0].count)
+    try:
+        return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+    except csv.Error as error:
+        raise DataError(f"{path} cannot be read ({error}); save the sheet as CSV again.") from None
 
 
-_NUMBER = re.compile(r"\s*[+-]?\d{1,9}(?:[.,]0*)?\s*")
+_NUMBER = re.compile(r"[+-]?\d{1,9}(?:[.,]0*)?")
 
 
 def _whole(text: str, lowest: int, highest: int, where: str, what: str, advice: str = "") -> int:

@@ -15,21 +15,18 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Regex, pre_tokenizers
 
-from catchline.errors import DataError, refuse_unknown
+from catchline.errors import DataError
 from catchline.files import write_text
 from catchline.text.normalization import WORD_PATTERN
 from catchline.types import Record
 
 Link = tuple[int, int]  # (target position, source position)
-# Between words of text that is already tokenized, and all that parts what a sheet or a line holds.
-_BLANKS = r"\s\x1c-\x1f"
-RULES = {"split": WORD_PATTERN, "spaces": f"[^{_BLANKS}]+"}
+_SPLIT = pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
 _LINK = re.compile(r"(\d{1,9})([-?])(\d{1,9})")
 
 
@@ -65,36 +62,24 @@ class WordPair:
         return [self.summary[start:end] for start, end in self.target]
 
 
-def word_spans(text: str, rule: str = "split") -> tuple[tuple[int, int], ...]:
-    """Where the words of ``text`` stand.
-
-    ``split`` cuts as the word tokenizer does (punctuation apart, a Chinese character a word); ``spaces`` at
-    white space only, for text that is already tokenized.
-
-    Raises:
-        ConfigError: no such rule.
-    """
-    refuse_unknown("rule for words", rule, RULES)
-    return tuple(span for _, span in _splitter(rule).pre_tokenize_str(text))
+def word_spans(text: str) -> tuple[tuple[int, int], ...]:
+    """Where the words of ``text`` stand, cut as the word tokenizer does: punctuation apart, a Chinese character a
+    word."""
+    return tuple(span for _, span in _SPLIT.pre_tokenize_str(text))
 
 
-@cache
-def _splitter(rule: str) -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.Split(Regex(RULES[rule]), "removed", invert=True)
-
-
-def word_pairs(records: Sequence[Record], rule: str = "split") -> list[WordPair]:
+def word_pairs(records: Sequence[Record]) -> list[WordPair]:
     """The words of each record. Its label is its id, or ``#3`` for the third record without one of its own."""
     ids = Counter(_flat(record.id) for record in records)
     return [
-        word_pair(record, record.id if ids[_flat(record.id)] == 1 else "", number, rule)
+        word_pair(record, record.id if ids[_flat(record.id)] == 1 else "", number)
         for number, record in enumerate(records, start=1)
     ]
 
 
-def word_pair(record: Record, name: str, number: int, rule: str = "split") -> WordPair:
+def word_pair(record: Record, name: str, number: int) -> WordPair:
     """The words of one record; its label is ``name``, or its number where that is empty."""
-    source, target = word_spans(record.document, rule), word_spans(record.summary, rule)
+    source, target = word_spans(record.document), word_spans(record.summary)
     return WordPair(_flat(name) or f"#{number}", record.document, record.summary, source, target)
 
 
@@ -152,12 +137,12 @@ def parse_links(text: str, where: str, pair: WordPair | None = None) -> Links:
 # --------------------------------------------------------------------------------------------- files
 
 
-def write_sheet(path: Path, pairs: Iterable[WordPair], rule: str = "split") -> int:
+def write_sheet(path: Path, pairs: Iterable[WordPair]) -> int:
     """Write JSON lines to fill, a pair each with its words numbered and empty ``links``; returns how many."""
     lines = []
     for pair in pairs:
         sides = {"document": _numbered(pair.source_words), "summary": _numbered(pair.target_words)}
-        lines.append(json.dumps({"id": pair.label, "links": "", **sides, "words": rule}, ensure_ascii=False) + "\n")
+        lines.append(json.dumps({"id": pair.label, "links": "", **sides}, ensure_ascii=False) + "\n")
     write_text(path, "".join(lines))
     return len(lines)
 
@@ -205,12 +190,6 @@ def _entry(line: str, where: str) -> tuple[str, str, str | None]:
     except (ValueError, KeyError, TypeError, RecursionError):
         raise DataError(f'{where} is not of the form {{"id": "...", "links": "0-0 3-1 4?1"}}.') from None
     return label, " ".join(map(str, text)) if isinstance(text, list) else str(text), values.get("document")
-
-
-def sheet_rule(path: Path) -> str | None:
-    """The rule by which a sheet's words were cut; None for other files of links."""
-    first = next(iter(_lines(path)), "")
-    return json.loads(first).get("words") if first.startswith("{") and '"words"' in first else None
 
 
 def _lines(path: Path) -> list[str]:

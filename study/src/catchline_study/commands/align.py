@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,13 +24,12 @@ from catchline.summarizer.extractive import is_method
 from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.control import safe_print as print
 from catchline.types import Record
-from catchline_study.align import HeadTable, MapChoice, attention_maps, forced_pairs, head_table, sharpness, word_map
+from catchline_study.align import MapChoice, attention_maps, forced_pairs, head_rates, sharpness, word_map
 from catchline_study.links import (
     Links,
     WordPair,
     lexical_links,
     read_links,
-    sheet_rule,
     word_pair,
     word_pairs,
     word_spans,
@@ -53,7 +52,6 @@ class AlignOptions:
     sample: Annotated[int | None, Option(min=1, help="Write a sheet of so many pairs to align by hand.")] = None
     seed: Annotated[int, Option(help="Seed of the sample.")] = 1
     out: Annotated[Path, Option(help="The sheet.")] = Path("sheet.jsonl")
-    words: Annotated[str | None, Option(help="Words: split (default), or at spaces.")] = None
     heatmap: Annotated[
         list[str] | None, Option(metavar="MAP", help="LAYER:HEAD, layer-mean:LAYER, mean, opponent; may be repeated.")
     ] = None
@@ -62,15 +60,9 @@ class AlignOptions:
     summary: Annotated[str | None, Option(help="The summary to force; default: the pair's, or the model's.")] = None
     png: Annotated[Path | None, Option(help="Draw the maps as a picture.")] = None
     html: Annotated[Path | None, Option(help="Write the maps as a page.")] = None
-    own_scale: Annotated[bool, Option("--own-scale", help="Colours of each map by itself.")] = False
     batch_size: Annotated[int, Option(min=1, help="Pairs read at once.")] = 8
     device: Device = "cpu"
     as_json: AsJson = False
-
-    @property
-    def rule(self) -> str:
-        """How words are cut."""
-        return self.words or "split"
 
 
 def command(
@@ -85,8 +77,7 @@ def command(
     `catchline align MODEL --data D --alignments lexical` prints the alignment error rate of every head.
     `catchline align --data D --sample 50 --out sheet.jsonl` writes a sheet to link words by hand; give it to
     --alignments when it is filled.
-    `catchline align MODEL --heatmap 2:4 --text article.txt --png map.png` draws; with --data and no pair it prints
-    how sharp each map is over the data.
+    `catchline align MODEL --heatmap 2:4 --text article.txt --png map.png` draws.
     """
     read = [asked.text or "", split_of(asked.data, asked.split) if asked.data else ""]
     check_output("--html", asked.html, read)
@@ -100,17 +91,15 @@ def command(
     one = asked.text is not None or asked.pair_id is not None
     if asked.text is not None and asked.pair_id is not None:
         raise ConfigError("Give either --text or --pair-id, not both.")
-    if not one and (asked.summary is not None or asked.png or asked.html):
+    if not one and (asked.summary is not None or asked.png or asked.html or asked.heatmap):
         raise ConfigError("Say what to draw: --text FILE, or --data D with --pair-id ID.")
     if is_method(model):
         raise ConfigError(f"'{model}' is an extractive method; it has no attention.")
-    if not (one or asked.heatmap):
+    if not one:
         return _show_table(model, asked, records)
     choices = list(map(MapChoice.parse, asked.heatmap or ["mean"]))
     system = NeuralSystem.from_pretrained(model, asked.device)
-    if one:
-        return _show_maps(system, choices, _wanted_pair(asked, records), asked)
-    return _show_sharpness(system, choices, asked, records)
+    return _show_maps(system, choices, _wanted_pair(asked, records), asked)
 
 
 # ----------------------------------------------------------------------------------------------- data
@@ -128,24 +117,18 @@ def _make_sheet(asked: AlignOptions, records: Iterator[Record], sample: int) -> 
     out = asked.out
     if out.exists():
         raise ConfigError(f"{out} exists and may be filled already; give another --out, or delete it.")
-    everything = _some_pairs(asked, records)
+    everything = word_pairs(list(records))
+    if not everything:
+        raise DataError(f"{asked.data} holds no pairs.")
     chosen = sorted(random.Random(asked.seed).sample(range(len(everything)), min(sample, len(everything))))
-    count = write_sheet(out, [everything[index] for index in chosen], asked.rule)
+    count = write_sheet(out, [everything[index] for index in chosen])
     told = (
         f"{out} has {count} of {len(everything)} pairs. Fill `links` of each line: i-j says that document word i is "
         "where summary word j comes from, i?j that it may be, none that no word is linked. Then: catchline align MODEL "
         f"--data {asked.data} --split {asked.split} --alignments {out}"
     )
-    values = {"sheet": str(out), "pairs": count, "of": len(everything), "seed": asked.seed, "words": asked.rule}
+    values = {"sheet": str(out), "pairs": count, "of": len(everything), "seed": asked.seed}
     print_result(asked.as_json, values, told, indent=None)
-
-
-def _some_pairs(asked: AlignOptions, records: Iterator[Record]) -> list[WordPair]:
-    """The words of all records, of which there has to be one."""
-    pairs = word_pairs(list(records), asked.rule)
-    if not pairs:
-        raise DataError(f"{asked.data} holds no pairs.")
-    return pairs
 
 
 # ------------------------------------------------------------------------------------------ the table
@@ -156,24 +139,41 @@ def _show_table(model: str, asked: AlignOptions, records: Iterator[Record]) -> N
     pairs, links = _linked_pairs(asked, records)
     system = NeuralSystem.from_pretrained(model, asked.device)
     with progress("Reading pairs", total=len(pairs)) as bar:
-        found = head_table(system, pairs, links, shift=asked.shift, batch_size=asked.batch_size, progress=bar.advance)
+        how: dict[str, Any] = {"shift": asked.shift, "batch_size": asked.batch_size, "progress": bar.advance}
+        rates = head_rates(system, pairs, links, **how)
+    best, worst = (divmod(int(place), rates.shape[1]) for place in (rates.argmin(), rates.argmax()))
+    words = sum(len(one.targets) for one in links)
     if asked.set_head:
-        print(_settings(found.best))
+        print(_settings(best))
     elif asked.as_json:
-        values: dict[str, Any] = {"model": model, "links": asked.alignments, "pairs": found.pairs}
-        values |= {"linked_words": found.linked_words, "shift": asked.shift, "aer": _rounded(found.rates, 6)}
-        for name, place in {"best": found.best, "worst": found.worst}.items():
-            aer = _rounded(found.rates[place], 6)
+        values: dict[str, Any] = {"model": model, "links": asked.alignments, "pairs": len(pairs)}
+        values |= {"linked_words": words, "shift": asked.shift, "aer": _rounded(rates, 6)}
+        for name, place in {"best": best, "worst": worst}.items():
+            aer = _rounded(rates[place], 6)
             values[name] = {"layer": place[0], "head": place[1], "aer": aer, "set": _settings(place)}
         print_json(values, indent=None)
     else:
-        print(_table(found, asked))
+        marks = {worst: "^", best: "*"}  # of the highest and the lowest rate
+        rows = [
+            [f"layer {layer}", *(f"{rate:.3f}{marks.get((layer, head), ' ')}" for head, rate in enumerate(row))]
+            for layer, row in enumerate(rates)
+        ]
+        heads = [f"head {head} " for head in range(rates.shape[1])]
+        made = "equal words that stand once on either side" if asked.alignments == LEXICAL else asked.alignments
+        print(aligned(["AER", *heads], rows))
+        print(
+            f"\n{len(pairs)} pairs, {words} linked summary words; links: {made}; rows: the step that "
+            f"{'reads' if asked.shift else 'predicts'} a word."
+        )
+        if rates.size > 1:
+            for mark, (layer, head), use in (("* lowest", best, "."), ("^ highest", worst, " (non-synchronous).")):
+                print(f"{mark}: layer {layer}, head {head}{use} To contrast it:  {_settings((layer, head))}")
 
 
 def _linked_pairs(asked: AlignOptions, records: Iterator[Record]) -> tuple[list[WordPair], list[Links]]:
     """The pairs with links, at most as many as asked for."""
     if asked.alignments == LEXICAL:
-        numbered = (word_pair(record, record.id, n, asked.rule) for n, record in enumerate(records, start=1))
+        numbered = (word_pair(record, record.id, n) for n, record in enumerate(records, start=1))
         found = ((pair, links) for pair in numbered if (links := lexical_links(pair)).sure)
         chosen = list(islice(found, asked.pairs))
         if not chosen:
@@ -182,7 +182,7 @@ def _linked_pairs(asked: AlignOptions, records: Iterator[Record]) -> tuple[list[
     path = Path(asked.alignments)
     if not path.exists() and (meant := did_you_mean(asked.alignments, [LEXICAL])):
         raise ConfigError(f"There is no file of links {path}.{meant}")
-    pairs = word_pairs(list(records), asked.words or sheet_rule(path) or asked.rule)
+    pairs = word_pairs(list(records))
     by_pair = read_links(path, pairs)
     kept = sorted(by_pair)[: asked.pairs]
     if len(kept) < len(pairs):
@@ -199,99 +199,57 @@ def _rounded(values: np.ndarray, digits: int) -> Any:
     return np.asarray(values, dtype=float).round(digits).tolist()
 
 
-def _table(found: HeadTable, asked: AlignOptions) -> str:
-    """Layers down, heads across; the lowest rate has a star, the highest a caret."""
-    layers, heads = found.rates.shape
-    marks = {found.worst: "^", found.best: "*"}
-    rows = [
-        [f"layer {layer}", *[f"{found.rates[layer, head]:.3f}{marks.get((layer, head), ' ')}" for head in range(heads)]]
-        for layer in range(layers)
-    ]
-    links = asked.alignments
-    made = "equal words that stand once on either side" if links == LEXICAL else links
-    lines = [
-        aligned(["AER", *[f"head {head} " for head in range(heads)]], rows),
-        "",
-        f"{found.pairs} pairs, {found.linked_words} linked summary words; links: {made}; rows: the step that "
-        f"{'reads' if asked.shift else 'predicts'} a word.",
-    ]
-    if found.rates.size > 1:
-        (layer, head), (far_layer, far_head) = found.best, found.worst
-        lines += [
-            f"* lowest: layer {layer}, head {head}. To contrast it:  {_settings(found.best)}",
-            f"^ highest: layer {far_layer}, head {far_head} (non-synchronous):  {_settings(found.worst)}",
-        ]
-    return "\n".join(lines)
-
-
 # ------------------------------------------------------------------------------------------- the maps
-
-
-def _show_sharpness(
-    system: NeuralSystem, choices: list[MapChoice], asked: AlignOptions, records: Iterator[Record]
-) -> None:
-    """Print mean entropy and mean maximum of each map over the data."""
-    forced = forced_pairs(system, _some_pairs(asked, islice(records, asked.pairs)))
-    with progress("Reading pairs", total=len(forced)) as bar:
-        read = list(attention_maps(system, forced, choices, batch_size=asked.batch_size, progress=bar.advance))
-    found = [sharpness([(forced[index], maps[place]) for index, maps in read]) for place in range(len(choices))]
-    named = [{"map": choice.name, **_numbers(asdict(one))} for choice, one in zip(choices, found, strict=True)]
-    lines = [
-        [choice.title, *(f"{v:.3f}" for v in (one.entropy, one.uniform, one.maximum, one.outside))]
-        for choice, one in zip(choices, found, strict=True)
-    ]
-    table = aligned(["map", "entropy", "uniform", "maximum", "outside words"], lines)
-    told = f"Means over the words of {len(forced)} summaries; entropy in nats, uniform: what a flat map would have."
-    print_result(asked.as_json, {"pairs": len(forced), "maps": named}, f"{table}\n\n{told}", indent=None)
-
-
-def _numbers(values: dict[str, float]) -> dict[str, Any]:
-    return {name: round(value, 6) for name, value in values.items()}
 
 
 def _wanted_pair(asked: AlignOptions, records: Iterator[Record]) -> WordPair:
     """The document to draw, and the summary to force (empty: the model writes one)."""
     if asked.text is not None:
         record = next(documents_of(asked.text))
-        return word_pair(replace(record, summary=asked.summary or ""), record.id, 1, asked.rule)
-    pairs = word_pairs(list(records), asked.rule)
+        return word_pair(replace(record, summary=asked.summary or ""), record.id, 1)
+    pairs = word_pairs(list(records))
     found = [pair for number, pair in enumerate(pairs, start=1) if asked.pair_id in (pair.label, f"#{number}")]
     if not found:
         hint = did_you_mean(asked.pair_id or "", [pair.label for pair in pairs])
         raise DataError(f"{asked.data} has no pair '{asked.pair_id}'.{hint} #1 is the first of its {len(pairs)}.")
-    return found[0] if asked.summary is None else _with_summary(found[0], asked.summary, asked.rule)
+    return found[0] if asked.summary is None else _with_summary(found[0], asked.summary)
 
 
-def _with_summary(pair: WordPair, summary: str, rule: str) -> WordPair:
-    return replace(pair, summary=summary, target=word_spans(summary, rule))
+def _with_summary(pair: WordPair, summary: str) -> WordPair:
+    return replace(pair, summary=summary, target=word_spans(summary))
 
 
 def _show_maps(system: NeuralSystem, choices: list[MapChoice], pair: WordPair, asked: AlignOptions) -> None:
     """Draw the maps of one pair, or print their numbers."""
     if not pair.summary:
         written = Summarizer(system).summarize(pair.document, always_write=True, surface="raw").text
-        pair = _with_summary(pair, written, asked.rule)
+        pair = _with_summary(pair, written)
         if not pair.target:
             raise DataError(f"{system.name} writes an empty summary of this document; give one with --summary.")
     (forced,) = forced_pairs(system, [pair])
     (_, maps), *_ = attention_maps(system, [forced], choices)
     drawn, values = [], []
     for choice, weights in zip(choices, maps, strict=True):
-        one, merged = sharpness([(forced, weights)]), word_map(forced, weights, shift=asked.shift)
-        line = f"entropy {one.entropy:.2f} of {one.uniform:.2f} · maximum {one.maximum:.2f}"
-        if one.outside >= 0.005:
-            line += f" · {one.outside:.0%} on no word"
+        one, merged = sharpness(forced, weights), word_map(forced, weights, shift=asked.shift)
+        line = "entropy {entropy:.2f} of {uniform:.2f} · maximum {maximum:.2f}".format_map(one)
+        if one["outside"] >= 0.005:
+            line += f" · {one['outside']:.0%} on no word"
         read = max(forced.columns, default=-1) + 1
         if read < len(pair.source):
             line += f" · {read} of {len(pair.source)} words read"
         drawn.append(HeatMap(choice.title, merged, pair.target_words, pair.source_words, line, read))
-        values.append({"map": choice.name, **_numbers(asdict(one)), "weights": _rounded(merged, 5)})
-    looks: dict[str, Any] = {"title": pair.label, "own_scale": asked.own_scale}
+        values.append(
+            {
+                "map": choice.name,
+                **{name: round(value, 6) for name, value in one.items()},
+                "weights": _rounded(merged, 5),
+            }
+        )
     if asked.png is not None:
-        for said in draw_png(drawn, asked.png, **looks):
+        for said in draw_png(drawn, asked.png, title=pair.label):
             note(said)
     if asked.html is not None:
-        write_text(asked.html, heat_page(drawn, **looks))
+        write_text(asked.html, heat_page(drawn, title=pair.label))
     if asked.as_json:
         both = {"document_words": pair.source_words, "summary_words": pair.target_words}
         print_json({"id": pair.label, "summary": pair.summary, **both, "maps": values}, indent=None)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -18,7 +17,7 @@ from catchline.errors import ConfigError
 from catchline.evaluation.table import mark_of
 from catchline.files import write_text
 from catchline_study import judge
-from catchline_study.judge import KEY, SHEETS, Analysis, SheetOptions, make_sheets, read_predictions
+from catchline_study.judge import KEY, LEVELS, SHEETS, SheetOptions, make_sheets, read_predictions
 
 command = Commands("Make blinded sheets for human evaluation and analyse the filled ones.", no_args_is_help=True)
 
@@ -74,9 +73,9 @@ def analyse(
     found = judge.analyse(folder, test)
     if lines is not None:
         write_text(lines, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in judge.rated_lines(folder)))
-    if found.absent:
-        note(f"No ratings yet from: {', '.join(found.absent)}.")
-    print_result(as_json, asdict(found), _text(found))
+    if found["absent"]:
+        note(f"No ratings yet from: {', '.join(found['absent'])}.")
+    print_result(as_json, found, _text(found))
 
 
 def _named(given: list[str]) -> dict[str, Path]:
@@ -94,35 +93,34 @@ def _named(given: list[str]) -> dict[str, Path]:
     return named
 
 
-def _text(found: Analysis) -> str:
-    criteria = list(found.alpha)
-    told = {(m.system, m.criterion): f"{m.mean:.2f} ±{(m.high - m.low) / 2:.2f}" for m in found.means}
-    systems = dict.fromkeys(mean.system for mean in found.means)
-    rows = [[system, *(told[system, criterion] for criterion in criteria)] for system in systems]
-    parts = [aligned(["system", *criteria], rows)]
-    alpha = [
-        [f"alpha, {level}", *["" if (a := found.alpha[c][level]) is None else f"{a:.3f}" for c in criteria]]
-        for level in found.alpha[criteria[0]]
+def _text(found: dict[str, Any]) -> str:
+    alpha = found["alpha"]
+    told = {(m["system"], m["criterion"]): f"{m['mean']:.2f} ±{(m['high'] - m['low']) / 2:.2f}" for m in found["means"]}
+    systems = dict.fromkeys(mean["system"] for mean in found["means"])
+    levels = [
+        [f"alpha, {level}", *("" if (a := alpha[c][level]) is None else f"{a:.3f}" for c in alpha)] for level in LEVELS
     ]
-    parts.append(aligned(["agreement", *criteria], alpha))
-    if found.pairs:
-        pairs = [
-            [
-                f"{pair.first} - {pair.second}",
-                pair.criterion,
-                f"{pair.difference:+.2f}{mark_of(pair.p_holm):<2}",
-                "" if pair.statistic is None else f"{pair.statistic:.2f}",
-                f"{pair.p:.4f}",
-                f"{pair.p_holm:.4f}",
-                str(pair.items),
-            ]
-            for pair in found.pairs
+    parts = [
+        aligned(["system", *alpha], [[system, *(told[system, name] for name in alpha)] for system in systems]),
+        aligned(["agreement", *alpha], levels),
+    ]
+    pairs = [
+        [
+            f"{pair['first']} - {pair['second']}",
+            pair["criterion"],
+            f"{pair['difference']:+.2f}{mark_of(pair['p_holm']):<2}",
+            "" if pair["statistic"] is None else f"{pair['statistic']:.2f}",
+            *(f"{pair[name]:.4f}" for name in ("p", "p_holm")),
+            str(pair["items"]),
         ]
+        for pair in found["pairs"]
+    ]
+    if pairs:
         parts.append(aligned(["pair", "criterion", "difference", "t", "p", "p (Holm)", "n"], pairs, left=2))
-    missing = f" {found.missing} cells are empty." if found.missing else ""
+    missing = f" {found['missing']} cells are empty." if found["missing"] else ""
     parts.append(
-        f"{found.items} documents, {len(found.annotators)} annotators.{missing} ±: half of the 95% bootstrap interval "
-        f"over documents.\n** p < 0.01, * p < 0.05 (paired test '{found.test}' over documents, Holm's correction over "
-        "the pairs of a criterion)."
+        f"{found['items']} documents, {len(found['annotators'])} annotators.{missing} ±: half of the 95% bootstrap "
+        f"interval over documents.\n** p < 0.01, * p < 0.05 (paired test '{found['test']}' over documents, Holm's "
+        "correction over the pairs of a criterion)."
     )
     return "\n\n".join(parts)
