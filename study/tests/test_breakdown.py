@@ -1,4 +1,4 @@
-"""Sweeps over sizes, and scores by document length."""
+"""Scores by document length."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import pytest
 
 from catchline.data.records import write_records
 from catchline.errors import ConfigError
-from catchline.evaluation.run import evaluate_system, open_system
 from catchline.metrics.rouge import rouge
 from catchline.types import Record
-from catchline_study.commands.breakdown import best_of, buckets, sweep_names
-from commands import run
+from catchline_study.commands.breakdown import buckets
+from commands import refused, run
 
 
 def record(length: int, number: int = 0) -> Record:
@@ -21,35 +20,6 @@ def record(length: int, number: int = 0) -> Record:
 
 
 RECORDS = [record(length, number) for number, length in enumerate([9, 2, 5, 2, 30, 7, 1])]
-
-
-# ----------------------------------------------------------------------------------------- sweeps
-
-
-def test_sizes_of_a_sweep() -> None:
-    assert sweep_names("lead:1-3") == ["lead-1", "lead-2", "lead-3"]
-    assert sweep_names("lexrank:2-2") == ["lexrank-2"]
-    assert sweep_names("first_words:10-30:10") == [f"first_words:words={n}" for n in (10, 20, 30)]
-    assert sweep_names("first_characters:5-6") == ["first_characters:characters=5", "first_characters:characters=6"]
-    assert sweep_names("concept_ilp:5-6") == ["concept_ilp:max_words=5", "concept_ilp:max_words=6"]
-    for name in (*sweep_names("first_words:5-9:2"), *sweep_names("first_characters:5-6"), *sweep_names("lead:1-2")):
-        open_system(name)
-    for spec in ("lead", "lead:3", "lead:3-1", "lead:0-2", "lead:1-5:0", "led:1-2", "lead:a-b", f"lead:1-{'9' * 5000}"):
-        with pytest.raises(ConfigError):
-            sweep_names(spec)
-
-
-def test_the_best_size_by_each_kind() -> None:
-    records = [Record("The cat sat. The dog ran. An owl flew.", "the cat sat the dog ran")]
-    results = {name: evaluate_system(open_system(name), records) for name in sweep_names("lead:1-3")}
-    best = best_of(list(results.values()))
-    assert best == {"1": "lead-2", "2": "lead-2", "L": "lead-2", "mean": "lead-2"}
-    same = [Record("A b.", "a b")] * 2
-    tied = {name: evaluate_system(open_system(name), same) for name in sweep_names("lead:1-2")}
-    assert set(best_of(list(tied.values())).values()) == {"lead-1"}  # of equals the first
-
-
-# ---------------------------------------------------------------------------------------- lengths
 
 
 def test_buckets_of_equal_size() -> None:
@@ -78,15 +48,12 @@ def test_scores_of_a_bucket_are_those_of_its_documents(tmp_path: Path, capsys: p
         Record("One two three. Zoo.", "two"),
     ]
     write_records(tmp_path / "pairs.jsonl", records)
-    arguments = ["breakdown", "lead-1", "--data", tmp_path / "pairs.jsonl", "--by-length", "2", "--sweep", "lead:1-2"]
+    arguments = ["breakdown", "lead-1", "--data", tmp_path / "pairs.jsonl", "--by-length", "2"]
     made = json.loads(run(capsys, *arguments, "--json"))
     assert [entry["positions"] for entry in made["by_length"]] == [[1, 2], [0]]  # half of three is rounded to even
     alone = made["by_length"][1]["systems"][0]
     assert alone["rouge"]["1"]["f"] == pytest.approx(
         rouge(["one two three four five six"], ["one two three"]).mean["1"].f
     )
-    assert [one["system"] for one in made["systems"]] == ["lead-1", "lead-2"]
-    assert made["sweeps"] == {"lead:1-2": dict.fromkeys(("1", "2", "L", "mean"), "lead-1")}
-    text = run(capsys, *arguments)
-    assert "lead:1-2: best by 1 lead-1" in text
-    assert "3 to 4 (mean 3.5)" in text
+    assert "3 to 4 (mean 3.5)" in run(capsys, *arguments)
+    refused(capsys, 2, "there are 3 documents", *arguments[:-1], "99")

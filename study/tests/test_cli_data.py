@@ -1,4 +1,4 @@
-"""From the command line: sweeps and scores by length; subsets and preparation of data."""
+"""From the command line: subsets and preparation of data."""
 
 from __future__ import annotations
 
@@ -23,15 +23,6 @@ def data(tmp_path: Path) -> Path:
 
 def ids(path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in path.read_text().splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "said"), [("--sweep", "lead", "METHOD:FROM-TO"), ("--by-length", "99", "there are 8 documents")]
-)
-def test_mistakes_of_breakdown(
-    option: str, value: str, said: str, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    refused(capsys, 2, said, "breakdown", "lead-1", "--data", data, option, value)
 
 
 def test_subsets(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

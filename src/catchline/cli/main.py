@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 # Commands of catchline-study, which it adds by entry points: `data subset` is the one named `data.subset`.
 STUDY: dict[str, str] = {
     "align": "Find the attention head that aligns words best; draw attention.",
-    "breakdown": "Score by the length of documents, or extractive methods by size.",
+    "breakdown": "Score by the length of documents.",
     "calibrate": "Fit a model's confidence to ratings or references.",
     "judge": "Make blinded sheets for human evaluation, and analyse them.",
     "plot": "Draw the training curves of one or several runs.",
