@@ -22,35 +22,18 @@ def main(folder: Path, out: Path) -> None:
     kept = out / "state.json"
     state: dict[str, Any] = json.loads(kept.read_text()) if kept.is_file() else {"runs": {}, "scored": {}}
     for key, entry in sorted(json.loads((folder / "state.json").read_text())["scored"].items()):
-        scores = json.loads((folder / "scores" / entry["scores"]).read_text())
-        scores["samples"] = []
-        (out / "scores" / entry["scores"]).write_text(json.dumps(_rounded(scores)))
-        facts = {name: value for name, value in entry["facts"].items() if not _is_path(value)}
-        state["scored"][key] = entry | {"facts": facts}
-        log = kept_log = Path("runs", entry["run"], "log.jsonl")
-        if not (folder / log).is_file():
-            continue  # a row that this comparison took from an earlier one
-        if (out / kept_log).is_file() and (out / kept_log).read_bytes() != (folder / log).read_bytes():
-            # the same row on other data
-            state["scored"][key]["run"] = name = f"{entry['run']}-{Path(entry['scores']).stem[-16:]}"
-            kept_log = Path("runs", name, "log.jsonl")
-        (out / kept_log).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(folder / log, out / kept_log)
+        scores = json.loads((folder / "scores" / entry["scores"]).read_text(), parse_float=lambda x: round(float(x), 6))
+        (out / "scores" / entry["scores"]).write_text(json.dumps(scores))
+        facts = {name: value for name, value in (entry["facts"] or {}).items() if "folder" not in name}
+        run = f"{entry['run']}-{Path(entry['scores']).stem[-16:]}"  # the same row may be there on other data
+        state["scored"][key] = entry | {"facts": facts, "run": run}
+        log = Path("runs", entry["run"], "log.jsonl")
+        if (folder / log).is_file():  # else the comparison took the row from an earlier one
+            (out / "runs" / run).mkdir(parents=True, exist_ok=True)
+            shutil.copy(folder / log, out / "runs" / run / log.name)
     kept.write_text(json.dumps(state, indent=1, sort_keys=True) + "\n")
     if (folder / ANSWERS).is_file():
         shutil.copy(folder / ANSWERS, out / ANSWERS)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, list):
-        return [_rounded(each) for each in value]
-    return {name: _rounded(each) for name, each in value.items()} if isinstance(value, dict) else value
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str) and "/" in value
 
 
 if __name__ == "__main__":
