@@ -2,41 +2,35 @@
 field ``Summary``, a sentence by its author) the summary.
 
     python study/research/readmes.py OUT --metadata FILE.jsonl [--validation 1000]
-    python study/research/readmes.py OUT --packages study/research/readme_packages.txt.gz  # asks PyPI
 
-Only packages whose metadata names a permissive licence are read; ``stats.json`` has their number by licence and
-``packages.json`` their names and versions. Left out: READMEs with fewer than 15 words of prose or in another language,
-summaries that are no sentence of 3 to 20 words, pairs with too few words in common, and whatever says nearly the same
-as a pair before or as a record of ``--apart`` (files of validation records: packages of the same name go too, with or
-without Debian's ``python3-``). Where the README repeats the summary word for word, that sentence is taken out of it.
+A line of FILE has of a package ``name``, ``version``, ``summary``, ``description``, ``license``, ``expression`` (the
+licence's) and ``classifiers``; ``readme_packages.txt.gz`` names those that the bundled model learnt from. Only packages
+whose metadata names a permissive licence are read; ``stats.json`` has their number by licence and ``packages.json``
+their names and versions. Left out: READMEs with fewer than 15 words of prose or in another language, summaries that are
+no sentence of 3 to 20 words, pairs with too few words in common, and whatever says nearly the same as a pair before or
+as a record of ``--apart`` (files of validation records: packages of the same name go too, with or without Debian's
+``python3-``). Where the README repeats the summary word for word, that sentence is taken out of it.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import re
-import subprocess
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from email.message import Message
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
 from catchline.data.records import read_records
-from catchline.files import write_text
 from catchline_study.corpora.docstring_text import clean_docstring
 from catchline_study.corpora.docstrings import MIN_BODY_WORDS, MIN_OVERLAP, overlap
 from catchline_study.corpora.licences import licence_of as licence_in
 from catchline_study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
 
-API = "https://pypi.org/pypi/{}/json"
-AT_ONCE = 400  # packages asked for by one process of curl
 MAX_WORDS = 256
-METADATA = "metadata.jsonl"
 VALIDATION = 1000
 WORDINGS = 40
 _HEADING = re.compile(
@@ -106,44 +100,6 @@ def without(summary: str, body: str) -> str:
     return "\n\n".join(text for text in kept if text)
 
 
-def fetched(names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The metadata of packages, from PyPI; those that it does not know are left out."""
-    decoder = json.JSONDecoder()
-    for first in range(0, len(names), AT_ONCE):
-        with tempfile.TemporaryDirectory() as folder:
-            asked = names[first : first + AT_ONCE]
-            config = "".join(f'url = "{API.format(name)}"\noutput = "{folder}/{i}"\n' for i, name in enumerate(asked))
-            command = ["curl", "-sZ", "--compressed", "--parallel-max", "40", "--max-time", "60", "--config", "-"]
-            subprocess.run(command, input=config.encode(), check=False)
-            for number, name in enumerate(asked):
-                path = Path(folder) / str(number)
-                text = path.read_text("utf-8", "ignore") if path.is_file() else ""
-                if (at := text.find('"info"')) >= 0:
-                    yield fields_of(name, decoder.raw_decode(text, text.index("{", at))[0])
-
-
-def fetch(packages: Path, metadata: Path) -> None:
-    """Write the metadata of the packages named in a file (which may be packed by gzip), unless it is there."""
-    if metadata.is_file():
-        return
-    packed = packages.read_bytes()
-    names = (gzip.decompress(packed) if packages.suffix == ".gz" else packed).decode().split()
-    write_text(metadata, "".join(json.dumps(found) + "\n" for found in fetched(names)))
-
-
-def fields_of(name: str, info: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a package's metadata."""
-    return {
-        "name": name,
-        "version": info["version"],
-        "summary": info["summary"],
-        "description": (info["description"] or "")[:20_000],
-        "license": (info["license"] or "")[:200],
-        "expression": info.get("license_expression"),
-        "classifiers": [line for line in info["classifiers"] if line.startswith("License")],
-    }
-
-
 def folded(name: str) -> str:
     """A package's name as Debian's and PyPI's have in common."""
     return re.sub(r"^(?:python3?-|py-?(?=[a-z]))", "", re.sub(r"[-_.]+", "-", name.lower()))
@@ -192,15 +148,11 @@ def main() -> None:
     """Make the corpus."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--metadata", type=Path, help="JSON lines: name, version, summary, description, ...")
-    parser.add_argument("--packages", type=Path, help="a file of names: their metadata is asked of PyPI, and kept")
+    parser.add_argument("--metadata", type=Path, required=True, help="JSON lines: name, version, summary, ...")
     parser.add_argument("--apart", type=Path, action="append", default=[], help="records that it must have nothing of")
     parser.add_argument("--validation", type=int, default=VALIDATION, help="pairs held out (default: %(default)s)")
     options = parser.parse_args()
-    metadata = options.metadata or options.out / METADATA
-    if options.packages:
-        fetch(options.packages, metadata)
-    stats = build(options.out, metadata, options.apart, options.validation)
+    stats = build(options.out, options.metadata, options.apart, options.validation)
     print(f"{options.out}: {stats.splits}; left out: {stats.reasons}")
 
 

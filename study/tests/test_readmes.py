@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from types import ModuleType
@@ -101,16 +100,3 @@ def test_doubles_and_what_others_hold_out_stay_out(script: ModuleType, tmp_path:
     assert dict(stats.left_out) == {"duplicate": 1, "held out elsewhere": 1}
     assert {row["id"] for row in read_lines(tmp_path / "train.jsonl")} == {"tidepool", "snowpool"}
     assert json.loads((tmp_path / "stats.json").read_text())["licences"] == {"MIT": 2}
-
-
-def test_the_list_of_packages_is_read_packed(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = tmp_path / "names.txt.gz"
-    names.write_bytes(gzip.compress(b"kite\ntidepool\n"))
-    monkeypatch.setattr(script, "fetched", lambda given: [{"name": name} for name in given])
-    metadata = tmp_path / "new" / "metadata.jsonl"
-    script.fetch(names, metadata)
-    assert [line["name"] for line in read_lines(metadata)] == ["kite", "tidepool"]
-    monkeypatch.setattr(script, "fetched", lambda given: pytest.fail("asked again"))
-    script.fetch(names, metadata)

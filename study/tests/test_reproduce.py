@@ -99,9 +99,6 @@ def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     assert reproduce.run(lines, said.append, out / "t") == 2
     assert [one.split()[1] for one in said[4:]] == ["data", "compare"]
     assert said[-1].count("$(catchline --version)") == 1
-    (corpora / "arxiv" / "train.jsonl").write_text((corpora / "arxiv" / "train.jsonl").read_text() + "\n")
-    with pytest.raises(ConfigError, match="made of other pairs"):
-        reproduce.run(lines, said.append, out / "t")
     shutil.rmtree(out / "held-out")
     answers = out / "t" / reproduce.ANSWERS
     assert json.loads(answers.read_text())["--version"].startswith("catchline 0.")

@@ -162,6 +162,7 @@ def reliability(predicted: np.ndarray, accepted: np.ndarray) -> Reliability:
 
 
 def describe(calibration: Calibration, found: Reliability) -> list[str]:
+    """What is printed of a calibration."""
     kept = sum(count for said, _, count in found.bins if said >= calibration.threshold)
     total = sum(count for _, _, count in found.bins)
     heavy = sorted(zip(FACTS, calibration.weight, strict=True), key=lambda pair: -math.fabs(pair[1]))

@@ -15,12 +15,12 @@ from typing import Any
 import yaml
 
 from catchline.data.records import split_of
-from catchline.errors import ConfigError, DataError, refuse_unknown
+from catchline.errors import DataError, refuse_unknown
 from catchline.evaluation.compare import kept_scores
 from catchline.evaluation.measures import REPEATED
 from catchline.evaluation.run import by_document
 from catchline.evaluation.table import SURE
-from catchline.files import digest_of, write_json
+from catchline.files import write_json
 from catchline.metrics.significance import approximate_randomization, paired_bootstrap
 
 COMPARISONS = 10  # primary ones of research/protocol.md, for the bound of Holm's correction
@@ -83,7 +83,7 @@ def tables() -> dict[str, ReproducedTable]:
 
 
 def table_named(name: str) -> ReproducedTable:
-    """Raises: ConfigError: there is no such table."""
+    """The table of that name; ConfigError where there is none."""
     known = tables()
     refuse_unknown("table", name, known)
     return known[name]
@@ -145,8 +145,6 @@ def run(lines: Sequence[str], say: Callable[[str], object], out: Path, earlier: 
             _catchline(shlex.split(_OUTPUT.sub(answer, line)))
         except subprocess.CalledProcessError as error:
             return error.returncode
-        if writes:
-            write_json(_source(Path(words[3])), {"path": words[2], "sha256": digest_of(Path(words[2]))})
     return 0
 
 
@@ -155,26 +153,10 @@ def shown(line: str) -> str:
     return "catchline " + _OUTPUT.sub(r"$(catchline \1)", line)
 
 
-def _source(split: Path) -> Path:
-    """Says which file a split is of."""
-    return split.with_name(f".{split.name}.source")
-
-
 def _is_made(words: Sequence[str]) -> bool:
-    """Are the files that a ``data`` command writes there?
-
-    Raises:
-        ConfigError: they are, of other data.
-    """
-    made, rest = Path(words[3]), [Path(words[place + 1]) for place, word in enumerate(words) if word == "--rest"]
-    if not all(file.exists() for file in (made, *rest)):
-        return False
-    noted = _source(made)
-    if noted.is_file() and json.loads(noted.read_text(encoding="utf-8"))["sha256"] != digest_of(Path(words[2])):
-        raise ConfigError(
-            f"{made} was made of other pairs than {words[2]} has now: remove {made.parent}, or name another --out."
-        )
-    return True
+    """Are the files that a ``data`` command writes there?"""
+    files = [words[3], *(words[place + 1] for place, word in enumerate(words) if word == "--rest")]
+    return all(Path(file).exists() for file in files)
 
 
 def _catchline(words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[str]:
