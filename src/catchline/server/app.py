@@ -24,7 +24,7 @@ from starlette.types import Scope
 
 from catchline import __version__
 from catchline.errors import CatchlineError
-from catchline.server import schemas
+from catchline.server import openai, schemas
 from catchline.server.catalogue import hub_options
 from catchline.server.run import CLIENT_GONE, CONTEXT, RequestContext, RequestMiddleware, too_large
 from catchline.server.schemas import CODES, ErrorBody, Health, HubRequest, ProblemError, SummarizeRequest
@@ -126,12 +126,39 @@ def _add_summaries(app: FastAPI, service: Service, named: list[Any]) -> None:
         """Greedy decoding as server-sent events: start, text (a delta each), summary; or error."""
         return await _summarize(service, body, request, stream=True)
 
+    @post(openai.PATH, summary="OpenAI's chat completions: a title of what the messages hold")
+    async def chat(body: openai.ChatRequest, request: Request) -> Response:
+        return await _chat(service, body, request)
+
     @post("/", response_model=list[schemas.HubSummary], summary="The hub's summarization task, with the first model")
     async def hub(body: HubRequest, request: Request) -> Response:
         documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs
         checked = await service.check(documents, options=hub_options(body.parameters or {}))
         outcome = await _outcome(service, checked, request, _context(request, checked))
         return _json([{"summary_text": summary.text} for summary in outcome.summaries])
+
+
+async def _chat(service: Service, body: openai.ChatRequest, request: Request) -> Response:
+    """The model's own line: a chat needs a title, and has no use for a sentence of the text."""
+    text, key = openai.asked(body)
+    served, options = service.catalogue.get(body.model), dict[str, Any]()
+    if served.is_neural:
+        limit = body.max_completion_tokens or body.max_tokens
+        options = {"num_return": body.n} if body.n > 1 else {}
+        options |= {"max_length": min(limit, int(served.options["max_length"].default or limit))} if limit else {}
+    checked = await service.check([text], model=served.name, options=options, always_write=True)
+    context = _context(request, checked)
+    [summary] = (await _outcome(service, checked, request, context)).summaries
+    answer = openai.completion(body, served.name, context.request_id, key, summary)
+    headers = {openai.IGNORED: ", ".join(ignored)} if (ignored := sorted(body.model_extra or ())) else {}
+    if not body.stream:
+        return _json(answer, headers=headers)
+
+    async def sent() -> AsyncIterator[bytes]:
+        for chunk in openai.chunks(body, answer):
+            yield format_sse_event(data_str=chunk)
+
+    return EventSourceResponse(sent(), headers=headers)
 
 
 async def _summarize(service: Service, body: SummarizeRequest, request: Request, *, stream: bool) -> Response:
@@ -276,6 +303,7 @@ def _add_descriptions(app: FastAPI, service: Service, named: list[Any]) -> None:
             version=__version__,
             models=[served.info(served.name == service.catalogue.default) for served in service.catalogue],
             limits={name: getattr(service.settings, name) for name in LIMITS},
+            data=[schemas.OpenAIModel(id=served.name) for served in service.catalogue],
         )
 
     @get("/health", summary="Is the process alive?", responses={503: {"model": Health}})
@@ -382,6 +410,6 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorBody, "description": " ".join(described[status])} for status in sorted(statuses)}
 
 
-def _json(values: Any, status: int = 200) -> Response:
+def _json(values: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     content = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-    return Response(content, status, media_type="application/json")
+    return Response(content, status, headers, media_type="application/json")

@@ -29,6 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from catchline.errors import ConfigError
 from catchline.files import sha256
+from catchline.server import openai
 from catchline.server.schemas import ProblemError
 from catchline.server.service import RequestOutcome, Service, stopped
 
@@ -56,6 +57,7 @@ class RequestContext:
     """The facts of a request for its line in the log. ``texts`` is shown with ``log_text`` only."""
 
     request_id: str
+    path: str = ""
     status: int = 0
     code: str = ""
     bytes_out: int = 0
@@ -69,7 +71,8 @@ class RequestContext:
     def answer(self, problem: ProblemError) -> Response:
         """The problem as an answer; the log gets its code."""
         self.code = problem.code
-        body = json.dumps(problem.body(self.request_id), ensure_ascii=False).encode("utf-8", "replace")
+        values = openai.error_body(problem) if self.path == openai.PATH else problem.body(self.request_id)
+        body = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
         return Response(body, problem.status, problem.headers, "application/json")
 
 
@@ -87,7 +90,9 @@ class RequestMiddleware:
         if scope["method"] == "HEAD":  # a GET of which the server leaves out the body
             scope = {**scope, "method": "GET"}
         given = Headers(scope=scope).get("x-request-id", "")
-        context = scope[CONTEXT] = RequestContext(given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex)
+        context = scope[CONTEXT] = RequestContext(
+            given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex, scope["path"]
+        )
         started = time.monotonic()
         try:
             with self.service.metrics.open.track_inprogress():

@@ -225,12 +225,23 @@ class ModelInfo(BaseModel):
     options: dict[str, OptionInfo]
 
 
+class OpenAIModel(BaseModel):
+    """A model as OpenAI lists it."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "catchline"
+
+
 class ModelList(BaseModel):
-    """What this service can use."""
+    """What this service can use; ``object`` and ``data`` are OpenAI's shape of the same list."""
 
     version: str
     models: list[ModelInfo]
     limits: dict[str, float] = Field(description="Limits of the service, as `catchline serve --set` names them.")
+    object: Literal["list"] = "list"
+    data: list[OpenAIModel] = []
 
 
 class Health(BaseModel):
