@@ -24,7 +24,7 @@ import numpy as np
 from catchline.config.schema import SearchConfig
 from catchline.explain.chunks import build_chunks, part_of, read_attention, read_positions
 from catchline.text.render import Rendered, SourceText, rendered, spaced
-from catchline.text.sentences import WRAPPED, bounds, without
+from catchline.text.sentences import WRAPPED, bounds
 from catchline.text.tokenizer import Tokenizer
 from catchline.text.unknown import DROP, UnkRule, extended
 from catchline.types import Hypothesis, Record, SourceSpan, Summary, SummaryToken, SummaryWord, TokenizedText
@@ -188,27 +188,24 @@ def extractive_summary(
     model_name: str,
     record_id: str = "",
     with_words: bool = True,
-    left_out: Sequence[tuple[int, int]] = (),
 ) -> Summary:
-    """The summary that consists of these pieces of ``document`` but what is ``left_out``; every word points to where it
-    stands. One that was divided at the end of a line is one word."""
+    """The summary that consists of these pieces of ``document``; every word points to where it stands. One that was
+    divided at the end of a line is one word."""
     words: list[SummaryWord] = []
     at = 0
-    looked_at = spans if with_words or left_out else ()
-    for found in (found for span in looked_at for found in _WORD.finditer(document, *span)):
-        if word := "".join(without(document, left_out, *found.span()).split()):
-            place = SourceSpan(*found.span(), found[0], 1.0)
-            words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
-            at += len(word) + 1
+    for match in (match for span in spans if with_words for match in _WORD.finditer(document, *span)):
+        word = "".join(match[0].split())
+        place = SourceSpan(*match.span(), match[0], 1.0)
+        words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
+        at += len(word) + 1
     read = len(document.split())
-    pieces = [document[start:end] for start, end in spans]
-    whole = (word for piece in pieces for word in (WRAPPED.sub("", piece) if "\n" in piece else piece).split())
+    pieces = (document[start:end] for start, end in spans)
     return Summary(
-        text=" ".join([word.text for word in words] if looked_at else whole),
+        text=" ".join(word for piece in pieces for word in WRAPPED.sub("", piece).split()),
         id=record_id,
         model=model_name,
         document=document,
-        words=tuple(words if with_words else ()),
+        words=tuple(words),
         source_offsets=tuple(spans),
         tokens_read=read,
         tokens_given=read,

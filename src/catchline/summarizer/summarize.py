@@ -25,7 +25,6 @@ from catchline.jobs import R, T, Threaded, batches
 from catchline.metrics.confidence import Calibration, prose_sentence
 from catchline.runtime.manifest import is_exported
 from catchline.summarizer.extractive import ExtractiveSystem, OnText, Progress, is_method
-from catchline.text.sentences import markup
 from catchline.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened
@@ -366,11 +365,8 @@ def or_extract(summary: Summary, calibration: Calibration | None) -> Summary:
     reason = f"the model is not sure of its words (confidence {summary.confidence:.2f})"
     if summary.out_of_domain:
         reason = f"the text is not of a kind that the model knows: {summary.out_of_domain}"
-    start, end = prose_sentence(summary.document)
-    signs = [(start + first, start + last) for first, last in markup(summary.document[start:end])]
-    found = extractive_summary(
-        summary.document, [(start, end)], model_name=summary.model, record_id=summary.id, left_out=signs
-    )
+    span = prose_sentence(summary.document)
+    found = extractive_summary(summary.document, [span], model_name=summary.model, record_id=summary.id)
     return replace(
         found,
         confidence=summary.confidence,

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from catchline.errors import ModelError
 from catchline.jobs import batches, parallel
-from catchline.text.sentences import ENGLISH, goes_on, language_of
+from catchline.text.sentences import ENGLISH, _continues as goes_on, language_of
 
 CASING_FILE = "casing.json"
 FORMAT = 1
