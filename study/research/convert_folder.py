@@ -89,7 +89,9 @@ def drop_settings(path: Path) -> None:
         tokenizer, dropped = values.get(NEW) or {}, []
         if tokenizer.get("type") in names.TOKENIZERS:
             cls = names.resolve("tokenizer", names.TOKENIZERS, tokenizer["type"])
+            apart = {key: tokenizer.pop(key) for key in ("sentence_separator", "decoder_start_id") if key in tokenizer}
             dropped = [*drop_unknown(tokenizer, cls.Config, {}, NEW)]
+            tokenizer.update(apart)
     elif path.name == "generation_config.json":
         dropped = [*drop_unknown(values, SearchConfig, PARTS, "search")]
     else:

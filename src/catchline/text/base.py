@@ -7,6 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -32,7 +33,7 @@ CONFIG_FILE = "tokenizer_config.json"
 _CHUNK = 512  # texts a call of the library
 MOST_UNUSED = 10_000  # ids without a token that a small vocabulary may have
 
-Specials = bool | Literal["end"]
+Gaps = Sequence[tuple[int, int]]
 
 
 class Tokenizer(ABC):
@@ -128,8 +129,8 @@ class Tokenizer(ABC):
         """The string of an id; ids from V on are ``oov_words[id - V]``, unknown ones are UNK."""
         if 0 <= token_id < len(self.vocabulary):
             return self.vocabulary[token_id]
-        place = token_id - self.vocab_size
-        return oov_words[place] if 0 <= place < len(oov_words) else self.vocabulary[self.unk_id]
+        position = token_id - self.vocab_size
+        return oov_words[position] if 0 <= position < len(oov_words) else self.vocabulary[self.unk_id]
 
     # --------------------------------------------------------------------------------- training
 
@@ -163,31 +164,23 @@ class Tokenizer(ABC):
 
     # --------------------------------------------------------------------------------- encoding
 
-    def encode(self, text: str, *, max_tokens: int | None = None, specials: Specials = False) -> TokenizedText:
-        """Tokenize one text.
-
-        ``max_tokens`` cuts at the end and counts the special tokens that ``specials`` adds: ``True`` on both sides,
-        ``"end"`` behind.
-        """
-        return self.encode_batch([text], max_tokens=max_tokens, specials=specials)[0]
-
-    def encode_batch(
-        self, texts: Sequence[str], *, max_tokens: int | None = None, specials: Specials = False
-    ) -> list[TokenizedText]:
-        """Tokenize many texts on all cores; results in order."""
-        return list(self.encode_stream(texts, max_tokens=max_tokens, specials=specials))
+    def encode(self, text: str, **options: Any) -> TokenizedText:
+        """Tokenize one text, with the options of `encode_stream`."""
+        return next(self.encode_stream([text], **options))
 
     def encode_stream(
         self,
         texts: Iterable[str],
         *,
         max_tokens: int | None = None,
-        specials: Specials = False,
-        gaps: Iterable[Sequence[tuple[int, int]]] | None = None,
+        specials: bool | Literal["end"] = False,
+        gaps: Iterable[Gaps] | None = None,
     ) -> Iterator[TokenizedText]:
-        """Like `encode_batch` over an iterable, with only some hundred texts in memory at a time.
+        """Tokenize texts on all cores, in order, with only some hundred in memory at a time.
 
-        ``gaps`` are, for each text, the places of the separator (`catchline.text.sentences.sentence_gaps`).
+        ``max_tokens`` cuts at the end and counts the special tokens that ``specials`` adds: ``True`` on both sides,
+        ``"end"`` behind. ``gaps`` are, for each text, the places of the separator
+        (`catchline.text.sentences.sentence_gaps`).
 
         Raises:
             ConfigError: ``max_tokens`` leaves no room beside the special tokens.
@@ -197,51 +190,47 @@ class Tokenizer(ABC):
         room = None if max_tokens is None else max_tokens - len(prefix) - len(suffix)
         if room is not None and room < 1:
             raise ConfigError(f"max_tokens {max_tokens} leaves no room for text beside the special tokens.")
-        marked = zip(texts, gaps, strict=True) if gaps is not None else ((text, ()) for text in texts)
-        for chunk in batches(((encodable(text), places) for text, places in marked), _CHUNK):
-            yield from self._encode_chunk(chunk, room, prefix, suffix)
+        pairs = zip(map(encodable, texts), repeat(()) if gaps is None else gaps, strict=gaps is not None)
+        for chunk in batches(pairs, _CHUNK):
+            encodings = self.backend.encode_batch([text for text, _ in chunk], add_special_tokens=False)
+            for (text, places), encoding in zip(chunk, encodings, strict=True):
+                yield self._encoded(text, encoding, places, room, prefix, suffix)
 
     def encode_ids(
-        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
+        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Gaps] | None = None
     ) -> list[tuple[np.ndarray, list[str], int]]:
         """What training needs of `encode_stream`: of each text the ids, int32, the strings of those that are UNK, and
         the number of tokens before the cut."""
         stream = self.encode_stream(texts, max_tokens=max_tokens, gaps=gaps)
         return [(np.array(text.ids, np.int32), unknown_words(text, self.unk_id), text.total) for text in stream]
 
-    def _encode_chunk(
+    def _encoded(
         self,
-        texts: list[tuple[str, Sequence[tuple[int, int]]]],
+        text: str,
+        encoding: tokenizers.Encoding,
+        gaps: Gaps,
         room: int | None,
         prefix: tuple[int, ...],
         suffix: tuple[int, ...],
-    ) -> Iterator[TokenizedText]:
-        separator = self.separator_id
-        encodings = self.backend.encode_batch([text for text, _ in texts], add_special_tokens=False)
-        for (text, gaps), encoding in zip(texts, encodings, strict=True):
-            marked = bool(gaps) and separator is not None
-            total = len(encoding)
-            # which tokens are left out for separators, and so which are kept, is known behind them only
-            kept = total if room is None or marked else min(room, total)
-            # with one more behind it the last that is kept is what it is in the whole text
-            ids, offsets = encoding.ids[: kept + 1], encoding.offsets[: kept + 1]
-            tokens = [self.vocabulary[index] for index in ids]
-            if not text.isascii():
-                offsets = extend_over_marks(text, offsets)
-            self._finish(text, ids, tokens, offsets)
-            ids, tokens, offsets = ids[:kept], tokens[:kept], offsets[:kept]
-            if marked:
-                assert separator is not None
-                ids, tokens, offsets = insert_separators(ids, tokens, offsets, gaps, (separator, self.token(separator)))
-                total = len(ids)
-                kept = total if room is None else min(room, total)
-                ids, tokens, offsets = ids[:kept], tokens[:kept], offsets[:kept]
-            if prefix or suffix:
-                end = offsets[-1][1] if offsets else 0
-                ids = [*prefix, *ids, *suffix]
-                tokens = [*map(self.token, prefix), *tokens, *map(self.token, suffix)]
-                offsets = [(0, 0)] * len(prefix) + offsets + [(end, end)] * len(suffix)
-            yield TokenizedText(tuple(ids), tuple(tokens), tuple(offsets), kept < total, total)
+    ) -> TokenizedText:
+        # which tokens give way to separators is known behind them only; the last needs the one behind it
+        end = None if room is None or gaps else room + 1
+        total = len(encoding)
+        ids, offsets = encoding.ids[:end], encoding.offsets[:end]
+        tokens = [self.vocabulary[index] for index in ids]
+        if not text.isascii():
+            offsets = extend_over_marks(text, offsets)
+        self._finish(text, ids, tokens, offsets)
+        if gaps and self.separator is not None and self.separator_id is not None:
+            ids, tokens, offsets = insert_separators(ids, tokens, offsets, gaps, (self.separator_id, self.separator))
+            total = len(ids)
+        ids, tokens, offsets = ids[:room], tokens[:room], offsets[:room]
+        if prefix or suffix:
+            last = offsets[-1][1] if offsets else 0
+            tokens = [*map(self.token, prefix), *tokens, *map(self.token, suffix)]
+            offsets = [(0, 0)] * len(prefix) + offsets + [(last, last)] * len(suffix)
+        cut = room is not None and room < total
+        return TokenizedText((*prefix, *ids, *suffix), tuple(tokens), tuple(offsets), cut, total)
 
     @abstractmethod
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
@@ -249,36 +238,24 @@ class Tokenizer(ABC):
 
     # --------------------------------------------------------------------------------- decoding
 
-    def tokens_of(self, ids: Sequence[int], oov_words: Sequence[str] = ()) -> list[str]:
-        """The strings of ids, special ones dropped."""
-        drop = self.special_ids
-        return [self.token(index, oov_words) for index in ids if index not in drop]
-
     def decode(self, ids: Sequence[int], oov_words: Sequence[str] = ()) -> str:
         """Ids to text as people write it; ids from V on are ``oov_words[id - V]``, special ids are dropped."""
-        return self.detokenize(self.tokens_of(ids, oov_words))[0]
+        return self.detokenize([self.token(index, oov_words) for index in ids if index not in self.special_ids])[0]
 
     def detokenize(self, tokens: Sequence[str]) -> Detokenized:
         """Join tokens to a text; also the character span of each token in that text.
 
         Sentence separators become line breaks, and nothing at the ends; their spans are empty.
         """
-        if self.separator is None or self.separator not in tokens:
-            return self._join(tokens)
-        text = ""
-        spans: list[tuple[int, int]] = []
-        sentence: list[str] = []
-        for token in [*tokens, self.separator]:
-            if token != self.separator:
-                sentence.append(token)
-                continue
-            joined, own = self._join(sentence)
+        text, spans = "", list[tuple[int, int]]()
+        ends = [at for at, token in enumerate(tokens) if token == self.separator]
+        for before, end in pairwise([-1, *ends, len(tokens)]):
+            joined, inner = self._join(tokens[before + 1 : end])
+            spans += [(len(text), len(text))] if before >= 0 else []
             text += "\n" if text and joined else ""
-            spans += [(len(text) + first, len(text) + last) for first, last in own]
+            spans += [(len(text) + first, len(text) + last) for first, last in inner]
             text += joined
-            spans.append((len(text), len(text)))
-            sentence = []
-        return text, spans[:-1]
+        return text, spans
 
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         """`detokenize` for the tokens of one sentence."""
@@ -311,14 +288,14 @@ class Tokenizer(ABC):
         path.mkdir(parents=True, exist_ok=True)
         (path / TOKENIZER_FILE).write_text(self.backend.to_str(pretty=True), encoding="utf-8")
         config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **self._hub_config}
-        config["catchline"] = {"type": self.name, **self._described_config()}
+        separator = {} if self.separator is None else {"sentence_separator": self.separator}
+        config["catchline"] = {"type": self.name, **self._described_config(), **separator}
         text = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True)
         (path / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
         self.casing.save(path)
 
     def _described_config(self) -> dict[str, Any]:
-        separator = {} if self.separator is None else {"sentence_separator": self.separator}
-        return self.config.model_dump(mode="json") | separator
+        return self.config.model_dump(mode="json")
 
     @staticmethod
     def load(folder: str | Path) -> Tokenizer:
@@ -328,20 +305,19 @@ class Tokenizer(ABC):
             ModelError: no ``tokenizer.json``, or a damaged file.
         """
         path = Path(folder)
-        described = read_json_if_there(path / CONFIG_FILE)
-        spec = described.get("catchline") or {"type": "pretrained", "path": str(path)}
+        spec = read_json_if_there(path / CONFIG_FILE).get("catchline") or {"type": "pretrained"}
         if not isinstance(spec, dict):
             raise ModelError(f"{path / CONFIG_FILE}: 'catchline' is no JSON object; copy the model folder again.")
         refuse_code(spec, path / CONFIG_FILE)
         separator = spec.pop("sentence_separator", None)
         if spec.get("type") == "pretrained":
-            spec = spec | {"path": str(path)}
+            spec = {"type": "pretrained", "path": str(path)}
         cls, config = parse("tokenizer", TOKENIZERS, spec)
         tokenizer: Tokenizer = cls(config)
         if tokenizer._backend is None:
             tokenizer._set_backend(read_backend(path / TOKENIZER_FILE))
-            if (found := tuple(tokenizer.vocabulary[:4])) != SPECIAL_TOKENS:
-                raise ModelError(f"{path / TOKENIZER_FILE}: the first tokens are {found}, not {SPECIAL_TOKENS}.")
+            if (first := tuple(tokenizer.vocabulary[:4])) != SPECIAL_TOKENS:
+                raise ModelError(f"{path / TOKENIZER_FILE}: the first tokens are {first}, not {SPECIAL_TOKENS}.")
         tokenizer.use_separator(separator)
         tokenizer.casing = Casing.load(path)
         return tokenizer
@@ -378,23 +354,10 @@ def read_backend(path: Path) -> tokenizers.Tokenizer:
         raise ModelError(f"{path} could not be read ({str(error)[:300]}); copy the model folder again.") from None
 
 
-# The library warns when a process that used its threads forks (a data loader's workers do). The workers only
-# collate; say so to the library, in the child, unless the user has decided.
+# The library warns when a process that used its threads forks, unless the child says that it uses none.
 _PARALLELISM = "TOKENIZERS_PARALLELISM"
-
-
-def _before_fork() -> None:
-    if _PARALLELISM not in os.environ:
-        os.environ[_PARALLELISM] = "false"
-        _state.append(True)
-
-
-def _after_fork_in_parent() -> None:
-    if _state:
-        _state.clear()
-        os.environ.pop(_PARALLELISM, None)
-
-
-_state: list[bool] = []
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
+if hasattr(os, "register_at_fork") and _PARALLELISM not in os.environ:
+    os.register_at_fork(
+        before=lambda: os.environ.update({_PARALLELISM: "false"}),
+        after_in_parent=lambda: os.environ.pop(_PARALLELISM, None),
+    )

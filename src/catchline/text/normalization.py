@@ -19,9 +19,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import Annotated
 
-from pydantic import model_validator
-from tokenizers import Regex, normalizers, pre_tokenizers
+from pydantic import Field
+from tokenizers import Regex, normalizers
 
 from catchline.config.base import ConfigBase
 
@@ -119,9 +120,6 @@ def is_content(word: str) -> bool:
 SPACE_MARK = "▁"  # the space before a word, as the subword and character tokenizers write it
 UNKNOWN_WORD = "unk"
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_INVISIBLE = "[\\x{00AD}\\x{2060}]"  # soft hyphen, word joiner
-
-
 # What the rules see across a blank: separators that are blanks to Python alone, signs that join to what follows them
 # (Unicode's Prepend), and halves of characters.
 _ACROSS_BLANKS = re.compile(
@@ -136,23 +134,16 @@ def across_blanks(text: str) -> bool:
 
 
 class NormalizationConfig(ConfigBase):
-    """The steps, in this order: Unicode's form NFC, straight quotes, marks of unknown words, lower case, digits.
+    """The steps behind Unicode's NFC and straight quotes, in this order: marks of unknown words, lower case, digits.
 
-    ``unknown_marks`` are what the data has in place of words it lost (``<unk>`` and ``UNK`` in copies of Gigaword);
-    where they stand between blanks they all become the word ``unk``. Only what the model reads and learns changes,
+    ``unknown_marks`` are what the data writes for words it lost (``<unk>`` and ``UNK`` in copies of Gigaword); where
+    they stand between blanks they all become the word ``unk``. Only what the model reads and learns changes,
     references do not.
     """
 
     lowercase: bool = False
-    unknown_marks: tuple[str, ...] = ()
-    digits_to_zero: bool = False
+    unknown_marks: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = ()
     digits_to_hash: bool = False
-
-    @model_validator(mode="after")
-    def _one_digit(self) -> NormalizationConfig:
-        if self.digits_to_zero and self.digits_to_hash:
-            raise ValueError("digits_to_zero and digits_to_hash exclude each other; choose one")
-        return self
 
 
 def build_normalizer(
@@ -168,12 +159,11 @@ def build_normalizer(
     edge = rf"{SPACE_MARK}\z" if mark_in_front else rf"\A{SPACE_MARK}|{SPACE_MARK}\z"
     steps: tuple[tuple[bool, normalizers.Normalizer], ...] = (
         (True, normalizers.NFC()),
-        (True, _replaced(_INVISIBLE, "")),
+        (True, _replaced("[\\x{00AD}\\x{2060}]", "")),  # soft hyphen, word joiner
         (True, _replaced("[‘’‛]", "'")),
         (True, _replaced("[“”„‟]", '"')),
-        (bool(config.unknown_marks), _replaced(rf"(?<!\S)(?:{marks})(?!\S)", UNKNOWN_WORD)),
+        (bool(marks), _replaced(rf"(?<!\S)(?:{marks})(?!\S)", UNKNOWN_WORD)),
         (config.lowercase, normalizers.Lowercase()),
-        (config.digits_to_zero, _replaced(r"\p{Nd}", "0")),
         (config.digits_to_hash, _replaced(r"\p{Nd}", "#")),
         (spaces_to_marks, _replaced(blanks, SPACE_MARK)),
         (spaces_to_marks, _replaced(edge, "")),
@@ -190,17 +180,15 @@ def whole_marks(text: str, offsets: list[tuple[int, int]], marks: Sequence[str])
     """Widen, in place, the spans of unknown words' marks: the library traces a replaced one to its last character."""
     ends: dict[int, int] = {}
     for mark in marks:
-        for found in re.finditer(rf"(?<!\S){re.escape(mark)}(?!\S)", text) if mark in text else ():
-            ends[found.end()] = found.start()
+        for match in re.finditer(rf"(?<!\S){re.escape(mark)}(?!\S)", text) if mark in text else ():
+            ends[match.end()] = match.start()
     for index, (start, end) in enumerate(offsets) if ends else ():
         offsets[index] = (min(start, ends.get(end, start)), end)
 
 
 def encodable(text: str) -> str:
     """Return ``text`` with lone surrogates (from broken JSON escapes) replaced one for one, so positions stay."""
-    if text.isascii():
-        return text
-    return _SURROGATES.sub("\ufffd", text)
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def extend_over_marks(text: str, offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -218,16 +206,7 @@ def extend_over_marks(text: str, offsets: list[tuple[int, int]]) -> list[tuple[i
     return result
 
 
-def shares_characters(offsets: list[tuple[int, int]], index: int) -> bool:
-    """Did the character of this token become several tokens?"""
-    start, end = offsets[index]
-    before = index > 0 and offsets[index - 1][1] > start
-    after = index + 1 < len(offsets) and offsets[index + 1][0] < end
-    return before or after
-
-
 # ------------------------------------------------------------------------------------------- where tokens begin and end
-
 
 # Scripts written without spaces: Han, Hiragana, Thai, ... one grapheme a token; Katakana in runs.
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー"
@@ -279,11 +258,6 @@ def word_pattern(hash_digits: bool = False) -> str:
 
 
 WORD_PATTERN = word_pattern()
-
-
-def cut_by(rules: str) -> pre_tokenizers.PreTokenizer:
-    """What cuts a text into what matches the rules."""
-    return pre_tokenizers.Split(Regex(rules), "removed", invert=True)
 
 
 # On text whose white space has become SPACE_MARK: a word or number or a run of signs with the mark before it.

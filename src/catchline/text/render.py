@@ -7,12 +7,10 @@ clean-up drops tokens and adds none, so every word keeps its provenance.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,7 +24,7 @@ from catchline.text.normalization import (
     without_invisible,
 )
 from catchline.text.sentences import RULER, WRAPPED, bounds
-from catchline.text.truecase import begins, capital, capitalised
+from catchline.text.truecase import CLITIC, begins, capital, capitalised
 from catchline.types import TokenizedText
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ Detokenized = tuple[str, list[tuple[int, int]]]
 
 LONGEST_PHRASE = 8  # words, of a doubled one
 ENDS = frozenset((".", "!", "?", "…", "..."))  # of sentences
-_CLITIC = re.compile(r"(?:['’](?:s|re|ve|ll|d|m)|n['’]t)\Z", re.IGNORECASE)
 _CJK_CLOSING, _CJK_OPENING = "。，、；：！？）】》」』〉", "（【《「『〈"
 _NO_SPACE_BEFORE = {*".,;:!?)]}%'’…”»™®°", *_CJK_CLOSING, "..", "...", "....", "''"}
 _NO_SPACE_AFTER = {*"([{#$£€¥“«", *_CJK_OPENING, *_CJK_CLOSING, "``"}
@@ -45,7 +42,8 @@ _PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "-lrb-": "-rrb-", "-lsb-": "
 _CLOSING = {closing: opening for opening, closing in _PAIRS.items()}
 _PAUSES = frozenset((",", ";", ":"))
 _STOPS = _PAUSES | ENDS
-_NOT_FIRST, _NOT_LAST = frozenset(")]}#*•>-–—/="), frozenset(("(", "[", "{", "-", "–", "—", "/", "=", "+", "``"))
+_NOT_FIRST = _STOPS | frozenset(")]}#*•>-–—/=")
+_NOT_LAST = frozenset(("(", "[", "{", "-", "–", "—", "/", "=", "+", "``"))
 _NEAR = 10  # characters around a word that tell whether it stands in capitals as all others
 
 
@@ -68,8 +66,8 @@ def join_words(tokens: Sequence[str]) -> Detokenized:
     pieces: list[tuple[str, str]] = []
     close_up = True
     open_quotes: set[str] = set()
-    for index, token in enumerate(tokens):
-        written, previous = _BRACKETS.get(token.lower(), token), tokens[index - 1] if index else ""
+    for previous, token in pairwise(["", *tokens]):
+        written = _BRACKETS.get(token.lower(), token)
         closes_up, close_up_next = _glue(written, previous, open_quotes)
         unspaced = is_unspaced(previous[-1:]) and is_unspaced(written[:1])
         pieces.append(("" if closes_up or close_up or unspaced else " ", written))
@@ -80,14 +78,12 @@ def join_words(tokens: Sequence[str]) -> Detokenized:
 def _glue(token: str, previous: str, open_quotes: set[str]) -> tuple[bool, bool]:
     """Does ``token`` close up to the token before it, and does the next one close up to it?"""
     if token == '"' or (token == "'" and not (previous.endswith("s") and "'" not in open_quotes)):
-        if token in open_quotes:
-            open_quotes.discard(token)
-            return True, False
-        open_quotes.add(token)
-        return False, True
+        closes = token in open_quotes
+        open_quotes ^= {token}
+        return closes, not closes
     if token == "/":
         return True, True
-    return token in _NO_SPACE_BEFORE or bool(_CLITIC.match(token)), token in _NO_SPACE_AFTER
+    return token in _NO_SPACE_BEFORE or bool(CLITIC.match(token)), token in _NO_SPACE_AFTER
 
 
 def spaced(tokens: Sequence[str], separator: str | None) -> Detokenized:
@@ -116,11 +112,9 @@ def join_with(decode: Callable[[list[str]], str], tokens: Sequence[str]) -> Deto
     it is complete.
     """
     text = decode(list(tokens))
-    ends = [0]
-    for count in range(1, len(tokens) + 1):
-        prefix = decode(list(tokens[:count])).rstrip("\ufffd")
-        ends.append(min(max(len(prefix), ends[-1]), len(text)))
-    return text, [(end - len(text[start:end].lstrip()), end) for start, end in pairwise(ends)]
+    lengths = (len(decode(list(tokens[:count])).rstrip("\ufffd")) for count in range(1, len(tokens) + 1))
+    ends = [min(end, len(text)) for end in accumulate(lengths, max, initial=0)]
+    return text, [bounds(text, start, end) for start, end in pairwise(ends)]
 
 
 # ------------------------------------------------------------------------------------------------------- the source
@@ -135,6 +129,7 @@ class SourceText:
         self.spans: list[tuple[int, int]] = []
         self._tokens: list[tuple[int, int]] = []  # the first token of each word, and the first behind it
         self._by_key: dict[str, list[int]] = {}
+        self._has_capitals = document != document.lower()
         unknown_marks = getattr(tokenizer.config, "unknown_marks", ())
         for group in tokenizer.word_groups(encoding.tokens):
             first, last = group[0], group[-1] + 1
@@ -150,10 +145,8 @@ class SourceText:
         """The source word that each of W written words is: an equal word, behind that of the word before where it was
         copied from there too, else where it was copied most; ``copying`` (W, S) over source tokens."""
         places: list[int | None] = []
-        summed = np.concatenate([np.zeros((len(copying), 1)), np.cumsum(copying, axis=1)], axis=1)
-        for mass, key in zip(summed, keys, strict=True):
-            shares = {place: mass[last] - mass[first] for place in self._by_key.get(key, ())
-                      for first, last in [self._tokens[place]]}  # fmt: skip
+        for weights, key in zip(copying, keys, strict=True):
+            shares = {place: weights[slice(*self._tokens[place])].sum() for place in self._by_key.get(key, ())}
             following = -1 if not places or places[-1] is None else places[-1] + 1
             place = following if shares.get(following) else max(shares, key=lambda place: shares[place], default=None)
             places.append(place)
@@ -164,15 +157,14 @@ class SourceText:
         return without_invisible(self.document[slice(*self.spans[word])])
 
     def gap(self, word: int) -> str | None:
-        """What stands in front of the word: a blank or nothing; ``None`` where other words stand there too."""
+        """What stands in front of the word: a blank or nothing; ``None`` where other words stand there too, or where
+        there is no such word."""
+        if word == len(self.keys):
+            return None
         end = self.spans[word - 1][1]
         gap = self.document[end : self.spans[word][0]]
         blank = any(map(str.isspace, gap)) and not WRAPPED.match(self.document, end)
         return None if any(map(str.isalnum, gap)) else " " if blank else ""
-
-    def gap_behind(self, word: int | None) -> str | None:
-        """`gap` of the word that follows."""
-        return None if word is None or word + 1 == len(self.keys) else self.gap(word + 1)
 
     def holds(self, keys: Sequence[str]) -> bool:
         """Does the document have these words one after the other?"""
@@ -185,10 +177,6 @@ class SourceText:
             return self._has_capitals
         shouted = self.document[max(0, start - _NEAR) : end + _NEAR].isupper()
         return not (shouted or (capitalised(form) and begins(self.document, start)))
-
-    @cached_property
-    def _has_capitals(self) -> bool:
-        return self.document != self.document.lower()
 
     def cased(self, key: str, place: int | None, tokenizer: Tokenizer) -> str:
         """How a lower-cased word is written; ``place`` is that of a copied one.
@@ -203,8 +191,8 @@ class SourceText:
         forms = Counter(self.form(word) for word in places if self.shows_case(word))
         if forms and (place is not None or len(forms) == 1):
             return forms.most_common(1)[0][0]
-        if known := tokenizer.casing.form(key):
-            return known
+        if known := tokenizer.casing.forms.get(key):
+            return known[0]
         ids = [tokenizer.token_id(token) for token in (key, f"{SPACE_MARK}{key}")]
         if forms or not places or any(id not in (None, tokenizer.unk_id) for id in ids):
             return key
@@ -231,9 +219,7 @@ class _Word:
     tokens: list[int]
     text: str
     gap: str  # in front of it
-    start: int  # in the tokenizer's text
-    end: int
-    unknown: bool
+    starts: list[int]  # of its tokens, within it
     copied: bool
     place: int | None = None
 
@@ -262,20 +248,20 @@ def rendered(
     """
     text, spans = tokenizer.detokenize(tokens)
     words: list[_Word] = []
+    behind = 0
     for group in tokenizer.word_groups(tokens):
         start, end = bounds(text, spans[group[0]][0], max(spans[token][1] for token in group))
         key = tokenizer.word_key(tokens[group[0] : group[-1] + 1], text[spans[group[0]][0] : spans[group[-1]][1]])
-        is_unknown, copied = all(unknown[token] for token in group), bool(share[group].mean() > 0.5)
-        gap = text[words[-1].end if words else 0 : start]
-        words.append(_Word(key, group, text[start:end], gap, start, end, is_unknown, copied))
+        starts = [max(spans[token][0] - start, 0) for token in group]
+        words.append(_Word(key, group, text[start:end], text[behind:start], starts, bool(share[group].mean() > 0.5)))
+        behind = end
     copied_mass = np.array([copying[word.tokens].mean(0) for word in words])
-    for word, place in zip(
-        words, source.places([word.key for word in words], copied_mass) if words else (), strict=True
-    ):
+    for word, place in zip(words, source.places([word.key for word in words], copied_mass), strict=True):
         word.place = place
-    _set_gaps(words, source, follow=tokenizer.guesses_spaces)
+    if tokenizer.guesses_spaces:
+        _set_gaps(words, source)
     if clean:
-        words = _cleaned(words, source)
+        words = _cleaned(words, unknown, source)
         stops = [at for at, word in enumerate(words) if word.key in ENDS]
         if len(words) > 1 and stops == [len(words) - 1] and words[-1].key == "." and not tokenizer.casing.stops:
             words.pop()
@@ -285,32 +271,32 @@ def rendered(
     of_tokens, groups = list[tuple[int, int]](), list[list[int]]()
     for word, (start, end) in zip(words, of_words, strict=True):
         groups.append(list(range(len(of_tokens), len(of_tokens) + len(word.tokens))))
-        edges = [min(max(spans[token][0] - word.start, 0), end - start) for token in word.tokens]
-        of_tokens += [(start + first, start + last) for first, last in pairwise([*edges, end - start])]
+        of_tokens += pairwise([*(min(start + first, end) for first in word.starts), end])
     return Rendered(shown, [token for word in words for token in word.tokens], of_tokens, groups)
 
 
-def _set_gaps(words: list[_Word], source: SourceText, *, follow: bool) -> None:
-    """With ``follow``, put in front of each word what the source has where two words follow each other."""
-    for before, word in pairwise(words if follow else ()):
-        gap = source.gap(word.place) if word.place is not None and word.follows(before) else None
-        if gap is not None and before.text and word.text:
-            closes_up = word.text[0] in ".,;:!?)]}…" or before.text[-1] in "([{" or _CLITIC.match(word.text)
-            tokenized = closes_up and not word.gap and source.gap_behind(word.place) != ""  # "a , b", but not "a .b"
+def _set_gaps(words: list[_Word], source: SourceText) -> None:
+    """Put in front of each word what the source has where two words follow each other."""
+    for before, word in pairwise(words):
+        if word.place is None or not word.follows(before) or (gap := source.gap(word.place)) is None:
+            continue
+        if before.text and word.text:
+            closes_up = word.text[0] in ".,;:!?)]}…" or before.text[-1] in "([{" or CLITIC.match(word.text)
+            tokenized = closes_up and not word.gap and source.gap(word.place + 1) != ""  # "a , b", but not "a .b"
             word.gap = "" if tokenized else gap
 
 
-def _cleaned(words: list[_Word], source: SourceText) -> list[_Word]:
+def _cleaned(words: list[_Word], unknown: Sequence[bool], source: SourceText) -> list[_Word]:
     """The words without UNK, rulers (====), doubled phrases and signs, signs that hang at either end, brackets and
     quotation marks without their other half, and in English a function word at the end."""
-    known = kept = [word for word in words if not (word.unknown or RULER.fullmatch(word.key))]
-    english = is_english(source.keys)
+    known = [word for word in words if not (all(unknown[at] for at in word.tokens) or RULER.fullmatch(word.key))]
+    kept, english = known, is_english(source.keys)
     while kept:
         keys = [word.key.lower() for word in kept]
         last = len(keys) - (2 if keys[-1] in ENDS and len(keys) > 1 else 1)
         drop = _doubled(keys, source) or _unpaired(keys, [bool(word.gap) for word in kept])
         hangs = keys[last] in _PAUSES or (keys[last] in _NOT_LAST and kept[last].gap)
-        if not drop and (keys[0] in _PAUSES or (keys[0] in _NOT_FIRST and (len(kept) == 1 or kept[1].gap))):
+        if not drop and keys[0] in _NOT_FIRST and (len(kept) == 1 or kept[1].gap):
             drop = {0}
         elif not drop and (hangs or (english and keys[last] in DANGLING and keys[-1] != "?")):
             drop = {last}

@@ -67,21 +67,22 @@ def language_of(text: str) -> str:
 
 # ------------------------------------------------------------------------------- rules beside syntok and sentencex
 
-_FORMS = frozenset(  # English titles, places, law: a sentence continues behind them with a capital or a number
+_ENGLISH_FORMS = (  # titles, places, law: a sentence continues behind them with a capital or a number
     "Adm App Art Asst Attn Bldg Br Bus Capt Ch Cir Civ Cmdr Co Col Comm Conn Const Cpl Crim Ct Def Dept Dist Dr Engl "
     "Ex Fed Fig Figs Fr Ft Gen Gov Hon Insp Inst Lt Maj Med Messrs Mr Mrs Ms Mt Nat No Nos Para Pl Pp Pres Prof Pt "
     "Pub Reg Rep Rev Rm Sci Sec Sect Sen Sgt Sr St Stat Sup Supp Supt Tab Univ Vol Vols Ala Ariz Ark Cal Calif Colo "
-    "Fla Ga Ill Ind Kan Ky La Mass Md Mich Minn Mo Mont Neb Nev Okla Pa Tenn Tex Va Vt Wash Wis".split()
+    "Fla Ga Ill Ind Kan Ky La Mass Md Mich Minn Mo Mont Neb Nev Okla Pa Tenn Tex Va Vt Wash Wis"
 )
-_BEFORE_NUMBERS = frozenset(
+_BEFORE_NUMBERS = (
     "app approx apt art assoc aver bldg ca ch chap col corresp ed eq eqs est ex fig figs incl max min no nos p para "
-    "pg pl pp pt ref rm sec sect tab tel temp v vol vols jan feb mar apr jun jul aug sep sept oct nov dec".split()
+    "pg pl pp pt ref rm sec sect tab tel temp v vol vols jan feb mar apr jun jul aug sep sept oct nov dec"
 )
-_FOREIGN_FORMS = frozenset(
+_FOREIGN_FORMS = (
     "dr prof hr hrn fr frl vgl str st mm mme mlle mgr bd boul sr sra srta dña av avda gral lic ing exmo sig dott avv "
     "geom ul al inż św ул пл пр им проф акад doç yrd sn cad sok डॉ श्री प्रो د nr abs art pp pag pág cap fig "
-    "réf sez núm tel abb tab kap vol rozdz rys ust pkt str гл рис см ст стр кв ок bkz ca mio mrd tsd h".split()
+    "réf sez núm tel abb tab kap vol rozdz rys ust pkt str гл рис см ст стр кв ок bkz ca mio mrd tsd h"
 )
+_FORMS, _NUMBERED, _OTHERS = (frozenset(forms.split()) for forms in (_ENGLISH_FORMS, _BEFORE_NUMBERS, _FOREIGN_FORMS))
 _ALWAYS = frozenset(("e.g", "i.e", "cf", "vs", "v", "viz", "p.s"))
 _MORE_OPENERS = "finally additionally however moreover furthermore nobody thus since one two three each until"
 _OPENERS = FUNCTION_WORDS.union(_MORE_OPENERS.split()) - {"a", "i", "no", "will", "may", "can", "who", "so"}
@@ -127,13 +128,13 @@ def _continues(text: str, first: int, last: int, language: str) -> bool:
     if language == ENGLISH:
         opens = next_word is not None and behind[0].isupper() and next_word[0].lower() in _OPENERS
         numbered = not behind[0].isupper() or (next_word is not None and len(next_word[0]) == 1)
-        known = form in _FORMS or (numbered and form.lower() in _BEFORE_NUMBERS)
+        known = form in _FORMS or (numbered and form.lower() in _NUMBERED)
         return form.lower() in _ALWAYS or (known and not opens)
     begun = _LETTERS.search(text, first, last)
     if behind.lstrip("—–- ")[:1].islower() and begun is not None and begun[0][0].isupper():
         return True
     initial = form[-1:].isupper() and len(re.split(r"[.\-]", form)[-1]) == 1 and not behind[0].isdigit()
-    return initial or form.lower() in _FOREIGN_FORMS or bool(language == "de" and _ORDINAL.search(before))
+    return initial or form.lower() in _OTHERS or bool(language == "de" and _ORDINAL.search(before))
 
 
 # ------------------------------------------------------------------------------------------------------- sentences

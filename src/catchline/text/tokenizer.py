@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tokenizers
 from pydantic import Field
-from tokenizers import decoders, models, trainers
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError, ModelError
@@ -26,6 +26,7 @@ from catchline.text.base import (
     SPECIAL_TOKENS,
     TOKENIZER_FILE,
     UNK,
+    Gaps,
     Tokenizer,
     read_backend,
     read_json_if_there,
@@ -39,15 +40,12 @@ from catchline.text.normalization import (
     NormalizationConfig,
     across_blanks,
     build_normalizer,
-    cut_by,
     encodable,
-    shares_characters,
     whole_marks,
     word_pattern,
 )
 from catchline.text.render import Detokenized, join_with, join_words
 from catchline.text.sentences import bounds
-from catchline.types import TokenizedText
 
 __all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
 
@@ -58,30 +56,18 @@ _PROBE = "a"
 _USUAL = {"pad": ("<pad>", "[PAD]"), "unk": ("<unk>", "[UNK]"), "bos": ("<s>", "[CLS]"), "eos": ("</s>", "[SEP]")}
 
 
-class _Chunks(dict[str, tuple[int, ...]]):
-    """The tokens of chunks of text between blanks, each read when it is first met: ids, and for those that the
-    vocabulary lacks ``~number`` of their string in ``unknown``."""
+class _Chunks(dict[str, Sequence[str]]):
+    """The tokens of chunks of text between blanks, each cut when it is first met."""
 
-    def __init__(self, read: Callable[[str], list[str | int]]) -> None:
+    def __init__(self, cut: Callable[[str], Sequence[str]]) -> None:
         super().__init__()
-        self._read, self._numbers = read, dict[str, int]()
-        self.unknown: list[str] = []
+        self._cut = cut
 
-    def __missing__(self, chunk: str) -> tuple[int, ...]:
-        self.learn(chunk, self._read(chunk))
-        return self[chunk]
-
-    def learn(self, chunk: str, tokens: Sequence[str | int]) -> None:
-        """Remember a chunk's tokens: ids, and the strings of unknown ones."""
-        codes = []
-        for token in tokens:
-            if isinstance(token, str):
-                number = self._numbers.setdefault(token, len(self.unknown))
-                if number == len(self.unknown):
-                    self.unknown.append(token)
-                token = ~number
-            codes.append(token)
-        self[chunk] = tuple(codes)
+    def __missing__(self, chunk: str) -> Sequence[str]:
+        if len(self) > MOST_CHUNKS:
+            self.clear()
+        tokens = self[chunk] = self._cut(chunk)
+        return tokens
 
 
 class _OpenTokenizer(Tokenizer):
@@ -89,25 +75,29 @@ class _OpenTokenizer(Tokenizer):
 
     pattern: ClassVar[str]
     spaces_to_marks: ClassVar[bool] = False
-    blanks_separate: ClassVar[bool] = False  # is a text read as its stretches between blanks are, one by one?
 
     config: NormalizationConfig
 
     def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
         backend = tokenizers.Tokenizer(model)
         backend.normalizer = build_normalizer(self.config, spaces_to_marks=self.spaces_to_marks)
-        backend.pre_tokenizer = cut_by(self._rules())
+        backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(self._rules()), "removed", invert=True)
         return backend
 
     def _rules(self) -> str:
         """What is a token, as a pattern; settings may change it."""
         return self.pattern
 
-    def _pieces(self, backend: tokenizers.Tokenizer, text: str) -> list[str]:
-        normalised = backend.normalizer.normalize_str(text)
-        return [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(normalised)]
+    def _pieces(self, text: str) -> list[str]:
+        """The tokens of a text, whatever the vocabulary."""
+        normalised = self._cutter.normalizer.normalize_str(encodable(text))
+        return [piece for piece, _ in self._cutter.pre_tokenizer.pre_tokenize_str(normalised)]
 
-    def _reserved(self, backend: tokenizers.Tokenizer) -> list[str]:
+    @cached_property
+    def _cutter(self) -> tokenizers.Tokenizer:
+        return self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
+
+    def _reserved(self) -> list[str]:
         """The first entries of the vocabulary: special tokens and the sentence separator.
 
         Raises:
@@ -115,52 +105,12 @@ class _OpenTokenizer(Tokenizer):
         """
         if self.separator is None:
             return list(SPECIAL_TOKENS)
-        if len(self._pieces(backend, self.separator)) < 2 or self.separator in SPECIAL_TOKENS:
+        if len(self._pieces(self.separator)) < 2 or self.separator in SPECIAL_TOKENS:
             raise ConfigError(
                 f"text.sentence_separator '{self.separator}' is what the tokenizer reads as one word of ordinary "
                 "text; choose a string that text does not hold, such as <EOS>."
             )
         return [*SPECIAL_TOKENS, self.separator]
-
-    def encode_ids(
-        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
-    ) -> list[tuple[np.ndarray, list[str], int]]:
-        """As `Tokenizer.encode_ids`; where blanks separate, each chunk between them is read once and remembered."""
-        if gaps is not None or not self._by_chunks:
-            return super().encode_ids(texts, max_tokens, gaps)
-        if len(self._chunks) > MOST_CHUNKS:
-            del self._chunks
-        known, encoded = self._chunks, []
-        for text in texts:
-            codes = list(chain.from_iterable(map(known.__getitem__, text.split())))
-            if not codes or across_blanks(text):
-                encoded += super().encode_ids([text], max_tokens)
-                continue
-            ids = np.array(codes[:max_tokens], np.int32)
-            unknown = [known.unknown[~code] for code in ids[ids < 0].tolist()]
-            ids[ids < 0] = self.unk_id
-            encoded.append((ids, unknown, len(codes)))
-        return encoded
-
-    @property
-    def _by_chunks(self) -> bool:
-        return self.blanks_separate and all(mark.split() == [mark] for mark in self.config.unknown_marks)
-
-    @cached_property
-    def _chunks(self) -> _Chunks:
-        def read(chunk: str) -> list[str | int]:
-            text = self.encode(chunk)
-            if self._is_blank(chunk, text):
-                return []
-            pairs = zip(text.ids, text.tokens, strict=True)
-            return [token if index == self.unk_id else index for index, token in pairs]
-
-        return _Chunks(read)
-
-    def _is_blank(self, stretch: str, text: TokenizedText) -> bool:
-        """Does it count as a blank to this tokenizer?"""
-        marks = self.spaces_to_marks and len(text.ids) < 2
-        return marks and self.backend.normalizer.normalize_str(encodable(stretch)) == SPACE_MARK
 
     def count_words(self, texts: Iterable[str]) -> Counter[str]:
         """How often each token that a vocabulary could have stands in the texts."""
@@ -170,18 +120,13 @@ class _OpenTokenizer(Tokenizer):
         return counts
 
     def _counted(self, texts: Sequence[str]) -> Counter[str]:
-        return Counter(piece for text in texts for piece in self._pieces(self._cutter, encodable(text)))
-
-    @cached_property
-    def _cutter(self) -> tokenizers.Tokenizer:
-        return self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
+        return Counter(piece for text in texts for piece in self._pieces(text))
 
     def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
-        backend = self._cutter
         counts = self.count_words(texts)
         if not counts:
             raise ConfigError("The texts to train the tokenizer on hold no token.")
-        reserved = self._reserved(backend)
+        reserved = self._reserved()
         for special in reserved:
             counts.pop(special, None)
         frequent = [(-count, token) for token, count in counts.items() if count >= min_frequency]
@@ -197,22 +142,39 @@ class _OpenTokenizer(Tokenizer):
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
         whole_marks(text, offsets, self.config.unknown_marks)
-        unknown = [index for index, value in enumerate(ids) if value == self.unk_id]
-        if not unknown:
-            return
-        normalise = self.backend.normalizer.normalize_str
-        pieces: list[str] | None = None
-        for index in unknown:
-            start, end = offsets[index]
-            if shares_characters(offsets, index):
-                # one character became several tokens (½ under NFKC): read the piece off the normalised text
-                pieces = self._pieces(self.backend, text) if pieces is None else pieces
-                tokens[index] = pieces[index]
-            else:
-                tokens[index] = normalise(text[start:end])
+        for index, (start, end) in enumerate(offsets):
+            if ids[index] == self.unk_id:
+                tokens[index] = self.backend.normalizer.normalize_str(text[start:end])
 
 
-class WordTokenizer(_OpenTokenizer):
+class _ByChunks(_OpenTokenizer):
+    """One that reads a text as its stretches between blanks, one by one: each is cut once and remembered."""
+
+    @cached_property
+    def _chunks(self) -> _Chunks:
+        return _Chunks(self._cut)
+
+    def _cut(self, chunk: str) -> Sequence[str]:
+        return self._pieces(chunk)
+
+    def encode_ids(
+        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Gaps] | None = None
+    ) -> list[tuple[np.ndarray, list[str], int]]:
+        if gaps is not None:
+            return super().encode_ids(texts, max_tokens, gaps)
+        id_of, encoded = self.backend.get_vocab(), []
+        for text in texts:
+            if across_blanks(text):
+                encoded += super().encode_ids([text], max_tokens)
+                continue
+            tokens = list(chain.from_iterable(map(self._chunks.__getitem__, text.split())))
+            ids = [id_of.get(token, self.unk_id) for token in tokens[:max_tokens]]
+            unknown = [token for token, index in zip(tokens, ids, strict=False) if index == self.unk_id]
+            encoded.append((np.array(ids, np.int32), unknown, len(tokens)))
+        return encoded
+
+
+class WordTokenizer(_ByChunks):
     """Words, numbers and punctuation by rule (`catchline.text.normalization`); a closed vocabulary by frequency.
 
     Clitics are split (``do n't``), words keep inner hyphens and apostrophes, addresses and identifiers stay
@@ -226,10 +188,9 @@ class WordTokenizer(_OpenTokenizer):
         max_vocabulary: int = Field(50_000, ge=5)
         min_frequency: int = Field(2, ge=1)
 
-    whole_words = guesses_spaces = blanks_separate = True
+    whole_words = guesses_spaces = True
     pattern = WORD_PATTERN
     config: Config
-    _cut: dict[str, list[str]]  # what training has cut
 
     def _rules(self) -> str:
         return word_pattern(hash_digits=True) if self.config.digits_to_hash else self.pattern
@@ -237,53 +198,17 @@ class WordTokenizer(_OpenTokenizer):
     def train(self, texts: Iterable[str]) -> None:
         """Keep the most frequent words; equal counts are ordered by the word itself."""
         self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
-        self.__dict__.pop("_chunks", None)  # of an earlier training
-        vocabulary = self.backend.get_vocab()
-        for chunk, pieces in self._cut.items():  # once, and not by each process that encodes
-            self._chunks.learn(chunk, [vocabulary.get(piece, piece) for piece in pieces])
-        self._cut.clear()
 
     def count_words(self, texts: Iterable[str]) -> Counter[str]:
-        """As above, each chunk between blanks cut once and remembered for `encode_ids`."""
-        self._cut = {}
-        if not self._by_chunks:
-            return super().count_words(texts)
-        chunks, counts = Counter[str](), Counter[str]()
-        for some, others in parallel(self._counted_chunks, batches(texts, TEXTS)):
-            chunks.update(some)
-            counts.update(others)
-            if len(chunks) > MOST_CHUNKS:
-                counts.update(self._cut_chunks(chunks))
-                chunks.clear()
-        counts.update(self._cut_chunks(chunks))
-        return counts
-
-    def _cut_chunks(self, chunks: Counter[str]) -> Counter[str]:
-        """The tokens of counted chunks, counted."""
-
-        lower = str.lower if self.config.lowercase else str
-
-        def cut(some: Sequence[str]) -> list[list[str]]:
-            # then ASCII letters are one token; for speed
-            plain = self.pattern == WORD_PATTERN and not self.config.unknown_marks
-            return [
-                [lower(chunk)] if plain and chunk.isascii() and chunk.isalpha() else self._pieces(self._cutter, chunk)
-                for chunk in some
-            ]
-
-        parts = parallel(cut, batches(chunks, MOST_CHUNKS // 50))
-        self._cut = dict(zip(chunks, chain.from_iterable(parts), strict=True))
+        """As above; what is cut here need not be cut again by `encode_ids`."""
         counts = Counter[str]()
-        for chunk, pieces in self._cut.items():
-            for piece in pieces:
-                counts[piece] += chunks[chunk]
+        for some in batches(texts, TEXTS):
+            chunks = Counter(chain.from_iterable(text.split() for text in some if not across_blanks(text)))
+            counts.update(self._counted([text for text in some if across_blanks(text)]))
+            for chunk, count in chunks.items():
+                for piece in self._chunks[chunk]:
+                    counts[piece] += count
         return counts
-
-    def _counted_chunks(self, texts: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
-        """How often each chunk stands in the texts; and the tokens of those that are more than their chunks."""
-        whole = [text for text in texts if across_blanks(text)]
-        others = texts if not whole else [text for text in texts if not across_blanks(text)]
-        return Counter(chain.from_iterable(map(str.split, others))), self._counted(whole)
 
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         return join_words(tokens)
@@ -307,7 +232,6 @@ class CharacterTokenizer(_OpenTokenizer):
         min_frequency: int = Field(1, ge=1)
 
     pattern = CHARACTER_PATTERN
-    spaces_to_marks = True
     config: Config
 
     def train(self, texts: Iterable[str]) -> None:
@@ -330,7 +254,7 @@ class CharacterTokenizer(_OpenTokenizer):
         return not (together or alphabetic)
 
 
-class BpeTokenizer(_OpenTokenizer):
+class BpeTokenizer(_ByChunks):
     """Byte-pair encoding over words with the space in front written as ``▁``.
 
     Characters that training did not see are unknown, one a token, and can be copied like unknown words.
@@ -342,14 +266,13 @@ class BpeTokenizer(_OpenTokenizer):
         vocab_size: int = Field(16_000, ge=5)
         min_frequency: int = Field(2, ge=1)
 
-    blanks_separate = True
     pattern = SUBWORD_PATTERN
     spaces_to_marks = True
     config: Config
 
     def train(self, texts: Iterable[str]) -> None:
         backend = self._blank(models.BPE(unk_token=UNK))
-        reserved = self._reserved(backend)
+        reserved = self._reserved()
         trainer = trainers.BpeTrainer(
             vocab_size=self.config.vocab_size,
             min_frequency=self.config.min_frequency,
@@ -363,6 +286,11 @@ class BpeTokenizer(_OpenTokenizer):
         described = json.loads(backend.to_str())
         described["added_tokens"] = []
         self._set_backend(tokenizers.Tokenizer.from_str(json.dumps(described)))
+        self._chunks.clear()  # of an earlier training
+
+    def _cut(self, chunk: str) -> Sequence[str]:
+        blank = self.backend.normalizer.normalize_str(encodable(chunk)) == SPACE_MARK
+        return () if blank else self.encode(chunk).tokens
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
         whole_marks(text, offsets, self.config.unknown_marks)
@@ -387,10 +315,7 @@ class PretrainedTokenizer(Tokenizer):
     """
 
     class Config(ConfigBase):
-        """``decoder_start_id`` overrides what the checkpoint's ``config.json`` says."""
-
         path: str
-        decoder_start_id: int | None = None
 
     config: Config
 
@@ -411,7 +336,7 @@ class PretrainedTokenizer(Tokenizer):
         self.pad_id = self.eos_id if ids["pad"] is None else ids["pad"]
         self.unk_id = self.pad_id if ids["unk"] is None else ids["unk"]
         stored = (described.get("catchline") or {}).get("decoder_start_id")
-        start = (config.decoder_start_id, model.get("decoder_start_token_id"), stored, self.bos_id)
+        start = (stored, model.get("decoder_start_token_id"), self.bos_id)
         self.decoder_start_id = int(next(value for value in start if value is not None))
         self.prefix_ids, self.suffix_ids = self._template()
         self.target_prefix_ids = self.prefix_ids
@@ -436,17 +361,6 @@ class PretrainedTokenizer(Tokenizer):
     def train(self, texts: Iterable[str]) -> None:
         """Refuse: the vocabulary belongs to the checkpoint."""
         raise ConfigError("A pretrained tokenizer is not trained; choose type word, bpe or character instead.")
-
-    def encode_ids(
-        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
-    ) -> list[tuple[np.ndarray, list[str], int]]:
-        """As `Tokenizer.encode_ids`; nobody asks for offsets where no separator has a place to find."""
-        if gaps is not None:
-            return super().encode_ids(texts, max_tokens, gaps)
-        found = self.backend.encode_batch_fast(list(map(encodable, texts)), add_special_tokens=False)
-        ids = [np.array(text.ids[:max_tokens], dtype=np.int32) for text in found]
-        unknown = [[self.token(self.unk_id)] * int((own == self.unk_id).sum()) for own in ids]
-        return list(zip(ids, unknown, map(len, found), strict=True))
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
         offsets[:] = [bounds(text, start, end) for start, end in offsets]

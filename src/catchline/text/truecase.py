@@ -10,18 +10,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from catchline.errors import ModelError
 from catchline.jobs import batches, parallel
-from catchline.text.sentences import ENGLISH, _continues as goes_on, language_of
 
 CASING_FILE = "casing.json"
-FORMAT = 1
 MAX_FORMS = 20_000  # words that the table holds at most, the most frequent
 MAX_CHARACTERS = 20_000_000  # of documents; of more text every k-th document is read
 _TEXTS = 2000  # a piece of work of a process
@@ -32,11 +30,10 @@ TITLED = 0.75  # share of Title Case summaries from which on the style is Title 
 
 Capitals = Literal["sentence", "title", "lower"]
 
-# Short words that Title Case leaves in lower case.
 _SMALL = "a an the and or but nor of in on at by for from to into onto with as via per vs"
-SMALL_WORDS = frozenset(_SMALL.split())
+SMALL_WORDS = frozenset(_SMALL.split())  # which Title Case leaves in lower case
 WORD = re.compile(r"\w(?:[\w.&'’‐‑+#-]*[\w+#])?")
-_CLITIC = re.compile(r"['’](?:s|re|ve|ll|d|m)\Z", re.IGNORECASE)
+CLITIC = re.compile(r"(?:['’](?:s|re|ve|ll|d|m)|n['’]t)\Z", re.IGNORECASE)
 PARTS = re.compile(r"([-‐‑/&])")
 _BEGIN = re.compile(r"(?:\A|[.!?…]|:(?=[\s\"'“‘(\[])|\n\s*\n|\n\s*(?:[-*•]|\d+[.)]))[\s\"'“”‘’(\[]*\Z")
 
@@ -46,15 +43,10 @@ class Casing(BaseModel, frozen=True):
     lower case are not there. ``capitals``, ``after_colon`` and ``stops`` are the style of the training summaries: how
     they begin, what a colon is followed by, whether full stops end them."""
 
-    format: int = Field(FORMAT, le=FORMAT)
     capitals: Capitals = "sentence"
     after_colon: bool = True
     stops: bool = True
     forms: dict[str, tuple[str, int]] = {}
-
-    def form(self, word: str) -> str | None:
-        """How the lower-cased ``word`` is written, if the table knows."""
-        return self.forms[word][0] if word in self.forms else None
 
     def adapted(self, new: Casing) -> Casing:
         """What was learnt before, with the words of ``new`` texts and the style of their summaries."""
@@ -69,21 +61,14 @@ class Casing(BaseModel, frozen=True):
         """Read ``casing.json``; a folder without one (of somebody else) knows no words.
 
         Raises:
-            ModelError: the file is damaged, or of a later version.
+            ModelError: the file is damaged.
         """
         path = folder / CASING_FILE
         try:
             return Casing.model_validate_json(path.read_bytes()) if path.is_file() else Casing()
         except ValueError as error:
             reason = str(error).split("\n")[2 if "\n" in str(error) else 0].strip()
-            raise ModelError(
-                f"{path} is damaged or of a later version ({reason}); copy the model folder again."
-            ) from None
-
-
-def sampling_step(characters: int) -> int:
-    """Every how manyth document is read, where they have so many characters in all."""
-    return 1 + characters // MAX_CHARACTERS
+            raise ModelError(f"{path} is damaged ({reason}); copy the model folder again.") from None
 
 
 def learn_casing(documents: Iterable[str], summaries: Iterable[str]) -> Casing:
@@ -91,14 +76,11 @@ def learn_casing(documents: Iterable[str], summaries: Iterable[str]) -> Casing:
 
     Not counted is what says nothing of a word: the beginning of a sentence or list item, and Title Case summaries.
     """
-    counts: Counter[str] = Counter()
-    for part in parallel(_written, batches(documents, _TEXTS)):
-        counts.update(part)
+    counts = _counted(documents)
     names = _reliable(counts)
-    capitals, after_colon, stops = _style(summaries, {form for form in counts if form.islower() and form not in names})
-    for part in parallel(_written, batches(summaries, _TEXTS)) if capitals != "title" else ():
-        counts.update(part)
-    return Casing(forms=_most_frequent(_reliable(counts)), capitals=capitals, after_colon=after_colon, stops=stops)
+    casing = _style(summaries, {form for form in counts if form.islower() and form not in names})
+    counts.update(_counted(summaries if casing.capitals != "title" else ()))
+    return casing.model_copy(update={"forms": _most_frequent(_reliable(counts))})
 
 
 def _reliable(counts: Counter[str]) -> dict[str, tuple[str, int]]:
@@ -113,6 +95,13 @@ def _reliable(counts: Counter[str]) -> dict[str, tuple[str, int]]:
     return {word: (form, count) for word, (count, form) in best.items() if count >= RELIABLE * totals[word]}
 
 
+def _counted(texts: Iterable[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for part in parallel(_written, batches(texts, _TEXTS)):
+        counts.update(part)
+    return counts
+
+
 def _written(texts: Sequence[str]) -> Counter[str]:
     """The words whose case is their own, as they are written."""
     counts: Counter[str] = Counter()
@@ -120,7 +109,7 @@ def _written(texts: Sequence[str]) -> Counter[str]:
         for match in WORD.finditer(text):
             word = match[0]
             if word.islower() or not (capitalised(word) and begins(text, match.start())):
-                counts[_CLITIC.sub("", word) if "'" in word or "’" in word else word] += 1
+                counts[CLITIC.sub("", word) if "'" in word or "’" in word else word] += 1
     return counts
 
 
@@ -130,13 +119,8 @@ def _most_frequent(forms: dict[str, tuple[str, int]]) -> dict[str, tuple[str, in
 
 
 def begins(text: str, position: int) -> bool:
-    """Does a sentence, a list item, a quotation or what a colon introduces begin at ``position``? Nothing does behind
-    a short form or an ordinal of another language than English (``3. Oktober``, ``M. Dupont``)."""
-    if not position or not _BEGIN.search(text, max(0, position - 12), position):
-        return not position
-    short = text[max(0, position - 12) : position].rstrip().endswith(".")
-    language = language_of(text) if short else ENGLISH
-    return language == ENGLISH or not goes_on(text, max(0, position - 60), position, language)
+    """Does a sentence, a list item, a quotation or what a colon introduces begin at ``position``?"""
+    return not position or bool(_BEGIN.search(text, max(0, position - 12), position))
 
 
 @lru_cache(100_000)
@@ -157,20 +141,8 @@ def capital(word: str, style: str, *, begins: bool) -> str:
     return "".join(parts)
 
 
-def _style(summaries: Iterable[str], ordinary: set[str]) -> tuple[Capitals, bool, bool]:
+def _style(summaries: Iterable[str], ordinary: set[str]) -> Casing:
     """How summaries begin, judged by ``ordinary`` words only: a name has its capital anywhere; and how they end."""
-    counts: Counter[tuple[str, bool]] = Counter()
-    for part in parallel(partial(_styles, ordinary), batches(summaries, _TEXTS)):
-        counts.update(part)
-    style = counts["colon", True] >= counts["colon", False], counts["stop", True] >= STOPPED * counts["stop", False]
-    if counts["titled", True] > TITLED * (counts["titled", True] + counts["titled", False]):
-        return "title", *style
-    return ("lower" if counts["begun", False] > counts["begun", True] else "sentence"), *style
-
-
-def _styles(ordinary: set[str], summaries: Sequence[str]) -> Counter[tuple[str, bool]]:
-    """Which summaries are ``begun`` with a capital, which ``titled``, which words behind a ``colon`` have one, and
-    which summaries end in a full ``stop``."""
     counts: Counter[tuple[str, bool]] = Counter()
     for text in summaries:
         words = WORD.findall(text)
@@ -181,8 +153,13 @@ def _styles(ordinary: set[str], summaries: Sequence[str]) -> Counter[tuple[str, 
             counts["begun", words[0][0].isupper()] += 1
         inner = [word for word in words[1:] if len(word) > 3 and word.lower() in ordinary]
         if len(inner) > 1:
-            counts["titled", sum([word[0].isupper() for word in inner]) >= 0.7 * len(inner)] += 1
+            counts["titled", sum(word[0].isupper() for word in inner) >= 0.7 * len(inner)] += 1
         behind_colon = WORD.match(text, text.index(": ") + 2) if ": " in text else None
         if behind_colon and behind_colon[0].lower() in ordinary:
             counts["colon", behind_colon[0][0].isupper()] += 1
-    return counts
+    titled = counts["titled", True] > TITLED * (counts["titled", True] + counts["titled", False])
+    return Casing(
+        capitals="title" if titled else "lower" if counts["begun", False] > counts["begun", True] else "sentence",
+        after_colon=counts["colon", True] >= counts["colon", False],
+        stops=counts["stop", True] >= STOPPED * counts["stop", False],
+    )

@@ -45,7 +45,7 @@ from catchline.jobs import batches, parallel
 from catchline.layers import chunks as noise
 from catchline.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
 from catchline.text.sentences import between_gaps, sentence_gaps
-from catchline.text.truecase import Casing, learn_casing, sampling_step
+from catchline.text.truecase import MAX_CHARACTERS, Casing, learn_casing
 from catchline.training.log import ShowProgress
 from catchline.types import Record, TrainingBatch, references_of
 
@@ -138,7 +138,7 @@ class Corpus:
 
     def casing(self) -> Casing:
         """How the pairs write their words; of many documents some are read."""
-        step = sampling_step(self.facts["characters"])
+        step = 1 + self.facts["characters"] // MAX_CHARACTERS
         return learn_casing(islice(_Texts(self.table["document"]), 0, None, step), _Texts(self.table["summary"]))
 
     def vocabulary_texts(self, text: TextConfig) -> Iterator[str]:

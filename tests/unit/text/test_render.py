@@ -179,6 +179,7 @@ MENDED = [
     ("a tool - with a", "A tool"),
     ("data of the server :", "Data of the server"),
     (", data of ( the server", "Data of the server"),
+    (". data of the server", "Data of the server"),
     ('a " tool', "A tool"),
     ("a „ tool “ of data", 'A "tool" of data'),
     ("the ' tool", "The tool"),
@@ -422,9 +423,6 @@ def test_what_is_learnt_travels_with_the_tokenizer(tmp_path: Path) -> None:
         (tmp_path / "casing.json").write_text(damaged)
         with pytest.raises(ModelError, match="damaged"):
             Tokenizer.load(tmp_path)
-    (tmp_path / "casing.json").write_text('{"format": 99}')
-    with pytest.raises(ModelError, match="later version"):
-        Tokenizer.load(tmp_path)
 
 
 def test_further_training_keeps_words_and_takes_the_new_style() -> None:
