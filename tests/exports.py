@@ -49,7 +49,7 @@ CASES: dict[str, dict[str, Any]] = {
     | {"decoder": "one-level", "bidirectional": False, "attention": {"type": "additive", "size": 5}},
     # contrastive
     "transformer": SMALL,
-    "transformer-pointer": SMALL | {"norm": "pre", "head": {"type": "pointer"}},
+    "transformer-pointer": SMALL | {"head": {"type": "pointer"}},
     "transformer-apart": SMALL | {"share_embeddings": False},
     **{
         f"contrastive-{kind}": SMALL | {"opponent": {"type": kind, "layer": 1, "head": 2}}

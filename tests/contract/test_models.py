@@ -65,10 +65,9 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
         TRANSFORMER | {"head": {"type": "pointer"}},
         TRANSFORMER | {"head": {"type": "attentional", "lambda_input": "decoder_state"}},
         TRANSFORMER | {"head": {"type": "guided"}},
-        TRANSFORMER | {"head": {"type": "correlational"}, "norm": "pre"},
+        TRANSFORMER | {"head": {"type": "correlational"}},
         {
             **TRANSFORMER,
-            "norm": "pre",
             "share_embeddings": False,
             "attention_layer": 0,
             "head": {"type": "pointer"},

@@ -46,13 +46,12 @@ def renamed(name: str, norms: dict[str, str]) -> str:
     return name
 
 
-def theirs_of(kind: str, num_layers: int, norm: str) -> nn.Module:
-    options: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre"}
-    last = nn.LayerNorm(SIZE) if norm == "pre" else None
+def theirs_of(kind: str, num_layers: int) -> nn.Module:
+    options: dict[str, Any] = {"dropout": 0.0, "batch_first": True}
     if kind == "encoder":
         layer = nn.TransformerEncoderLayer(SIZE, HEADS, INNER, **options)
-        return nn.TransformerEncoder(layer, num_layers, last, enable_nested_tensor=False).double()
-    return nn.TransformerDecoder(nn.TransformerDecoderLayer(SIZE, HEADS, INNER, **options), num_layers, last).double()
+        return nn.TransformerEncoder(layer, num_layers, enable_nested_tensor=False).double()
+    return nn.TransformerDecoder(nn.TransformerDecoderLayer(SIZE, HEADS, INNER, **options), num_layers).double()
 
 
 def copied(own: nn.Module, theirs: nn.Module, norms: dict[str, str]) -> dict[str, str]:
@@ -72,13 +71,12 @@ STACKS = {"encoder": (TransformerEncoder, ENCODER_NORMS), "decoder": (Transforme
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0]]).bool()
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("num_layers", [1, 2])
 @pytest.mark.parametrize("kind", STACKS)
-def test_stacks(kind: str, num_layers: int, norm: Any) -> None:
+def test_stacks(kind: str, num_layers: int) -> None:
     """Values of real tokens, and the gradients of parameters and inputs."""
     stack, norms = STACKS[kind]
-    own, theirs = stack(num_layers, BlockSizes(SIZE, HEADS, INNER, norm)).double(), theirs_of(kind, num_layers, norm)
+    own, theirs = stack(num_layers, BlockSizes(SIZE, HEADS, INNER)).double(), theirs_of(kind, num_layers)
     randomise(own)
     names = copied(own, theirs, norms)
     x, y, memory, their_memory = (inputs(4, 6, SIZE, seed=seed) for seed in (0, 0, 2, 2))
@@ -108,10 +106,10 @@ def test_stacks(kind: str, num_layers: int, norm: Any) -> None:
 class Reference(nn.Module):
     """The documented model on torch's stacks, log-probabilities of all words: (B, T, V)."""
 
-    def __init__(self, own: nn.Module, norm: str) -> None:
+    def __init__(self, own: nn.Module) -> None:
         super().__init__()
         self.matrix = nn.Parameter(own.embedding.weight.detach().clone())
-        self.encoder, self.decoder = theirs_of("encoder", 2, norm), theirs_of("decoder", 2, norm)
+        self.encoder, self.decoder = theirs_of("encoder", 2), theirs_of("decoder", 2)
         self.encoder_names = copied(own.encoder, self.encoder, ENCODER_NORMS)
         self.decoder_names = copied(own.decoder, self.decoder, DECODER_NORMS)
 
@@ -147,13 +145,12 @@ def position(index: int) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_the_model_is_the_documented_one(norm: str) -> None:
-    sizes = {"hidden_size": SIZE, "num_heads": HEADS, "feed_forward_size": INNER, "norm": norm}
+def test_the_model_is_the_documented_one() -> None:
+    sizes = {"hidden_size": SIZE, "num_heads": HEADS, "feed_forward_size": INNER}
     spec = TRANSFORMER | sizes
     own = build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double()
     randomise(own)
-    reference, batch = Reference(own, norm), random_batch()
+    reference, batch = Reference(own), random_batch()
     log_probs = reference(batch)
     gold = batch.target_ids.masked_fill(batch.target_ids >= VOCAB, UNK)
     expected = log_probs.gather(-1, gold.unsqueeze(-1)).squeeze(-1) * batch.target_mask

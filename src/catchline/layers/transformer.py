@@ -163,20 +163,14 @@ class AttentionProjections(nn.Module):
 
 
 class Residual(nn.Module):
-    """``x + dropout(sublayer(x))`` with the layer norm after the sum (``post``) or before the sublayer (``pre``)."""
+    """``norm(x + dropout(sublayer(x)))``, the norm after the sum as in the Transformer's paper."""
 
-    def __init__(self, size: int, norm: Literal["post", "pre"], dropout: float) -> None:
+    def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
-        self.norm, self.dropout, self.pre = nn.LayerNorm(size), nn.Dropout(dropout), norm == "pre"
+        self.norm, self.dropout = nn.LayerNorm(sizes.size), nn.Dropout(sizes.dropout)
 
-    def entering(self, inputs: Tensor) -> Tensor:
-        """What the sublayer reads."""
-        return self.norm(inputs) if self.pre else inputs
-
-    def leaving(self, inputs: Tensor, output: Tensor) -> Tensor:
-        """What the next sublayer gets."""
-        summed = inputs + self.dropout(output)
-        return summed if self.pre else self.norm(summed)
+    def forward(self, inputs: Tensor, output: Tensor) -> Tensor:
+        return self.norm(inputs + self.dropout(output))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +180,6 @@ class BlockSizes:
     size: int  # D
     num_heads: int  # H
     feed_forward_size: int  # F
-    norm: Literal["post", "pre"] = "post"
     dropout: float = 0.0  # of every sublayer's output
     attention_dropout: float = 0.0  # of the encoder's attention weights
     activation: Literal["relu", "gelu"] = "relu"
@@ -199,25 +192,21 @@ class _Layer(nn.Module):
         super().__init__()
         self.sizes = sizes
         self.self_attention = AttentionProjections(sizes.size, sizes.num_heads)
-        self.after_self_attention = self._residual()
+        self.after_self_attention = Residual(sizes)
         self.inner = PackableLinear(sizes.size, sizes.feed_forward_size)
         self.outer = PackableLinear(sizes.feed_forward_size, sizes.size)
-        self.after_feed_forward = self._residual()
+        self.after_feed_forward = Residual(sizes)
         initialise(self.inner, self.outer)
-
-    def _residual(self) -> Residual:
-        return Residual(self.sizes.size, self.sizes.norm, self.sizes.dropout)
 
     def _attend_self(self, x: Tensor, attend: Callable[..., Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """What self-attention leaves, and the queries, keys and values it was made of."""
         own = self.self_attention
-        projected = own.heads(own.in_proj(self.after_self_attention.entering(x)))
-        return self.after_self_attention.leaving(x, own.out_proj(attend(*projected).flatten(2))), projected
+        projected = own.heads(own.in_proj(x))
+        return self.after_self_attention(x, own.out_proj(attend(*projected).flatten(2))), projected
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         activation = F.gelu if self.sizes.activation == "gelu" else F.relu
-        inner = activation(self.inner(self.after_feed_forward.entering(x)))
-        return self.after_feed_forward.leaving(x, self.outer(inner))
+        return self.after_feed_forward(x, self.outer(activation(self.inner(x))))
 
 
 class EncoderLayer(_Layer):
@@ -238,7 +227,7 @@ class DecoderLayer(_Layer):
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__(sizes)
         self.cross_attention = AttentionProjections(sizes.size, sizes.num_heads)
-        self.after_cross_attention = self._residual()
+        self.after_cross_attention = Residual(sizes)
 
     def forward(
         self, x: Tensor, attend: Callable[..., Tensor] | None, memory: KeysValues, mask: Tensor
@@ -252,31 +241,25 @@ class DecoderLayer(_Layer):
             mask: (B, S) which source tokens are real.
         """
         x, _ = self._attend_self(x, attend or partial(scaled_attention, causal=True))
-        state = self.after_cross_attention.entering(x)
-        queries, keys, values = (
-            self.cross_attention.queries(state),
-            memory[0].transpose(1, 2),
-            memory[1].transpose(1, 2),
-        )
+        queries, (keys, values) = self.cross_attention.queries(x), (part.transpose(1, 2) for part in memory)
         read = scaled_attention(queries, keys, values, mask=mask[:, None, None])
-        x = self.after_cross_attention.leaving(x, self.cross_attention.out_proj(read.flatten(2)))
-        return self._feed_forward(x), CapturedAttention(state, queries, keys, values, mask)
+        attended = self.after_cross_attention(x, self.cross_attention.out_proj(read.flatten(2)))
+        return self._feed_forward(attended), CapturedAttention(x, queries, keys, values, mask)
 
 
 class TransformerEncoder(nn.Module):
-    """The stack of encoder layers, with a last layer norm where the norms come first."""
+    """The stack of encoder layers."""
 
     def __init__(self, num_layers: int, sizes: BlockSizes) -> None:
         super().__init__()
         self.layers: Any = nn.ModuleList(EncoderLayer(sizes) for _ in range(num_layers))
-        self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of the last layer's self-attention."""
         captured: Any = None
         for layer in self.layers:
             x, captured = layer(x, mask)
-        return self.norm(x), captured
+        return x, captured
 
 
 class BertEncoder(nn.Module):
@@ -309,7 +292,6 @@ class TransformerDecoder(nn.Module):
     def __init__(self, num_layers: int, sizes: BlockSizes) -> None:
         super().__init__()
         self.layers: Any = nn.ModuleList(DecoderLayer(sizes) for _ in range(num_layers))
-        self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
 
     def read(self, memory: Tensor) -> list[KeysValues]:
         """Each layer's keys and values of the memory (B, S, D), projected once a document."""
@@ -324,7 +306,7 @@ class TransformerDecoder(nn.Module):
             own = None if attend is None else partial(attend, number)
             x, cross = layer(x, own, memories[number], mask)
             captured.append(cross)
-        return self.norm(x), captured
+        return x, captured
 
 
 def initialise(*maps: nn.Linear) -> None:

@@ -11,7 +11,7 @@ BOS is. What is made of the cross attention is `catchline.models.captured`.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import Field, model_validator
@@ -42,7 +42,6 @@ class TransformerConfig(ConfigBase):
     hidden_size: int = Field(512, ge=1, le=65_536)  # D
     num_heads: int = Field(8, ge=1, le=65_536)
     feed_forward_size: int = Field(2048, ge=1, le=65_536)
-    norm: Literal["post", "pre"] = "post"
     dropout: float = Field(0.3, ge=0, lt=1)  # embeddings with positions, and every sublayer's output
     max_positions: int = Field(1024, ge=1, le=65_536)
     share_embeddings: bool = True  # source, target and output; false: three matrices
@@ -79,7 +78,6 @@ class Transformer(CapturedTransformer):
             size=size,
             num_heads=config.num_heads,
             feed_forward_size=config.feed_forward_size,
-            norm=config.norm,
             dropout=config.dropout,
         )
         self.encoder = TransformerEncoder(config.encoder_layers, sizes)
