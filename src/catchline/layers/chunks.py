@@ -35,16 +35,13 @@ from catchline.types import Batch
 
 @dataclass(slots=True)
 class Grid:
-    """``ids`` (B, C, W); ``words`` (B, C, W) true at real words; ``chunks`` (B, C) true at the document's own rows.
-
-    ``positions`` (B, C, W) says which source token a cell holds; none where cell ``c W + w`` holds token
-    ``c W + w``, as in a plain grid.
-    """
+    """``ids`` (B, C, W); ``words`` (B, C, W) true at real words; ``chunks`` (B, C) true at the document's own rows;
+    ``positions`` (B, C, W) the source token that a cell with a word holds."""
 
     ids: Tensor
     words: Tensor
     chunks: Tensor
-    positions: Tensor | None = None
+    positions: Tensor
 
     @property
     def num_chunks(self) -> int:
@@ -52,16 +49,14 @@ class Grid:
 
     def part(self, documents: Tensor) -> Grid:
         """The grid of some of the documents (D,)."""
-        return Grid(*(None if v is None else v[documents] for v in (self.ids, self.words, self.chunks, self.positions)))  # type: ignore[arg-type]
+        return Grid(*(values[documents] for values in (self.ids, self.words, self.chunks, self.positions)))
 
     def token_ranges(self) -> Tensor:
         """The source tokens ``[first, last)`` of each chunk, (B, C, 2); cell n of a chunk holds token ``first + n``.
 
         Chunks without a word have an empty range behind the document.
         """
-        counts = self.words.sum(dim=2)
-        first = torch.arange(self.num_chunks, device=counts.device) * self.ids.shape[2]
-        first = first.expand_as(counts) if self.positions is None else self.positions[:, :, 0]
+        counts, first = self.words.sum(dim=2), self.positions[:, :, 0]
         end = torch.where(counts > 0, first + counts, 0).amax(dim=1, keepdim=True)
         first = torch.where(counts > 0, first, end)
         return torch.stack([first, first + counts], dim=2)
@@ -69,50 +64,35 @@ class Grid:
     def flat(self, values: Tensor, num_tokens: int) -> Tensor:
         """Values of cells (B, Q, C, W) -> values of source tokens (B, Q, S); cells without a token are dropped."""
         cells = values.flatten(2)
-        if self.positions is None:
-            missing = num_tokens - cells.shape[2]
-            return cells[:, :, :num_tokens] if missing <= 0 else nn.functional.pad(cells, (0, missing))
         places = torch.where(self.words, self.positions, num_tokens).flatten(1).unsqueeze(1).expand_as(cells)
         return cells.new_zeros(*cells.shape[:2], num_tokens + 1).scatter_add_(2, places, cells)[:, :, :num_tokens]
 
 
-def make_grid(ids: Tensor, mask: Tensor, *, chunk_words: int, num_chunks: int | None, pad_id: int) -> Grid:
+def make_grid(
+    ids: Tensor, mask: Tensor, *, chunk_words: int, num_chunks: int | None, pad_id: int, separator_id: int | None = None
+) -> Grid:
     """Write the tokens (B, S) row by row into a grid; rows cut anywhere, chunks in document order.
 
-    With ``num_chunks`` every document has that many rows and what does not fit is cut off; without, as many as it
-    needs (at least one), and the batch as many as its longest document.
+    With ``separator_id`` a chunk is a sentence: it ends with that token, and is cut at ``chunk_words``. With
+    ``num_chunks`` every document has that many rows and what does not fit is cut off; without, as many as it needs (at
+    least one), and the batch as many as its longest document.
     """
-    rows = num_chunks
-    if rows is None:
-        longest = int(mask.sum(1).max()) if mask.numel() else 0
-        rows = max(1, -(-longest // chunk_words))
-    cells = rows * chunk_words
-    ids, mask = ids[:, :cells], mask[:, :cells]
-    missing = cells - ids.shape[1]
-    if missing:
-        ids = nn.functional.pad(ids, (0, missing), value=pad_id)
-        mask = nn.functional.pad(mask, (0, missing), value=False)
-    words = mask.view(ids.shape[0], rows, chunk_words)
-    return Grid(ids.view(ids.shape[0], rows, chunk_words), words, _own_rows(words, num_chunks))
+    tokens = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    row, column = tokens // chunk_words, tokens % chunk_words
+    if separator_id is not None:
+        ends = (ids == separator_id) & mask
+        row = ends.cumsum(1) - ends.long()  # the sentence of each token
+        column = tokens - torch.cummax(torch.where(ends.roll(1, 1), tokens, 0), dim=1).values
+    rows = num_chunks or int(torch.where(mask, row, 0).max() if mask.numel() else 0) + 1
+    fits, beyond = mask & (row < rows) & (column < chunk_words), rows * chunk_words
+    cells = torch.where(fits, row * chunk_words + column, beyond)
 
+    def written(values: Tensor, empty: int) -> Tensor:
+        flat = values.new_full((ids.shape[0], beyond + 1), empty).scatter_(1, cells, values)
+        return flat[:, :beyond].view(-1, rows, chunk_words)
 
-def make_sentence_grid(
-    ids: Tensor, mask: Tensor, *, separator_id: int, chunk_words: int, num_chunks: int | None, pad_id: int
-) -> Grid:
-    """As `make_grid`, but a chunk is a sentence: it ends with ``separator_id``, and is cut at ``chunk_words``."""
-    ends = (ids == separator_id) & mask
-    row = ends.cumsum(1) - ends.long()  # the sentence of each token
-    start = torch.cummax(torch.where(ends.roll(1, 1), torch.arange(ids.shape[1], device=ids.device), 0), dim=1).values
-    column = torch.arange(ids.shape[1], device=ids.device) - start
-    rows = num_chunks if num_chunks is not None else max(1, int((row[mask].max() + 1) if bool(mask.any()) else 1))
-    fits = mask & (row < rows) & (column < chunk_words)
-    batch = torch.arange(ids.shape[0], device=ids.device).unsqueeze(1).expand_as(ids)
-    grid = ids.new_full((ids.shape[0], rows, chunk_words), pad_id)
-    positions, words = torch.zeros_like(grid), torch.zeros_like(grid, dtype=torch.bool)
-    place = (batch[fits], row[fits], column[fits])
-    grid[place], words[place] = ids[fits], True
-    positions[place] = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)[fits]
-    return Grid(grid, words, _own_rows(words, num_chunks), positions)
+    words = written(mask, False)
+    return Grid(written(ids, pad_id), words, _own_rows(words, num_chunks), written(tokens, 0))
 
 
 def _own_rows(words: Tensor, num_chunks: int | None) -> Tensor:

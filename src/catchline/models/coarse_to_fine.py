@@ -39,7 +39,6 @@ from catchline.layers.chunks import (
     WordEncoder,
     dropout_mask,
     make_grid,
-    make_sentence_grid,
     mixed,
 )
 from catchline.layers.copying.pointer import CopyHead, HeadInput, build_copy_head
@@ -284,10 +283,8 @@ class CoarseToFine(AutoregressiveModel):
     def _grid(self, batch: Batch) -> Grid:
         c = self.config
         sizes: dict[str, Any] = {"chunk_words": c.chunk_words, "num_chunks": c.chunks, "pad_id": self.pad_id}
-        if c.chunking == "sentence":
-            assert c.separator_id is not None
-            return make_sentence_grid(batch.source_ids, batch.source_mask, separator_id=c.separator_id, **sizes)
-        return make_grid(batch.source_ids, batch.source_mask, **sizes)
+        separator = c.separator_id if c.chunking == "sentence" else None
+        return make_grid(batch.source_ids, batch.source_mask, separator_id=separator, **sizes)
 
     def _mode(self, grid: Grid, draws: int, *, soft: bool) -> str:
         """How the word states come about: what was asked for, where there is a choice. ``draws`` is the number of

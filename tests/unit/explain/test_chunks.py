@@ -16,7 +16,7 @@ from catchline.explain.html import render
 from catchline.explain.provenance import build_summary
 from catchline.explain.record import from_dict, to_dict
 from catchline.explain.terminal import facts
-from catchline.layers.chunks import make_grid, make_sentence_grid
+from catchline.layers.chunks import make_grid
 from catchline.search.decode import _note_reading
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Hypothesis, Summary
@@ -162,5 +162,5 @@ def test_the_tokens_of_each_chunk() -> None:
     grid = make_grid(torch.arange(10).view(2, 5), mask, chunk_words=2, num_chunks=None, pad_id=0)
     assert grid.token_ranges().tolist() == [[[0, 2], [2, 4], [4, 5]], [[0, 2], [2, 2], [2, 2]]]
     ids = torch.tensor([[5, 9, 7, 7, 7, 9, 4]])
-    grid = make_sentence_grid(ids, ids > 0, separator_id=9, chunk_words=2, num_chunks=4, pad_id=0)
+    grid = make_grid(ids, ids > 0, separator_id=9, chunk_words=2, num_chunks=4, pad_id=0)
     assert grid.token_ranges().tolist() == [[[0, 2], [2, 4], [6, 7], [7, 7]]]  # two words are cut with their sentence

@@ -165,6 +165,4 @@ def test_dropout_in_training_only_and_before_every_residual() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nn.Dropout, "forward", lambda self, x: torch.zeros_like(x) if self.p else x)
         layer = EncoderLayer(BlockSizes(32, 2, 64, dropout=0.9)).double()
-        assert torch.equal(
-            layer(x, mask)[0], layer.after_feed_forward.norm(layer.after_self_attention.norm(x))
-        )
+        assert torch.equal(layer(x, mask)[0], layer.after_feed_forward.norm(layer.after_self_attention.norm(x)))

@@ -15,7 +15,7 @@ from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
 from catchline.kernels.windows import max_over_windows
 from catchline.layers import chunks as noise
-from catchline.layers.chunks import ChunkStates, WordEncoder, make_grid, make_sentence_grid
+from catchline.layers.chunks import ChunkStates, WordEncoder, make_grid
 from catchline.models.coarse_to_fine import CoarseToFine
 from catchline.papers.coarse_to_fine import best_chunks, sample_chunks, sparsemax
 from catchline.search.torch_bridge import decode
@@ -304,7 +304,7 @@ def test_sparsemax_of_known_scores() -> None:
 def test_sentences_as_chunks() -> None:
     ids = torch.tensor([[5, 6, 9, 7, 9, 8, 8, 8, 8], [4, 9, 0, 0, 0, 0, 0, 0, 0]])
     mask = ids > 0
-    grid = make_sentence_grid(ids, mask, separator_id=9, chunk_words=3, num_chunks=None, pad_id=0)
+    grid = make_grid(ids, mask, separator_id=9, chunk_words=3, num_chunks=None, pad_id=0)
     assert grid.ids.tolist() == [[[5, 6, 9], [7, 9, 0], [8, 8, 8]], [[4, 9, 0], [0, 0, 0], [0, 0, 0]]]
     assert grid.chunks.tolist() == [[True, True, True], [True, False, False]]
     cells = torch.arange(1.0, 10.0).view(1, 1, 3, 3).expand(2, 1, 3, 3)
