@@ -17,8 +17,6 @@ CONFIG = SearchConfig(  # every scorer, with options by which it does something
     min_length_share=None,
     no_repeat_ngram=2,
     no_repeat_word=True,
-    coverage_penalty="summary",
-    coverage_beta=0.5,
     distraction={"attention": 0.7, "context": -0.4, "state": 0.3},
     scorers=[{"type": "repetition_penalty", "penalty": 1.5}, {"type": "renormalise"}],
 )

@@ -92,14 +92,10 @@ def test_a_document_beside_a_very_long_one_is_as_alone(model: Path, monkeypatch:
     for one, other in zip(together, alone, strict=True):
         assert (one.text, one.source_offsets) == (other.text, other.source_offsets)
         assert [word.sources for word in one.words] == [word.sources for word in other.words]
-    attending: list[dict[str, Any]] = [
-        {"coverage_penalty": "wu", "coverage_beta": 0.1},
-        {"distraction": {"attention": 0.5}},
-    ]
-    for settings in attending:
-        with pytest.raises(DataError, match=r"^Document 2 has more than 12 tokens, and over so many this model shows"):
-            summarizer.summarize([short[0], long], **settings)
-        assert summarizer.summarize([short[0], long], on_error="skip", **settings)[1] is None
+    attending: dict[str, Any] = {"distraction": {"attention": 0.5}}
+    with pytest.raises(DataError, match=r"^Document 2 has more than 12 tokens, and over so many this model shows"):
+        summarizer.summarize([short[0], long], **attending)
+    assert summarizer.summarize([short[0], long], on_error="skip", **attending)[1] is None
     told: list[tuple[int, str]] = []
     records, options = [Record(long), Record(short[0])], summarizer.system.options({"beam_size": 1})
     found = summarizer.system.summarize_batch(

@@ -131,8 +131,6 @@ def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -
     texts = [several.text, *[other.text for other in several.alternatives]]
     assert len(set(texts)) == 3
     assert len(summarizer.summarize(DOCUMENTS[0], num_return=np.int64(3)).alternatives) == 2, "the beam grows"
-    with pytest.raises(ConfigError, match=r"coverage_penalty wu weighs nothing: set coverage_beta above 0"):
-        summarizer.summarize(DOCUMENTS[0], coverage_penalty="wu")
     with pytest.raises(ConfigError, match=r"^'beam_size': [^']*$"):
         summarizer.summarize(DOCUMENTS[0], beam_size=-1)
     with pytest.raises(ConfigError, match="Did you mean 'beam_size'"):

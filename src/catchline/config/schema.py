@@ -235,8 +235,6 @@ class SearchConfig(ConfigBase):
     length_alpha: float = Field(1.0, ge=-10, le=10)
     no_repeat_ngram: int = Field(0, ge=0, le=100_000)
     no_repeat_word: bool = False  # no word twice, function words aside (vocabularies of whole words)
-    coverage_penalty: Literal["none", "wu", "summary"] = "none"
-    coverage_beta: float = Field(0.0, ge=0, le=1000)
     forbid_unk: bool = True
     forbid_specials: bool = True
     replace_unk: Literal[False, "words", "argmax"] = False
@@ -272,8 +270,6 @@ class SearchConfig(ConfigBase):
             raise ValueError(f"num_return {self.num_return} is more than beam_size {self.beam_size}")
         if self.min_length > self.max_length:
             raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
-        if self.coverage_penalty != "none" and not self.coverage_beta:
-            raise ValueError(f"coverage_penalty {self.coverage_penalty} weighs nothing: set coverage_beta above 0")
         plain = {name: type(self).model_fields[name].default for name in _RULES}
         other = [f"{name}={value}" for name, value in plain.items() if getattr(self, name) != value]
         if self.shrink_beam and other:

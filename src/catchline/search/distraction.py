@@ -32,7 +32,6 @@ from catchline.search.scorers import HypothesesView, Scorer, SpecialIds
 from catchline.types import Memory, StepOutput
 
 NORM_FLOOR = 1e-8
-FIRST_STEPS = 32  # steps that there is room for at first; doubled when it is full
 
 # ---------------------------------------------------------------------------------------- equations
 
@@ -73,34 +72,29 @@ def directions(vectors: np.ndarray) -> np.ndarray:
 class StepHistory:
     """The vectors of past steps, by name, and where each row finds its own.
 
-    ``vectors[name]`` (B, room, W) hold what the K rows of each document gave, step by step. They do not move when beams
-    are re-ordered; ``places`` (N, room) say where each row's ancestors are, step by step.
+    ``vectors[name]`` (B, K t, W) hold what the K rows of each document gave, step by step. They do not move when beams
+    are re-ordered; ``places`` (N, t) say where each row's ancestors are, step by step.
     """
 
     def __init__(self, documents: int, beams: int) -> None:
-        self.documents, self.beams, self.steps = documents, beams, 0
+        self.documents, self.beams = documents, beams
         self.vectors: dict[str, np.ndarray] = {}
         self.places = np.empty((documents * beams, 0), dtype=np.int64)
 
     def products(self, name: str, present: np.ndarray) -> np.ndarray:
         """Inner products of vectors (N, W) with those of each past step of the same row, (N, t)."""
-        written = self.vectors[name][:, : self.steps * self.beams]
-        everything = present.reshape(self.documents, self.beams, -1) @ written.swapaxes(1, 2)  # (B, K, K t)
-        return np.take_along_axis(everything.reshape(len(present), -1), self.places[:, : self.steps], axis=1)
+        everything = present.reshape(self.documents, self.beams, -1) @ self.vectors[name].swapaxes(1, 2)  # (B, K, K t)
+        return np.take_along_axis(everything.reshape(len(present), -1), self.places, axis=1)
 
     def add(self, name: str, vectors: np.ndarray) -> None:
-        """Write the present step's vectors (N, W)."""
-        present, first = vectors.reshape(self.documents, self.beams, -1), self.steps * self.beams
-        held = _with_room(self.vectors.get(name, present[:, :0]), first + self.beams, FIRST_STEPS * self.beams)
-        held[:, first : first + self.beams] = present
-        self.vectors[name] = held
+        """Append the present step's vectors (N, W)."""
+        present = vectors.reshape(self.documents, self.beams, -1)
+        self.vectors[name] = np.concatenate([self.vectors.get(name, present[:, :0]), present], axis=1)
 
     def close_step(self) -> None:
         """The present step becomes part of the past; each row is its own ancestor there."""
-        self.places = _with_room(self.places, self.steps + 1, FIRST_STEPS)
-        first = self.steps * self.beams
-        self.places[:, self.steps] = np.tile(np.arange(first, first + self.beams), self.documents)
-        self.steps += 1
+        present = np.tile(np.arange(self.beams), self.documents) + self.places.shape[1] * self.beams
+        self.places = np.concatenate([self.places, present[:, None]], axis=1)
 
     def select(self, index: np.ndarray) -> None:
         """Row i becomes what row ``index[i]`` of the same document was; documents may disappear."""
@@ -108,16 +102,7 @@ class StepHistory:
         documents = index[:: self.beams] // self.beams
         if len(documents) != self.documents:
             self.documents = len(documents)
-            self.vectors = {name: held[documents] for name, held in self.vectors.items()}
-
-
-def _with_room(held: np.ndarray, size: int, first: int) -> np.ndarray:
-    """``held`` or, where its second axis is shorter than ``size``, an array with room for twice as much."""
-    if held.shape[1] >= size:
-        return held
-    wider = np.empty((held.shape[0], max(size, first, 2 * held.shape[1]), *held.shape[2:]), held.dtype)
-    wider[:, : held.shape[1]] = held
-    return wider
+            self.vectors = {name: past[documents] for name, past in self.vectors.items()}
 
 
 class DistractionScorer(Scorer):
@@ -150,7 +135,7 @@ class DistractionScorer(Scorer):
                 present, kept = divergence_sides(*vectors)[:: -1 if released else 1]
             else:
                 present = kept = directions(vectors[0])
-            if past.steps:
+            if past.places.shape[1]:
                 products = past.products(name, present)
                 if name == "attention":
                     term = products.min(axis=-1)

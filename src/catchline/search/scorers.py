@@ -16,7 +16,6 @@ from pydantic import Field
 from catchline.config.base import ConfigBase
 from catchline.config.names import SCORERS, build
 from catchline.config.schema import SearchConfig
-from catchline.errors import ConfigError
 from catchline.search.arrays import top_candidates
 from catchline.text.normalization import is_content
 from catchline.types import Memory, StepOutput
@@ -122,8 +121,6 @@ def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
         scorers.append(build("scorer", SCORERS, spec, specials=specials))
     if config.length_normalisation != "none":
         scorers.append(LengthNormalisation(specials, config.length_normalisation, config.length_alpha))
-    if config.coverage_penalty != "none":
-        scorers.append(CoveragePenalty(specials, config.coverage_penalty, config.coverage_beta))
     return [*scorers, *(build("scorer", SCORERS, spec, specials=specials) for spec in config.scorers)]
 
 
@@ -323,47 +320,3 @@ class LengthNormalisation(Scorer):
         if self._kind == "gnmt":
             return float(((5.0 + predicted) / 6.0) ** self._alpha)
         return predicted + 1.0
-
-
-def wu_coverage(coverage: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """``sum_i log(min(sum_t a_ti, 1))`` over real source tokens (Wu et al. 2016, equation 14), at most 0.
-
-    ``coverage`` and ``mask`` are (N, S); returns (N,). Our reading: a token never attended to counts the
-    smallest positive number instead of log 0.
-    """
-    return np.where(mask, np.log(coverage.clip(np.finfo(coverage.dtype).tiny, 1.0)), 0.0).sum(axis=-1)
-
-
-def summary_coverage(coverage: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """``n - sum_i max(sum_t a_ti, 1)`` over the n real source tokens (Gehrmann et al. 2018, section 5), at most 0."""
-    return np.where(mask, 1.0 - np.maximum(coverage, 1.0), 0.0).sum(axis=-1)
-
-
-class CoveragePenalty(Scorer):
-    """Add ``beta`` times the penalty of the accumulated attention to the final score.
-
-    Added after length normalisation, as in Wu et al.; the attention of the step that predicts EOS counts.
-    """
-
-    name = "coverage_penalty"
-
-    def __init__(self, specials: SpecialIds, kind: str, beta: float):
-        super().__init__(ConfigBase(), specials=specials)
-        self._penalty, self._beta = {"wu": wu_coverage, "summary": summary_coverage}[kind], beta
-
-    def start(self, memory: Memory, num_rows: int) -> None:
-        self._mask = memory.mask.repeat(num_rows // memory.batch_size, axis=0)
-        self._coverage = np.zeros(self._mask.shape, dtype=np.float32)
-
-    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        attention = view.output.attention if view.output else None
-        if attention is None:
-            raise ConfigError("coverage_penalty needs a model with attention; set search.coverage_penalty to none.")
-        self._coverage = self._coverage + attention
-        return scores
-
-    def on_hypotheses(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        return scores + self._beta * self._penalty(self._coverage, self._mask)
-
-    def select(self, index: np.ndarray) -> None:
-        self._mask, self._coverage = self._mask[index], self._coverage[index]

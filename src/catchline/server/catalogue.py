@@ -24,7 +24,7 @@ from catchline.text.normalization import encodable
 # The decoding options a client may set. Scorers and model switches are left to the operator: they can name code.
 SEARCH_OPTIONS = (
     *("beam_size", "num_return", "min_length", "max_length", "length_normalisation", "length_alpha"),
-    *("no_repeat_ngram", "coverage_penalty", "coverage_beta", "forbid_unk", "replace_unk"),
+    *("no_repeat_ngram", "forbid_unk", "replace_unk"),
     *("finish", "unfinished", "early_stopping", "surface", "capitals"),
     *("min_length_share", "no_repeat_word", "faultless"),
 )

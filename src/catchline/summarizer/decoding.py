@@ -221,10 +221,10 @@ class DecodingSystem:
                 told = on_text and partial(_told, on_text, places)
                 found |= zip(places, self._found([documents[i] for i in places], config, on_step, told), strict=True)
             return [found[place] for place in range(len(documents))]
-        if long and (config.coverage_penalty != "none" or (config.distraction and config.distraction.attention)):
+        if long and config.distraction and config.distraction.attention:
             raise DataError(
                 f"Document {documents[0].example.record_id} has more than {most:,} tokens, and over so many this model "
-                "shows no attention: set coverage_penalty to none and distraction.attention to 0."
+                "shows no attention: set distraction.attention to 0."
             )
         batch, ids = self._batch([one.example for one in documents]), self.tokenizer.search_ids(self.start_id)
         model = self.decoded_by

@@ -132,13 +132,6 @@ def final_score(
         score /= max(length, 1) ** config.length_alpha
     elif config.length_normalisation == "gnmt":
         score /= ((5 + length) / 6) ** config.length_alpha
-    if config.coverage_penalty != "none":
-        rows = model.attention_rows(document, ids, predicted)
-        coverage = [sum(column) for column in zip(*rows, strict=True)] if rows else [0.0] * model.mask.shape[1]
-        if config.coverage_penalty == "wu":
-            score += config.coverage_beta * sum(math.log(min(c, 1.0)) for c in coverage)
-        else:
-            score += config.coverage_beta * sum(1.0 - max(c, 1.0) for c in coverage)
     return score
 
 

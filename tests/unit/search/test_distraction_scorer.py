@@ -13,7 +13,7 @@ from torch import Tensor
 
 from catchline.config.schema import DistractionTerms, SearchConfig
 from catchline.errors import ConfigError
-from catchline.search.distraction import FIRST_STEPS, DistractionScorer, divergence_sides
+from catchline.search.distraction import DistractionScorer, divergence_sides
 from catchline.search.distraction import _vectors as vectors_of
 from catchline.search.scorers import HypothesesView, build_scorers
 from catchline.types import Memory, StepOutput
@@ -98,11 +98,11 @@ def test_no_weight_underflows_where_the_scores_are_known(scale: float) -> None:
 @pytest.mark.parametrize("surviving", [False, True], ids=["few descend from many", "all go on"])
 @pytest.mark.parametrize("variant", ["paper", "released"])
 def test_terms_follow_the_beams(variant: str, surviving: bool) -> None:
-    """Rows move, die and multiply for more steps than there was room for at first; a document leaves."""
+    """Rows move, die and multiply; a document leaves."""
     scorer = scorer_of(**WEIGHTS, variant=variant)
     random = np.random.default_rng(7)
     past: list[list[tuple[StepOutput, int]]] = [[] for _ in range(ROWS)]
-    steps = FIRST_STEPS + 18
+    steps = 20
     for step in range(steps):
         rows = len(past)
         output = drawn(step, rows=rows)

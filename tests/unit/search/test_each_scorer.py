@@ -27,8 +27,6 @@ from catchline.search.scorers import (
     WordBlocking,
     build_scorers,
     repeating_tokens,
-    summary_coverage,
-    wu_coverage,
 )
 from catchline.summarizer import Summarizer
 from catchline.text.base import Tokenizer
@@ -164,37 +162,6 @@ def test_the_bound_is_one(kind: str, alpha: float, total: float) -> None:
     assert bound == pytest.approx(max(ends))
 
 
-def test_coverage_by_hand() -> None:
-    coverage = np.array([[0.5, 1.5, 0.25, 9.0]])
-    mask = np.array([[True, True, True, False]])
-    assert wu_coverage(coverage, mask).item() == pytest.approx(math.log(0.5) + math.log(0.25))
-    assert summary_coverage(coverage, mask).item() == pytest.approx(-0.5)
-    assert math.isfinite(wu_coverage(np.zeros((1, 4)), mask).item())
-
-
-def test_coverage_needs_attention() -> None:
-    model = TableModel(1, vocab=7)
-
-    def blind(last_ids, state):
-        output, state = model.step(last_ids, state)
-        output.attention = None
-        return output, state
-
-    config = SearchConfig(beam_size=2, coverage_penalty="wu", coverage_beta=1.0)
-    with pytest.raises(ConfigError, match="needs a model with attention"):
-        search(model, config, step=blind)
-
-
-def test_padding_is_not_covered() -> None:
-    model = TableModel(2, vocab=7)
-    model.mask[1, 3:] = False
-    model.attention[1, :, 3:] = 0.0
-    config = SearchConfig(beam_size=3, max_length=4, coverage_penalty="wu", coverage_beta=0.5)
-    result = search(model, config)[1][0]
-    expected = sum(math.log(min(1.0, c)) for c in result.attention[:, :3].sum(0))
-    assert result.terms["coverage_penalty"] == pytest.approx(0.5 * expected)
-
-
 def test_the_one_word_that_a_summary_may_begin_with_is_not_forbidden() -> None:
     """As where a model's forced first token is the one that decoding starts from; of two words one is enough."""
     scorer = forbidding()
@@ -206,11 +173,10 @@ def test_the_one_word_that_a_summary_may_begin_with_is_not_forbidden() -> None:
 
 
 def test_built_from_the_configuration() -> None:
-    rules = {"min_length": 2, "no_repeat_ngram": 3, "coverage_penalty": "wu", "coverage_beta": 0.1}
+    rules = {"min_length": 2, "no_repeat_ngram": 3}
     config = SearchConfig(beam_size=4, **rules, scorers=({"type": "forbid_tokens", "ids": [9]},))
     names = [scorer.name for scorer in build_scorers(config, SPECIALS)]
-    ranking = ["length_normalisation", "coverage_penalty"]
-    assert names == ["forbid_tokens", "length_bounds", "ngram_blocking", *ranking, "forbid_tokens"]
+    assert names == ["forbid_tokens", "length_bounds", "ngram_blocking", "length_normalisation", "forbid_tokens"]
     names = [scorer.name for scorer in build_scorers(SearchConfig(), SPECIALS)]
     assert names == ["forbid_tokens", "length_bounds", "length_normalisation"]
     with pytest.raises(ConfigError, match="Did you mean 'penalty'"):

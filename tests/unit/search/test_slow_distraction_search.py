@@ -6,15 +6,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from slow_distraction_search import Found, Settings, SlowSearch, every_sequence
 
 from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
-from catchline.search import distraction
-from catchline.search.arrays import rows_of_documents
 from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis
 from samples import BOS, EOS, IDS, one_example, random_batch, randomise, tiny_seq2seq
@@ -233,47 +230,3 @@ def test_one_beam_writes_the_same_whatever_the_weights(network: str) -> None:
 
 
 # ------------------------------------------------------------------- mistakes that must be noticed
-
-
-def _never(self: distraction.StepHistory, index: np.ndarray) -> None:
-    """Beams are re-ordered, this history is not."""
-    documents = index[:: self.beams] // self.beams
-    if len(documents) != self.documents:
-        rows = rows_of_documents(documents, self.beams)
-        self.places, self.documents = self.places[rows], len(documents)
-        self.vectors = {name: held[documents] for name, held in self.vectors.items()}
-
-
-@pytest.mark.parametrize("term", ["attention", "context", "state"])
-@pytest.mark.parametrize("network", NETWORKS)
-def test_a_history_that_does_not_follow_the_beams_is_noticed(
-    network: str, term: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each term alone, so that each of the three histories is shown to matter."""
-    model, options = NETWORKS[network](), {"beam": 4, "lambdas": LAMBDAS[term]}
-    expected = [slow(model, batch, **options) for batch in BATCHES]
-    assert all(agree(fast(model, batch, **options), known) for batch, known in zip(BATCHES, expected, strict=True))
-    monkeypatch.setattr(distraction.StepHistory, "select", _never)
-    assert not all(agree(fast(model, batch, **options), known) for batch, known in zip(BATCHES, expected, strict=True))
-
-
-@pytest.mark.parametrize("kept", ["attention", "context", "state"])
-def test_one_history_of_three_left_behind_is_noticed(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all terms on, one of the histories alone reads the places it had before the beams moved."""
-    model, batch = distraction_network(), BATCHES[1]
-    options = {"beam": 4, "lambdas": LAMBDAS["all"]}
-    expected = slow(model, batch, **options)
-    right = distraction.StepHistory.products
-
-    def products(self: distraction.StepHistory, name: str, present: np.ndarray) -> np.ndarray:
-        if name != kept:
-            return right(self, name, present)
-        places, own = self.places, np.tile(np.arange(self.beams), self.documents)
-        self.places = np.arange(self.steps)[None, :] * self.beams + own[:, None]
-        try:
-            return right(self, name, present)
-        finally:
-            self.places = places
-
-    monkeypatch.setattr(distraction.StepHistory, "products", products)
-    assert not agree(fast(model, batch, **options), expected)

@@ -103,7 +103,7 @@ def batch_of(tensors: bool) -> Batch:
     "options",
     [
         {"beam_size": 1},
-        {"beam_size": 3, "num_return": 3, "coverage_penalty": "wu", "coverage_beta": 0.5},
+        {"beam_size": 3, "num_return": 3},
         {"beam_size": 4, "num_return": 2, "forbid_unk": False, "replace_unk": True, "distraction": {"attention": -0.5}},
     ],
     ids=["greedy", "beam", "distracted"],
@@ -151,7 +151,6 @@ WAYS: list[dict[str, Any]] = [
     {"beam_size": 1, "min_length": 3, "no_repeat_ngram": 2},
     {"beam_size": 3, "min_length": 3, "no_repeat_ngram": 2, "length_normalisation": "average"},
     {"beam_size": 3, "unfinished": "force_end", "forbid_specials": False, "finish": "see", "early_stopping": "never"},
-    {"beam_size": 4, "coverage_penalty": "summary", "coverage_beta": 0.5},
     {"beam_size": 3, "shrink_beam": True, "scorers": [{"type": "repetition_penalty", "penalty": 1.2}]},
     {"beam_size": 3, "scorers": [{"type": "renormalise"}, {"type": "forbid_tokens", "ids": [5]}]},
 ]
