@@ -2,11 +2,10 @@
 read; no pickle anywhere.
 
 Tensors are in ``model.safetensors`` (parameters and buffers), ``optimizer.safetensors`` and, if any,
-``average.safetensors`` and ``objectives.safetensors`` (what these remember). ``state.json`` has the rest: the model's
-switches, what the optimizer's tensors belong to, the random number generators of Python, NumPy and torch, of every
-process, and the training state (`TrainState`): learning rate and batches are pure functions of it,
-and a resumed run cuts ``log.jsonl`` back to the length noted there. ``manifest.json`` has the format version and the
-size and SHA-256 of each file.
+``average.safetensors`` and ``objectives.safetensors`` (what these remember). ``state.json`` has the model's switches,
+the random number generators of Python, NumPy and torch of every process, and the training state (`TrainState`), of
+which learning rate and batches are pure functions. A resumed run cuts ``log.jsonl`` back to the length noted there.
+``manifest.json`` has the format version and the size and SHA-256 of each file.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -41,7 +40,6 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 STATE = "state.json"
 STAGE_FOLDER = "pretraining"  # the sub-folder in which a run's pre-training stage is a run of its own
-_NAME = re.compile(r"checkpoint-(\d+)")
 _DRAFT = ".draft-"
 
 
@@ -78,17 +76,9 @@ class TrainState:
 
     @classmethod
     def from_state_dict(cls, values: dict[str, Any]) -> TrainState:
-        """The inverse of `asdict`, also after JSON: floats survive unchanged.
-
-        Raises:
-            CheckpointError: the fields are not those of this version.
-        """
-        known = {f.name for f in fields(cls)}
-        if set(values) != known:
-            strange = ", ".join(sorted(set(values) ^ known))
-            raise CheckpointError(
-                f"The checkpoint's training state does not fit this version of Catchline ({strange})."
-            )
+        """The inverse of `asdict`, also after JSON: floats survive unchanged. Other fields are a CheckpointError."""
+        if strange := set(values) ^ {field.name for field in fields(cls)}:
+            raise CheckpointError(f"The checkpoint is of another version of Catchline ({', '.join(sorted(strange))}).")
         return cls(**values)
 
     def next_epoch(self) -> None:
@@ -119,27 +109,30 @@ class Learner:
     def objective_state(self) -> dict[str, Tensor]:
         """What objectives remember (a baseline of rewards), as ``objective.buffer``; not the model, which they may
         hold."""
-        held = {id(value) for value in self.model.state_dict(keep_vars=True).values()}
-        kept = ((o.name, name, value) for o in self.objectives for name, value in o.state_dict(keep_vars=True).items())
-        return {f"{objective}.{name}": value for objective, name, value in kept if id(value) not in held}
+        of_model = {id(value) for value in self.model.state_dict(keep_vars=True).values()}
+        state = {
+            f"{o.name}.{key}": value for o in self.objectives for key, value in o.state_dict(keep_vars=True).items()
+        }
+        return {name: value for name, value in state.items() if id(value) not in of_model}
 
 
 def gather(learner: Learner, state: TrainState, identity: dict[str, Any]) -> Snapshot:
     """Take everything together; every process must call this. ``identity`` is compared when the run is resumed."""
-    tensors, structure = _optimizer_state(learner.optimizer)
-    snapshot = Snapshot(tensors={"model": learner.model.state_dict(), "optimizer": tensors})
-    if learner.average.mean:
-        snapshot.tensors["average"] = learner.average.mean
-    if own := learner.objective_state():
-        snapshot.tensors["objectives"] = own
-    snapshot.values = {
+    names = parameter_names(learner.optimizer)
+    optimizer = {
+        f"{names[index]}.{key}": value
+        for index, entry in learner.optimizer.state_dict()["state"].items()
+        for key, value in entry.items()
+    }
+    tensors = {"model": learner.model.state_dict(), "optimizer": optimizer}
+    more = {"average": learner.average.mean, "objectives": learner.objective_state()}
+    values = {
         "switches": learner.model.switches(),
-        "optimizer": structure,
         "generators": gather_object([capture_generators()]),
         "train_state": asdict(state),
         "identity": identity,
     }
-    return snapshot
+    return Snapshot(tensors | {name: group for name, group in more.items() if group}, values)
 
 
 def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
@@ -149,13 +142,13 @@ def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
         CheckpointError: says what differs.
     """
     stored = snapshot.values["identity"]
-    if stored.get("processes") != identity["processes"]:
+    if stored["processes"] != identity["processes"]:
         raise CheckpointError(
-            f"The run was made by {stored.get('processes')} process(es) and is resumed by {identity['processes']}; "
+            f"The run was made by {stored['processes']} process(es) and is resumed by {identity['processes']}; "
             "an exact continuation needs the same number (accelerate launch --num_processes)."
         )
     for key, what in (("data", "training data"), ("validation", "validation data"), ("tokenizer", "tokenizer")):
-        if stored.get(key, identity[key]) != identity[key]:  # an older version noted the training data only
+        if stored[key] != identity[key]:
             raise CheckpointError(
                 f"The {what} is not what the run was started with, so it cannot continue exactly; "
                 "put the old files back, or start a new run."
@@ -172,7 +165,12 @@ def restore(snapshot: Snapshot, learner: Learner, process: int) -> None:
     learner.model.switch(values["switches"])
     try:
         learner.model.load_state_dict(tensors["model"], strict=True)
-        _load_optimizer(learner.optimizer, tensors.get("optimizer", {}), values["optimizer"])
+        numbers = {name: index for index, name in enumerate(parameter_names(learner.optimizer))}
+        state = defaultdict[int, dict[str, Tensor]](dict)
+        for place, tensor in tensors["optimizer"].items():
+            name, _, key = place.rpartition(".")
+            state[numbers[name]][key] = tensor
+        learner.optimizer.load_state_dict(learner.optimizer.state_dict() | {"state": state})
         for name, buffer in learner.objective_state().items():
             buffer.copy_(tensors["objectives"][name])
         if learner.average.mean:
@@ -180,27 +178,6 @@ def restore(snapshot: Snapshot, learner: Learner, process: int) -> None:
     except (RuntimeError, KeyError, ValueError) as error:
         raise CheckpointError(f"The checkpoint does not fit the run's model: {str(error).splitlines()[0]}") from error
     restore_generators(values["generators"][process])
-
-
-def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The optimizer's tensors as ``parameter.key`` and, for each parameter, the keys; numbers stay numbers."""
-    state = optimizer.state_dict()["state"]
-    entries = {name: state.get(index, {}) for index, name in enumerate(parameter_names(optimizer))}
-    structure = {
-        name: {key: None if isinstance(value, Tensor) else value for key, value in entry.items()}
-        for name, entry in entries.items()
-    }
-    tensors = {f"{n}.{key}": v for n, entry in entries.items() for key, v in entry.items() if isinstance(v, Tensor)}
-    return tensors, structure
-
-
-def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], structure: dict[str, Any]) -> None:
-    state = {
-        index: {key: tensors[f"{name}.{key}"] if value is None else value for key, value in structure[name].items()}
-        for index, name in enumerate(parameter_names(optimizer))
-        if structure[name]
-    }
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 # ------------------------------------------------------------------------------ random number generators
@@ -244,8 +221,8 @@ def restore_generators(states: dict[str, Any]) -> None:
 
 def checkpoint_folders(run_folder: Path) -> list[Path]:
     """The checkpoints of a run, newest first."""
-    found = [(int(match[1]), path) for path in run_folder.glob("checkpoint-*") if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found, reverse=True)]
+    numbers = {path: path.name.removeprefix("checkpoint-") for path in run_folder.glob("checkpoint-*")}
+    return sorted((path for path in numbers if numbers[path].isdecimal()), key=lambda path: -int(numbers[path]))
 
 
 def write_checkpoint(run_folder: Path, update: int, snapshot: Snapshot) -> Path:
@@ -262,11 +239,7 @@ def write_checkpoint(run_folder: Path, update: int, snapshot: Snapshot) -> Path:
 
 @contextmanager
 def naming_a_full_disk(run_folder: Path) -> Iterator[None]:
-    """Turn "no space left" anywhere inside into one sentence with the last good checkpoint.
-
-    Raises:
-        DiskFullError: instead of the system's error.
-    """
+    """Turn "no space left" anywhere inside into a DiskFullError that names the last good checkpoint."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -331,12 +304,12 @@ def read_newest(run_folder: Path, notify: Callable[[str], None]) -> tuple[Path, 
             return folder, read_checkpoint(folder)
         except CheckpointError as error:
             notify(f"{error} Trying the checkpoint before it." if folder != folders[-1] else str(error))
-    if folders:
-        raise CheckpointError(
-            f"None of the {len(folders)} checkpoints in {run_folder} can be read; "
-            "copy one back from a backup, or train again with force (--force)."
-        )
-    return None
+    if not folders:
+        return None
+    raise CheckpointError(
+        f"None of the {len(folders)} checkpoints in {run_folder} can be read; copy one back from a backup, or train "
+        "again with force (--force)."
+    )
 
 
 def newest_values(run_folder: Path) -> dict[str, Any] | None:

@@ -1,10 +1,9 @@
 """The pairs of a run: read once and encoded once for all runs that read them so; and the batches that an update reads.
 
-**What is kept.** Pairs, encoded pairs and the tokenizers trained on them are folders of a cache, each named by a digest
-of what it was made of: the bytes of the data files and their paths (messages name them), the settings that say what is
-read and how it is encoded, the tokenizer, and the code. A folder appears whole (`catchline.files.replacing_folder`)
-and never changes, so runs may share it. Pairs are Arrow files, which are mapped, not read: what a run has in memory
-does not grow with the corpus, and processes of one machine share the pages.
+Pairs, encoded pairs and the tokenizers trained on them are folders of a cache, each named by a digest of what it was
+made of: the bytes of the data files and their paths (messages name them), the settings that say what is read and how it
+is encoded, the tokenizer, and the code. A folder appears whole (`catchline.files.replacing_folder`) and never changes,
+so runs may share it. Pairs are Arrow files, which are mapped: memory does not grow with the corpus.
 
 The cache is the folder that ``CATCHLINE_CACHE`` names (``off``: nothing is kept after the run), else ``catchline`` in
 the user's folder of caches. Folders that nobody used for thirty days go when a new one is made.
@@ -33,7 +32,7 @@ from torch import Tensor
 
 from catchline import __version__
 from catchline.config.names import sources_of
-from catchline.config.schema import SPLITS, DataConfig, TeacherForcingConfig, TextConfig, TrainingConfig
+from catchline.config.schema import SPLITS, DataConfig, TextConfig, TrainingConfig
 from catchline.data import sampler
 from catchline.data.checks import supported_share
 from catchline.data.collate import Collator
@@ -127,13 +126,7 @@ class Corpus:
                 "summary's words are in the part that is read (data.min_supported)"
             )
         if read and not kept:
-            raise DataError(
-                f"None of the {read:,} pairs of {self.path} is left: less than {self._least:.0%} of each summary's "
-                "words are in the part that is read (data.min_supported, text.max_source_tokens). Are the columns "
-                "the right ones, and the summaries no labels? data.min_supported=0 (--set) learns from all."
-            )
-        if not read:
-            raise DataError(f"{self.path} holds no records to train on.")
+            raise DataError(f"{notes[-1]}. Are the columns right? data.min_supported=0 (--set) learns from all pairs.")
         write_json(folder / _FACTS, {"notes": notes, "characters": characters, "digest": digest.hexdigest()})
 
     def casing(self) -> Casing:
@@ -363,26 +356,24 @@ def pairs_of(collator: Collator, examples: Sequence[Example]) -> TrainingBatch:
     return batch
 
 
-def forced_mask(
-    config: TeacherForcingConfig, size: tuple[int, int], *, seed: int, update: int, examples: Sequence[int]
-) -> Tensor | None:
-    """The scheduled-sampling mask (Headline Writer, section 3.3.4): bool of ``size`` (B, T), or None (ratio 1).
+def forced_mask(training: TrainingConfig, batch: TrainingBatch, update: int) -> Tensor | None:
+    """The scheduled-sampling mask (Headline Writer, section 3.3.4): bool (B, T), or None (ratio 1).
 
     At decoder step t > 0 the model reads the gold token where the mask is true, its prediction elsewhere; the first
     input is always BOS. ``scope`` says what shares a draw: ``step`` one per time step for the whole minibatch (our
-    default), ``example_step`` one per example and step (scheduled sampling proper; ``examples`` are their numbers),
-    ``sequence`` one per minibatch. A minibatch is all that an update reads, however it is split.
+    default), ``example_step`` one per example and step (scheduled sampling proper), ``sequence`` one per minibatch.
+    A minibatch is all that an update reads, however it is split.
     """
+    config, seed, shape = training.teacher_forcing, training.seed, batch.target_ids.shape
     if config.ratio >= 1.0:
         return None
-    batch, steps = size
     if config.scope == "example_step":
-        keys = noise.mixed(noise_seed(seed, update, use=2) & 0xFFFFFFFF, torch.tensor(list(examples)))
-        numbers = noise.bits(keys, steps) / 2**32
+        keys = noise.mixed(noise_seed(seed, update, use=2) & 0xFFFFFFFF, torch.tensor(list(batch.indices)))
+        numbers = noise.bits(keys, shape[1]) / 2**32
     else:
         generator = torch.Generator().manual_seed(noise_seed(seed, update, use=0))
-        numbers = torch.rand(steps if config.scope == "step" else 1, generator=generator)
-    mask = (numbers < config.ratio).expand(batch, steps).clone()
+        numbers = torch.rand(shape[1] if config.scope == "step" else 1, generator=generator)
+    mask = (numbers < config.ratio).expand(shape).clone()
     mask[:, :1] = True
     return mask
 

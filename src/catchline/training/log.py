@@ -15,16 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 from accelerate import Accelerator
 
-from catchline.errors import ConfigError, DataError, unknown_choice
+from catchline.errors import DataError
 from catchline.training.checkpoint import TrainState
 
 LOG, TIMING = "log.jsonl", "timing.jsonl"
 SHOW_EVERY_SECONDS = 0.2
-_NOT_CURVES = {"kind", "update", "epoch", "phase", "best"}
-
 
 # how far training is: ``update(completed, total=, description=, note=)`` of a progress bar (`catchline.cli.output`)
 ShowProgress = Callable[..., None]
@@ -53,11 +50,7 @@ class LogFile:
     def __init__(self, path: Path, keep_bytes: int = 0) -> None:
         self.path = path
         self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115 - closed by `close`
-        size = os.fstat(self._file.fileno()).st_size
-        if size > keep_bytes:
-            self._file.truncate(keep_bytes)
-        elif size < keep_bytes:  # it was cut by hand and that was accepted: go on after the last whole line
-            self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
+        self._file.truncate(keep_bytes)
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line; it is in the operating system's hands when this returns."""
@@ -87,28 +80,6 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         except (ValueError, RecursionError, AttributeError):
             raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.") from None
     return entries
-
-
-def read_curve(run: Path, value: str, against: str = "update") -> tuple[list[float], np.ndarray]:
-    """Where and what: the points of ``value`` in a run's log."""
-    path = run / LOG
-    if not path.is_file():
-        raise DataError(f"{run} has no {LOG}; give a run folder made by `catchline train`.")
-    entries = read_log(path)
-    tokens = 0
-    places, values = [], []
-    for number, entry in enumerate(entries, start=1):
-        try:
-            tokens += entry.get("tokens", 0)
-            if value in entry:
-                places.append(tokens if against == "tokens" else 1 * entry[against])
-                values.append(float(entry[value]))
-        except (KeyError, TypeError, ValueError):
-            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.") from None
-    if not values:
-        known = sorted({key for entry in entries for key in entry} - _NOT_CURVES)
-        raise ConfigError(f"{path}: {unknown_choice('value', value, known)}")
-    return places, np.array(values, dtype=float)
 
 
 class RunLog:

@@ -18,7 +18,7 @@ from typing import Any
 from accelerate import Accelerator
 from accelerate.utils import broadcast
 
-from catchline.config.schema import RunConfig
+from catchline.config.schema import PhaseConfig, RunConfig
 from catchline.errors import ConfigError
 from catchline.models.folder import save_model_folder
 from catchline.training import checkpoint as files
@@ -26,7 +26,7 @@ from catchline.training import optim
 from catchline.training.checkpoint import Learner, TrainState
 from catchline.training.data import BatchStream
 from catchline.training.log import Callbacks, RunLog
-from catchline.training.phases import Phases, PhaseSettings, freeze
+from catchline.training.optim import Phases, freeze, limits_of
 from catchline.training.prepare import Prepared
 from catchline.training.step import UpdateStep
 from catchline.training.validate import LOWER_IS_BETTER, Validator, is_best
@@ -81,30 +81,24 @@ class Trainer:
         broadcast(self.model.state_dict())  # the first process's, in place
         if training.teacher_forcing.feed != "argmax":
             self.model.switch({"prediction_feed": training.teacher_forcing.feed})
-        self.stream = BatchStream(
-            parts.train_set,
-            parts.collator,
-            training,
-            rank=accelerator.process_index,
-            world_size=accelerator.num_processes,
-        )
-        self.phases = Phases(
-            training, run.text, lambda limits: self.stream.updates_per_epoch(parts.train_set.limits(*limits))
-        )
+        ranks = (accelerator.process_index, accelerator.num_processes)
+        self.stream = stream = BatchStream(parts.train_set, parts.collator, training, *ranks)
+        limited = parts.train_set.limits
+        self.phases = Phases(training, run.text, lambda limits: stream.updates_per_epoch(limited(*limits)))
         self.total = optim.total_updates(training, self.phases.end_of_pass)
         optim.schedule_factor(training.schedule, training.schedule.warmup_updates, self.total)  # refuse it now
         self.step = UpdateStep(run.training, self.model, parts.objectives, accelerator)
-        self.phase = self.phases.at(0)
+        self.phase = self.phases[0]
         self.phases.try_on(self.model, self.step.acting, self._trainable)
         self.optimizer = optim.build_optimizer(training.optimizer, self.model)
         self.average = optim.WeightAverage(self.model, training.average_last)
         validation = parts.validation_set
         self.validator = None if validation is None else Validator(run, parts, validation, self.step)
         self.state = TrainState()
-        made = {"processes": accelerator.num_processes, "recipe": run.model_dump(mode="json")}
-        self._identity = parts.identity | made
+        settings = {"processes": accelerator.num_processes, "recipe": run.model_dump(mode="json")}
+        self._identity = parts.identity | settings
         self._saved_update, self._improved, self._elapsed_before = 0, False, 0.0
-        self._count_made, self._first_at = 0, 0.0  # updates of this process, and when the first was done
+        self._first_update, self._first_at = 0, 0.0  # of this process, and when it was done
         self._stop_flag = self._end_flag = 0.0
         files.seed_everything(training.seed, accelerator.process_index + 1)
         self._load()
@@ -156,25 +150,20 @@ class Trainer:
         self._stop_flag, self._end_flag = figures.flags
         values = {"loss": figures.loss, **figures.values, "grad_norm": figures.grad_norm, "tokens": figures.tokens}
         self.log.update(values, place, self.run.training.log_every, figures.details)
-        self._count_made += 1
-        if self._count_made in (1, ESTIMATE_AFTER):
-            self._estimate()
+        if not self._first_update:
+            self._first_update, self._first_at = state.update, time.perf_counter()
+        elif state.update == self._first_update + ESTIMATE_AFTER:
+            self._estimate((time.perf_counter() - self._first_at) / ESTIMATE_AFTER)
 
-    def _estimate(self) -> None:
-        """Say how long it will take, once, by the updates behind the first, which is slower; not if it is a minute."""
-        now = time.perf_counter()
-        if self._count_made == 1:
-            self._first_at = now
-            return
-        seconds = (now - self._first_at) / (self._count_made - 1)
-        updates = float("inf") if self.total is None else self.total - self.state.update
-        minutes = self.run.training.max_minutes
-        within = float("inf") if minutes is None else 60 * minutes - self.state.elapsed_seconds
-        if 60 < min(left := updates * seconds, within) < float("inf"):
+    def _estimate(self, seconds: float) -> None:
+        """Say how long it will take, by the seconds of an update; nothing if that is less than a minute."""
+        infinite, minutes = float("inf"), self.run.training.max_minutes
+        updates = infinite if self.total is None else self.total - self.state.update
+        within = infinite if minutes is None else 60 * minutes - self.state.elapsed_seconds
+        if 60 < min(left := updates * seconds, within) < infinite:
+            text = f"about {left / 60:,.0f} minutes for {updates:,} more updates"
             if within < left:
                 text = f"the time ({minutes:g} minutes) will be up after about {within / seconds:,.0f} more updates"
-            else:
-                text = f"about {left / 60:,.0f} minutes for {updates:,} more updates"
             self.callbacks.on_message(f"Time:  {text}, validation not counted ({seconds:.2f} s an update).")
 
     def _control_flags(self, stop: StopRequest) -> list[float]:
@@ -189,7 +178,7 @@ class Trainer:
     def _learning_rate(self) -> float:
         schedule = self.run.training.schedule
         factor = optim.schedule_factor(schedule, self.state.update, self.total, self.state.plateau_factor)
-        return self.phase.learning_rate * factor
+        return (self.phase.learning_rate or 0.0) * factor
 
     def _stop_reason(self) -> str | None:
         training, state = self.run.training, self.state
@@ -209,15 +198,15 @@ class Trainer:
     # -------------------------------------------------------------------------------------- phases
 
     def _enter_phase(self) -> None:
-        state, phase = self.state, self.phases.at(self.state.update)
-        if phase.index == state.phase:
+        state, number = self.state, self.phases.at(self.state.update)
+        if number == state.phase:
             return
-        before, first = self.phase, state.phase < 0
+        before, phase, first = self.phase, self.phases[number], state.phase < 0
         self._apply_phase(phase)
-        state.phase = phase.index
+        state.phase = number
         if phase.reset_optimizer and not first:
             self.optimizer = optim.build_optimizer(self.run.training.optimizer, self.model)
-        if phase.limits != before.limits and state.position:
+        if limits_of(phase) != limits_of(before) and state.position:
             state.next_epoch()  # other lengths make other batches: the pass over the data is cut short
         changed = phase.model != before.model or phase.objective_weights != before.objective_weights
         if changed and not first and self.run.training.validation.metric in LOWER_IS_BETTER:
@@ -225,13 +214,16 @@ class Trainer:
             state.best_metric, state.best_update, state.bad_validations = None, None, 0
             state.previous_metric = None
 
-    def _apply_phase(self, phase: PhaseSettings) -> None:
+    def _apply_phase(self, phase: PhaseConfig) -> None:
         """Bring model, objectives and data into ``phase``; neither parameters nor optimizer state change."""
         self.model.switch(phase.model)
         self.step.set_weights(phase.objective_weights)
         freeze(self.model, phase.freeze, self._trainable)
-        if phase.limits != (self.stream.dataset.max_source_tokens, self.stream.dataset.max_target_tokens):
-            self.stream.limit(self.parts.train_set.limits(*phase.limits))
+        if (limits := limits_of(phase)) != (
+            self.stream.dataset.max_source_tokens,
+            self.stream.dataset.max_target_tokens,
+        ):
+            self.stream.limit(self.parts.train_set.limits(*limits))
         self.phase = phase
 
     # ---------------------------------------------------------------------------------- validation
@@ -282,16 +274,13 @@ class Trainer:
 
     def _load(self) -> None:
         """Go to the newest checkpoint, if there is one."""
-        found = files.read_newest(self.out, self.callbacks.on_message)
-        if found is None:
+        if (newest := files.read_newest(self.out, self.callbacks.on_message)) is None:
             return
-        folder, content = found
+        folder, content = newest
         files.check_identity(content, self._identity)
         self.state = state = TrainState.from_state_dict(content.values["train_state"])
         if state.phase >= 0:
             self._apply_phase(self.phases[state.phase])
-        if state.position >= self.stream.batches_per_epoch:  # changes that were accepted make fewer batches
-            state.next_epoch()
         files.restore(content, self._learner, self.accelerator.process_index)
         self._saved_update, self._elapsed_before = state.update, state.elapsed_seconds
         self.callbacks.on_message(f"Resuming from {folder} (update {state.update:,}).")
@@ -331,9 +320,8 @@ class Trainer:
             facts["data"] = self.parts.facts
             if self.validator is not None and (signature := self.validator.signature):
                 facts["signature"] = signature
-            save_model_folder(
-                self.out / MODEL_FOLDER, model=self.model, tokenizer=self.parts.tokenizer, run=self.run, metrics=facts
-            )
+            tokenizer, folder = self.parts.tokenizer, self.out / MODEL_FOLDER
+            save_model_folder(folder, model=self.model, tokenizer=tokenizer, run=self.run, metrics=facts)
         self.accelerator.wait_for_everyone()
 
     def _export_checkpoint(self, update: int) -> None:
@@ -353,16 +341,13 @@ def refuse_too_long(run: RunConfig, parts: Prepared) -> None:
     """
     source, target = parts.model.max_source_tokens, parts.model.max_target_tokens
     if target is not None and run.search.num_steps > target:
-        raise ConfigError(
-            f"search.max_length {run.search.max_length} is more than this model's {target} positions hold."
-        )
+        raise ConfigError(f"search.max_length {run.search.max_length} is more than the model's {target} positions.")
     for data in filter(None, (parts.train_set, parts.validation_set)):
         sides = (("source", source, data.source_lengths), ("target", target, data.target_lengths))
         for side, most, lengths in sides:
             if most is not None and (longest := int(lengths.max(initial=0))) > most:
                 raise ConfigError(
-                    f"A {side} of {longest} tokens is longer than the {most} positions of this model: set "
-                    f"text.max_{side}_tokens to {most}."
+                    f"A {side} has {longest} tokens, the model {most} positions: set text.max_{side}_tokens to {most}."
                 )
 
 

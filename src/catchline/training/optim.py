@@ -1,4 +1,4 @@
-"""Optimizers, the learning rate as a pure function of the update, clipping, and the averaged weights.
+"""What changes over updates: optimizers, the learning rate, phases, and the averaged weights.
 
 All optimizers but Adadelta, which has none, run torch's fused kernels: with 50,000 words on a CPU a fused Adam step
 takes 13 ms against 62 (foreach) and 120 (plain). Embedding gradients are dense here; TensorFlow's sparse ones, on which
@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from catchline.config.schema import OptimizerConfig, ScheduleConfig, TrainingConfig
+from catchline.config.schema import OptimizerConfig, PhaseConfig, ScheduleConfig, TextConfig, TrainingConfig
 from catchline.errors import ConfigError
+from catchline.models.base import SummarizationModel
 
 
 def build_optimizer(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -116,6 +117,117 @@ def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plat
         )
     done = min(max(count - warmup, 0) / max(total - warmup, 1), 1.0)
     return 1.0 - done if config.type == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+# ------------------------------------------------------------------------------------------- phases
+
+Limits = tuple[int, int]
+
+
+def limits_of(phase: PhaseConfig) -> Limits:
+    """The limits of a phase whose values are all settled."""
+    return phase.max_source_tokens or 0, phase.max_target_tokens or 0
+
+
+class Phases:
+    """The phases of a run. ``updates(limits)`` says how many make a pass over texts cut so; a pass that other limits
+    cut short counts as one.
+
+    Raises:
+        ConfigError: the ends do not rise, a phase after an endless one, or limits above the text's own.
+    """
+
+    def __init__(self, training: TrainingConfig, text: TextConfig, updates: Callable[[Limits], int]) -> None:
+        self._settings, self._ends = _fold(training, text), list[int | None]()
+        limits, update = limits_of(self._settings[0]), 0
+        size, origin = updates(limits), 0  # pass n begins with update ``origin + n * size``
+        self._passes = [(size, origin)]
+        for index, phase in enumerate(training.phases):
+            if phase.until is not None and phase.until_epoch is not None:
+                raise ConfigError(f"Phase '{phase.name}' has both 'until' and 'until_epoch'; give one.")
+            if limits != (limits := limits_of(self._settings[index])):
+                begun, size = -(-(update - origin) // size), updates(limits)
+                origin = update - begun * size
+            self._passes[index:] = [(size, origin)]
+            end = phase.until if phase.until_epoch is None else origin + phase.until_epoch * size
+            self._ends.append(end)
+            update = update if end is None else end
+        for earlier, later in zip(self._ends, self._ends[1:], strict=False):
+            if earlier is None or (later is not None and later <= earlier):
+                raise ConfigError(
+                    "training.phases: each phase but the last needs 'until', and each 'until' must be larger than "
+                    f"the one before (given: {self._ends})."
+                )
+
+    def end_of_pass(self, number: int) -> int:
+        """The update with which so many passes over the data are done."""
+        ends = [origin + number * size for size, origin in self._passes]
+        return next((end for end, last in zip(ends, self._ends, strict=False) if last is None or end <= last), ends[-1])
+
+    def at(self, update: int) -> int:
+        """The number of the phase of the update after ``update`` completed ones."""
+        last = len(self._settings) - 1
+        return next((number for number, end in enumerate(self._ends) if end is None or update < end), last)
+
+    def __getitem__(self, number: int) -> PhaseConfig:
+        return self._settings[number]
+
+    def try_on(
+        self, model: SummarizationModel, weigh: Callable[[dict[str, float]], object], trainable: frozenset[str]
+    ) -> None:
+        """Refuse before the training what would stop it when a phase begins; the model is left as it was.
+
+        Raises:
+            ConfigError: a switch, an objective or a pattern of a phase does not exist.
+        """
+        before = model.switches()
+        for phase in self._settings:
+            model.switch(phase.model)
+            weigh(phase.objective_weights)
+            freeze(model, phase.freeze, trainable)
+        model.switch(before)
+        freeze(model, (), trainable)
+
+
+def _fold(training: TrainingConfig, text: TextConfig) -> list[PhaseConfig]:
+    """Each phase with what the phases before it leave."""
+    limits: dict[str, Any] = {name: getattr(text, name) for name in ("max_source_tokens", "max_target_tokens")}
+    now = PhaseConfig(name="", **limits, learning_rate=training.optimizer.learning_rate)
+    settings: list[PhaseConfig] = []
+    for phase in training.phases:
+        for name, most in limits.items():
+            if (asked := getattr(phase, name)) is not None and asked > most:
+                raise ConfigError(
+                    f"Phase '{phase.name}' asks for {name} {asked}, but the texts are cut to "
+                    f"text.{name} = {most}; raise that."
+                )
+        left = {name: getattr(phase, name) or getattr(now, name) for name in (*limits, "learning_rate")}
+        left |= {name: getattr(now, name) | getattr(phase, name) for name in ("model", "objective_weights")}
+        settings.append(now := phase.model_copy(update=left))
+    return settings or [now]
+
+
+def freeze(model: nn.Module, patterns: tuple[str, ...], trainable: frozenset[str]) -> None:
+    """Train exactly the parameters of ``trainable`` whose name matches no pattern.
+
+    Raises:
+        ConfigError: a pattern matches no parameter, or nothing is left to train.
+    """
+    parameters = dict(model.named_parameters())
+    frozen: set[str] = set()
+    for pattern in patterns:
+        found = {name for name in parameters if fnmatchcase(name, pattern)}
+        if not found:
+            known = ", ".join(parameters)
+            raise ConfigError(f"The pattern '{pattern}' of 'freeze' matches no parameter; there are: {known}.")
+        frozen |= found
+    if trainable <= frozen:
+        raise ConfigError(f"The patterns {', '.join(patterns)} of 'freeze' match every parameter: nothing would learn.")
+    for name, parameter in parameters.items():
+        parameter.requires_grad_(name in trainable and name not in frozen)
+
+
+# ------------------------------------------------------------------------------------------- averages
 
 
 class WeightAverage:

@@ -20,6 +20,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
+from catchline.config.loading import first_difference
 from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build, parse
 from catchline.config.schema import RunConfig, Spec, TextConfig
 from catchline.data.collate import Collator
@@ -58,10 +59,8 @@ class Prepared:
     @property
     def facts(self) -> dict[str, dict[str, Any]]:
         """By split, how many pairs there are and the digest of their texts, for the model card."""
-        found = {"train": ("data", self.train_set), "validation": ("validation", self.validation_set)}
-        return {
-            split: {"pairs": len(pairs), "sha256": self.identity[key]} for split, (key, pairs) in found.items() if pairs
-        }
+        sets = {"train": ("data", self.train_set), "validation": ("validation", self.validation_set)}
+        return {name: {"pairs": len(data), "sha256": self.identity[key]} for name, (key, data) in sets.items() if data}
 
 
 def prepare(
@@ -90,35 +89,34 @@ def prepare(
     tokenizer = Tokenizer.load(folder)
     built: list[str] = []
     model = build_model(run.model, run.text, tokenizer, run.training.seed, built)
-    for one in (tokenizer, *trained):
-        one.widen(model.vocab_size)  # a text's own words get the ids behind the model's rows
+    readers = [*trained, tokenizer]  # the first has seen the texts already, and is not kept
+    for reader in readers:
+        reader.widen(model.vocab_size)  # a text's unknown words get the ids behind the model's rows
     notes: dict[str, list[str]] = {}
     data: dict[str, EncodedDataset] = {}
     for first in (True, False):  # the others find what the first process made
         if accelerator.is_main_process is first:
             for name, corpus in reversed(corpora.items()):
-                reader = [*trained, tokenizer][0]  # the first has seen the texts already, and is not kept
-                data[name], notes[name] = encoded(corpus, name, reader, folder, run.text, show)
+                data[name], notes[name] = encoded(corpus, name, readers[0], folder, run.text, show)
         accelerator.wait_for_everyone()
-    said = [note for corpus in corpora.values() for note in corpus.facts["notes"]]
-    said += [*(note for name in corpora for note in notes[name]), *built]
-    tables = [(name, one) for name, one in model.named_parameters() if one.dim() == 2 and len(one) == model.vocab_size]
-    frozen = [name for name, table in tables if not table.requires_grad]
+    lines = [note for corpus in corpora.values() for note in corpus.facts["notes"]]
+    lines += [*(note for name in corpora for note in notes[name]), *built]
+    tables = {name: p for name, p in model.named_parameters() if p.dim() == 2 and len(p) == model.vocab_size}
+    frozen = [name for name, table in tables.items() if not table.requires_grad]
     if frozen and initial is None and run.text.pretrained_embeddings is None:
-        said.append(
+        lines.append(
             f"Words: {' and '.join(frozen)} stay as they were drawn: they are frozen, and no vectors are given; name a "
             "file with text.pretrained_embeddings, or set model.freeze_words=false and model.coarse.frozen=false."
         )
     if initial is not None:
-        said.append(take_weights(model, initial, tokenizer, str(start)))
+        lines.append(take_weights(model, initial, tokenizer, str(start)))
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     for objective in objectives:
         objective.attach(model, tokenizer, run)
-        learnt = set(map(id, model.parameters()))
-        if own := [name for name, value in objective.named_parameters() if id(value) not in learnt]:
+        if more := {*objective.parameters()} - {*model.parameters()}:
             raise ConfigError(
-                f"The objective '{objective.name}' has parameters of its own ({', '.join(own)}), which no optimizer "
-                "changes: let them be parts of the model."
+                f"The objective '{objective.name}' has {len(more)} parameters which no optimizer changes: make them "
+                "parts of the model."
             )
     return Prepared(
         tokenizer=tokenizer,
@@ -132,7 +130,7 @@ def prepare(
             "validation": corpora["validation"].facts["digest"] if "validation" in corpora else sha256(b""),
             "tokenizer": digest_of(folder / TOKENIZER_FILE),
         },
-        notes=list(dict.fromkeys(said)),
+        notes=list(dict.fromkeys(lines)),
     )
 
 
@@ -271,25 +269,21 @@ def adopted_tokenizer(initial: LoadedModel, text: TextConfig, place: str) -> Tok
     """
     tokenizer = initial.tokenizer
     cls, config = parse("tokenizer", TOKENIZERS, text.tokenizer)
-    theirs = _described(tokenizer)
-    ours = {"type": cls.name, **config.model_dump(mode="json")}
+    theirs, ours = _described(tokenizer), {"type": cls.name, **config.model_dump(mode="json")}
     if isinstance(tokenizer, PretrainedTokenizer) and cls is type(tokenizer):
+        difference = None
         # a path that is not there names no other vocabulary: the weights came with the one that was meant
-        same = not Path(ours["path"]).exists() or list(tokenizer.vocabulary) == list(
-            build("tokenizer", TOKENIZERS, text.tokenizer).vocabulary
-        )
-        found = "" if same else f"the vocabulary of {ours['path']} is another one"
+        if Path(ours["path"]).exists():
+            vocabulary = build("tokenizer", TOKENIZERS, text.tokenizer).vocabulary
+            same = list(tokenizer.vocabulary) == list(vocabulary)
+            difference = None if same else f"the vocabulary of {ours['path']} is another one"
     else:
-        found = "; ".join(
-            f"{key} is {json.dumps(theirs.get(key))} there, {json.dumps(ours.get(key))} here"
-            for key in dict.fromkeys((*theirs, *ours))
-            if theirs.get(key) != ours.get(key)
-        )
-    if found:
+        difference = first_difference(theirs, ours)
+    if difference:
         described = json.dumps(theirs, ensure_ascii=False)
         raise ConfigError(
-            f"training.initial_weights: {place} was made with another tokenizer than this run describes ({found}). "
-            f"Weights belong to their vocabulary, so describe its tokenizer: --set 'text.tokenizer={described}'."
+            f"training.initial_weights: {place} was made with another tokenizer than this run describes ({difference})."
+            f" Weights belong to their vocabulary, so describe its tokenizer: --set 'text.tokenizer={described}'."
         )
     if tokenizer.separator != text.sentence_separator:
         raise ConfigError(
@@ -316,12 +310,10 @@ def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, p
             "train into a new folder, which takes the tokenizer from there."
         )
     own, given = model.state_dict(), initial.model.state_dict()
+    theirs, ours = f"{place}, a {type(initial.model).__name__},", f"this run's {type(model).__name__}"
     shared = [name for name in own if name in given]
     if not shared:
-        raise ConfigError(
-            f"Nothing in {place}, a {type(initial.model).__name__}, has the name of anything in this run's "
-            f"{type(model).__name__}; name a model of the same type."
-        )
+        raise ConfigError(f"{theirs} has no tensor of {ours}: name a model of the same type.")
     other = [
         f"{name} is {_shape(given[name])} there, {_shape(own[name])} here"
         for name in shared
@@ -330,8 +322,8 @@ def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, p
     if other:
         more = f", and {len(other) - 3} more" if len(other) > 3 else ""
         raise ConfigError(
-            f"The {type(initial.model).__name__} of {place} has other sizes than this run's {type(model).__name__}: "
-            f"{'; '.join(other[:3])}{more}. Make the settings below 'model' equal (its recipe.yaml has them)."
+            f"{theirs} has other sizes than {ours}: {'; '.join(other[:3])}{more}. Make the settings below 'model' equal "
+            "(its recipe.yaml has them)."
         )
     with torch.no_grad():
         for name in shared:

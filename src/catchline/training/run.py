@@ -29,7 +29,7 @@ from catchline.data.checks import LEAST
 from catchline.data.checks import hold_out as split_pairs
 from catchline.data.records import ReadOptions, SkipCounter, read_with, splits_in, write_records
 from catchline.errors import CatchlineError, CheckpointError, ConfigError, DataError
-from catchline.files import digest_of, only_here, remove_leftovers, sha256, write_json, write_text
+from catchline.files import only_here, remove_leftovers, write_json, write_text
 from catchline.text.base import read_json_if_there
 from catchline.training import checkpoint as files
 from catchline.training.checkpoint import STAGE_FOLDER
@@ -39,10 +39,10 @@ from catchline.training.loop import MODEL_FOLDER, Trainer, TrainResult
 from catchline.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
 
 RECIPE = "recipe.yaml"
-PARTS = ".held_out.json"  # in the sub-folder data: the digest of each part that was held out for a run
-FINISHED = "finished.json"  # in the folder of a pre-training stage: there is nothing left to do in it
+PARTS = ".held_out.json"  # in the sub-folder data: the names of the parts that were held out for a run
+FINISHED = "finished.json"  # the result of a run, and the ends that it had
 KEPT_TEXT = ("tokenizer", "sentence_separator", "vocabulary_from")  # what both stages must agree on
-_DIGEST = "# sha256 of what follows, when the run wrote it: "
+_WRITTEN = "# Written by catchline train.\n"
 
 
 def train(
@@ -51,18 +51,17 @@ def train(
     *,
     resume: bool = False,
     force: bool = False,
-    accept_changes: bool = False,
     progress: ShowProgress | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
     on_message: Callable[[str], None] | None = None,
 ) -> TrainResult:
-    """Train what ``run`` describes into the run folder ``out``; with ``resume`` go on from its newest checkpoint.
+    """Train what ``run`` describes into the run folder ``out``; with ``resume`` continue from its newest checkpoint.
 
-    A run with a pre-training stage does that first, in the sub-folder ``pretraining``, or goes on with it.
+    A run with a pre-training stage does that first, in the sub-folder ``pretraining``, or continues it. A finished run
+    is answered with its result.
 
     Args:
         force: remove what an earlier run wrote into ``out``.
-        accept_changes: go on although recipe or log are not those that the run had at its newest checkpoint.
         progress: called as ``progress(completed, total=..., description=..., note=...)``, with what has changed.
         on_log: called with each entry of ``log.jsonl``, on the first process.
         on_message: called with each sentence for a person, on the first process (default: printed to stderr).
@@ -82,20 +81,21 @@ def train(
     stage = stage_of(run) if run.pretraining.enabled else None
     given: dict[str, Any] = {"show": progress, "on_log": on_log, "on_message": on_message}
     callbacks = Callbacks(**{name: value for name, value in given.items() if value is not None})
-
     accelerator = join_processes(run.training.trackers, out)
-    told = callbacks if accelerator.is_main_process else Callbacks(ignore, ignore, ignore)
-    with ExitStack() as held:
-        folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
-        on_the_first(accelerator, lambda: held.enter_context(folder))
-        held.enter_context(files.naming_a_full_disk(out))
-        held.enter_context(trusting(outside_names(run.model_dump())))
+    callbacks = callbacks if accelerator.is_main_process else Callbacks(ignore, ignore, ignore)
+    with ExitStack() as stack:
+        folder = run_folder(run, out, resume=resume, force=force)
+        on_the_first(accelerator, lambda: stack.enter_context(folder))
+        stack.enter_context(files.naming_a_full_disk(out))
+        stack.enter_context(trusting(outside_names(run.model_dump())))
+        if result := finished(run, out):
+            return result
         start = run.training.initial_weights
         if files.checkpoint_folders(out):
             start = None  # whatever it started from is in the checkpoints
         elif stage is not None:
-            start = _pretrain(run, stage, out, accelerator, told, accept_changes)
-        return _train_stage(run, out, start, accelerator, told)
+            start = _pretrain(run, stage, out, accelerator, callbacks)
+        return _train_stage(run, out, start, accelerator, callbacks)
 
 
 def _train_stage(
@@ -112,7 +112,22 @@ def _train_stage(
     parts = prepare(run, out, accelerator, callbacks.show, start=start)
     for line in plan(run, parts, accelerator):
         callbacks.on_message(line)
-    return Trainer(run, out, parts, accelerator, callbacks, whole).fit()
+    result = Trainer(run, out, parts, accelerator, callbacks, whole).fit()
+    if accelerator.is_main_process:
+        write_json(out / FINISHED, {"ends": _ends(run), "result": asdict(result)})
+    return result
+
+
+def finished(run: RunConfig, out: Path) -> TrainResult | None:
+    """The result of the run in ``out``, if it has ended as ``run`` says and its model is there."""
+    noted, model = read_json_if_there(out / FINISHED), out / MODEL_FOLDER
+    if noted.get("ends") != _ends(run) or not (model / "config.json").is_file():
+        return None
+    return TrainResult(**noted["result"] | {"folder": str(out), "model_folder": str(model)})
+
+
+def _ends(run: RunConfig) -> dict[str, Any]:
+    return {name: getattr(run.training, name) for name in run.training.CHANGEABLE}
 
 
 # ------------------------------------------------------------------------------ the stage before the training
@@ -140,32 +155,27 @@ def stage_of(run: RunConfig) -> RunConfig:
     if "train" not in places:
         raise DataError(f"pretraining.data: {stage.data} has no training file (only {', '.join(places)}).")
     values["data"] |= {"train": places["train"], "validation": places.get("validation"), "test": None}
-    found = validate(RunConfig, values, where="")
+    changed = validate(RunConfig, values, where="")
     for key in KEPT_TEXT:
-        if getattr(found.text, key) != getattr(run.text, key):
+        if getattr(changed.text, key) != getattr(run.text, key):
             raise ConfigError(f"pretraining.set changes text.{key}; both stages read with one tokenizer: remove it.")
-    return found
+    return changed
 
 
-def _pretrain(
-    run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, callbacks: Callbacks, accept: bool
-) -> str:
+def _pretrain(run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, callbacks: Callbacks) -> str:
     """Do the stage before the training, or what is left of it; the folder of its model."""
     place = out / STAGE_FOLDER
-    done = (place / FINISHED).is_file() and (place / MODEL_FOLDER / "config.json").is_file()
+    done = finished(stage, place) is not None
     accelerator.wait_for_everyone()
     if not done:
-        with ExitStack() as held:
-            begun = _is_of_a_run(place)
-            folder = run_folder(stage, place, resume=begun, force=False, accept=accept)
-            on_the_first(accelerator, lambda: held.enter_context(folder))
+        with ExitStack() as stack:
+            folder = run_folder(stage, place, resume=_is_of_a_run(place), force=False)
+            on_the_first(accelerator, lambda: stack.enter_context(folder))
             callbacks.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
             _share_tokenizer(run, stage, out, accelerator, callbacks.show)
             start = None if files.checkpoint_folders(place) else stage.training.initial_weights
-            own = join_processes(stage.training.trackers, place)
-            result = _train_stage(stage, place, start, own, _stage_callbacks(callbacks), whole=out)
-            if accelerator.is_main_process:
-                write_json(place / FINISHED, asdict(result))
+            processes = join_processes(stage.training.trackers, place)
+            _train_stage(stage, place, start, processes, _stage_callbacks(callbacks), whole=out)
     callbacks.on_message("Stage 2 of 2: training, from the weights of the first stage")
     return str(place / MODEL_FOLDER)
 
@@ -199,9 +209,8 @@ def _stage_callbacks(callbacks: Callbacks) -> Callbacks:
 
 
 @contextmanager
-def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: bool) -> Iterator[None]:
-    """Hold the run folder; make it, with the recipe in it, or check that ``run`` can go on there exactly (unless
-    ``accept`` says that it may go on as another one).
+def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool) -> Iterator[None]:
+    """Lock the run folder; make it, with the recipe in it, or check that ``run`` can continue there exactly.
 
     Raises:
         CheckpointError: ``resume`` where there is no run, or where recipe or log are not those of the checkpoints.
@@ -212,16 +221,15 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: 
         recipe_of(out)
     with only_here(out):
         if resume:
-            _refuse_lost(run, out)
-            if not accept:
-                _refuse_changes(run, out)
+            _refuse_changes(run, out)
             _remove_leftovers(out)
         else:
             refuse_used(out, force=force)
-            clear_run(out)
             _remove_parts(run, out)
-        text = dump_run(run)
-        write_text(out / RECIPE, f"{_DIGEST}{sha256(text.encode())}\n{text}")
+        begun = any(_saved(folder) or (folder / FINISHED).is_file() for folder in (out, out / STAGE_FOLDER))
+        if not (resume and begun):
+            clear_run(out)
+        write_text(out / RECIPE, _WRITTEN + dump_run(run))
         yield
 
 
@@ -238,20 +246,19 @@ def recipe_of(out: Path) -> Path:
 
 
 def refuse_used(out: Path, *, force: bool) -> None:
-    """Before a run begins in ``out``. One that is there and has not begun failed on its data or settings: it may go.
+    """Check a folder before a run begins there. A run that has not made an update may go without ``force``.
 
     Raises:
         ConfigError: it holds a run, and ``force`` was not asked for, or what a run would replace and none wrote.
     """
-    places = (out, out / STAGE_FOLDER)
+    folders = (out, out / STAGE_FOLDER)
     if not _is_of_a_run(out):
-        written = (RECIPE, LOG, TIMING, MODEL_FOLDER, TOKENIZER_FOLDER)
-        found = [*(out / name for name in written if (out / name).exists()), *files.checkpoint_folders(out)]
-        if found:
-            raise ConfigError(f"{out} is no run folder, and its {found[0].name} would be lost: name another (--out).")
-    elif not force and any((at / LOG).exists() or (at / MODEL_FOLDER).exists() or _saved(at) for at in places):
+        written = [out / name for name in (RECIPE, LOG, TIMING, MODEL_FOLDER, TOKENIZER_FOLDER)]
+        if lost := [path for path in (*written, *files.checkpoint_folders(out)) if path.exists()]:
+            raise ConfigError(f"{out} is no run folder, and its {lost[0].name} would be lost: name another (--out).")
+    elif not force and any((at / LOG).exists() or (at / MODEL_FOLDER).exists() or _saved(at) for at in folders):
         resume = f"Go on with resume (`catchline resume {quote(str(out))}`), choose"
-        resume = resume if any(map(_saved, places)) else "Choose"
+        resume = resume if any(map(_saved, folders)) else "Choose"
         raise ConfigError(f"{out} already holds a run. {resume} another folder (--out), or use force (--force).")
 
 
@@ -270,11 +277,10 @@ def clear_run(out: Path) -> None:
 
 
 def held_out_parts(out: Path) -> list[Path]:
-    """The files in ``out``/data that were held out for a run and are as it wrote them; all others are the user's."""
-    noted = read_json_if_there(out / "data" / PARTS)
+    """The files in ``out``/data that were held out for a run; all others are the user's."""
+    noted = read_json_if_there(out / "data" / PARTS).get("parts", ())
     parts = [out / "data" / f"{split}.jsonl" for split in SPLITS]
-    there = [part for part in parts if part.name in noted and part.is_file() and not part.is_symlink()]
-    return [part for part in there if digest_of(part) == noted[part.name]]
+    return [part for part in parts if part.name in noted and part.is_file() and not part.is_symlink()]
 
 
 def on_parts(run: RunConfig, out: Path) -> RunConfig:
@@ -319,37 +325,33 @@ def hold_out(
             raise ConfigError(f"{name} would be overwritten with the part of it that stays: give another --out.")
         for split in SPLITS:
             if (part := place / f"{split}.jsonl").exists() and part not in earlier:
-                raise ConfigError(
-                    f"{part} is there, and nothing says that a run wrote it: move {place} away, or remove it if an "
-                    "older version of catchline held these pairs out; or give another --out."
-                )
+                raise ConfigError(f"{part} exists and no run wrote it: move {place} away, or give another --out.")
         skipped, reading = SkipCounter(), ReadOptions.of(run.data)
-        how: dict[str, Any] = {"on_skip": skipped, "on_choice": note}
-        splits = {split: list(read_with(pairs, reading, **how)) for split, pairs in given.items()}
+        splits = {
+            split: list(read_with(pairs, reading, on_skip=skipped, on_choice=note)) for split, pairs in given.items()
+        }
         if skipped.total:
             note(skipped.describe())
         if "validation" not in given and not all_pairs:
             total, seed = len(splits["train"]), run.training.seed
-            found = split_pairs(splits["train"], seed, test="test" not in given)
-            splits |= found.splits
-            if "validation" in found.splits:
-                parts = ", ".join(f"{len(kept):,} for {part}" for part, kept in found.splits.items())
-                doubles = f"; {found.doubles:,} (near) duplicates stay with their originals" if found.doubles else ""
+            held = split_pairs(splits["train"], seed, test="test" not in given)
+            splits |= held.splits
+            if "validation" in held.splits:
+                parts = ", ".join(f"{len(records):,} for {part}" for part, records in held.splits.items())
+                doubles = f"; {held.doubles:,} (near) duplicates stay with their originals" if held.doubles else ""
                 say(f"{name} has no validation file: {parts} (seed {seed}{doubles}), in {place}")
             elif total < LEAST:
                 say(f"{total:,} pairs are too few to hold any out.")
             else:
-                reason = f"{found.doubles:,} are (near) duplicates of others, which stay together"
+                reason = f"{held.doubles:,} are (near) duplicates of others, which stay together"
                 say(f"None of the {total:,} pairs is held out: {reason}.")
         if not rows and "validation" not in splits:
             return run
         for part in earlier:
             part.unlink()
-        noted: dict[str, str] = {}
-        for split, kept in splits.items():
-            write_records(part := place / f"{split}.jsonl", kept)
-            noted[part.name] = digest_of(part)
-            write_json(place / PARTS, noted)
+        write_json(place / PARTS, {"parts": [f"{split}.jsonl" for split in splits]})
+        for split, records in splits.items():
+            write_records(place / f"{split}.jsonl", records)
     return on_parts(run, out)
 
 
@@ -375,68 +377,41 @@ def _remove_leftovers(out: Path) -> None:
 
 
 def _is_of_a_run(out: Path) -> bool:
-    """Did a run write the recipe in the folder? Of one of an older version its other files tell."""
+    """Did a run write the recipe in the folder?"""
     recipe = out / RECIPE
-    written = recipe.is_file() and recipe.read_bytes().startswith(_DIGEST.encode())
-    return written or _saved(out) or (recipe.is_file() and (out / FINISHED).is_file())
+    return _saved(out) or (recipe.is_file() and recipe.read_bytes().startswith(_WRITTEN.encode()))
 
 
 def _saved(out: Path) -> bool:
     return any((folder / files.MANIFEST).is_file() for folder in files.checkpoint_folders(out))
 
 
-# ------------------------------------------------------------------------------------- the same run?
-
-
-def _refuse_lost(run: RunConfig, out: Path) -> None:
-    """A model without checkpoints is what is left of a run, unless a stage before it is there, or it was killed between
-    its first validation, which writes a model, and the checkpoint of that."""
-    if run.pretraining.enabled or files.checkpoint_folders(out) or not (out / MODEL_FOLDER / "config.json").is_file():
-        return
-    validations = [entry["kind"] for entry in read_log(out / LOG)].count("validation") if (out / LOG).is_file() else 2
-    if run.data.validation is None or validations > 1:
-        raise CheckpointError(
-            f"{out} holds a model and no checkpoint to go on from: train another run, from this model's weights with "
-            f"`catchline train RECIPE --from {quote(str(out))}`."
-        )
-
-
 def _refuse_changes(run: RunConfig, out: Path) -> None:
     """The newest checkpoint knows the settings of its run and how long its log was."""
-    accepting = (
-        f"`catchline resume {quote(str(out))} --accept-changes` goes on as it is, which is no exact continuation."
-    )
-    known = files.newest_values(out)
-    if known is None:
-        if not _as_written(out / RECIPE):
+    if (known := files.newest_values(out)) is None:
+        # a model without checkpoints, unless the run was killed between its first validation and the checkpoint of that
+        model, entries = out / MODEL_FOLDER / "config.json", read_log(out / LOG) if (out / LOG).is_file() else []
+        validations = [entry["kind"] for entry in entries].count("validation")
+        if model.is_file() and not run.pretraining.enabled and validations != 1:
             raise CheckpointError(
-                f"{out / RECIPE} was changed or cut short, and there is no checkpoint yet that could say in what: put "
-                f"back what it was, or start anew with `catchline train`. {accepting}"
+                f"{out} holds a model and no checkpoint to go on from: train another run, from this model's weights "
+                f"with `catchline train RECIPE --from {quote(str(out))}`."
             )
         return
-    if "recipe" in known["identity"]:  # a checkpoint of an older version does not say
-        before = _fixed(validate(RunConfig, known["identity"]["recipe"], where=""))
-        found = first_difference(before, _fixed(run))
-        if found:
-            raise CheckpointError(
-                f"{out / RECIPE} is not what the run was made with so far ({found}): put that back. {accepting}"
-            )
+    before = _fixed(validate(RunConfig, known["identity"]["recipe"], where=""))
+    if difference := first_difference(before, _fixed(run)):
+        raise CheckpointError(
+            f"{out / RECIPE} is not what the run was made with so far ({difference}): put that back, or train another "
+            f"run from its weights with `catchline train RECIPE --from {quote(str(out))}`."
+        )
     log, wanted = out / LOG, int(known["train_state"]["log_bytes"])
-    there = log.stat().st_size if log.is_file() else 0
-    if there < wanted:
-        what = f"has {there:,} of the {wanted:,} bytes" if there else f"is gone or empty; it had {wanted:,} bytes"
-        raise CheckpointError(f"{log} {what} that it had at the last checkpoint: put the file back. {accepting}")
+    if (size := log.stat().st_size if log.is_file() else 0) < wanted:
+        raise CheckpointError(f"{log} has {size:,} of the {wanted:,} bytes of the last checkpoint: put the file back.")
 
 
 def _fixed(run: RunConfig) -> dict[str, Any]:
     """What an exact continuation cannot change. Data counts by its content, wherever it lies."""
     return run.model_dump(mode="json", exclude={"training": {*run.training.CHANGEABLE}, "data": {*SPLITS}})
-
-
-def _as_written(recipe: Path) -> bool:
-    """Does the file say what the run wrote into it? Files of older versions do not tell."""
-    first, _, rest = recipe.read_text(encoding="utf-8").partition("\n")
-    return not first.startswith(_DIGEST) or first.removeprefix(_DIGEST).strip() == sha256(rest.encode())
 
 
 # ------------------------------------------------------------------------------------------ processes

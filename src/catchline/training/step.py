@@ -63,15 +63,15 @@ class UpdateStep:
         self.active = self._objectives
 
     def set_weights(self, weights: Mapping[str, float]) -> None:
-        """Replace weights by objective name; an objective of weight 0 is not computed.
+        """Replace weights by objective name."""
+        self.active, self._weights = self.acting(weights), dict(weights)
+
+    def acting(self, weights: Mapping[str, float]) -> list[Objective]:
+        """The objectives that are computed with these weights by name: all but those of weight 0.
 
         Raises:
             ConfigError: there is no objective of that name, or none is left.
         """
-        self.active, self._weights = self.acting(weights), dict(weights)
-
-    def acting(self, weights: Mapping[str, float]) -> list[Objective]:
-        """The objectives that are computed with these weights by name; raises as `set_weights` does."""
         own = {objective.name: objective.config.weight for objective in self._objectives}
         for name in weights:
             refuse_unknown("objective in objective_weights", name, own)
@@ -82,7 +82,7 @@ class UpdateStep:
 
     def terms(self, batch: TrainingBatch, context: UpdateContext) -> tuple[list[Term], Tensor, Mapping[str, Tensor]]:
         """Forward pass and the active objectives (under autocast for bf16), with their present weights; how many target
-        words count; and what the model says of the pass, means over target words."""
+        words count; and the model's figures of the pass, means over target words."""
         output = self._forward(batch, context)
         return self._terms_of(output, batch, context), output.counted(batch).sum(), output.figures
 
@@ -161,22 +161,16 @@ class UpdateStep:
     @torch.no_grad()
     def _observed(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """The scalars that model and objectives have for the log, on the device."""
-        found = dict(output.figures)
+        figures = dict(output.figures)
         for objective in self.active:
-            found |= objective.figures(output, batch)
-        return found
+            figures |= objective.figures(output, batch)
+        return figures
 
     def _ready(self, batch: TrainingBatch, update: int, *, last: bool) -> Ready:
         """The batch on the device, and what the update wants of model and objectives: the scheduled-sampling mask, a
-        seed for noise of the model's own, whether the log looks, and what the objectives want."""
+        seed for the model's noise, whether the log looks, and what the objectives want."""
         settings, device = self.settings, self.accelerator.device
-        mask = forced_mask(
-            settings.teacher_forcing,
-            (batch.target_ids.shape[0], batch.target_ids.shape[1]),
-            seed=settings.seed,
-            update=update,
-            examples=batch.indices,
-        )
+        mask = forced_mask(settings, batch, update)
         batch = batch.to(device, non_blocking=True)
         context = UpdateContext(
             forced_mask=None if mask is None else mask.to(device, non_blocking=True),
@@ -196,8 +190,7 @@ class UpdateStep:
         """The objectives' counts over several micro-batches, by a forward pass without gradients that is shown to those
         that look ahead.
 
-        Only models know which tokens count (`ModelOutput.token_mask`), and several objectives with different
-        counts cannot be put right afterwards, so this rare combination pays for one forward pass more.
+        Only models know which tokens count (`ModelOutput.token_mask`), so this rare combination pays for one pass more.
         """
         counts, device = [], self.accelerator.device
         with torch.no_grad(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

@@ -72,8 +72,7 @@ class Validator:
         table = torch.zeros(len(names) + 1, 4, dtype=torch.float64, device=self.step.accelerator.device)
         seen: dict[str, float] = {}
         for indices in self._mine(len(self.dataset)):
-            batch = self._batch(indices)
-            batch = batch.to(table.device)
+            batch = self._batch(indices).to(table.device)
             context = UpdateContext(forced_mask=free_running_mask(batch.target_mask)) if free else PLAIN_PASS
             terms, counted, figures = self.step.terms(batch, context)
             table[-1, 0] += counted
@@ -108,9 +107,8 @@ class Validator:
         for indices in self._mine(count):
             mine |= dict(zip(indices, self._decode(indices), strict=True))
         by_index = {index: text for part in gather_object([mine]) for index, text in part.items()}
-        texts = [by_index[index] for index in range(count)]
-        way, found = self._scored(texts)
-        return {f"rouge{kind}": float(getattr(score, way.shown)) for kind, score in found.mean.items()}
+        way, result = self._scored([by_index[index] for index in range(count)])
+        return {f"rouge{kind}": float(getattr(score, way.shown)) for kind, score in result.mean.items()}
 
     def _scored(self, texts: Sequence[str]) -> tuple[Scoring, RougeResult]:
         references = [self.dataset.references[index] for index in range(len(texts))]
@@ -125,14 +123,10 @@ class Validator:
 
     def _decode(self, indices: Sequence[int]) -> list[str]:
         batch, model, tokenizer = self._batch(indices), self.step.model, self.tokenizer
-        found = decode(
-            model,
-            batch.to(self.step.accelerator.device),
-            self.search.model_copy(update={"num_return": 1}),
-            **tokenizer.search_ids(model.decoder_start_id),
-        )
+        search, ids = self.search.model_copy(update={"num_return": 1}), tokenizer.search_ids(model.decoder_start_id)
+        hypotheses = decode(model, batch.to(self.step.accelerator.device), search, **ids)
         words = batch.oov_words or [[] for _ in indices]
-        return [tokenizer.decode(best[0].ids, own) for best, own in zip(found, words, strict=True)]
+        return [tokenizer.decode(best[0].ids, unknown) for best, unknown in zip(hypotheses, words, strict=True)]
 
     def _batch(self, indices: Sequence[int]) -> TrainingBatch:
         return pairs_of(self.collator, [self.dataset[index] for index in indices])

@@ -14,7 +14,7 @@ from catchline.errors import ConfigError
 from catchline.training.data import pairs_of
 from catchline.training.log import RunLog, read_log
 from catchline.training.loop import StopRequest
-from catchline.training.phases import Phases
+from catchline.training.optim import Phases
 
 COVERAGE_LATER = {
     "model.attention": {"coverage_from_start": False},
@@ -36,7 +36,7 @@ def test_what_is_not_named_is_kept(make_run: Any) -> None:
         {"name": "c", "max_source_tokens": 10, "reset_optimizer": True},
     ]
     phases = phases_of(make_run(**{"training.phases": given}))
-    assert [phases.at(update).name for update in range(7)] == ["a", "a", "b", "b", "b", "c", "c"]
+    assert [phases[phases.at(update)].name for update in range(7)] == ["a", "a", "b", "b", "b", "c", "c"]
     a, b, c = (phases[index] for index in range(3))
     assert (a.limits, b.limits, c.limits) == ((4, 5), (4, 3), (10, 3))
     assert (a.freeze, b.freeze) == (("embedding*",), ())

@@ -13,12 +13,13 @@ from catchline.cli.options import AsJson, check_picture
 from catchline.cli.output import aligned, print_result, say
 from catchline.config.loading import read_run
 from catchline.config.schema import RunConfig
-from catchline.errors import DataError, refuse_unknown
+from catchline.errors import ConfigError, DataError, refuse_unknown, unknown_choice
 
 # what a curve shows, the published figures that stand beside it
 PUBLISHED = {"loss": "train_loss", "nll": "train_loss", "val_ppl": "perplexity"}
 LOSSES = ("loss", "nll")
 AXES = ("update", "epoch", "tokens")
+NOT_CURVES = {"kind", "update", "epoch", "phase", "best"}
 
 
 def command(
@@ -35,8 +36,6 @@ def command(
     """Draw the training curves of runs and print their last and best values."""
     check_picture(out)
     refuse_unknown("horizontal axis", x, AXES)
-    from catchline.training.log import read_curve
-
     runs = _logged(runs)
     out.parent.mkdir(parents=True, exist_ok=True)
     drawn = [(run, metric) for run in runs] if metric else _losses(runs)
@@ -83,6 +82,26 @@ def draw_curves(
     figure.legend(loc="outside lower left")
     figure.savefig(path, dpi=150)
     return rows
+
+
+def read_curve(run: Path, value: str, against: str = "update") -> tuple[list[float], list[float]]:
+    """The positions and values of ``value`` in a run's log."""
+    from catchline.training.log import LOG, read_log
+
+    path, entries, tokens = run / LOG, read_log(run / LOG), 0
+    positions, values = list[float](), list[float]()
+    for number, entry in enumerate(entries, start=1):
+        try:
+            tokens += entry.get("tokens", 0)
+            if value in entry:
+                positions.append(tokens if against == "tokens" else 1 * entry[against])
+                values.append(float(entry[value]))
+        except (KeyError, TypeError, ValueError):
+            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.") from None
+    if not values:
+        known = sorted({key for entry in entries for key in entry} - NOT_CURVES)
+        raise ConfigError(f"{path}: {unknown_choice('value', value, known)}")
+    return positions, values
 
 
 def _logged(runs: list[Path]) -> list[Path]:
