@@ -92,21 +92,17 @@ def resume(
         Option("--set", metavar="KEY=VALUE", help="Another end (training.max_updates=9) or place (data.train=FILE)."),
     ] = None,
     trust_code: TrustCode = False,
-    accept_changes: Annotated[
-        bool, Option("--accept-changes", help="Go on although recipe.yaml or log.jsonl are not what they were.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Go on with an interrupted or killed run from its newest checkpoint.
 
     The result equals that of a run that was never interrupted. With --set training.max_updates (or max_epochs,
-    max_minutes) a finished run is trained further. A run whose recipe or log was changed by hand is refused, unless
-    --accept-changes is given: then it goes on, but not as it would have.
+    max_minutes) a finished run is trained further. A run whose recipe or log was changed by hand is refused.
     """
-    from catchline.training.run import found_again, recipe_of
+    from catchline.training.run import finished, found_again, recipe_of
 
     run = found_again(changed(load_run(recipe_of(run_folder)), overrides or []), run_folder)
-    run_training(run, run_folder, resume=True, accept_changes=accept_changes, as_json=as_json)
+    run_training(run, run_folder, resume=True, score=finished(run, run_folder) is None, as_json=as_json)
 
 
 def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
@@ -118,9 +114,9 @@ def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
     return validate(RunConfig, merge(run.model_dump(mode="json"), parse_overrides(overrides), revive=True), where="")
 
 
-def run_training(run: RunConfig, out: Path, *, as_json: bool, **how: Any) -> None:
-    """Train with a progress bar on stderr and say at the end where the model is; ``how`` as in
-    `catchline.training.run.train`.
+def run_training(run: RunConfig, out: Path, *, as_json: bool, score: bool = True, **how: Any) -> None:
+    """Train with a progress bar on stderr and say at the end where the model is and, with ``score``, how good; ``how``
+    as in `catchline.training.run.train`.
     """
     from catchline.training.loop import TrainingInterrupted
     from catchline.training.run import close_processes, train
@@ -139,8 +135,8 @@ def run_training(run: RunConfig, out: Path, *, as_json: bool, **how: Any) -> Non
         if not as_json:
             print(_closing_words(result, run))
         with trusting(outside_names(run.model_dump())):  # the code that was just run in training
-            score = own_data.closing_score(result.model_folder, run)
-        print_result(as_json, asdict(result) | {"score": score.strip()}, score, indent=None)
+            closing = own_data.closing_score(result.model_folder, run) if score else ""
+        print_result(as_json, asdict(result) | {"score": closing.strip()}, closing, indent=None)
 
 
 def _closing_words(result: TrainResult, run: RunConfig) -> str:

@@ -219,10 +219,8 @@ class Trainer:
         self.model.switch(phase.model)
         self.step.set_weights(phase.objective_weights)
         freeze(self.model, phase.freeze, self._trainable)
-        if (limits := limits_of(phase)) != (
-            self.stream.dataset.max_source_tokens,
-            self.stream.dataset.max_target_tokens,
-        ):
+        limits, read = limits_of(phase), self.stream.dataset
+        if limits != (read.max_source_tokens, read.max_target_tokens):
             self.stream.limit(self.parts.train_set.limits(*limits))
         self.phase = phase
 

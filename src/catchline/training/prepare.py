@@ -322,8 +322,8 @@ def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, p
     if other:
         more = f", and {len(other) - 3} more" if len(other) > 3 else ""
         raise ConfigError(
-            f"{theirs} has other sizes than {ours}: {'; '.join(other[:3])}{more}. Make the settings below 'model' equal "
-            "(its recipe.yaml has them)."
+            f"{theirs} has other sizes than {ours}: {'; '.join(other[:3])}{more}. Make the settings below 'model' "
+            "equal (its recipe.yaml has them)."
         )
     with torch.no_grad():
         for name in shared:

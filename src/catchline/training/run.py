@@ -29,7 +29,7 @@ from catchline.data.checks import LEAST
 from catchline.data.checks import hold_out as split_pairs
 from catchline.data.records import ReadOptions, SkipCounter, read_with, splits_in, write_records
 from catchline.errors import CatchlineError, CheckpointError, ConfigError, DataError
-from catchline.files import only_here, remove_leftovers, write_json, write_text
+from catchline.files import digest_of, only_here, remove_leftovers, write_json, write_text
 from catchline.text.base import read_json_if_there
 from catchline.training import checkpoint as files
 from catchline.training.checkpoint import STAGE_FOLDER
@@ -39,7 +39,7 @@ from catchline.training.loop import MODEL_FOLDER, Trainer, TrainResult
 from catchline.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
 
 RECIPE = "recipe.yaml"
-PARTS = ".held_out.json"  # in the sub-folder data: the names of the parts that were held out for a run
+PARTS = ".held_out.json"  # in the sub-folder data: the digest of each part that was held out for a run
 FINISHED = "finished.json"  # the result of a run, and the ends that it had
 KEPT_TEXT = ("tokenizer", "sentence_separator", "vocabulary_from")  # what both stages must agree on
 _WRITTEN = "# Written by catchline train.\n"
@@ -277,10 +277,11 @@ def clear_run(out: Path) -> None:
 
 
 def held_out_parts(out: Path) -> list[Path]:
-    """The files in ``out``/data that were held out for a run; all others are the user's."""
-    noted = read_json_if_there(out / "data" / PARTS).get("parts", ())
+    """The files in ``out``/data that were held out for a run and are as it wrote them; all others are the user's."""
+    noted = read_json_if_there(out / "data" / PARTS)
     parts = [out / "data" / f"{split}.jsonl" for split in SPLITS]
-    return [part for part in parts if part.name in noted and part.is_file() and not part.is_symlink()]
+    existing = [part for part in parts if part.name in noted and part.is_file() and not part.is_symlink()]
+    return [part for part in existing if digest_of(part) == noted[part.name]]
 
 
 def on_parts(run: RunConfig, out: Path) -> RunConfig:
@@ -349,9 +350,11 @@ def hold_out(
             return run
         for part in earlier:
             part.unlink()
-        write_json(place / PARTS, {"parts": [f"{split}.jsonl" for split in splits]})
+        noted: dict[str, str] = {}
         for split, records in splits.items():
-            write_records(place / f"{split}.jsonl", records)
+            write_records(part := place / f"{split}.jsonl", records)
+            noted[part.name] = digest_of(part)
+            write_json(place / PARTS, noted)
     return on_parts(run, out)
 
 

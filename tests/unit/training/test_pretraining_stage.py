@@ -97,7 +97,7 @@ def test_the_training_starts_from_the_stage(run: RunConfig, tmp_path: Path) -> N
     stage = out / "pretraining"
     assert load_run(stage / "recipe.yaml") == stage_of(with_absolute_paths(run))
     assert [folder.name for folder in checkpoint_folders(stage)] == ["checkpoint-3"]
-    assert json.loads((stage / "finished.json").read_text())["updates"] == 3
+    assert json.loads((stage / "finished.json").read_text())["result"]["updates"] == 3
     assert [entry["update"] for entry in entries if entry.get("stage") == "pretraining"] == [2, 3, 3]
     assert {entry.get("stage") for entry in entries} == {"pretraining", None}
     assert [text for text in shown if text in {"Pre-training", "Training"}] == ["Pre-training", "Training"]

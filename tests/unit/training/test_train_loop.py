@@ -66,7 +66,7 @@ def test_a_run_learns_logs_and_exports(make_run: Any, tmp_path: Path) -> None:
 
 
 def test_validation_loss_is_the_mean_over_all_tokens(make_trainer: Any) -> None:
-    trainer = make_trainer(**{"training.validation.batch_size": 3, "training.validation.free_running": True})
+    trainer = make_trainer(**{"training.batch_size": 3, "training.validation.free_running": True})
     data = trainer.parts.validation_set
     batch = pairs_of(trainer.parts.collator, [data[index] for index in range(len(data))])
     trainer.model.eval()
@@ -103,7 +103,7 @@ def test_validation_rouge_is_that_of_the_exported_model(make_run: Any, tmp_path:
 def test_documents_that_are_too_long_for_attention_are_apart(
     make_trainer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    validator = make_trainer(**{"training.validation": {"batch_size": 4}}).validator
+    validator = make_trainer(**{"training.batch_size": 4}).validator
     whole, lengths = list(validator._mine(10)), validator.dataset.source_lengths
     monkeypatch.setattr(type(validator.step.model), "attended_tokens", 6)
     parts = list(validator._mine(10))
@@ -350,7 +350,7 @@ def test_texts_beyond_the_positions_are_refused_before_the_training(make_run: An
     model = {"type": "transformer", "max_positions": 7, "head": {"type": "vocabulary"}, **sizes}
     changes = {"model": model, "objectives": [{"type": "nll"}], "search.max_length": 5, "training.max_updates": 1}
     train(make_run(**changes, **{"text.max_source_tokens": 7}), tmp_path / "fits", on_message=quiet)
-    said = r"A source of \d+ tokens .* the 7 positions .*: set text.max_source_tokens to 7"
+    said = r"A source has \d+ tokens, the model 7 positions: set text.max_source_tokens to 7"
     with pytest.raises(ConfigError, match=said):
         train(make_run(**changes), tmp_path / "run", on_message=quiet)
 

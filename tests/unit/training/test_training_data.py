@@ -7,13 +7,14 @@ import multiprocessing
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from catchline.config.names import trusting
-from catchline.config.schema import DataConfig, TeacherForcingConfig
+from catchline.config.schema import DataConfig, TeacherForcingConfig, TrainingConfig
 from catchline.data.dataset import EncodedDataset
 from catchline.errors import DataError
 from catchline.text.tokenizer import WordTokenizer
@@ -153,7 +154,10 @@ SCOPES = ("step", "example_step", "sequence")
 
 def drawn(config: TeacherForcingConfig, size: tuple[int, int], *, first: int = 0, **place: int) -> Any:
     """Of the examples ``first``, ``first + 1``, ..."""
-    return forced_mask(config, size, **(PLACE | place), examples=range(first, first + size[0]))
+    chosen = PLACE | place
+    training = TrainingConfig(max_updates=1, seed=chosen["seed"], teacher_forcing=config)
+    batch: Any = SimpleNamespace(target_ids=torch.zeros(size), indices=range(first, first + size[0]))
+    return forced_mask(training, batch, chosen["update"])
 
 
 def test_bos_is_always_read_and_ratio_one_needs_no_mask() -> None:

@@ -14,7 +14,7 @@ from catchline.errors import ConfigError
 from catchline.training.data import pairs_of
 from catchline.training.log import RunLog, read_log
 from catchline.training.loop import StopRequest
-from catchline.training.optim import Phases
+from catchline.training.optim import Phases, limits_of
 
 COVERAGE_LATER = {
     "model.attention": {"coverage_from_start": False},
@@ -38,13 +38,13 @@ def test_what_is_not_named_is_kept(make_run: Any) -> None:
     phases = phases_of(make_run(**{"training.phases": given}))
     assert [phases[phases.at(update)].name for update in range(7)] == ["a", "a", "b", "b", "b", "c", "c"]
     a, b, c = (phases[index] for index in range(3))
-    assert (a.limits, b.limits, c.limits) == ((4, 5), (4, 3), (10, 3))
+    assert list(map(limits_of, (a, b, c))) == [(4, 5), (4, 3), (10, 3)]
     assert (a.freeze, b.freeze) == (("embedding*",), ())
     assert (a.learning_rate, c.learning_rate) == (0.5, 0.5)
     assert (a.objective_weights, c.objective_weights) == ({}, {"coverage": 0.5})
     assert (b.reset_optimizer, c.reset_optimizer) == (False, True)
-    none = phases_of(make_run()).at(100)
-    assert (none.name, none.limits) == ("", (10, 5))
+    none = phases_of(make_run())
+    assert (none.at(100), none[0].name, limits_of(none[0])) == (0, "", (10, 5))
 
 
 @pytest.mark.parametrize(
