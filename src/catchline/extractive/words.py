@@ -127,8 +127,6 @@ def stemmer(name: str) -> Callable[[str], str]:
         raise ConfigError(unknown_choice("stemmer", name, [*Stemmer.algorithms(), "none"])) from None
 
 
-# -------------------------------------------------------------------------------------------------------- English stems
-
 # Picks that equal those of tools with older stems (sumy, NLTK) need the stems of Porter2 before Snowball 3.0,
 # whichever Snowball is installed. 3.0 has other regions for words that begin as `_NEWER` has it, keeps "add" of
 # "adding", and cuts "-ogist". NLTK keeps the e of "-ize" where the suffix reaches beyond R2 ("realization":
@@ -165,9 +163,6 @@ def _second_region(word: str) -> int:
     first = re.match("gener|commun|arsen", word) or _REGION.search(word)
     second = _REGION.search(word, first.end()) if first else None
     return second.end() if second else len(word)
-
-
-# ---------------------------------------------------------------------------------------------- the sentence-term model
 
 
 class SentenceTerms:

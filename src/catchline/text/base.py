@@ -64,8 +64,6 @@ class Tokenizer(ABC):
         self.casing = Casing()  # how the training texts write their words
         self._hub_config: dict[str, Any] = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
 
-    # ------------------------------------------------------------------------------- vocabulary
-
     pad_id: int = 0
     unk_id: int = 1
     bos_id: int = 2
@@ -92,7 +90,7 @@ class Tokenizer(ABC):
     def search_ids(self, bos_id: int) -> dict[str, Any]:
         """What search knows of it, for a model whose decoder reads ``bos_id`` first."""
         more = {"separator_id": self.separator_id, "vocabulary": self.vocabulary, "whole_words": self.whole_words}
-        return {**self.ids, "bos_id": bos_id, **more}
+        return self.ids | more | {"bos_id": bos_id}
 
     @property
     def special_ids(self) -> frozenset[int]:
@@ -111,11 +109,8 @@ class Tokenizer(ABC):
         return normalizer is not None and "A" not in normalizer.normalize_str("A")
 
     def use_separator(self, token: str | None) -> None:
-        """Let ``token`` stand between sentences: before `train`, which makes it a word of the vocabulary.
-
-        Raises:
-            ConfigError: the vocabulary exists already and lacks it.
-        """
+        """Let ``token`` stand between sentences: before `train`, which makes it a word of the vocabulary. Raises
+        ConfigError where the vocabulary exists already and lacks it."""
         if token is not None and self._backend is not None and self.token_id(token) is None:
             raise ConfigError(
                 f"The tokenizer's vocabulary has no '{token}'; text.sentence_separator must be one of its tokens."
@@ -132,15 +127,9 @@ class Tokenizer(ABC):
         position = token_id - self.vocab_size
         return oov_words[position] if 0 <= position < len(oov_words) else self.vocabulary[self.unk_id]
 
-    # --------------------------------------------------------------------------------- training
-
     @abstractmethod
     def train(self, texts: Iterable[str]) -> None:
-        """Learn the vocabulary. The result does not depend on the order of the texts.
-
-        Raises:
-            ConfigError: the texts hold no token.
-        """
+        """Learn the vocabulary, which does not depend on the order of the texts. Raises ConfigError without a token."""
 
     @property
     def backend(self) -> tokenizers.Tokenizer:
@@ -162,8 +151,6 @@ class Tokenizer(ABC):
         for token, index in vocabulary.items():
             self.vocabulary[index] = token
 
-    # --------------------------------------------------------------------------------- encoding
-
     def encode(self, text: str, **options: Any) -> TokenizedText:
         """Tokenize one text, with the options of `encode_stream`."""
         return next(self.encode_stream([text], **options))
@@ -180,10 +167,8 @@ class Tokenizer(ABC):
 
         ``max_tokens`` cuts at the end and counts the special tokens that ``specials`` adds: ``True`` on both sides,
         ``"end"`` behind. ``gaps`` are, for each text, the places of the separator
-        (`catchline.text.sentences.sentence_gaps`).
-
-        Raises:
-            ConfigError: ``max_tokens`` leaves no room beside the special tokens.
+        (`catchline.text.sentences.sentence_gaps`). Raises ConfigError where ``max_tokens`` leaves no room beside the
+        special tokens.
         """
         prefix = self.prefix_ids if specials is True else ()
         suffix = self.suffix_ids if specials else ()
@@ -236,8 +221,6 @@ class Tokenizer(ABC):
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
         """Correct, in place, tokens and offsets of one encoding (the string of unknown words, for example)."""
 
-    # --------------------------------------------------------------------------------- decoding
-
     def decode(self, ids: Sequence[int], oov_words: Sequence[str] = ()) -> str:
         """Ids to text as people write it; ids from V on are ``oov_words[id - V]``, special ids are dropped."""
         return self.detokenize([self.token(index, oov_words) for index in ids if index not in self.special_ids])[0]
@@ -279,8 +262,6 @@ class Tokenizer(ABC):
         """What a word is compared by: its normalised characters. ``written`` is the word in a text."""
         return "".join(tokens).replace(SPACE_MARK, "")
 
-    # ------------------------------------------------------------------------------------- disk
-
     def save(self, folder: str | Path) -> None:
         """Write ``tokenizer.json`` and ``tokenizer_config.json``, which transformers' ``AutoTokenizer`` reads too, and
         what was learnt of case."""
@@ -288,8 +269,9 @@ class Tokenizer(ABC):
         path.mkdir(parents=True, exist_ok=True)
         (path / TOKENIZER_FILE).write_text(self.backend.to_str(pretty=True), encoding="utf-8")
         config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **self._hub_config}
-        separator = {} if self.separator is None else {"sentence_separator": self.separator}
-        config["catchline"] = {"type": self.name, **self._described_config(), **separator}
+        config["catchline"] = {"type": self.name, **self._described_config()}
+        if self.separator is not None:
+            config["catchline"]["sentence_separator"] = self.separator
         text = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True)
         (path / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
         self.casing.save(path)
@@ -299,11 +281,8 @@ class Tokenizer(ABC):
 
     @staticmethod
     def load(folder: str | Path) -> Tokenizer:
-        """Open the tokenizer of a folder; a folder that is not ours opens as a pretrained tokenizer.
-
-        Raises:
-            ModelError: no ``tokenizer.json``, or a damaged file.
-        """
+        """Open the tokenizer of a folder; a folder that is not ours opens as a pretrained tokenizer. Raises ModelError
+        without a ``tokenizer.json``, or where a file is damaged."""
         path = Path(folder)
         spec = read_json_if_there(path / CONFIG_FILE).get("catchline") or {"type": "pretrained"}
         if not isinstance(spec, dict):

@@ -91,9 +91,6 @@ def as_prose(text: str, suffix: str = "") -> tuple[str, str]:
     return (kind, said) if said.strip() or kind == "page" else ("text", text)
 
 
-# ------------------------------------------------------------------------------------------- pages and office files
-
-
 def page_text(page: str | bytes) -> str:
     """The prose of the main part of a web page, by trafilatura; empty where it finds none."""
     import trafilatura
@@ -130,9 +127,6 @@ def _check_pages(raw: bytes, name: str) -> None:
 
     if (pages := len(pypdfium2.PdfDocument(raw))) > MOST_PAGES:
         raise DataError(f"{name} has {pages:,} pages; at most {MOST_PAGES:,} are read. Save the pages you want.")
-
-
-# --------------------------------------------------------------------------------------------- mail and subtitles
 
 
 class _Headers(policy.EmailPolicy):
@@ -182,9 +176,6 @@ def subtitle_text(text: str) -> str:
             lines = _MARK_OF_CUE.sub("", cue.partition(" --> ")[2].partition("\n")[2]).split("\n")
             spoken += [line for line in map(str.strip, lines) if line and line not in spoken[-2:]]
     return unescape(" ".join(spoken))
-
-
-# ------------------------------------------------------------------------------------------------------- Markdown
 
 
 def is_markdown(text: str) -> bool:

@@ -1,17 +1,12 @@
 """Characters: what a line is, invisible and control characters, scripts; the normalisation and rules of tokenizers.
 
 Python's ``\\w`` holds no vowel sign: by itself it cuts हिन्दी into six pieces. And it runs through what is written
-without blanks: C18色谱柱 would be one word, a Chinese clause another. `MARKS` and `UNSPACED` are for patterns of `re`.
+without blanks: C18色谱柱 would be one word. `MARKS` and `UNSPACED` are for character classes of `re`.
 
-The steps are those of the `tokenizers` library, which keeps for every character of the result the
-characters it came from: the way back to the user's text.
-
-The patterns are in Oniguruma's syntax (what the `tokenizers` library runs) and match tokens; what they do
-not match (white space, control characters) separates tokens. They run on normalised text, which may be
-lower-cased, so no rule looks at case.
-
-Every repetition that can fail after a long match starts at a word character and is bounded, so that a text
-of 200,000 odd characters still takes linear time.
+The steps are those of the `tokenizers` library, which keeps for every character of the result the characters it came
+from. The patterns, in Oniguruma's syntax, match tokens; white space and control characters separate them. They run on
+normalised text, which may be lower-cased, so no rule looks at case. Every repetition that can fail after a long match
+starts at a word character and is bounded, so that time is linear in the text.
 """
 
 from __future__ import annotations
@@ -26,14 +21,12 @@ from tokenizers import Regex, normalizers
 
 from catchline.config.base import ConfigBase
 
-# ------------------------------------------------------------------------------- lines, scripts, invisible characters
-
-# For a character class. Scripts written without blanks between words: Thai, Lao, Burmese, Khmer, Han, kana.
+# Scripts written without blanks between words: Thai, Lao, Burmese, Khmer, Han, kana.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-# For a character class. What belongs to the letter before it: accents, vowel signs, joiners, variants.
+# What belongs to the letter before it: accents, vowel signs, joiners, variants.
 MARKS = (
     "".join(sign for sign in map(chr, range(0x300, 0x3100)) if unicodedata.category(sign)[0] == "M")
     + "\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef"
@@ -77,11 +70,9 @@ def without_invisible(text: str) -> str:
 
 
 def is_unspaced(character: str) -> bool:
-    """Is it of a script that is written without spaces?"""
+    """Is the character of a script that is written without spaces?"""
     return bool(_UNSPACED_CHARACTER.match(character))
 
-
-# --------------------------------------------------------------------------------------------------- English words
 
 _ENDS_NO_LINE = (  # words that an English line does not end with
     "a an the of and or but nor with for from into onto between among amongst than as at by via per to in on upon & "
@@ -115,10 +106,9 @@ def is_content(word: str) -> bool:
     return len(word) > 2 and word[0].isalnum() and may_not_repeat(word) and word not in FUNCTION_WORDS
 
 
-# ---------------------------------------------------------------------------------------------------- normalisation
-
 SPACE_MARK = "▁"  # the space before a word, as the subword and character tokenizers write it
 UNKNOWN_WORD = "unk"
+_BLANK = r"\s\p{Cc}\x{200B}\x{FEFF}"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 # What the rules see across a blank: separators that are blanks to Python alone, signs that join to what follows them
 # (Unicode's Prepend), and halves of characters.
@@ -146,44 +136,35 @@ class NormalizationConfig(ConfigBase):
     digits_to_hash: bool = False
 
 
-def build_normalizer(
-    config: NormalizationConfig, *, spaces_to_marks: bool = False, mark_in_front: bool = True
-) -> normalizers.Normalizer:
-    """Make the library's normalizer.
+def build_normalizer(config: NormalizationConfig, marks: str) -> normalizers.Normalizer:
+    """Make the library's normalizer. With ``marks`` "between words" runs of white space become ``▁``; "before words",
+    one stands before the first word too, so that a word is the same token wherever it stands."""
 
-    ``spaces_to_marks`` turns runs of white space into ``▁`` and, with ``mark_in_front``, puts one before the
-    first word too, so that a word is the same token wherever it stands.
-    """
-    marks = "|".join(map(re.escape, config.unknown_marks))
-    blanks = rf"[\s\p{{Cc}}\x{{200B}}\x{{FEFF}}{SPACE_MARK}]+"
-    edge = rf"{SPACE_MARK}\z" if mark_in_front else rf"\A{SPACE_MARK}|{SPACE_MARK}\z"
-    steps: tuple[tuple[bool, normalizers.Normalizer], ...] = (
-        (True, normalizers.NFC()),
-        (True, _replaced("[\\x{00AD}\\x{2060}]", "")),  # soft hyphen, word joiner
-        (True, _replaced("[‘’‛]", "'")),
-        (True, _replaced("[“”„‟]", '"')),
-        (bool(marks), _replaced(rf"(?<!\S)(?:{marks})(?!\S)", UNKNOWN_WORD)),
-        (config.lowercase, normalizers.Lowercase()),
-        (config.digits_to_hash, _replaced(r"\p{Nd}", "#")),
-        (spaces_to_marks, _replaced(blanks, SPACE_MARK)),
-        (spaces_to_marks, _replaced(edge, "")),
-        (spaces_to_marks and mark_in_front, _replaced(rf"\A(?!{SPACE_MARK})", SPACE_MARK)),
-    )
-    return normalizers.Sequence([step for wanted, step in steps if wanted])
+    def replaced(pattern: str, content: str) -> normalizers.Normalizer:
+        return normalizers.Replace(Regex(pattern), content)
 
-
-def _replaced(pattern: str, content: str) -> normalizers.Normalizer:
-    return normalizers.Replace(Regex(pattern), content)
+    # soft hyphens and word joiners go
+    steps = [normalizers.NFC(), replaced(r"[\x{00AD}\x{2060}]", ""), replaced("[‘’‛]", "'"), replaced("[“”„‟]", '"')]
+    if config.unknown_marks:
+        unknown = "|".join(map(re.escape, config.unknown_marks))
+        steps.append(replaced(rf"(?<!\S)(?:{unknown})(?!\S)", UNKNOWN_WORD))
+    if config.lowercase:
+        steps.append(normalizers.Lowercase())
+    if config.digits_to_hash:
+        steps.append(replaced(r"\p{Nd}", "#"))
+    if marks != "none":
+        steps += [replaced(rf"[{_BLANK}{SPACE_MARK}]+", SPACE_MARK), replaced(rf"{SPACE_MARK}\z", "")]
+        first = (rf"\A(?!{SPACE_MARK})", SPACE_MARK) if marks == "before words" else (rf"\A{SPACE_MARK}", "")
+        steps.append(replaced(*first))
+    return normalizers.Sequence(steps)
 
 
 def whole_marks(text: str, offsets: list[tuple[int, int]], marks: Sequence[str]) -> None:
     """Widen, in place, the spans of unknown words' marks: the library traces a replaced one to its last character."""
-    ends: dict[int, int] = {}
-    for mark in marks:
-        for match in re.finditer(rf"(?<!\S){re.escape(mark)}(?!\S)", text) if mark in text else ():
-            ends[match.end()] = match.start()
-    for index, (start, end) in enumerate(offsets) if ends else ():
-        offsets[index] = (min(start, ends.get(end, start)), end)
+    matches = (match for mark in marks for match in re.finditer(rf"(?<!\S){re.escape(mark)}(?!\S)", text))
+    starts = {match.end(): match.start() for match in matches}
+    for index, (start, end) in enumerate(offsets) if starts else ():
+        offsets[index] = (min(start, starts.get(end, start)), end)
 
 
 def encodable(text: str) -> str:
@@ -206,8 +187,6 @@ def extend_over_marks(text: str, offsets: list[tuple[int, int]]) -> list[tuple[i
     return result
 
 
-# ------------------------------------------------------------------------------------------- where tokens begin and end
-
 # Scripts written without spaces: Han, Hiragana, Thai, ... one grapheme a token; Katakana in runs.
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー"
 _LETTER = rf"[\p{{L}}\p{{M}}\x{{200C}}\x{{200D}}&&[^{_UNSPACED}]]"
@@ -215,7 +194,6 @@ _APOSTROPHE = "['’]"
 _ABBREVIATION = (
     "mr|mrs|ms|dr|prof|vs|inc|ltd|corp|jr|sr|gov|sen|rep|gen|rev|lt|col|sgt|capt|st|cf|fig|eq|approx|dept|etc|al|vol"
 )
-_BLANK = r"\s\p{Cc}\x{200B}\x{FEFF}"
 
 
 def word_pattern(hash_digits: bool = False) -> str:

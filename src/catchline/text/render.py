@@ -47,9 +47,6 @@ _NOT_LAST = frozenset(("(", "[", "{", "-", "–", "—", "/", "=", "+", "``"))
 _NEAR = 10  # characters around a word that tell whether it stands in capitals as all others
 
 
-# --------------------------------------------------------------------------------------------------- joining tokens
-
-
 def _joined(pieces: Iterable[tuple[str, str]]) -> Detokenized:
     """The text of pieces, each with the blank in front of it, and their spans."""
     text = ""
@@ -115,9 +112,6 @@ def join_with(decode: Callable[[list[str]], str], tokens: Sequence[str]) -> Deto
     lengths = (len(decode(list(tokens[:count])).rstrip("\ufffd")) for count in range(1, len(tokens) + 1))
     ends = [min(end, len(text)) for end in accumulate(lengths, max, initial=0)]
     return text, [bounds(text, start, end) for start, end in pairwise(ends)]
-
-
-# ------------------------------------------------------------------------------------------------------- the source
 
 
 class SourceText:
@@ -197,9 +191,6 @@ class SourceText:
         if forms or not places or any(id not in (None, tokenizer.unk_id) for id in ids):
             return key
         return self.form(places[0] if place is None else place)
-
-
-# -------------------------------------------------------------------------------------------------------- rendering
 
 
 class Rendered(NamedTuple):

@@ -26,7 +26,6 @@ WRAPPED = re.compile(  # between the parts of a word that the end of a line divi
 )
 RULER = re.compile(r"([-=~*#_+^])\1{3,}")  # under a heading, or between parts
 
-# ------------------------------------------------------------------------------------------------------ languages
 
 _LOOKED_AT = 2_000  # characters at the beginning of a text, which tell its language
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -64,8 +63,6 @@ def language_of(text: str) -> str:
         return ENGLISH
     return max(counts, key=lambda language: counts[language])
 
-
-# ------------------------------------------------------------------------------- rules beside syntok and sentencex
 
 _ENGLISH_FORMS = (  # titles, places, law: a sentence continues behind them with a capital or a number
     "Adm App Art Asst Attn Bldg Br Bus Capt Ch Cir Civ Cmdr Co Col Comm Conn Const Cpl Crim Ct Def Dept Dist Dr Engl "
@@ -135,9 +132,6 @@ def _continues(text: str, first: int, last: int, language: str) -> bool:
         return True
     initial = form[-1:].isupper() and len(re.split(r"[.\-]", form)[-1]) == 1 and not behind[0].isdigit()
     return initial or form.lower() in _OTHERS or bool(language == "de" and _ORDINAL.search(before))
-
-
-# ------------------------------------------------------------------------------------------------------- sentences
 
 
 def split_sentences(text: str, language: str | None = None) -> list[Span]:

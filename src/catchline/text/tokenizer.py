@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import numpy as np
 import tokenizers
 from pydantic import Field
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import models, pre_tokenizers, trainers
 
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError, ModelError
@@ -56,37 +56,18 @@ _PROBE = "a"
 _USUAL = {"pad": ("<pad>", "[PAD]"), "unk": ("<unk>", "[UNK]"), "bos": ("<s>", "[CLS]"), "eos": ("</s>", "[SEP]")}
 
 
-class _Chunks(dict[str, Sequence[str]]):
-    """The tokens of chunks of text between blanks, each cut when it is first met."""
-
-    def __init__(self, cut: Callable[[str], Sequence[str]]) -> None:
-        super().__init__()
-        self._cut = cut
-
-    def __missing__(self, chunk: str) -> Sequence[str]:
-        if len(self) > MOST_CHUNKS:
-            self.clear()
-        tokens = self[chunk] = self._cut(chunk)
-        return tokens
-
-
 class _OpenTokenizer(Tokenizer):
     """A tokenizer whose tokens are pieces of the normalised text, also those outside the vocabulary."""
 
-    pattern: ClassVar[str]
-    spaces_to_marks: ClassVar[bool] = False
-
+    pattern: str  # of a token
+    marks: Literal["none", "before words", "between words"] = "none"  # of blanks, see `build_normalizer`
     config: NormalizationConfig
 
     def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
         backend = tokenizers.Tokenizer(model)
-        backend.normalizer = build_normalizer(self.config, spaces_to_marks=self.spaces_to_marks)
-        backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(self._rules()), "removed", invert=True)
+        backend.normalizer = build_normalizer(self.config, self.marks)
+        backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(self.pattern), "removed", invert=True)
         return backend
-
-    def _rules(self) -> str:
-        """What is a token, as a pattern; settings may change it."""
-        return self.pattern
 
     def _pieces(self, text: str) -> list[str]:
         """The tokens of a text, whatever the vocabulary."""
@@ -98,13 +79,10 @@ class _OpenTokenizer(Tokenizer):
         return self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
 
     def _reserved(self) -> list[str]:
-        """The first entries of the vocabulary: special tokens and the sentence separator.
-
-        Raises:
-            ConfigError: the separator is what ordinary text could hold as one token.
-        """
+        """The first entries of the vocabulary: special tokens and the sentence separator. Raises ConfigError where the
+        separator is what ordinary text could hold as one token."""
         if self.separator is None:
-            return list(SPECIAL_TOKENS)
+            return [*SPECIAL_TOKENS]
         if len(self._pieces(self.separator)) < 2 or self.separator in SPECIAL_TOKENS:
             raise ConfigError(
                 f"text.sentence_separator '{self.separator}' is what the tokenizer reads as one word of ordinary "
@@ -124,18 +102,15 @@ class _OpenTokenizer(Tokenizer):
 
     def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
         counts = self.count_words(texts)
-        if not counts:
-            raise ConfigError("The texts to train the tokenizer on hold no token.")
         reserved = self._reserved()
         for special in reserved:
             counts.pop(special, None)
         frequent = [(-count, token) for token, count in counts.items() if count >= min_frequency]
         words = [token for _, token in sorted(frequent)[: max(0, size - len(reserved))]]
         if not words:
-            name, most = min((-count, token) for token, count in counts.items())[::-1] if counts else ("", 0)
             raise ConfigError(
-                f"The vocabulary would hold no word: with text.tokenizer.min_frequency {min_frequency:,} and "
-                f"max_vocabulary {size:,} none is kept, and the most frequent, '{name}', stands there {-most:,} times."
+                f"The texts hold no token for the vocabulary: none of at most {size:,} (text.tokenizer.max_vocabulary) "
+                f"stands there {min_frequency:,} times (min_frequency). Change one of the two, or give more texts."
             )
         vocabulary = {token: index for index, token in enumerate([*reserved, *words])}
         self._set_backend(self._blank(models.WordLevel(vocabulary, unk_token=UNK)))
@@ -151,8 +126,8 @@ class _ByChunks(_OpenTokenizer):
     """One that reads a text as its stretches between blanks, one by one: each is cut once and remembered."""
 
     @cached_property
-    def _chunks(self) -> _Chunks:
-        return _Chunks(self._cut)
+    def _tokens_of(self) -> Any:
+        return lru_cache(MOST_CHUNKS)(self._cut)
 
     def _cut(self, chunk: str) -> Sequence[str]:
         return self._pieces(chunk)
@@ -167,7 +142,7 @@ class _ByChunks(_OpenTokenizer):
             if across_blanks(text):
                 encoded += super().encode_ids([text], max_tokens)
                 continue
-            tokens = list(chain.from_iterable(map(self._chunks.__getitem__, text.split())))
+            tokens = list(chain.from_iterable(map(self._tokens_of, text.split())))
             ids = [id_of.get(token, self.unk_id) for token in tokens[:max_tokens]]
             unknown = [token for token, index in zip(tokens, ids, strict=False) if index == self.unk_id]
             encoded.append((np.array(ids, np.int32), unknown, len(tokens)))
@@ -192,8 +167,10 @@ class WordTokenizer(_ByChunks):
     pattern = WORD_PATTERN
     config: Config
 
-    def _rules(self) -> str:
-        return word_pattern(hash_digits=True) if self.config.digits_to_hash else self.pattern
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        if config.digits_to_hash:
+            self.pattern = word_pattern(hash_digits=True)
 
     def train(self, texts: Iterable[str]) -> None:
         """Keep the most frequent words; equal counts are ordered by the word itself."""
@@ -206,7 +183,7 @@ class WordTokenizer(_ByChunks):
             chunks = Counter(chain.from_iterable(text.split() for text in some if not across_blanks(text)))
             counts.update(self._counted([text for text in some if across_blanks(text)]))
             for chunk, count in chunks.items():
-                for piece in self._chunks[chunk]:
+                for piece in self._tokens_of(chunk):
                     counts[piece] += count
         return counts
 
@@ -231,22 +208,16 @@ class CharacterTokenizer(_OpenTokenizer):
         max_vocabulary: int = Field(10_000, ge=5)
         min_frequency: int = Field(1, ge=1)
 
-    pattern = CHARACTER_PATTERN
     config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.pattern = CHARACTER_PATTERN if config.keep_spaces else VISIBLE_CHARACTER_PATTERN
+        self.marks = "between words" if config.keep_spaces else "none"
 
     def train(self, texts: Iterable[str]) -> None:
         """Keep the most frequent characters; equal counts are ordered by the character itself."""
         self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
-
-    def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
-        backend = super()._blank(model)
-        marks = self.config.keep_spaces
-        backend.normalizer = build_normalizer(self.config, spaces_to_marks=marks, mark_in_front=False)
-        backend.decoder = decoders.Fuse()
-        return backend
-
-    def _rules(self) -> str:
-        return self.pattern if self.config.keep_spaces else VISIBLE_CHARACTER_PATTERN
 
     def _starts_word(self, previous: str, token: str) -> bool:
         together = (previous[:1].isalnum() and token[:1].isalnum()) and (previous + token).isascii()
@@ -267,7 +238,7 @@ class BpeTokenizer(_ByChunks):
         min_frequency: int = Field(2, ge=1)
 
     pattern = SUBWORD_PATTERN
-    spaces_to_marks = True
+    marks = "before words"
     config: Config
 
     def train(self, texts: Iterable[str]) -> None:
@@ -286,7 +257,7 @@ class BpeTokenizer(_ByChunks):
         described = json.loads(backend.to_str())
         described["added_tokens"] = []
         self._set_backend(tokenizers.Tokenizer.from_str(json.dumps(described)))
-        self._chunks.clear()  # of an earlier training
+        self._tokens_of.cache_clear()  # of an earlier training
 
     def _cut(self, chunk: str) -> Sequence[str]:
         blank = self.backend.normalizer.normalize_str(encodable(chunk)) == SPACE_MARK
@@ -302,16 +273,15 @@ class BpeTokenizer(_ByChunks):
                 tokens[index] = self.backend.normalizer.normalize_str(text[start:end]).lstrip(SPACE_MARK)
 
     def _starts_word(self, previous: str, token: str) -> bool:
-        if token.startswith(SPACE_MARK):
-            return True
-        return previous != SPACE_MARK and not (previous[-1:].isalnum() and token[:1].isalnum())
+        apart = previous != SPACE_MARK and not (previous[-1:].isalnum() and token[:1].isalnum())
+        return token.startswith(SPACE_MARK) or apart
 
 
 class PretrainedTokenizer(Tokenizer):
     """The ids, special tokens and templates of a checkpoint, with our offsets and word groups.
 
-    ``path`` is a folder with a ``tokenizer.json`` (and the ``config.json`` or ``tokenizer_config.json`` that
-    say which ids are special) or the file itself.
+    ``path`` is a folder with a ``tokenizer.json``, and the ``config.json`` or ``tokenizer_config.json`` that say which
+    ids are special.
     """
 
     class Config(ConfigBase):
@@ -321,16 +291,15 @@ class PretrainedTokenizer(Tokenizer):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        path = Path(config.path)
-        folder = path if path.is_dir() else path.parent
-        self._set_backend(read_backend(folder / TOKENIZER_FILE if path.is_dir() else path))
+        folder = Path(config.path)
+        self._set_backend(read_backend(folder / TOKENIZER_FILE))
         model = read_json_if_there(folder / "config.json")
         described = read_json_if_there(folder / CONFIG_FILE)
         special = read_json_if_there(folder / "special_tokens_map.json")
         self._hub_config = {key: value for key, value in (special | described).items() if key != "catchline"}
         ids = {role: self._special_id(role, model) for role in _USUAL}
         if ids["eos"] is None:
-            raise ModelError(f"{path}: neither the files beside it nor its vocabulary say which token ends a text.")
+            raise ModelError(f"{folder}: neither the files in it nor its vocabulary say which token ends a text.")
         self.eos_id = ids["eos"]
         self.bos_id = self.eos_id if ids["bos"] is None else ids["bos"]
         self.pad_id = self.eos_id if ids["pad"] is None else ids["pad"]
@@ -338,8 +307,11 @@ class PretrainedTokenizer(Tokenizer):
         stored = (described.get("catchline") or {}).get("decoder_start_id")
         start = (stored, model.get("decoder_start_token_id"), self.bos_id)
         self.decoder_start_id = int(next(value for value in start if value is not None))
-        self.prefix_ids, self.suffix_ids = self._template()
+        template = self.backend.encode(_PROBE)
+        first, last = template.special_tokens_mask.index(0), len(template) - template.special_tokens_mask[::-1].index(0)
+        self.prefix_ids, self.suffix_ids = tuple(template.ids[:first]), tuple(template.ids[last:])
         self.target_prefix_ids = self.prefix_ids
+        self._marks_inner_pieces = any(token.startswith("##") for token in self.vocabulary)
 
     def _special_id(self, role: str, model: dict[str, Any]) -> int | None:
         named = self._hub_config.get(f"{role}_token")
@@ -350,14 +322,6 @@ class PretrainedTokenizer(Tokenizer):
         value = model.get(f"{role}_token_id")
         return value if isinstance(value, int) else None
 
-    def _template(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        plain = self.backend.encode(_PROBE, add_special_tokens=False).ids
-        full = self.backend.encode(_PROBE, add_special_tokens=True).ids
-        for start in range(len(full) - len(plain) + 1):
-            if full[start : start + len(plain)] == plain:
-                return tuple(full[:start]), tuple(full[start + len(plain) :])
-        return (), (self.eos_id,)
-
     def train(self, texts: Iterable[str]) -> None:
         """Refuse: the vocabulary belongs to the checkpoint."""
         raise ConfigError("A pretrained tokenizer is not trained; choose type word, bpe or character instead.")
@@ -367,16 +331,10 @@ class PretrainedTokenizer(Tokenizer):
 
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         decoder = self.backend.decoder
-        if decoder is None:
-            return join_with(" ".join, tokens)
-        return join_with(lambda some: decoder.decode(some).strip(), tokens)
-
-    @cached_property
-    def _marks_inner_pieces(self) -> bool:
-        return any(token.startswith("##") for token in self.vocabulary)
+        return join_with(lambda some: decoder.decode(some).strip() if decoder else " ".join(some), tokens)
 
     def _starts_word(self, previous: str, token: str) -> bool:
-        """``Ġ`` (byte-level) and ``▁`` (sentence-piece) mark where a word begins, ``##`` where it goes on."""
+        """``Ġ`` (byte-level) and ``▁`` (sentence-piece) mark where a word begins, ``##`` where it continues."""
         if self._marks_inner_pieces:
             return not token.startswith("##")
         return token.startswith(("Ġ", "▁", "Ċ")) or not (_wordlike(previous[-1:]) and _wordlike(token[:1]))
@@ -385,7 +343,7 @@ class PretrainedTokenizer(Tokenizer):
         return written.strip().lower()
 
     def _described_config(self) -> dict[str, Any]:
-        return super()._described_config() | {"path": ".", "decoder_start_id": self.decoder_start_id}
+        return {"decoder_start_id": self.decoder_start_id}
 
 
 def _wordlike(character: str) -> bool:

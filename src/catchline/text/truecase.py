@@ -58,11 +58,8 @@ class Casing(BaseModel, frozen=True):
 
     @staticmethod
     def load(folder: Path) -> Casing:
-        """Read ``casing.json``; a folder without one (of somebody else) knows no words.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
+        """Read ``casing.json``; a folder without one (of somebody else) knows no words. Raises ModelError where it
+        is damaged."""
         path = folder / CASING_FILE
         try:
             return Casing.model_validate_json(path.read_bytes()) if path.is_file() else Casing()

@@ -1,8 +1,8 @@
-"""Words that the vocabulary lacks: their extended ids, what stands for UNK, and numbers behind ``#``.
+"""Words that the vocabulary lacks: their extended ids, what replaces UNK, and numbers behind ``#``.
 
-In the extended vocabulary of an example, ids from V on stand for source words that the vocabulary lacks. Numbering is
-by first appearance within the (truncated) source, so what the decoder may copy is exactly what the encoder has read,
-and the numbering of a shorter truncation is a prefix of that of a longer one.
+In the extended vocabulary of an example, ids from V on are source words that the vocabulary lacks, numbered by first
+appearance within the (truncated) source: the decoder may copy exactly what the encoder has read, and the numbering of a
+shorter truncation is a prefix of that of a longer one.
 """
 
 from __future__ import annotations
@@ -51,11 +51,8 @@ def extend_ids(
 
 @dataclass(frozen=True, slots=True)
 class UnkRule:
-    """What a summary says where the model wrote UNK: a source word that its step attended to.
-
-    * ``words``: the most attended word of the source; special tokens and sentence separators are passed over.
-    * ``argmax`` (Chen et al. 2016, released code): whatever is most attended. A word replaces UNK; a sentence separator
-      makes UNK disappear; the end of the document, and anything else that is no word, leaves it as it is.
+    """Which source word replaces UNK: ``words``, the most attended word; or ``argmax`` (Chen et al. 2016, released
+    code), whatever is most attended: a sentence separator makes UNK disappear, anything else that is no word leaves it.
 
     ``separator_id`` is the id of the token between sentences, where there is one.
     """
@@ -64,10 +61,10 @@ class UnkRule:
     separator_id: int | None = None
 
     def positions(self, attention: np.ndarray, ids: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """For each step (T,) int64 the source position that stands for UNK, or `KEEP` or `DROP`.
+        """For each step (T,) int64 the source position that replaces UNK, or `KEEP` or `DROP`.
 
         ``attention`` (T, S) has the weights of the steps that wrote UNK, ``ids`` (S,) are the source's, among which the
-        separators are found, ``words`` (S,) is true where a word stands that can replace UNK.
+        separators are found, ``words`` (S,) is true at words, which can replace UNK.
         """
         if not attention.size:
             return np.full(len(attention), KEEP, dtype=np.int64)
@@ -88,7 +85,5 @@ def restore_numbers(summary: str, document: str) -> str:
     Of several numbers of one length the last is taken; a word without a number of its length stays (Rush et al. 2015
     do so before scoring DUC).
     """
-    if "#" not in summary:
-        return summary
     numbers = {len(number): number for number in _NUMBER.findall(document)}
     return _HASHED.sub(lambda found: numbers.get(len(found[0]), found[0]), summary)
