@@ -38,7 +38,7 @@ FIRST_ERROR = GetPydanticSchema(lambda kind, schema: {**schema(kind), "fail_fast
 Text = Annotated[StrictStr, BeforeValidator(lambda value: encodable(value) if isinstance(value, str) else value)]
 Options = Annotated[dict[Text, StrictBool | StrictInt | StrictFloat | Text], BeforeValidator(_few)]
 Format = Literal["text", "markdown", "auto"]
-Kind = Literal["markdown", "page", "tagged", "mail", "subtitles"]
+Kind = Literal["markdown", "page", "mail", "subtitles"]
 Mixed = Annotated[dict[str, Any], BeforeValidator(_few)]
 
 TEXT = (

@@ -40,8 +40,6 @@ _LONG_LINE, _HEAD_OF_MAIL = 300, 10_000  # characters: longer lines begin no quo
 _UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|pre|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 _END_OF_BLOCK = re.compile(r"\n\s*\n|</?(?:p|div|h\d|li|br|t[dhr])\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[/!?]?[A-Za-z](?:\"[^\"]*\"|'[^']*'|[^<>\"']){0,500}>")
-_CLOSING_TAG = re.compile(r"</(?:p|div|h[1-6]|[uo]l|li|table|t[dhr]|a|b|i|em|strong|span|font|code|body)\s*>", re.I)
-_FEWEST_TAGS = 3
 _FEWEST_WORDS = 5  # of a block between tags, or of a paragraph that is a link, that counts as prose
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n(?=[\w\"'-]+[ \t]*[:=]|#)(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
@@ -52,12 +50,8 @@ _DEEPEST = 10  # brackets within each other in it; blocks: 100
 
 
 def read_bytes(raw: bytes, suffix: str, name: str) -> tuple[str, str]:
-    """Format and prose of a file in one of the formats of `READ_AS_BYTES`; ``suffix`` in lower case.
-
-    Raises:
-        ModuleNotFoundError: the format needs the extra ``documents``.
-        DataError: the file is damaged or has no text.
-    """
+    """Format and prose of a file in one of the formats of `READ_AS_BYTES`; ``suffix`` in lower case. Raises DataError
+    where it is damaged or has no text, ModuleNotFoundError where the format needs the extra ``documents``."""
     if suffix == ".eml":
         return "mail", mail_text(message_from_bytes(raw, policy=_Headers()))
     kind = "page" if suffix in PAGES else suffix.removeprefix(".")
@@ -68,27 +62,19 @@ def read_bytes(raw: bytes, suffix: str, name: str) -> tuple[str, str]:
 
 
 def as_prose(text: str, suffix: str = "") -> tuple[str, str]:
-    """Format and prose of a text, by the suffix of its name or how it looks; ``("text", text)`` where neither says.
-
-    Only of a page the prose may be empty.
-
-    Raises:
-        ModuleNotFoundError: a web page needs the extra ``documents``.
-    """
-    text = with_line_feeds(text)
-    kind, said = "text", ""
-    if suffix in SUBTITLES or (suffix in ("", ".txt") and _CUE.match(text)):
-        kind, said = "subtitles", subtitle_text(text)
+    """Format and prose of a text, by the suffix of its name or how it looks; ``("text", text)`` where neither tells.
+    Only of a page the prose may be empty. Raises ModuleNotFoundError where a page needs the extra ``documents``."""
+    text, plain = with_line_feeds(text), suffix in ("", ".txt")
+    kind, prose = "text", ""
+    if suffix in SUBTITLES or (plain and _CUE.match(text)):
+        kind, prose = "subtitles", subtitle_text(text)
     elif suffix in MARKDOWN or (not suffix and is_markdown(text)):
-        kind, said = "markdown", markdown_text(text)
-    elif suffix in ("", ".txt") and _PAGE.match(text[:2000]):
-        kind, said = "page", page_text(text)
-    elif suffix in ("", ".txt") and len(_CLOSING_TAG.findall(text[:5000])) >= _FEWEST_TAGS:
-        blocks = _between_tags(text)
-        kind, said = "tagged", "\n\n".join(filter(_is_prose, blocks)) or "\n\n".join(blocks)
-    elif suffix in ("", ".txt") and _is_mail(text):
-        kind, said = "mail", mail_text(message_from_bytes(text.encode(errors="replace"), policy=_Headers()))
-    return (kind, said) if said.strip() or kind == "page" else ("text", text)
+        kind, prose = "markdown", markdown_text(text)
+    elif plain and _PAGE.match(text[:2000]):
+        kind, prose = "page", page_text(text)
+    elif plain and _is_mail(text):
+        kind, prose = "mail", mail_text(message_from_bytes(text.encode(errors="replace"), policy=_Headers()))
+    return (kind, prose) if prose.strip() or kind == "page" else ("text", text)
 
 
 def page_text(page: str | bytes) -> str:
@@ -103,12 +89,7 @@ def _office_text(raw: bytes, suffix: str, name: str) -> str:
     import markitdown
 
     try:
-        if suffix == ".pdf":
-            _check_pages(raw, name)
-        elif suffix != ".ipynb":
-            with zipfile.ZipFile(io.BytesIO(raw)) as parts:
-                if sum(part.file_size for part in parts.infolist()) > MOST_UNPACKED:
-                    raise DataError(f"{name} unpacks to more than {MOST_UNPACKED:,} bytes; save its text as .txt.")
+        _check_size(raw, suffix, name)
         converter = markitdown.MarkItDown(enable_plugins=False)
         stream = markitdown.StreamInfo(extension=suffix)
         found = converter.convert_stream(io.BytesIO(raw), stream_info=stream).markdown
@@ -122,11 +103,16 @@ def _office_text(raw: bytes, suffix: str, name: str) -> str:
     return markdown_text(found)
 
 
-def _check_pages(raw: bytes, name: str) -> None:
-    import pypdfium2
+def _check_size(raw: bytes, suffix: str, name: str) -> None:
+    if suffix == ".pdf":
+        import pypdfium2
 
-    if (pages := len(pypdfium2.PdfDocument(raw))) > MOST_PAGES:
-        raise DataError(f"{name} has {pages:,} pages; at most {MOST_PAGES:,} are read. Save the pages you want.")
+        if (pages := len(pypdfium2.PdfDocument(raw))) > MOST_PAGES:
+            raise DataError(f"{name} has {pages:,} pages; at most {MOST_PAGES:,} are read. Save the pages you want.")
+    elif suffix != ".ipynb":
+        with zipfile.ZipFile(io.BytesIO(raw)) as parts:
+            if sum(part.file_size for part in parts.infolist()) > MOST_UNPACKED:
+                raise DataError(f"{name} unpacks to more than {MOST_UNPACKED:,} bytes; save its text as .txt.")
 
 
 class _Headers(policy.EmailPolicy):
@@ -146,13 +132,12 @@ def mail_text(message: Any) -> str:
     """The text that the sender of a mail wrote; empty where it has no text."""
     with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):  # of damaged ones
         part = message.get_body(("plain", "html"))
-        raw = part.get_payload(decode=True)
-        try:
-            text = raw.decode()
-        except UnicodeDecodeError:
-            text = raw.decode(part.get_content_charset("latin-1"), "replace")
-        plain = part.get_content_subtype() != "html"
-        return own_words(text if plain else "\n\n".join(_between_tags(text)))
+        raw, charset = part.get_payload(decode=True), part.get_content_charset("latin-1")
+        with suppress(UnicodeDecodeError):
+            raw.decode()
+            charset = "utf-8"  # whatever the header says
+        text = raw.decode(charset, "replace")
+        return own_words(text if part.get_content_subtype() != "html" else "\n\n".join(_between_tags(text)))
     return ""
 
 
@@ -189,17 +174,11 @@ def markdown_text(document: str) -> str:
 
     The headings where there is no paragraph; where there is neither, the text without its comments.
     """
-    blocks = markdown_blocks(document)
-    prose = [text for kind, text in blocks if kind == "prose"] or [text for _, text in blocks]
-    return "\n\n".join(prose) or _UNSEEN.sub("", document)
-
-
-def markdown_blocks(document: str) -> list[tuple[str, str]]:
-    """The blocks of text of a Markdown document with their kinds, ``heading`` or ``prose``."""
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
     parser.core.ruler.at("inline", _parse_in_pieces)
-    tokens = parser.parse(_FRONT_MATTER.sub("", with_line_feeds(document)))
-    return list(_blocks(tokens))
+    blocks = list(_blocks(parser.parse(_FRONT_MATTER.sub("", with_line_feeds(document)))))
+    prose = [text for kind, text in blocks if kind == "prose"] or [text for _, text in blocks]
+    return "\n\n".join(prose) or _UNSEEN.sub("", document)
 
 
 def _parse_in_pieces(state: StateCore) -> None:
@@ -215,6 +194,7 @@ def _parse_in_pieces(state: StateCore) -> None:
 
 
 def _blocks(tokens: Iterable[Token]) -> Iterator[tuple[str, str]]:
+    """Blocks of text with their kinds, ``heading`` or ``prose``."""
     heading = table = 0
     for token in tokens:
         heading += token.nesting if token.type.startswith("heading_") else 0

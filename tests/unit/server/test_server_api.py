@@ -320,7 +320,6 @@ READ = {
         "1\n00:00:01,000 --> 00:00:02,000\nThe river\n\n2\n00:00:02,000 --> 00:00:03,000\nrose.\n",
         "The river rose.",
     ),
-    "tagged": ("<p>The</p><p>brown <b>river</b> rose last <i>night</i>.</p>", "brown river rose last night."),
 }
 
 

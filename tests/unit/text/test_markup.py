@@ -14,7 +14,7 @@ import pytest
 from catchline.cli.inputs import documents_of
 from catchline.errors import DataError
 from catchline.text import markup
-from catchline.text.markup import as_prose, is_markdown, markdown_blocks, markdown_text, own_words
+from catchline.text.markup import as_prose, is_markdown, markdown_text, own_words
 
 README = """---
 title: Foo
@@ -73,7 +73,6 @@ def test_paragraphs_and_items_of_markdown_are_its_prose(end: str) -> None:
 
 
 def test_headings_of_markdown_are_known() -> None:
-    assert [text for kind, text in markdown_blocks(README) if kind == "heading"] == ["Foo", "Install"]
     assert markdown_text("# Foo, a tool\n\n![npm](https://x/y.svg)") == "Foo, a tool", "where there is nothing else"
 
 
@@ -193,8 +192,6 @@ VTT += "<v Ben>I tell the &amp; customer.\n\n00:01.000 --> 00:02.000\nI tell the
         ("a.txt", README, None),
         ("b.py", README, None),
         ("c.md", "| a |\n|---|\n", None),
-        ("a.txt", "Bars <b>close</b> on <i>Monday</i>,\nsays &quot;Foo&quot;.<br>It <b>rains</b> all day long.",
-         'Bars close on Monday, says "Foo".\n\nIt rains all day long.'),
         ("a.c", "Bars <b>close</b> on <i>Monday</i>, <b>it</b> <b>rains</b>", None),
         ("a", "The tags <b> and </b> are for bold text, a < b, and List<a>.", None),
     ],

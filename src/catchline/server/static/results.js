@@ -8,12 +8,9 @@ import { counted, countWords } from "./view/text.js";
 // As what the service reads a text that it does not take as it is, and what is read of it.
 const READ = {
   markdown: ["Markdown", ", without headings, code and tables"],
-  restructuredtext: ["reStructuredText", ", without headings, code and tables"],
   page: ["a web page", ": its article"],
-  tagged: ["text with tags", ": what stands between them"],
-  manual: ["a manual page", ": its name and description"],
   mail: ["an e-mail", ", without its head and quotations"],
-  article: ["a page copied from a browser", ": its headline and paragraphs"],
+  subtitles: ["subtitles", ": what is spoken"],
 };
 
 export class Results {
