@@ -14,18 +14,21 @@ _LAZY = {
     "Record": "catchline.types",
     "Summarizer": "catchline.summarizer",
     "Summary": "catchline.types",
+    "check_support": "catchline.metrics.faithfulness",
     "errors": "catchline.errors",
     "evaluate": "catchline.evaluation.run",
     "read_records": "catchline.data.records",
     "rouge": "catchline.metrics.rouge",
     "train": "catchline.training.api",
 }
-__all__ = ["Record", "Summarizer", "Summary", "__version__", "errors", "evaluate", "read_records", "rouge", "train"]
+__all__ = ["Record", "Summarizer", "Summary", "__version__", "check_support", "errors", "evaluate", "read_records"]
+__all__ += ["rouge", "train"]
 
 if TYPE_CHECKING:
     from catchline import errors
     from catchline.data.records import read_records
     from catchline.evaluation.run import evaluate
+    from catchline.metrics.faithfulness import check_support
     from catchline.metrics.rouge import rouge
     from catchline.summarizer import Summarizer
     from catchline.training.api import train

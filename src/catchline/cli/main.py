@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("catchline.cli.serve:command", "Serve models over HTTP, with a page to try them."),
     "export": ("catchline.cli.export:command", "Write a model as graphs that run without torch."),
     "rouge": ("catchline.cli.rouge:command", "ROUGE of a file of summaries against references."),
+    "check": ("catchline.cli.check:command", "Find what a summary states and its document lacks."),
     "data": ("catchline.cli.data:app", "Check or describe data sets."),
     "recipes": ("catchline.cli.recipes:command", "List, show and check the recipes."),
     "doctor": ("catchline.cli.doctor:command", "What is installed, what this machine can do, what is missing."),

@@ -130,6 +130,10 @@ def _add_summaries(app: FastAPI, service: Service, named: list[Any]) -> None:
     async def chat(body: openai.ChatRequest, request: Request) -> Response:
         return await _chat(service, body, request)
 
+    @post("/v1/check", response_model=schemas.Support, summary="What a document supports of a summary")
+    async def check(body: schemas.CheckRequest, request: Request) -> Response:
+        return _json(await _unless_gone(request, service.support(body.summary, body.document)))
+
     @post("/", response_model=list[schemas.HubSummary], summary="The hub's summarization task, with the first model")
     async def hub(body: HubRequest, request: Request) -> Response:
         documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs

@@ -96,6 +96,13 @@ class SummarizeRequest(_Body, json_schema_extra={"examples": [{"document": TEXT}
     stream: StrictBool = Field(False, description="Answer with server-sent events, as `POST /v1/summarize/stream`.")
 
 
+class CheckRequest(_Body, json_schema_extra={"examples": [{"summary": "Ludlow loses 40 houses.", "document": TEXT}]}):
+    """A summary, by whomever, and the document that it should agree with."""
+
+    summary: Text
+    document: Text
+
+
 class HubRequest(_Body, json_schema_extra={"examples": [{"inputs": TEXT, "parameters": {"max_length": 20}}]}):
     """The body of a summarization task on the Hugging Face hub; its `options` (`wait_for_model`) are ignored."""
 
@@ -108,7 +115,9 @@ def unknown_field(where: str, body: Any, unknown: Collection[str]) -> str:
     """A sentence on the field ``where`` (dotted), one of the ``unknown``, with what was probably meant."""
     place, _, name = where.rpartition(".")
     hub = isinstance(body, Mapping) and "inputs" in body and "inputs" not in unknown
-    fields = Document.model_fields if place else (HubRequest if hub else SummarizeRequest).model_fields
+    checks = isinstance(body, Mapping) and "summary" in body
+    request = HubRequest if hub else CheckRequest if checks else SummarizeRequest
+    fields = (Document if place else request).model_fields
     if not place and not hub and name.lower() in TEXT_NAMES:
         return f"Unknown field {where}; the text goes into document (or documents)."
     return f"Unknown field {where}.{did_you_mean(name, fields)} Known: {', '.join(fields)}."

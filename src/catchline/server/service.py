@@ -199,13 +199,27 @@ class Service:
             reason = f"Document {number} has {len(text):,} characters; the limit is {most:,}."
             raise ProblemError("document_too_long", reason)
         if format != "text":
-            kind, text = await self._read(text, format, number)
+            kind, text = await self._apart(number, read_format, text, format)
         if not text.strip():
             raise ProblemError("empty_document", f"Document {number} is empty; there is nothing to summarize.")
         return Record(text, id=given.id, origin=str(number)), kind
 
-    async def _read(self, text: str, format: Format, number: int) -> tuple[str, str]:
-        """The format of the text and its prose, read in a process that ends at the deadline."""
+    async def support(self, summary: str, document: str) -> dict[str, Any]:
+        """What the document supports of a summary, as JSON values.
+
+        Raises:
+            ProblemError: a text is empty, too long, or not read in time.
+        """
+        for text in (summary, document):
+            if len(text) > (most := self.settings.max_characters):
+                raise ProblemError("document_too_long", f"A text has {len(text):,} characters; the limit is {most:,}.")
+            if not text.strip():
+                raise ProblemError("empty_document", "The summary or the document is empty; there is nothing to check.")
+        values: dict[str, Any] = await self._apart(1, supported, summary, document)
+        return values
+
+    async def _apart(self, number: int, work: Callable[..., Any], *given: Any) -> Any:
+        """The result of ``work`` in a process that ends at the deadline."""
         until = list[float]()
 
         def check() -> None:
@@ -214,9 +228,9 @@ class Service:
                 reason = f"Document {number} was not read within {self.settings.reading_timeout:g} seconds"
                 raise ProblemError("document_too_long", f"{reason}; send it as plain text.")
 
-        read = partial(self.reader.call, check, read_format, text, format)
+        call = partial(self.reader.call, check, work, *given)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._reading, read)
+            return await asyncio.get_running_loop().run_in_executor(self._reading, call)
         except WorkerDiedError as error:
             raise ProblemError("document_too_long", f"Document {number} cannot be read: {error}") from error
 
@@ -308,6 +322,11 @@ def read_format(text: str, format: Format) -> tuple[str, str]:
         return format, markdown_text(text)
     kind, prose = as_prose(text)
     return (kind, prose) if prose.strip() else ("text", text)
+
+
+def supported(summary: str, document: str) -> dict[str, Any]:
+    """`catchline.check_support` as JSON values."""
+    return support_to_dict(check_support(summary, document))
 
 
 def _extract_batch(worker: Worker, most: int, jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:

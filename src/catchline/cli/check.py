@@ -1,0 +1,68 @@
+"""``catchline check``: which names, numbers and dates of a summary its document lacks."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from typer import Argument
+
+from catchline.cli.inputs import documents_of, read_once, stream_records
+from catchline.cli.options import AsJson, ReadingOptions
+from catchline.cli.output import aligned
+from catchline.explain.record import support_to_dict
+from catchline.metrics.faithfulness import SupportReport, check_support
+from catchline.types import Record
+
+
+def command(
+    summary: Annotated[
+        str, Argument(metavar="SUMMARY|PAIRS", help="A text to check, - is stdin; alone, a data set of pairs.")
+    ],
+    document: Annotated[str | None, Argument(help="The text that it should agree with.")] = None,
+    *,
+    reading: ReadingOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Find the names, numbers and dates of a summary that its document lacks, whoever wrote it.
+
+    Each claim has its place in both texts: a hint for a reader, not a verdict.
+    """
+    if document is not None:
+        read_once([summary, document])
+        [written], [read] = documents_of(summary), documents_of(document)
+        report = check_support(written.document, read.document)
+        pair = Record(read.document, written.document, id=written.id)
+        print(_line(pair, report) if as_json else _of_one(read.document, report))
+        return
+    lacking = pairs = claims = missing = 0
+    for number, record in enumerate(stream_records(summary, reading.options()), 1):
+        report = check_support(record.summary, record.document)
+        pairs, claims = pairs + 1, claims + sum(claim.kind != "word" for claim in report.claims)
+        lacking, missing = lacking + bool(report.unsupported), missing + len(report.unsupported)
+        if as_json:
+            print(_line(record, report))
+        elif report.unsupported:
+            names = ", ".join(f"{claim.text} ({claim.kind})" for claim in report.unsupported)
+            print(f"{record.id or number}: {names}")
+    if not as_json:
+        print(
+            f"{lacking:,} of {pairs:,} summaries lack support for {missing:,} of {claims:,} names, numbers and dates."
+        )
+
+
+def _line(record: Record, report: SupportReport) -> str:
+    values: dict[str, Any] = {"id": record.id} if record.id else {}
+    return json.dumps({**values, "summary": record.summary, **support_to_dict(report)}, ensure_ascii=False)
+
+
+def _of_one(document: str, report: SupportReport) -> str:
+    """A table of the claims, with what the document has in the place of each."""
+    rows = []
+    for claim in report.claims:
+        if claim.kind != "word" or claim.source is None:
+            found = "" if claim.source is None else " ".join(document[slice(*claim.source)].split())
+            rows.append([claim.text, claim.kind, "yes" if claim.source else "no", found])
+    if not rows:
+        return "The summary has no name, number or date, and every word of it is in the document."
+    return aligned(["summary", "kind", "in the document", "as"], rows)
