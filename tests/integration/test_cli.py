@@ -191,7 +191,7 @@ def test_a_real_control_c_ends_without_a_traceback(tmp_path: Path) -> None:
 def test_a_closed_pipe_is_quiet(body: str) -> None:
     code = (
         "import sys, catchline.cli.recipes as r\n"
-        "from catchline.cli.output import show_summaries\nfrom catchline.types import Summary\n"
+        "from catchline.cli.io import show_summaries\nfrom catchline.types import Summary\n"
         f"def command():\n    for n in range(100000): {body}\n"
         "r.command = command\n"
         "from catchline.cli.main import main\nsys.exit(main(['recipes']))"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from catchline.cli.io import aligned
 from catchline.cli.main import main
-from catchline.cli.output import aligned
 from catchline.evaluation.table import Row, measure_column
 from catchline.summarizer import Summarizer
 from catchline.types import Summary

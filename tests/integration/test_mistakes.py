@@ -122,7 +122,7 @@ MISTAKES = [
     ("summarize https://example.org/", 2, "save it first: curl -s https://example.org/ | catchline summarize"),
     ("summarize rusn text.txt", 4, "Did you mean 'runs'?"),
     ("summarize 'The text itself.'", 2, "echo 'Your text.' | catchline summarize"),
-    ("summarize good.jsonl runs", 2, "the model stands before what it shall summarize"),
+    ("summarize good.jsonl runs", 2, "the model stands before what it summarizes"),
     ("summarize lead good.jsonl --output runs", 2, "is a folder; --output names a file"),
     ("summarize lead --sentences -1 good.jsonl", 2, "greater than or equal to 1"),
     ("evaluate lead-1 --data columns.csv", 3, "--document-column"),
@@ -142,7 +142,7 @@ MISTAKES = [
     ("evaluate lead-1", 2, "Missing option '--data'"),
     # arguments in another place, options of other programs
     ("summarise text.txt", 2, "Did you mean 'summarize'?"),
-    ("summarize text.txt lexrank", 2, "the model stands before what it shall summarize"),
+    ("summarize text.txt lexrank", 2, "the model stands before what it summarizes"),
     ("summarize oneline text.txt --device tpu", 2, "There is no device 'tpu' here; use cpu, or auto"),
     ("data split good.jsonl", 2, "No such command 'split'. Known: check, columns"),
     ("serve --port 99999", 2, "less than or equal to 65535"),

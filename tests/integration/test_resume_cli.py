@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from catchline.cli.inputs import records_of
+from catchline.cli.io import records_of, say
 from catchline.cli.main import main
-from catchline.cli.output import say
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.data.checks import ENOUGH_FOR_TEST
 from catchline.errors import ConfigError

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from catchline.cli.inputs import records_of
+from catchline.cli.io import aligned, note, print_json, progress, records_of, say
+from catchline.cli.main import EXIT_INTERRUPTED
 from catchline.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode
-from catchline.cli.output import EXIT_INTERRUPTED, aligned, note, print_json, progress, say
 from catchline.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from catchline.config.schema import RunConfig
 from catchline.config.shipped import SHIPPED

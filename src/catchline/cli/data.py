@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
+from catchline.cli.io import aligned, print_result, progress
 from catchline.cli.options import AsJson, ColumnOptions, Commands, MaxRecords, Row, Size
-from catchline.cli.output import aligned, print_result, progress
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import TOKENIZERS, build
 from catchline.config.schema import RunConfig

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from catchline import __version__
+from catchline.cli.io import aligned, print_result
 from catchline.cli.options import AsJson
-from catchline.cli.output import aligned, print_result
 from catchline.config.shipped import DEFAULT, place_of
 from catchline.errors import EXTRAS, CatchlineError
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.inputs import records_of
+from catchline.cli.io import aligned, print_result, progress, records_of
 from catchline.cli.options import (
     AsJson,
     Device,
@@ -22,7 +22,6 @@ from catchline.cli.options import (
     TrustCode,
     search_settings,
 )
-from catchline.cli.output import aligned, print_result, progress
 from catchline.config.schema import EvaluationConfig
 from catchline.data.records import split_of
 from catchline.errors import ConfigError

@@ -9,9 +9,17 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.inputs import check_output, documents_of, is_records, model_and_inputs
+from catchline.cli.io import (
+    Skipped,
+    check_output,
+    documents_of,
+    is_records,
+    model_and_inputs,
+    print_json,
+    say,
+    show_summaries,
+)
 from catchline.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, check_picture
-from catchline.cli.output import Skipped, print_json, say, show_summaries
 from catchline.data.lines import BadRecordError, check_text, text_lines
 from catchline.errors import ConfigError, DataError
 from catchline.explain.record import from_dict, support_of, support_to_dict, to_dict

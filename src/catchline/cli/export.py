@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from catchline.cli.inputs import records_of
+from catchline.cli.io import progress, records_of
 from catchline.cli.options import BatchSize, MaxRecords, ReadingOptions, Split, TrustCode
-from catchline.cli.output import progress
 from catchline.data.records import split_of
 from catchline.errors import ConfigError
 from catchline.summarizer.extractive import is_method

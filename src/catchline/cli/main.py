@@ -18,10 +18,10 @@ from pkgutil import resolve_name
 from typing import Any
 
 from catchline import __version__
-from catchline.cli.output import EXIT_INTERRUPTED, say
 from catchline.errors import CatchlineError, ConfigError, DiskFullError, is_disk_full, missing_package, unknown_choice
+from catchline.text.control import safe_print
 
-EXIT_BROKEN_PIPE = 141
+EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 130, 141
 COMPLETION = (["--install-completion"], ["--show-completion"])
 
 # name -> (module:attribute, one line of help). The attribute is a function with typer's annotations, or a
@@ -63,6 +63,22 @@ STUDY: dict[str, str] = {
 ABOUT = "Train, compare, explain and serve attention- and copy-based abstractive summarizers."
 
 
+def quiet() -> bool:
+    """Was ``catchline --quiet`` (or ``CATCHLINE_QUIET``) given?"""
+    return bool(os.environ.get("CATCHLINE_QUIET"))
+
+
+def say(text: str) -> None:
+    """Say on stderr what must be said, with ``--quiet`` too."""
+    safe_print(f"catchline: {text}", file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """Say something on stderr unless ``--quiet`` is given."""
+    if not quiet():
+        say(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. ``argv`` defaults to the process's arguments."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -70,16 +86,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed by who started us: `catchline ... >&-`
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, it stays open
     was_quiet = os.environ.get("CATCHLINE_QUIET")
-    # before torch is imported: threads that wait for each other give the core away instead of spinning, which costs
-    # several times the time as soon as anything else runs on the machine; and oneDNN keeps
-    # fewer than 1,024 prepared products, of which a recurrence in bf16 has megabytes each, three for every length
+    # Before torch is imported: threads that wait give the core away instead of spinning, and oneDNN keeps fewer than
+    # 1,024 prepared products, of which a recurrence in bf16 has megabytes each.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     try:
-        completes = "_CATCHLINE_COMPLETE" in os.environ or arguments[:1] in (
-            ["--install-completion"],
-            ["--show-completion"],
-        )
+        completes = "_CATCHLINE_COMPLETE" in os.environ or arguments[:1] in COMPLETION
         code = _complete(arguments) if completes else _dispatch(arguments)
         sys.stdout.flush()
     except Exception as error:
@@ -131,7 +143,7 @@ def _complete(arguments: list[str]) -> int:
 
 FIRST_SCREEN = f"""{ABOUT}
 
-A summary now, by the model in the box (Ctrl-D ends the text):
+A summary now, by the bundled model (Ctrl-D ends the text):
   catchline summarize                             type or paste a text
   catchline summarize article.txt                 or page.html, or articles.csv
   catchline explain article.txt --html why.html   where each word came from

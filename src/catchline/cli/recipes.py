@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import yaml
 from typer import Argument, Context
 
+from catchline.cli.io import aligned, print_result
 from catchline.cli.options import AsJson, Commands, RecipeKeys, Row, Size
-from catchline.cli.output import aligned, print_result
 from catchline.config.loading import (
     dump_run,
     load_recipe,

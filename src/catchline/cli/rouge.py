@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.inputs import read_once, text_of
+from catchline.cli.io import aligned, print_result, read_once, say, text_of
 from catchline.cli.options import AsJson
-from catchline.cli.output import aligned, print_result, say
 from catchline.errors import DataError
 from catchline.metrics.rouge import RougeResult, rouge
 

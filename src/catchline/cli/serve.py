@@ -9,8 +9,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from catchline.cli.io import say
 from catchline.cli.options import Device, TrustCode
-from catchline.cli.output import say
 from catchline.config.loading import parse_overrides
 from catchline.config.shipped import default_model
 from catchline.errors import ConfigError, DataError

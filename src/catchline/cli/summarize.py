@@ -13,9 +13,22 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from catchline.cli.inputs import check_output, count_lines, documents_of, is_records, model_and_inputs, read_once
+from catchline.cli.io import (
+    NO_LINES,
+    Skipped,
+    as_lines,
+    check_output,
+    count_lines,
+    documents_of,
+    is_records,
+    is_unicode,
+    model_and_inputs,
+    progress,
+    read_once,
+    say,
+    show_summaries,
+)
 from catchline.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode
-from catchline.cli.output import NO_LINES, Skipped, as_lines, is_unicode, progress, say, show_summaries
 from catchline.errors import ConfigError, DataError
 from catchline.files import flush, keeps_its_place, only_writer, sha256, write_text
 from catchline.summarizer.bulk import Lines, Request, SummaryJob, lines_of

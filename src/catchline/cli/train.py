@@ -1,8 +1,9 @@
-"""``catchline train``: one row of a recipe, on your pairs; and ``catchline resume``: go on with a run, bit for bit."""
+"""``catchline train``: one row of a recipe, on your pairs; and ``catchline resume``: continue a run, bit for bit."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -10,22 +11,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from catchline.cli import own_data
+from catchline.cli.io import aligned, note, print_result, progress, records_of, say
+from catchline.cli.main import EXIT_INTERRUPTED
 from catchline.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, Size, TrustCode
-from catchline.cli.output import EXIT_INTERRUPTED, note, print_result, progress, say
 from catchline.config.base import validate
 from catchline.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
 from catchline.config.names import check_run, outside_names, trusting
 from catchline.config.schema import SPLITS, RunConfig, TrainingConfig
 from catchline.config.shipped import SHIPPED, place_of
 from catchline.data.records import data_changes
-from catchline.errors import ConfigError, ModelError
+from catchline.errors import CatchlineError, ConfigError, ModelError
+from catchline.evaluation.run import evaluate_system, open_system, options_of
+from catchline.evaluation.table import MEASURES, cells_of, for_card, rouge_column, verdict
+from catchline.evaluation.table import Row as TableRow
+from catchline.models.card import Card, write_card
 from catchline.text.control import safe_print as print
+from catchline.types import Record
 
 if TYPE_CHECKING:
     from catchline.training.loop import TrainResult
 
 SCRATCH = "scratch"
+SCORED = 200  # pairs of a split, at the end
+SHOWN = ("copy_rate", "repeating", "unsupported_word", "words")
 
 
 def command(
@@ -76,7 +84,7 @@ def command(
         except ModelError as error:
             instead = f"Or start from nothing: --from {SCRATCH}."
             raise ModelError(f"This size starts from {name}. {error} {instead}") from None
-        say(f"Starting from {name}, the model in the box; --from scratch starts from nothing.")
+        say(f"Starting from {name}, the bundled model; --from scratch starts from nothing.")
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, run.size) if part)
     if run.data.validation is None and data is not None and not all_pairs:
         from catchline.training.run import hold_out
@@ -135,8 +143,13 @@ def run_training(run: RunConfig, out: Path, *, as_json: bool, score: bool = True
         if not as_json:
             print(_closing_words(result, run))
         with trusting(outside_names(run.model_dump())):  # the code that was just run in training
+<<<<<<< HEAD
             closing = own_data.closing_score(result.model_folder, run) if score else ""
         print_result(as_json, asdict(result) | {"score": closing.strip()}, closing, indent=None)
+=======
+            score = closing_score(result.model_folder, run)
+        print_result(as_json, asdict(result) | {"score": score.strip()}, score, indent=None)
+>>>>>>> 58af91ab (Commands: what they read and show is cli/io; what train says at the end is in its file)
 
 
 def _closing_words(result: TrainResult, run: RunConfig) -> str:
@@ -155,3 +168,59 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
         return words
     command = f"catchline export {quote(result.model_folder)} --out DIR --int8"
     return f"{words}\nOn a CPU it starts and runs faster as graphs: {command}"
+
+
+# ------------------------------------------------------------------------------ what is said at the end
+
+
+def closing_score(model_folder: str, run: RunConfig) -> str:
+    """The table and the verdict on the pairs that were held out, and what became of the model's confidence; without
+    such pairs what to do about it."""
+    splits = [name for name in ("test", "validation") if getattr(run.data, name) is not None]
+    if not splits:
+        return (
+            "Nothing was held out, so nobody knows how good it is, and it has no confidence: "
+            "`catchline evaluate` scores it on other pairs, `catchline calibrate` finds out when it had better "
+            "not answer."
+        )
+    try:
+        reading = run.data.model_copy(update={"skip_bad": True})
+        held = {name: records_of(getattr(run.data, name), reading, SCORED, some=True) for name in splits}
+        split, records = next(iter(held.items()))
+        folder = Path(model_folder)
+        confidence = calibrated(folder, [record for part in held.values() for record in part])
+        systems, options = {"lead-1": "lead-1", "the model": model_folder}, options_of(run.evaluation)
+        with progress("Scoring", total=2 * len(records)) as bar:
+            results = [
+                evaluate_system(open_system(system), records, name=label, options=options, progress=bar.advance)
+                for label, system in systems.items()
+            ]
+        name = Path(getattr(run.data, split)).name
+        write_card(folder, Card.of(folder).with_scores(for_card(results, name, split)))
+    except CatchlineError as error:  # the training is done, whatever becomes of its score
+        return f"It could not be scored: {error}"
+    fine_tuned = run.training.initial_weights is not None
+    text = verdict(results, fine_tuned=fine_tuned, no_repeat=run.search.no_repeat_ngram)
+    columns = [rouge_column(kind, marks=False) for kind in results[0].rouge]
+    columns += [column for column in MEASURES if column.measure in SHOWN]
+    table = aligned(*cells_of([TableRow.of([result]) for result in results], columns))
+    return "\n".join(["", table, "", *text, confidence])
+
+
+def calibrated(folder: Path, records: Sequence[Record]) -> str:
+    """Fit the model's confidence to these records, where they are enough, and say what was measured."""
+    from catchline.evaluation.confidence import ACCEPT, LEAST_RECORDS, fit_confidence
+
+    remedy = "It has no confidence yet: `catchline calibrate` fits it to more held-out pairs."
+    if len(records) < LEAST_RECORDS:
+        return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
+    try:
+        with progress("Calibrating", total=len(records)) as bar:
+            calibration, (lines, sentences, given) = fit_confidence(folder, records, bar.advance)
+    except CatchlineError as error:
+        return f"{error} {remedy}"
+    return (
+        f"Of {len(records):,} held-out lines {lines:.0%} have ROUGE-1 of {ACCEPT:g} or more, no repetition and "
+        f"no name, number or date that their text lacks; of first sentences {sentences:.0%}. So it gives "
+        f"its line at a confidence of {calibration.threshold:.2f} or more ({given:.0%} of these texts)."
+    )

@@ -23,7 +23,7 @@ from catchline.training.checkpoint import TrainState
 LOG, TIMING = "log.jsonl", "timing.jsonl"
 SHOW_EVERY_SECONDS = 0.2
 
-# how far training is: ``update(completed, total=, description=, note=)`` of a progress bar (`catchline.cli.output`)
+# how far training is: ``update(completed, total=, description=, note=)`` of a progress bar (`catchline.cli.io`)
 ShowProgress = Callable[..., None]
 
 

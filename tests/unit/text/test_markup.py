@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from catchline.cli.inputs import documents_of
+from catchline.cli.io import documents_of
 from catchline.errors import DataError
 from catchline.text import markup
 from catchline.text.markup import as_prose, is_markdown, markdown_text, own_words

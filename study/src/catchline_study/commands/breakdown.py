@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.inputs import records_of
+from catchline.cli.io import aligned, print_result, progress, records_of
 from catchline.cli.options import AsJson, Device, MaxRecords, ReadingOptions, Split, TrustCode
-from catchline.cli.output import aligned, print_result, progress
 from catchline.config.schema import EvaluationConfig
 from catchline.data.records import split_of
 from catchline.errors import ConfigError

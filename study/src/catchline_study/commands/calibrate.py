@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.inputs import records_of
+from catchline.cli.io import print_result, progress, records_of
 from catchline.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, TrustCode, check_picture
-from catchline.cli.output import print_result, progress
 from catchline.config.shipped import SHIPPED
 from catchline.data.records import split_of
 from catchline.errors import ConfigError, ModelError

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from catchline.cli.io import aligned, print_result, progress
 from catchline.cli.options import AsJson
-from catchline.cli.output import aligned, print_result, progress
 from catchline.errors import DataError
 from catchline_study.corpora.debian import build_debian
 from catchline_study.corpora.docstrings import build_corpus, learnt_packages

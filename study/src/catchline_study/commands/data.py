@@ -11,9 +11,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.inputs import stream_records
+from catchline.cli.io import NO_LINES, aligned, as_lines, print_json, print_result, progress, say, stream_records
 from catchline.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, TrustCode
-from catchline.cli.output import NO_LINES, aligned, as_lines, print_json, print_result, progress, say
 from catchline.data.records import files_of, write_records
 from catchline.errors import ConfigError
 from catchline.text.control import safe_print as print

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.inputs import check_output, records_of
+from catchline.cli.io import aligned, check_output, note, print_result, records_of
 from catchline.cli.options import AsJson, Commands, ReadingOptions
-from catchline.cli.output import aligned, note, print_result
 from catchline.errors import ConfigError
 from catchline.evaluation.table import mark_of
 from catchline.files import write_text

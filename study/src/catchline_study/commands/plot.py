@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from catchline.cli.io import aligned, print_result, say
 from catchline.cli.options import AsJson, check_picture
-from catchline.cli.output import aligned, print_result, say
 from catchline.config.loading import read_run
 from catchline.config.schema import RunConfig
 from catchline.errors import ConfigError, DataError, refuse_unknown, unknown_choice

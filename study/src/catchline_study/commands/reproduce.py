@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from catchline.cli.compare import Earlier
-from catchline.cli.output import aligned, say
+from catchline.cli.io import aligned, say
 from catchline.errors import ConfigError
 from catchline.text.control import safe_print as print
 from catchline_study.reproduce import COMPARISONS, commands, findings, run, shown, table_named, tables

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.inputs import records_of
+from catchline.cli.io import aligned, print_result, progress, records_of
 from catchline.cli.options import (
     AsJson,
     BatchSize,
@@ -21,7 +21,6 @@ from catchline.cli.options import (
     TrustCode,
     search_settings,
 )
-from catchline.cli.output import aligned, print_result, progress
 from catchline.config.loading import merge, read_run
 from catchline.config.schema import EvaluationConfig
 from catchline.config.shipped import SHIPPED
