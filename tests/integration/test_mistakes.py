@@ -166,7 +166,7 @@ MISTAKES = [
     ("summarize lead good.jsonl --output other.jsonl", 3, "is not a result of catchline"),
     ("summarize lead good.jsonl --output one.txt", 3, "is not a result of catchline"),
     ("summarize lead - --format csv", 2, "Standard input is a text or JSON lines, not csv"),
-    ("serve =oneline", 2, "gives the model no name"),
+    ("serve =oneline", 2, "cannot be called"),
     ("evaluate a/b a/b. --data good.jsonl --output out", 2, "of a/b and a/b. would be one file"),
     ("compare headline_writer --size tiny --data good.jsonl --out out", 2, "would be trained on and scored on"),
     ("summarize oneline text.txt --set search.beam_size=2 --set beam_sise=3", 2, "Did you mean 'beam_size'?"),

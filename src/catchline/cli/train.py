@@ -143,13 +143,8 @@ def run_training(run: RunConfig, out: Path, *, as_json: bool, score: bool = True
         if not as_json:
             print(_closing_words(result, run))
         with trusting(outside_names(run.model_dump())):  # the code that was just run in training
-<<<<<<< HEAD
-            closing = own_data.closing_score(result.model_folder, run) if score else ""
+            closing = closing_score(result.model_folder, run) if score else ""
         print_result(as_json, asdict(result) | {"score": closing.strip()}, closing, indent=None)
-=======
-            score = closing_score(result.model_folder, run)
-        print_result(as_json, asdict(result) | {"score": score.strip()}, score, indent=None)
->>>>>>> 58af91ab (Commands: what they read and show is cli/io; what train says at the end is in its file)
 
 
 def _closing_words(result: TrainResult, run: RunConfig) -> str:

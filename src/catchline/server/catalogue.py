@@ -137,7 +137,7 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
         if Path(place).exists() or is_method(place) or not equals:
             given, folder = "", place
         summarizer = Summarizer.from_pretrained(folder, device=device)
-        name = given or summarizer.name
+        name = summarizer.name if folder == place else given
         problem = "Two models are called" if name in models else ""
         if name in EXTRACTIVE and summarizer.name != name:
             problem = "An extractive method is called"

@@ -213,15 +213,9 @@ def _rounded(values: np.ndarray, digits: int) -> Any:
 def _wanted_pair(asked: AlignOptions, records: Iterator[Record]) -> WordPair:
     """The document to draw, and the summary to force (empty: the model writes one)."""
     if asked.text is not None:
-<<<<<<< HEAD
-        record = next(documents_of(asked.text))
+        record = next(documents_of(asked.text, DocumentOptions()))
         return word_pair(replace(record, summary=asked.summary or ""), record.id, 1)
     pairs = word_pairs(list(records))
-=======
-        record = next(documents_of(asked.text, DocumentOptions()))
-        return word_pair(replace(record, summary=asked.summary or ""), record.id, 1, asked.rule)
-    pairs = word_pairs(list(records), asked.rule)
->>>>>>> 58af91ab (Commands: what they read and show is cli/io; what train says at the end is in its file)
     found = [pair for number, pair in enumerate(pairs, start=1) if asked.pair_id in (pair.label, f"#{number}")]
     if not found:
         hint = did_you_mean(asked.pair_id or "", [pair.label for pair in pairs])
