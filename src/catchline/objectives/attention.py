@@ -8,16 +8,10 @@ mean is over real target steps:
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from catchline.config.schema import RunConfig
-from catchline.errors import ConfigError
 from catchline.objectives.base import Objective, count_of
-from catchline.text.base import Tokenizer
 from catchline.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _SMALLEST = 1e-9
@@ -43,18 +37,9 @@ class CoverageLoss(Objective):
 
     name = "coverage"
     counts_words = True
-    _model: tuple[Any, ...] = ()
-
-    def attach(self, model: Any, tokenizer: Tokenizer, run: RunConfig) -> None:
-        self._model = (model,)
 
     def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
         losses = output.coverage_losses
-        for model in self._model if losses is None else ():
-            if model.switches().get("coverage"):
-                raise ConfigError(
-                    f"The attention of {type(model).__name__} keeps coverage, but its pass leaves no coverage_losses."
-                )
         return torch.zeros_like(output.gold_log_probs) if losses is None else losses
 
 
@@ -66,9 +51,6 @@ class Guidance(Objective):
         needs = "centrality"
         remedy = "a copy head with a centrality: set model.head to {type: guided}"
 
-        weight: float = Field(1.0, ge=0)
-
-    config: Config
     name = "guidance"
 
     def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
-from catchline.config.schema import RunConfig
 from catchline.errors import ConfigError
-from catchline.text.base import Tokenizer
 from catchline.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
 
 Reduction = Literal["token", "example", "sentence", "sum"]
@@ -21,7 +19,7 @@ class Objective(nn.Module):
     """A sum and what to divide it by. ``Class(config)``; the update adds ``weight * sum / count``.
 
     The loop divides once, by the counts summed over all micro-batches and ranks. What an objective remembers are
-    buffers, kept in checkpoints; what is learnt belongs to the model (`attach` may look it up there).
+    buffers, kept in checkpoints; what is learnt belongs to the model.
     """
 
     class Config(ConfigBase):
@@ -61,25 +59,14 @@ class Objective(nn.Module):
         return Term(self.name, total, count_of(mask, reduction).to(values.dtype), self.config.weight)
 
     def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
-        """What each target token adds to the sum, (B, T); of objectives that do not write a `forward` of their own."""
+        """What each target token adds to the sum, (B, T); of objectives without another `forward`."""
         raise NotImplementedError
 
     def needed(self, output: ModelOutput, name: str) -> Tensor:
-        """What the pass left of this ``name`` in its details.
-
-        Raises:
-            ConfigError: the model has none.
-        """
+        """What the pass left of this ``name`` in its details. Raises: ConfigError: the model has none."""
         if name not in output.details:
             raise ConfigError(f"The objective '{self.name}' needs {self.config.remedy}, or leave the objective out.")
         return output.details[name]
-
-    def attach(self, model: Any, tokenizer: Tokenizer, run: RunConfig) -> None:
-        """Called once, before training, for objectives that need more than the teacher-forced pass.
-
-        Raises:
-            ConfigError: the objective cannot act in this run.
-        """
 
     looks_ahead: bool = False  # must it see the whole minibatch, all micro-batches and processes, before `forward`?
 

@@ -24,19 +24,6 @@ LOWEST_MEAN = -50.0  # of log P_o, with `MinusSoftmax`
 _REMEDY = "an opponent attention: set model.opponent, for example to {type: max, layer: 2, head: 4}"
 
 
-def smoothed_or_plain(name: str, smoothing: float, output: ModelOutput, key: str = "smoothed_log_probs") -> Tensor:
-    """Label-smoothed log-probabilities ``output.details[key]`` where ``smoothing`` asks for them, else the gold words'.
-
-    Raises:
-        ConfigError: the model was asked for them and has none.
-    """
-    if not smoothing:
-        return output.gold_log_probs
-    if key not in output.details:
-        raise ConfigError(f"This model cannot smooth labels: set label_smoothing of the objective {name} to 0.")
-    return output.details[key]
-
-
 class NegativeLogLikelihood(Objective):
     """``- log P(y_t)`` over real target tokens (of all words, copied or generated).
 
@@ -52,7 +39,11 @@ class NegativeLogLikelihood(Objective):
     counts_words = True
 
     def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
-        return -smoothed_or_plain(self.name, context.label_smoothing, output)
+        if not context.label_smoothing:
+            return -output.gold_log_probs
+        if "smoothed_log_probs" not in output.details:
+            raise ConfigError("This model cannot smooth labels: set label_smoothing of the objective nll to 0.")
+        return -output.details["smoothed_log_probs"]
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """Where labels are smoothed or words summed: the mean of the plain ``- log P(y_t)`` and its exponential."""
@@ -86,8 +77,7 @@ class OpponentLikelihood(Objective):
         return replace(context, opponent_smoothing=self.config.label_smoothing)
 
     def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
-        plain, smoothing = self.needed(output, "opponent_log_probs"), context.opponent_smoothing
-        return -(smoothed_or_plain(self.name, smoothing, output, "opponent_smoothed") if smoothing else plain)
+        return -self.needed(output, "opponent_smoothed" if context.opponent_smoothing else "opponent_log_probs")
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """Where labels are smoothed: the mean of the plain ``- log P_o(y_t)``."""
@@ -131,6 +121,3 @@ class MinusSoftmax(Objective):
             "diverges, as footnote 3 of the paper reports. This row is expected to end so; to train a model, use the "
             "objective 'opponent' with model.opponent.output softmin."
         )
-
-
-# -------------------------------------------------------------------------------------------------------------- R-drop

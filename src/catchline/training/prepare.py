@@ -112,7 +112,6 @@ def prepare(
         lines.append(take_weights(model, initial, tokenizer, str(start)))
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     for objective in objectives:
-        objective.attach(model, tokenizer, run)
         if more := {*objective.parameters()} - {*model.parameters()}:
             raise ConfigError(
                 f"The objective '{objective.name}' has {len(more)} parameters which no optimizer changes: make them "
