@@ -113,11 +113,9 @@ class MinusSoftmax(Objective):
         Raises:
             TrainingError: it is below the limit.
         """
-        if not value < LOWEST_MEAN:
-            return
-        raise TrainingError(
-            f"The mean log P_o of the gold words is {value:.1f} at update {update}, below {LOWEST_MEAN:g} "
-            "(an even guess over 32,000 words is -10.4): the objective log P_c - lambda log P_o has no bound and "
-            "diverges, as footnote 3 of the paper reports. This row is expected to end so; to train a model, use the "
-            "objective 'opponent' with model.opponent.output softmin."
-        )
+        if value < LOWEST_MEAN:
+            raise TrainingError(
+                f"The mean log P_o of the gold words is {value:.1f} at update {update}, below {LOWEST_MEAN:g}: the "
+                "objective log P_c - lambda log P_o has no bound and diverges, as footnote 3 of the paper reports. To "
+                "train a model, use the objective 'opponent' with model.opponent.output softmin."
+            )
