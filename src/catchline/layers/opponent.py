@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from catchline.config.base import ConfigBase
+from catchline.config.base import ConfigBase, validate
 from catchline.errors import ConfigError
 from catchline.layers.attention.additive import Switchable
 from catchline.layers.copying.pointer import GoldTokens, generated
@@ -48,30 +48,18 @@ class OpponentConfig(ConfigBase):
     ffn_dim: int | None = Field(None, ge=1, le=65_536)  # (6); none: as wide as the context
     dropout: float | None = Field(None, ge=0, lt=1)  # (5); none: the model's
     output: Literal["softmin", "softmax"] = "softmin"  # (9)
-    lambda_decode: float = 0.2  # (21)
+    lambda_decode: float = Field(0.2, strict=True)  # (21) below 0: footnote 3's variant
     decode_score: DecodeScore = "joint"  # (30)
     feeds: ClassVar[tuple[str, ...]] = ("opponent",)  # what objectives find in the pass of a model with this part
 
     @model_validator(mode="after")
     def _fits(self) -> OpponentConfig:
-        check_weight(self.lambda_decode, self.output)
+        if self.lambda_decode < 0 and self.output == "softmin":
+            raise ValueError(
+                f"lambda_decode {self.lambda_decode} is negative; only the variant of footnote 3 (output: softmax with "
+                "the objective minus_softmax) takes log P_o away, so give 0 or more"
+            )
         return self
-
-
-def check_weight(value: Any, output: str) -> float:
-    """A lambda of decoding; below 0 it is footnote 3's variant, which goes with a softmax.
-
-    Raises:
-        ValueError: it is no number, or negative where the opponent's output is a softmin.
-    """
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError(f"lambda_decode must be a number, not {value!r}")
-    if value < 0 and output == "softmin":
-        raise ValueError(
-            f"lambda_decode {value} is negative; only the variant of footnote 3 (output: softmax with the objective "
-            "minus_softmax) takes log P_o away, so give 0 or more"
-        )
-    return float(value)
 
 
 @dataclass(slots=True)
@@ -108,7 +96,9 @@ class Opponent(Switchable):
     def __init__(self, config: OpponentConfig, *, shape: DecoderShape, vocab_size: int, unk_id: int) -> None:
         super().__init__()
         self.config, self.unk_id = config, unk_id
-        _check_place(config, shape)
+        for name, count in (("layer", shape.num_layers), ("head", shape.num_heads)):
+            if (place := getattr(config, name)) != AVERAGE and not 0 <= place < count:
+                raise ConfigError(f"model.opponent.{name} {place} does not exist: there are {count}, counted from 0.")
         self.heads = slice(None) if config.head == AVERAGE else slice(int(config.head), int(config.head) + 1)
         side_by_side = config.head == AVERAGE and config.averaged_values == "concat"
         width = shape.head_width * (shape.num_heads if side_by_side else 1)
@@ -176,12 +166,6 @@ class Opponent(Switchable):
         found = {"opponent_log_probs": log_probs}
         return found if smoothed is None else found | {"opponent_smoothed": smoothed}
 
-    def figures(self, output: OpponentOutput, batch: TrainingBatch, end_id: int) -> dict[str, Tensor]:
-        """What the log says of the opponent in a training pass: `behaviour`."""
-        real, ends = batch.source_mask, (batch.source_ids == end_id) & batch.source_mask
-        figures = behaviour(output.weights, output.allowed, real.unsqueeze(1), ends, batch.target_mask)
-        return {f"opponent_{name}": value for name, value in figures.items()}
-
     @property
     def decodes(self) -> bool:
         """Does decoding need the branch at all?"""
@@ -208,32 +192,9 @@ class Opponent(Switchable):
         return {"decode_score": self.decode_score, "lambda_decode": self.lambda_decode}
 
     def switch(self, options: Mapping[str, Any]) -> None:
-        """Set ``decode_score`` or ``lambda_decode``.
-
-        Raises:
-            ConfigError: a score that does not exist, or a lambda that `check_weight` refuses.
-        """
-        if "decode_score" in options:
-            known, score = get_args(DecodeScore), options["decode_score"]
-            if score not in known:
-                raise ConfigError(f"decode_score is one of {', '.join(known)}, not '{score}'.")
-            self.decode_score = score
-        if "lambda_decode" in options:
-            try:
-                self.lambda_decode = check_weight(options["lambda_decode"], self.config.output)
-            except ValueError as error:
-                raise ConfigError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
-
-
-def _check_place(config: OpponentConfig, shape: DecoderShape) -> None:
-    places = {"layer": (config.layer, "the decoder", shape.num_layers)}
-    if config.head != AVERAGE:
-        places["head"] = (int(config.head), "a decoder layer", shape.num_heads)
-    for name, (place, whole, count) in places.items():
-        if not 0 <= place < count:
-            raise ConfigError(
-                f"model.opponent.{name} {place} does not exist: {whole} has {count} {name}s, counted from 0."
-            )
+        """Set ``decode_score`` or ``lambda_decode``, which are checked as the options are."""
+        checked = validate(type(self.config), self.config.model_dump() | dict(options), where="model.opponent")
+        self.decode_score, self.lambda_decode = checked.decode_score, checked.lambda_decode
 
 
 def own_seed(batch: Batch, seed: int | None) -> int | None:
@@ -244,23 +205,23 @@ def own_seed(batch: Batch, seed: int | None) -> int | None:
 
 
 @torch.no_grad()
-def behaviour(weights: Tensor, allowed: Tensor, mask: Tensor, ends: Tensor, counted: Tensor) -> dict[str, Tensor]:
-    """What the opponent does to alpha_c, as means over the decoder steps where ``counted`` (B, Q) is true.
+def behaviour(output: OpponentOutput, batch: TrainingBatch, end_id: int) -> dict[str, Tensor]:
+    """What the log says of alpha_c, as means over the real decoder steps of a training pass.
 
-    ``weights`` and ``allowed`` (B, Q, S), ``mask`` (B, 1, S), ``ends`` (B, S) the positions of END in the source. The
-    largest weight and the entropy (nats) of alpha_c, how many positions were masked, the share of steps that have
-    nothing left, and of those whose END was masked.
+    The largest weight and the entropy (nats), how many positions were masked, the share of steps that have nothing
+    left, and of those at which an END of the source was masked.
     """
-    steps = counted.sum().clamp_min(1)
-    masked = mask & ~allowed
+    weights, allowed, counted = output.weights, output.allowed, batch.target_mask
+    masked = batch.source_mask.unsqueeze(1) & ~allowed
     values = {
         "alpha_max": weights.amax(dim=-1),
         "alpha_entropy": -torch.xlogy(weights, weights).sum(dim=-1),
         "masked_positions": masked.sum(dim=-1),
         "nothing_left": ~allowed.any(dim=-1),
-        "masked_end": (masked & ends.unsqueeze(1)).any(dim=-1),
+        "masked_end": (masked & (batch.source_ids == end_id).unsqueeze(1)).any(dim=-1),
     }
-    return {name: (value.to(weights.dtype) * counted).sum() / steps for name, value in values.items()}
+    steps = counted.sum().clamp_min(1)
+    return {f"opponent_{name}": (value.to(weights.dtype) * counted).sum() / steps for name, value in values.items()}
 
 
 # -------------------------------------------------------------------------- the opponents

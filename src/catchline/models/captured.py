@@ -19,7 +19,7 @@ from torch import Tensor
 from catchline.config.names import OPPONENTS, build
 from catchline.layers.attention.additive import Switchable
 from catchline.layers.copying.pointer import EncoderFeatures, HeadInput, build_copy_head
-from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput, own_seed
+from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput, behaviour, own_seed
 from catchline.layers.transformer import CapturedAttention, head_attention, log_weights, mean_attention
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import AutoregressiveModel
@@ -143,7 +143,7 @@ class CapturedTransformer(AutoregressiveModel):
             found = self.opponent.gold_log_probs(gold.at(opposed.context), words, own_seed(batch, context.noise_seed))
             output.details |= {name: gold.back(values) for name, values in found.items()}
             if context.observe:
-                output.figures = self.opponent.figures(opposed, batch, self.eos_id)
+                output.figures = behaviour(opposed, batch, self.eos_id)
         return output
 
     @abstractmethod

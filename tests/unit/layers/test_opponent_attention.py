@@ -13,7 +13,7 @@ from torch import Tensor
 
 from catchline.config.names import OPPONENTS, build
 from catchline.errors import ConfigError
-from catchline.layers.opponent import DecoderShape, Opponent, behaviour
+from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput, behaviour
 from catchline.papers.contrastive import (
     joint_score,
     log_softmin,
@@ -21,6 +21,7 @@ from catchline.papers.contrastive import (
     without_largest,
     without_run,
 )
+from catchline.types import TrainingBatch
 
 SHAPE = DecoderShape(num_layers=3, num_heads=2, head_width=4)
 KINDS: dict[str, dict[str, Any]] = {
@@ -233,8 +234,10 @@ def test_behaviour() -> None:
     weights = torch.tensor([[[0.5, 0.3, 0.2], [1.0, 0.0, 0.0]], [[0.6, 0.4, 0.0], [0.5, 0.5, 0.0]]])
     mask = torch.tensor([[[True, True, True]], [[True, True, False]]])
     kept = without_largest(weights, mask)
-    ends = torch.tensor([[False, False, True], [True, False, False]])
-    found = behaviour(weights, kept, mask, ends, torch.tensor([[True, False], [True, True]]))
+    ids, counted = torch.tensor([[5, 6, 3], [3, 5, 3]]), torch.tensor([[True, False], [True, True]])
+    output = OpponentOutput(weights, kept, weights, weights)
+    batch = TrainingBatch(ids, ids, mask[:, 0], 9, target_input_ids=ids, target_ids=ids, target_mask=counted)
+    found = {name.removeprefix("opponent_"): value for name, value in behaviour(output, batch, 3).items()}
     entropy = [-sum(w * math.log(w) for w in row if w) for row in ((0.5, 0.3, 0.2), (0.6, 0.4), (0.5, 0.5))]
     assert float(found["alpha_max"]) == pytest.approx((0.5 + 0.6 + 0.5) / 3)
     assert float(found["alpha_entropy"]) == pytest.approx(sum(entropy) / 3)
@@ -253,8 +256,8 @@ def test_number_of_parameters() -> None:
 
 
 REFUSED = [
-    ({"layer": 3}, r"layer 3 does not exist: the decoder has 3 layers"),
-    ({"head": 2}, r"head 2 does not exist: a decoder layer has 2 heads"),
+    ({"layer": 3}, r"layer 3 does not exist: there are 3"),
+    ({"head": 2}, r"head 2 does not exist: there are 2"),
     ({"head": -1}, r"head -1 does not exist"),
     ({"head": "third"}, r"head"),
     ({"lambda_decode": -0.1}, r"negative; only the variant of footnote 3"),
