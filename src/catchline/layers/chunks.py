@@ -254,7 +254,6 @@ class ChunkStates:
         self.encoder, self.embedding, self.grid, self.seeds = encoder, embedding, grid, seeds
         self.slots = torch.full(grid.chunks.shape, -1, dtype=torch.int64, device=grid.ids.device)
         self.states: Tensor | None = None
-        self.count = 0  # of the states' rows, those that were read
         self.lazy = chosen is None
         if chosen is not None:
             self._keep(*chosen)
@@ -275,7 +274,7 @@ class ChunkStates:
         place = self.slots.flatten()
         grid = self.states.new_zeros(place.shape[0], *self.states.shape[1:])
         own = (place >= 0).nonzero().squeeze(1)
-        return grid.index_copy(0, own, self.states[: self.count]).view(*self.slots.shape, *self.states.shape[1:])
+        return grid.index_copy(0, own, self.states).view(*self.slots.shape, *self.states.shape[1:])
 
     def encode(self, documents: Tensor, chunks: Tensor) -> Tensor:
         """Read the chunks (P,) now, in one call: (P, W, H)."""
@@ -287,18 +286,9 @@ class ChunkStates:
     def _keep(self, documents: Tensor, chunks: Tensor) -> None:
         """Read these chunks, each once."""
         states = self.encode(documents, chunks)
-        before = 0 if self.states is None else self.count
-        self.count = before + chunks.shape[0]
+        before = 0 if self.states is None else len(self.states)
         self.slots[documents, chunks] = before + torch.arange(chunks.shape[0], device=chunks.device)
-        if self.states is None:
-            self.states = states
-        elif torch.is_grad_enabled():  # a new tensor, never written into: autograd may have kept the old one
-            self.states = torch.cat([self.states[:before], states])
-        else:
-            if self.count > len(self.states):  # with room for more, or each step would copy all that was read before
-                room = states.new_empty(states.shape[0] + self.count // 2, *states.shape[1:])
-                self.states = torch.cat([self.states, room])
-            self.states[before : self.count] = states
+        self.states = states if self.states is None else torch.cat([self.states, states])
 
 
 # -------------------------------------------------------------------------------------------------------------- noise

@@ -166,7 +166,7 @@ def test_chunks_read_one_by_one(gradients: bool) -> None:
             places.add(states.states.data_ptr())
         assert torch.allclose(states.read(document, chunks), together, rtol=0, atol=1e-12)
     assert gradients or len(places) <= 12
-    assert states.count == 60
+    assert len(states.states) == 60
 
 
 @pytest.mark.parametrize("beam", [1, 4])
