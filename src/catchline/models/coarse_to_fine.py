@@ -41,7 +41,7 @@ from catchline.layers.chunks import (
     make_grid,
     mixed,
 )
-from catchline.layers.copying.pointer import CopyHead, HeadInput, build_copy_head
+from catchline.layers.copying.pointer import HeadInput, VocabularyHead
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import AutoregressiveModel, Spec
 from catchline.papers.coarse_to_fine import entropy, final_context, policy_log_prob
@@ -146,10 +146,7 @@ class CoarseToFine(AutoregressiveModel):
         self.attention: ChunkAttention = build("chunk attention", CHUNK_ATTENTIONS, config.attention, **context)
         self.merge = nn.Linear(2 * hidden, hidden, bias=False)
         projection = VocabularyProjection(hidden, self.vocab_size)
-        head = {"type": "vocabulary"}
-        self.head: CopyHead = build_copy_head(head, projection=projection, gate_size=hidden, unk_id=self.unk_id)
-        if self.head.copies:
-            raise ConfigError("The coarse-to-fine models write from the vocabulary: set model.head.type to vocabulary.")
+        self.head = VocabularyHead(ConfigBase(), projection=projection, gate_size=hidden, unk_id=self.unk_id)
         if config.chunking == "sentence" and config.separator_id is None:
             raise ConfigError("model.chunking 'sentence' needs model.separator_id, the id of the sentence separator.")
         self._initialise()
