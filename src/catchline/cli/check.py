@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 from typer import Argument
 
-from catchline.cli.inputs import documents_of, read_once, stream_records
-from catchline.cli.options import AsJson, ReadingOptions
-from catchline.cli.output import aligned
+from catchline.cli.io import aligned, documents_of, read_once, stream_records
+from catchline.cli.options import AsJson, DocumentOptions, ReadingOptions
 from catchline.explain.record import support_to_dict
 from catchline.metrics.faithfulness import SupportReport, check_support
 from catchline.types import Record
@@ -30,7 +29,7 @@ def command(
     """
     if document is not None:
         read_once([summary, document])
-        [written], [read] = documents_of(summary), documents_of(document)
+        [written], [read] = (documents_of(name, DocumentOptions()) for name in (summary, document))
         report = check_support(written.document, read.document)
         pair = Record(read.document, written.document, id=written.id)
         print(_line(pair, report) if as_json else _of_one(read.document, report))
