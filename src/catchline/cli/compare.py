@@ -163,21 +163,16 @@ def _say_replaced(folder: Path, rows: list[str]) -> None:
 
 
 def _train(run: RunConfig, folder: Path, *, resume: bool, title: str, on_message: Callable[[str], None] = note) -> Any:
+    """Train a row under a bar with its title; of what the training calls its stages only pre-training is shown."""
     from catchline.training.run import train
-
-    with progress(title) as bar:
-        return train(run, folder, resume=resume, progress=_titled(bar, title), on_message=on_message)
-
-
-def _titled(bar: Any, title: str) -> Callable[..., None]:
-    """Shows on ``bar`` what the training says behind the title of the row; of its descriptions only the stage."""
 
     def show(completed: float | None = None, *, description: str | None = None, **shown: Any) -> None:
         if description is not None:
             shown["description"] = title + " (pre-training)" * description.startswith("Pre-training")
         bar.update(completed, **shown)
 
-    return show
+    with progress(title) as bar:
+        return train(run, folder, resume=resume, progress=show, on_message=on_message)
 
 
 def _write(table: ComparisonTable, folder: Path) -> None:

@@ -36,8 +36,8 @@ def command(
         str | None,
         Argument(
             metavar="[MODEL_OR_METHOD]",
-            help="Model or run folder, hub id, extractive method; 'stored': show the file's own summaries; the model "
-            "in the box (oneline) if left out.",
+            help="Model or run folder, hub id, extractive method; 'stored': show the file's own summaries; the bundled "
+            "model (oneline) if left out.",
         ),
     ] = None,
     source: Annotated[

@@ -40,7 +40,7 @@ def command(
         list[str] | None,
         Argument(
             metavar="[MODEL...]",
-            help="Model or run folders, hub ids or extractive methods; NAME=MODEL. The model in the box (oneline) if "
+            help="Model or run folders, hub ids or extractive methods; NAME=MODEL. The bundled model (oneline) if "
             "left out.",
         ),
     ] = None,

@@ -36,7 +36,7 @@ from catchline.text.control import safe_print as print
 from catchline.types import Record, Summary
 
 DIGEST = "document_sha256"  # key of a line in a file: the digest of the text
-MOST_SHOWN = 300  # characters of a line that is only told of
+MOST_SHOWN = 300  # characters of a line in a remark
 
 
 def command(
@@ -44,7 +44,7 @@ def command(
         str | None,
         Argument(
             metavar="[MODEL_OR_METHOD]",
-            help="Model or run folder, hub id, or an extractive method; the model in the box (oneline) if left out.",
+            help="Model or run folder, hub id, or an extractive method; the bundled model (oneline) if left out.",
         ),
     ] = None,
     files: Annotated[
@@ -82,8 +82,7 @@ def command(
     overrides = decoding.settings(model, min_length=min_length, num_return=num_return, sentences=sentences)
     skipped = Skipped()
     records = chain.from_iterable(documents_of(name, reading, jsonl=jsonl, on_skip=skipped) for name in inputs)
-    first = list(islice(records, 1))  # a missing file is told before a model is opened
-    records = chain(first, records)
+    records = chain(list(islice(records, 1)), records)  # a missing file is reported before a model is opened
     request = Request(
         model, device, overrides, explain, batch_size, reading.skip_bad, decoding.always_write, trust_code
     )
@@ -116,24 +115,26 @@ def write_texts(
             else:
                 others = summary.alternatives[1:] if summary.extracted else summary.alternatives
                 out += [one.text for one in (summary, *others)]
-            if summary.extracted:
-                say(f"{record.origin}: {extracted(summary)}")
-            elif summary.out_of_domain and summary.confidence is None:
-                say(f"{record.origin}: the text is not of a kind that the model knows: {summary.out_of_domain}.")
-            if summary.truncated:
-                read = f"{summary.tokens_read:,} of {summary.tokens_given:,} tokens"
-                say(f"{record.origin}: read {read}.")
+            for remark in remarks(summary):
+                say(f"{record.origin}: {remark}")
     if output is None:
         print_lines(out)
     else:
         write_text(output, "".join(f"{line}\n" for line in out))
 
 
-def extracted(summary: Summary) -> str:
-    """Why the answer is a sentence of the document, and the model's line."""
-    line = summary.alternatives[0].text
-    line = line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]} ..."
-    return f'extracted from the text, because {summary.extracted}. The model\'s line (--always-write): "{line}"'
+def remarks(summary: Summary) -> Iterator[str]:
+    """What a reader of the summary must know: why it is a sentence of the document, that it is empty or of a part."""
+    if summary.extracted:
+        line = summary.alternatives[0].text
+        line = line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]} ..."
+        yield f'extracted from the text, because {summary.extracted}. The model\'s line (--always-write): "{line}"'
+    elif summary.out_of_domain and summary.confidence is None:
+        yield f"the text is not of a kind that the model knows: {summary.out_of_domain}."
+    if not summary.text.strip():
+        yield "the model wrote nothing: an empty line."
+    if summary.truncated:
+        yield f"read {summary.tokens_read:,} of {summary.tokens_given:,} tokens."
 
 
 def print_lines(lines: list[str]) -> None:
