@@ -30,7 +30,9 @@ from catchline.types import Record, Summary
 SYSTEMS = {  # imported when a model is opened
     "exported": "catchline.summarizer.onnx_backend:ExportedSystem",
     "neural": "catchline.summarizer.torch_backend:NeuralSystem",
+    "llm": "catchline.summarizer.llm:LanguageModelSystem",
 }
+LANGUAGE_MODEL = "openai:"  # before the name of a server's model
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 BATCH = 16  # what a batch counts for there, where nobody says how many documents it has
 
@@ -114,6 +116,8 @@ class Summarizer:
             if method.needs_reference:
                 raise ConfigError(f"'{name}' picks by the reference summary: it can be evaluated, not used.")
             return cls(method)
+        if name.startswith(LANGUAGE_MODEL):
+            return cls(resolve("system", SYSTEMS, "llm")(name, options))
         exported = with_graphs(name) if str(device) in ("cpu", "auto") else None
         with trusting(trust_code):
             kind = resolve("system", SYSTEMS, "exported" if exported else "neural")

@@ -1,0 +1,193 @@
+"""A prompted language model behind OpenAI's interface as a system: ``openai:MODEL@http://host/v1``.
+
+Its settings stand behind a question mark: ``prompt`` and ``examples`` name files, ``shots`` says how many pairs of the
+examples the prompt shows. The key is the environment's ``OPENAI_API_KEY``; it is never written anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import Field
+
+from catchline.config.base import ConfigBase, validate
+from catchline.data.records import read_records
+from catchline.errors import ConfigError, DataError, ModelError
+from catchline.files import digest_of
+from catchline.jobs import R, T, Threaded, threaded
+from catchline.summarizer.extractive import OnText, Progress
+from catchline.summarizer.summarize import LANGUAGE_MODEL
+from catchline.types import Record, Summary
+
+PROMPT = "Write a title for the text. Answer with the title alone, in one line, without quotation marks."
+_AT_ONCE, _TRIES, _PAUSE = 4, 4, 1.0  # requests; seconds before the second try, doubled each time
+_AGAIN = {408, 409, 429, 500, 502, 503, 504}
+
+
+class LanguageModelConfig(ConfigBase):
+    """``prompt`` is the file of the system prompt, `PROMPT` if not given."""
+
+    prompt: str = ""
+    examples: str = ""
+    shots: int = Field(0, ge=0, le=100)
+    temperature: float = Field(0.0, ge=0, le=2)
+    max_tokens: int = Field(64, ge=1, le=4096)
+    timeout: float = Field(120.0, gt=0)
+
+
+class LanguageModelSystem:
+    """A model of a server, asked once a document."""
+
+    calibration = None
+    unk_text = None
+
+    def __init__(self, name: str, settings: Mapping[str, Any] | None = None) -> None:
+        model, at, rest = name.removeprefix(LANGUAGE_MODEL).rpartition("@http")
+        address, _, query = rest.partition("?")
+        if not (model and at and address.partition("://")[2]):
+            raise ConfigError(f"'{name}' names no model and server: write {LANGUAGE_MODEL}MODEL@http://host/v1.")
+        self.name, self._model, self._url = name, model, f"http{address.rstrip('/')}/chat/completions"
+        self._given = dict(parse_qsl(query)) | dict(settings or {})
+        self._config = self.options({})
+
+    def options(self, overrides: Mapping[str, Any]) -> LanguageModelConfig:
+        """The settings changed by ``overrides``.
+
+        Raises:
+            ConfigError: an unknown setting, or a value that does not fit.
+        """
+        given = {key: _plain(value) for key, value in {**self._given, **overrides}.items()}
+        return validate(LanguageModelConfig, given, where="")
+
+    def set_defaults(self, overrides: Mapping[str, Any]) -> None:
+        self._given |= overrides
+
+    def describe(self, options: LanguageModelConfig) -> dict[str, Any]:
+        """The settings, for records of results; of the prompt and the examples the digests too."""
+        named = {name: Path(path) for name in ("prompt", "examples") if (path := getattr(options, name))}
+        files = {name: digest_of(path) for name, path in named.items() if path.is_file()}
+        return {"model": self._model, "url": self._url, **options.model_dump(), "sha256": files}
+
+    def about(self) -> dict[str, Any]:
+        """What kind of thing this is, for those who choose one."""
+        in_short = "A language model of another server, which is asked by a prompt."
+        most = dict.fromkeys(("parameters", "max_source_tokens"), None)
+        return {"family": "llm", "in_short": in_short, "copies": False, **most, "max_summary_tokens": 4096}
+
+    @cached_property
+    def _messages(self) -> list[dict[str, str]]:
+        """The prompt and the shots.
+
+        Raises:
+            ConfigError: a file is missing, or there are fewer examples than shots.
+        """
+        config = self.options({})
+        try:
+            prompt = Path(config.prompt).read_text(encoding="utf-8").strip() if config.prompt else PROMPT
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{config.prompt} cannot be read as a prompt ({error}).") from None
+        messages = [{"role": "system", "content": prompt}]
+        if not config.shots:
+            return messages
+        if not config.examples:
+            raise ConfigError("shots are pairs of a file: name it with examples.")
+        pairs = list(islice(read_records(config.examples), config.shots))
+        if len(pairs) < config.shots:
+            raise ConfigError(f"{config.examples} has {len(pairs)} pairs, and {config.shots} shots are asked for.")
+        for pair in pairs:
+            messages += [{"role": "user", "content": pair.document}, {"role": "assistant", "content": pair.summary}]
+        return messages
+
+    def summarize_batch(
+        self,
+        records: Sequence[Record],
+        *,
+        explain: bool | None,
+        options: LanguageModelConfig,
+        on_step: Callable[[], object] | None = None,
+        on_text: OnText | None = None,
+    ) -> list[Summary]:
+        """Ask for a line of each document. ``on_step()`` is called before each.
+
+        Raises:
+            ModelError: the server cannot be reached, or refuses.
+            DataError: the answer is empty.
+        """
+        summaries = []
+        for index, record in enumerate(records):
+            if on_step:
+                on_step()
+            text = " ".join(self._answer(record.document, options).split()).strip("\"'“”")
+            if not text:
+                raise DataError(f"{self._model} answered document {record.id or record.origin} with nothing.")
+            summaries.append(Summary(text, id=record.id, model=self.name, document=record.document))
+            if on_text:
+                on_text(index, text)
+        return summaries
+
+    def _answer(self, document: str, options: LanguageModelConfig) -> str:
+        body = {
+            "model": self._model,
+            "messages": [*self._messages, {"role": "user", "content": document}],
+            "temperature": options.temperature,
+            "max_tokens": options.max_tokens,
+        }
+        headers = {"Content-Type": "application/json"}
+        if key := os.environ.get("OPENAI_API_KEY"):
+            headers["Authorization"] = f"Bearer {key}"
+        request = urllib.request.Request(self._url, json.dumps(body).encode(), headers)
+        for attempt in range(_TRIES):
+            try:
+                with urllib.request.urlopen(request, timeout=options.timeout) as response:
+                    return str(json.load(response)["choices"][0]["message"]["content"] or "")
+            except urllib.error.HTTPError as error:
+                reason, again = f"{error.code}: {error.read()[:300].decode(errors='replace')}", error.code in _AGAIN
+            except (OSError, TimeoutError) as error:
+                reason, again = str(getattr(error, "reason", error)), True
+            except (ValueError, LookupError, TypeError) as error:
+                reason, again = f"not an answer of OpenAI's interface ({error!r})", False
+            if not again or attempt == _TRIES - 1:
+                break
+            time.sleep(_PAUSE * 2**attempt)
+        raise ModelError(f"{self._url} gave no line ({reason}).")
+
+    def batches_at_once(self, documents: int, options: LanguageModelConfig) -> int:
+        """So many requests are open at a time."""
+        return min(documents, _AT_ONCE)
+
+    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
+        return threaded(work, batches, workers)
+
+    def documents_at_once(self, longest: str) -> int:
+        """A request has one."""
+        return 1
+
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
+        raise ConfigError(f"'{self.name}' says no probabilities; score with a model of your own.")
+
+    def to(self, device: Any) -> None:
+        """Nothing to move."""
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        raise ConfigError(f"'{self.name}' is a server's model, so there is nothing to save.")
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        raise ConfigError(f"'{self.name}' is a server's model, so there is nothing to upload.")
+
+
+def _plain(value: Any) -> Any:
+    """A number that stands in an address as text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
