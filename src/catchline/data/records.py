@@ -116,8 +116,7 @@ def read_records(
     table of pandas or polars, a list of dictionaries or records, a data set of the library ``datasets``. ``format`` is
     a name of the table above, ``auto`` goes by the file's name and first bytes. Columns that are not given are detected
     (`catchline.data.columns`); ``on_choice`` receives a sentence on what was chosen. Bad records (with ``need_summary``
-    those without a summary too) stop the reading or, with ``skip_bad``, are left out and go to ``on_skip``, such as a
-    `SkipCounter`.
+    those without a summary too) stop the reading or, with ``skip_bad``, go to ``on_skip``, such as a `SkipCounter`.
 
     Raises:
         DataError: the file cannot be read, or a record is bad (one sentence with file and line).
@@ -157,16 +156,17 @@ def _usable(records: Records, options: ReadOptions, on_skip: OnSkip | None, path
         if isinstance(record, Record):
             good += 1
             yield record
-        elif options.skip_bad:
-            bad += 1
-            if on_skip is not None:
-                on_skip(record)
-        else:
+            continue
+        bad += 1
+        if not options.skip_bad:
             record.args = (f"{record} To leave such records out: --skip-bad (skip_bad=True).",)
             raise record
+        if on_skip is not None:
+            on_skip(record)
+    if not good and bad:
+        raise NothingUsableError(f"{path}: no usable record ({bad:,} bad ones were skipped).")
     if not good:
-        said = f"{path}: no usable record ({bad:,} bad ones were skipped)." if bad else f"{path} has no record."
-        raise NothingUsableError(said)
+        raise NothingUsableError(f"{path} has no record.")
 
 
 def write_records(path: Path, records: Iterable[Record], progress: Callable[[int], object] = lambda _: None) -> int:
@@ -235,32 +235,28 @@ def find_splits(folder: str | Path) -> dict[str, Path]:
     place = Path(folder)
     if not place.is_dir():
         raise DataError(f"{place} is not a folder.")
-    splits: dict[str, list[Path]] = {}
+    splits: dict[str, Path] = {}
     for path in sorted(place.iterdir()):
         words = re.split(r"[^a-z]+", bare_name(path).lower())
         split = _SPLIT_OF.get(words[0]) or _SPLIT_OF.get(" ".join(words[:2]))
-        if split and not path.name.startswith(".") and _is_data(path):
-            splits.setdefault(split, []).append(path)
-    for split, paths in splits.items():
-        if len(paths) > 1:
-            names = ", ".join(path.name for path in paths)
+        if split and path.name[0] != "." and _is_data(path) and splits.setdefault(split, path) != path:
+            names = f"{splits[split].name}, {path.name}"
             raise DataError(f"{place} has several files for the {split} split ({names}); name the file to use.")
     if not splits:
         raise DataError(
             f"{place} has no file named train, validation (valid, dev, val) or test. If each text is a file, write "
             "them into one first, such as a CSV with a line a pair under text,summary."
         )
-    return {split: splits[split][0] for split in SPLITS if split in splits}
+    return {split: splits[split] for split in SPLITS if split in splits}
 
 
 def _is_one_data_set(folder: Path) -> bool:
     """Is the folder itself what is read: stories, an input with its references, or numbered parts?"""
     if next(formats.stories(folder), None) is not None or formats.duc_files(folder) is not None:
         return True
-    files: list[Path] = []
     with suppress(DataError):  # a file is damaged; who reads it says so
-        files = _data_files(folder)
-    return len(files) > 1 and bool(_shards(files))
+        return len(files := _data_files(folder)) > 1 and bool(_shards(files))
+    return False
 
 
 def files_of(path: str | Path, format: str = "auto") -> list[Path]:
@@ -284,8 +280,20 @@ def _is_data(path: Path) -> bool:
     """Is this a file, or a folder, that may hold records?"""
     if path.is_dir():
         return any(path.iterdir())
-    known = Path(bare_name(path)).suffix.lower() in FORMAT_OF
-    return not formats.is_pair_target(path) and (known or formats.pair_partner(path) is not None or _is_lcsts(path))
+    return not formats.is_pair_target(path) and _format_of(path) is not None
+
+
+def _format_of(path: Path) -> str | None:
+    """The format of a file by its name or its first bytes."""
+    if formats.duc_files(path) is not None:
+        return "duc"
+    if known := FORMAT_OF.get(Path(bare_name(path)).suffix.lower()):
+        return known
+    if formats.pair_partner(path) is not None:
+        return "pair"
+    if not path.is_file() or Path(bare_name(path)).suffix not in {".txt", ".xml", ""}:
+        return None
+    return "lcsts" if b"<doc" in b"".join(line for _, line in itertools.islice(raw_lines(path), 3))[:200] else None
 
 
 def _locate(path: str, kind: str) -> tuple[str, Path]:
@@ -298,23 +306,13 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
     if place.is_dir():
         return _locate_folder(place, kind)
     if not place.exists():
-        prefixed = formats.pair_of_prefix(place)
-        if prefixed is not None:
-            return "pair", prefixed
-        raise DataError(_missing(path))
-    if kind != "auto":
-        return kind, place
-    if formats.duc_files(place) is not None:
-        return "duc", place
-    suffix = Path(bare_name(place)).suffix.lower()
-    if suffix in FORMAT_OF:
-        return FORMAT_OF[suffix], place
-    if formats.pair_partner(place) is not None:
-        return "pair", place
+        if (prefixed := formats.pair_of_prefix(place)) is None:
+            raise DataError(_missing(path))
+        return "pair", prefixed
+    if format := kind if kind != "auto" else _format_of(place):
+        return format, place
     if other := formats.partner_name(place):
         raise DataError(f"{place}: its other half is missing; expected {other} beside it.")
-    if _is_lcsts(place):
-        return "lcsts", place
     raise DataError(
         unreadable(path)
         or f"{place}: the name does not say what it holds: files of pairs end in .jsonl, .csv or .tsv; or choose with "
@@ -351,25 +349,18 @@ def _shards(files: list[Path]) -> list[Path]:
     Raises:
         DataError: a part is missing.
     """
-    matches = [match for path in files if (match := _SHARD.match(Path(bare_name(path)).stem))]
-    kinds = {(match["name"], Path(bare_name(path)).suffix) for match, path in zip(matches, files, strict=False)}
-    numbered = {int(match["number"]): path for match, path in zip(matches, files, strict=False)}
-    if len(kinds) != 1 or len(numbered) < len(files) or min(numbered) > 1:  # large numbers are years, rather
+    matches = {path: match for path in files if (match := _SHARD.match(Path(bare_name(path)).stem))}
+    kinds = {(match["name"], Path(bare_name(path)).suffix) for path, match in matches.items()}
+    numbered = {int(match["number"]): path for path, match in matches.items()}
+    if len(kinds) != 1 or len(numbered) < len(files) or (first := min(numbered)) > 1:  # large numbers are years, rather
         return []
-    last = max(max(numbered), *(int(match["total"] or 0) - 1 + min(numbered) for match in matches))
-    missing = next((number for number in range(min(numbered), last + 1) if number not in numbered), None)
-    if missing is not None:
+    last = max(max(numbered), *(int(match["total"] or 0) - 1 + first for match in matches.values()))
+    if missing := [number for number in range(first, last + 1) if number not in numbered]:
         raise DataError(
-            f"{files[0].parent}: of the parts {files[0].name} to {files[-1].name}, number {missing} is "
+            f"{files[0].parent}: of the parts {files[0].name} to {files[-1].name}, number {missing[0]} is "
             "missing; put it back, or name the file to read."
         )
     return [numbered[number] for number in sorted(numbered)]
-
-
-def _is_lcsts(path: Path) -> bool:
-    if not path.is_file() or Path(bare_name(path)).suffix not in {".txt", ".xml", ""}:
-        return False
-    return b"<doc" in b"".join(line for _, line in itertools.islice(raw_lines(path), 3))[:200]
 
 
 def _missing(path: str) -> str:
