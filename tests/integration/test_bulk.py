@@ -107,15 +107,6 @@ def test_results_of_other_records_are_not_kept(
     assert partial.read_bytes() == before
 
 
-def test_the_file_behind_a_link_is_written(tmp_path: Path) -> None:
-    records, link, behind = write_corpus(tmp_path / "in.jsonl", 3), tmp_path / "link.jsonl", tmp_path / "out.jsonl"
-    link.symlink_to(behind)
-    for _ in range(2):  # also where it is complete
-        assert main(["--quiet", "summarize", "lead-1", str(records), "--output", str(link)]) == 0
-        assert link.is_symlink()
-        assert behind.read_text().count("\n") == 3
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes with a name")
 @pytest.mark.parametrize("kind", ["pipe", "link"])
 def test_devices_and_pipes_keep_their_place(kind: str, tmp_path: Path) -> None:
@@ -278,21 +269,3 @@ def test_a_worker_that_dies_is_told_and_the_rest_is_kept(
     assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) > 8
     alone = ["lead", str(corpus), "--batch-size", "1"]
     assert summarized(out, *alone) == summarized(tmp_path / "whole.jsonl", *alone)
-
-
-def test_ray_that_is_not_installed(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    refused(
-        capsys,
-        2,
-        "pip install 'catchline[ray]'",
-        "summarize",
-        "lead",
-        corpus,
-        "--ray",
-        "--output",
-        tmp_path / "o.jsonl",
-    )
-    assert list(tmp_path.iterdir()) == []

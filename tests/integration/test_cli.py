@@ -1,25 +1,32 @@
-"""The command line's edges: help without torch, one sentence for each error, exit codes, closed pipes."""
+"""The command line: help without torch, first steps, options that messages name, one sentence for each error."""
 
 from __future__ import annotations
 
+import ast
 import errno
 import importlib
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import catchline
 from catchline.cli import main as cli
+from catchline.cli.main import COMMANDS, FIRST_SCREEN, load_command, main
 from catchline.config import names
-from catchline.errors import CheckpointError, ConfigError, DataError, DiskFullError, ModelError, TrainingError
+from catchline.data.records import data_changes
+from catchline.errors import EXTRAS, CheckpointError, ConfigError, DataError, DiskFullError, ModelError, TrainingError
 from commands import refused, run
+from tiny_models import save_tiny_model
 
 HEAVY = {"torch", "transformers", "accelerate", "scipy", "numpy", "typer", "rich", "pydantic"}
 
@@ -269,3 +276,122 @@ def test_recipes_check_finds_a_wrong_component(recipe: Path, capsys: pytest.Capt
     recipe.write_text(RECIPE.replace("{training.batch_size: 64}", "{model.hiden_size: 3}"))
     assert cli.main(["recipes", "check", str(recipe)]) == 2
     assert ", row fast, size small and 1 other: Unknown key" in capsys.readouterr().err
+
+
+def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "catchline summarize article.txt" in run(capsys)
+    lines = [line for line in FIRST_SCREEN.splitlines() if line.startswith("  catchline")]
+    for line in lines:
+        name, *arguments = shlex.split(line.split("   ")[0].strip())[1:]
+        command = load_command(name)
+        if not hasattr(command, "commands"):
+            with command.make_context(f"catchline {name}", arguments):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("catchline summ", "summarize"), ("catchline train --all", "--all-pairs"), ("catchline data che", "check")],
+)
+def test_the_tab_key_completes(typed: str, expected: str) -> None:
+    asked = {"_CATCHLINE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    command = [sys.executable, "-m", "catchline"]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True)
+    assert done.stdout.split() == [expected], done.stderr
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = json.loads(run(capsys, "doctor", "--json"))
+    assert found["torch"] != "not installed"
+    assert set(found["missing"]) <= set(EXTRAS.values())
+    monkeypatch.setattr("catchline.cli.doctor.find_spec", lambda name: None)
+    shown = run(capsys, "doctor")
+    assert "trafilatura, lxml_html_clean, pypdfium2; pip install 'catchline[documents]'" in shown
+
+
+def test_push_needs_a_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catchline.models.folder.get_token", lambda: None)
+    model = str(save_tiny_model(tmp_path / "model"))
+    refused(capsys, 4, "there is no token for the Hugging Face hub", "push", model, "owner/name")
+    assert main(["push", model, "name"]) == 2
+    assert main(["push", "lexrank", "owner/name"]) == 2
+
+
+SOURCE = Path(catchline.__file__).parent
+KNOWN = {"--help", "--quiet", "--version", "--install-completion", "--show-completion"}
+# of another program or distribution: `accelerate launch --num_processes 2`, `catchline data subset`
+ELSEWHERE = re.compile(r"(?:accelerate launch|torchrun|pip install|data subset)[^`]*")
+
+
+def options_of(command: object) -> Iterator[str]:
+    for parameter in getattr(command, "params", ()):
+        yield from (*parameter.opts, *parameter.secondary_opts)
+    for below in getattr(command, "commands", {}).values():
+        yield from options_of(below)
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """The strings of a file; an f-string is one text."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    formatted = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+    inner = {id(part) for node in formatted for part in node.values}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(str(getattr(part, "value", "X")) for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
+            yield node.lineno, node.value
+
+
+def wrong_options(text: str, known: set[str]) -> list[str]:
+    return [option for option in re.findall(r"(?<![\w-])--[a-z][\w-]+", ELSEWHERE.sub("", text)) if option not in known]
+
+
+def test_options_in_messages_exist() -> None:
+    known = KNOWN | {option for name in COMMANDS for option in options_of(load_command(name))}
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{line}: {option}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for line, text in texts(path)
+        for option in wrong_options(text, known)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_check_finds_what_is_wrong() -> None:
+    assert wrong_options("use --skip-badly", KNOWN | {"--skip-bad"}) == ["--skip-badly"]
+    assert not wrong_options("use --skip-bad, or pip install --user x", KNOWN | {"--skip-bad"})
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(8):
+            text = " ".join(f"Word{number} stands here {place}." for place in range(number + 1))
+            pair = {"id": str(number), "document": text, "summary": f"word{number} ## 0", "references": ["x", "here"]}
+            file.write(json.dumps(pair) + "\n")
+    return path
+
+
+def test_options_of_the_profile_can_be_changed(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(
+        capsys, "evaluate", "lead-1", "--data", scored, "--profile", "gigaword", "--no-stem", "--restore-numbers"
+    )
+    assert "changed: stem=False" in text
+    assert "stem:no" in text
+
+
+def test_a_folder_of_parts_is_checked_and_scored(
+    scored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number in range(2):
+        (parts / f"train-0000{number}.jsonl").write_bytes(scored.read_bytes())
+    assert json.loads(run(capsys, "data", "check", parts, "--json"))["splits"]["parts"]["records"] == 16
+    assert "16" in run(capsys, "evaluate", "lead-1", "--data", parts)
+    assert data_changes(parts)["data"]["train"] == str(parts)
+    (parts / "train-00000.jsonl").rename(parts / "train-00003.jsonl")
+    refused(capsys, 3, "number 2 is missing", "data", "check", parts)

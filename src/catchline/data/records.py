@@ -254,9 +254,10 @@ def _is_one_data_set(folder: Path) -> bool:
     """Is the folder itself what is read: stories, an input with its references, or numbered parts?"""
     if next(formats.stories(folder), None) is not None or formats.duc_files(folder) is not None:
         return True
+    files: list[Path] = []
     with suppress(DataError):  # a file is damaged; who reads it says so
-        return len(files := _data_files(folder)) > 1 and bool(_shards(files))
-    return False
+        files = _data_files(folder)
+    return len(files) > 1 and bool(_shards(files))
 
 
 def files_of(path: str | Path, format: str = "auto") -> list[Path]:

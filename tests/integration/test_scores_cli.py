@@ -1,9 +1,10 @@
-"""``catchline compare`` from end to end: extractive rows, trained rows, resuming, failures, wrong arguments."""
+"""``catchline evaluate`` and ``catchline compare`` from end to end: tables, files, resuming, failures, mistakes."""
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 import signal
 from pathlib import Path
@@ -11,15 +12,142 @@ from typing import Any
 
 import pytest
 
+from catchline.cli.io import aligned
 from catchline.cli.main import main
 from catchline.config.loading import load_recipe
 from catchline.errors import TrainingError
+from catchline.evaluation.table import Row, measure_column
 from catchline.summarizer import Summarizer
 from catchline.training import loop
 from catchline.training import run as training_run
+from catchline.types import Summary
 from commands import refused, run
 from json_lines import write_lines
 from watching import watch
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    lines = [
+        {
+            "document": "The cat sat on the mat. It rained.",
+            "summary": "cat on mat",
+            "references": ["cat on mat", "rain"],
+        },
+        {"document": "Dogs bark at night. Nobody sleeps.", "summary": "barking dogs"},
+    ]
+    write_lines(folder / "validation.jsonl", lines)
+    return folder
+
+
+def test_table(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    again = "lead:sentences=1"  # is there already
+    assert main(["evaluate", "lead-1", "oracle-1", "first_words:words=2", again, "--data", str(pairs)]) == 0
+    captured = capsys.readouterr()
+    rows = [line.split()[0] for line in captured.out.splitlines() if line]
+    assert rows[0] == "system"
+    assert rows[2:5] == ["lead-1", "oracle-1", "first_words:words=2"]
+    assert "rouge155" in captured.out
+    assert "Evaluating" in captured.err
+
+
+def test_a_method_from_outside_stands_in_the_tables(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "picks_of_hers.py").write_text("from catchline.extractive.baselines import Lead as Ends\n")
+    monkeypatch.chdir(tmp_path)
+    for command in (["evaluate"], ["compare", "--out", "comparison"]):
+        table = run(capsys, *command, "lead-1", "picks_of_hers:Ends-1", "--data", str(pairs), "--json")
+        found = [one["rouge"]["1"]["f"] for one in json.loads(table)["rows" if "compare" in command else "systems"]]
+        assert found[0] == found[1] > 0
+    refused(capsys, 2, "'picks_of_hers:End' could not be loaded", "evaluate", "picks_of_hers:End", "--data", str(pairs))
+
+
+def test_a_system_that_was_done_is_not_decoded_again(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    summarize = Summarizer.summarize
+
+    def stopped(self: Summarizer, *given: Any, **how: Any) -> list[Summary]:
+        asked.append(self.name)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return summarize(self, *given, **how)
+
+    monkeypatch.setattr(Summarizer, "summarize", stopped)
+    command = ["evaluate", "lead-1", "lead-2", "--data", str(pairs), "--output", str(tmp_path / "scores")]
+    assert [main(command), main(command)] == [130, 0]
+    assert asked == ["lead-1", "lead-2", "lead-2"]
+    assert not list((tmp_path / "scores").glob("*.partial"))
+
+
+def test_json_and_files(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "scores"
+    arguments = ["evaluate", "lead-1", "lexrank-1", "--data", str(pairs), "--output", str(out), "--json"]
+    assert main(["--quiet", *arguments, "--profile", "google"]) == 0
+    captured = capsys.readouterr()
+    assert not captured.err
+    printed = json.loads(captured.out)
+    assert printed == json.loads((out / "scores.json").read_text())
+    rows = list(csv.DictReader((out / "scores.csv").open(encoding="utf-8")))
+    assert [float(row["rouge1_f"]) for row in rows] == [one["rouge"]["1"]["f"] for one in printed["systems"]]
+    tex = (out / "scores.tex").read_text()
+    assert tex.count(r" \\") == tex.count(r"\begin{tabular}") * (1 + len(rows)) > 1 + len(rows)
+    assert "% rouge:google|" in tex
+    assert r"unfaithful \%" in tex
+    assert [entry["system"] for entry in printed["systems"]] == ["lead-1", "lexrank-1"]
+    assert "difference" in printed["systems"][1]
+    assert "google" in printed["systems"][0]["signature"]
+    assert len((out / "lead-1.predictions.jsonl").read_text().splitlines()) == 2
+
+
+def test_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, 3, "does not exist", "evaluate", "lead-1", "--data", tmp_path / "absent.jsonl")
+    (tmp_path / "empty.jsonl").touch()
+    refused(capsys, 3, "", "evaluate", "lead-1", "--data", tmp_path / "empty.jsonl")
+
+
+def test_a_broken_line_is_skipped_on_request(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = pairs / "validation.jsonl"
+    path.write_text(path.read_text() + "{broken\n")
+    refused(capsys, 3, "validation.jsonl:3", "evaluate", "lead-1", "--data", pairs)
+    assert main(["evaluate", "lead-1", "--data", str(pairs), "--skip-bad"]) == 0
+    assert "1 record skipped" in capsys.readouterr().err
+
+
+def test_a_table_wider_than_the_terminal_goes_on_below() -> None:
+    header, rows = ["system", "ROUGE-1", "ROUGE-2", "words"], [["lead-1", "23.7", "9.1", "20"], ["m", "1", "2", "3"]]
+    whole = aligned(header, rows)
+    assert whole.splitlines()[0] == "system  ROUGE-1  ROUGE-2  words"
+    assert aligned(header, rows, width=31) == whole
+    narrow = aligned(header, rows, width=30).splitlines()
+    assert narrow == [
+        "system  ROUGE-1  ROUGE-2",
+        "------  -------  -------",
+        "lead-1     23.7      9.1",
+        "m             1        2",
+        "",
+        "system  words",
+        "------  -----",
+        "lead-1     20",
+        "m           3",
+    ]
+    assert aligned(header, rows, width=1).count("system") == 3, "a column at least"
+
+
+def test_a_table_of_characters_that_take_two_places() -> None:
+    table = aligned(["word", "n"], [["\u6771\u4eac", "1"], ["a", "\u516b"]]).splitlines()
+    assert table[1:] == ["----  --", "\u6771\u4eac   1", "a     \u516b"]
+
+
+def test_a_figure_of_three_hundred_digits_is_short() -> None:
+    shown = measure_column("perplexity", "ppl", digits=2).cell
+    found = [shown(Row("m", "m", losses={"ppl": value})) for value in (31.6049, -2.0, 1e300, math.inf)]
+    assert found == ["31.60", "-2.00", "1e+300", "inf"]
+
 
 WORDS = [f"{name}{end}" for name in ("storm", "river", "plan", "vote", "city") for end in ("", "ed", "ing")]
 
@@ -192,22 +320,31 @@ def test_a_failing_row_is_named_and_the_code_is_not_zero(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["lexrnk"], 4, "Did you mean 'lexrank'?"),
-        (["headlinewriter"], 4, "neither a recipe, a model nor an extractive method. Did you mean 'headline_writer'?"),
-        (["headlinewriter", "--size", "tiny"], 2, "Did you mean 'headline_writer'?"),
-        (["extractive", "--rows", "lexrnk"], 2, "Did you mean 'lexrank'?"),
-        (["extractive", "--test", "bootstap"], 2, "Did you mean 'bootstrap'?"),
-        (["extractive", "--split", "test"], 3, "has no 'test' split"),
-        (["headline_writer", "--test", "t", "--max-records", "1"], 3, "--test randomization does not."),
-        (["extractive", "--baseline", "lead"], 2, "Unknown baseline 'lead'"),
-        (["extractive", "headline_writer"], 2, "one recipe at a time"),
-        (["lead-1", "lexrank-1", "--seeds", "3"], 2, "--seeds belongs to a recipe"),
-        (["headline_writer", "--size", "tny"], 2, "Did you mean 'tiny'?"),
-        (["absent.yaml"], 2, "no recipe file absent.yaml"),
+        (["evaluate"], 2, "Name a model or an extractive method"),
+        (["evaluate", "lead-1", "--profile", "duc"], 2, "Did you mean 'duc2004'?"),
+        (["evaluate", "lead-1", "lead:sentnces=1"], 2, "Did you mean 'sentences'?"),
+        (["evaluate", "lead-1", "--set", "beam_size=3"], 2, "none of these systems is a model"),
+        (["evaluate", "oneline", "--set", "beam_sise=3"], 2, "Did you mean 'beam_size'?"),
+        (["compare", "lexrnk"], 4, "Did you mean 'lexrank'?"),
+        (
+            ["compare", "headlinewriter"],
+            4,
+            "neither a recipe, a model nor an extractive method. Did you mean 'headline_writer'?",
+        ),
+        (["compare", "headlinewriter", "--size", "tiny"], 2, "Did you mean 'headline_writer'?"),
+        (["compare", "extractive", "--rows", "lexrnk"], 2, "Did you mean 'lexrank'?"),
+        (["compare", "extractive", "--test", "bootstap"], 2, "Did you mean 'bootstrap'?"),
+        (["compare", "extractive", "--split", "test"], 3, "has no 'test' split"),
+        (["compare", "headline_writer", "--test", "t", "--max-records", "1"], 3, "--test randomization does not."),
+        (["compare", "extractive", "--baseline", "lead"], 2, "Unknown baseline 'lead'"),
+        (["compare", "extractive", "headline_writer"], 2, "one recipe at a time"),
+        (["compare", "lead-1", "lexrank-1", "--seeds", "3"], 2, "--seeds belongs to a recipe"),
+        (["compare", "headline_writer", "--size", "tny"], 2, "Did you mean 'tiny'?"),
+        (["compare", "absent.yaml"], 2, "no recipe file absent.yaml"),
     ],
 )
 def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, code, said, "compare", *arguments, "--data", data)
+    refused(capsys, code, said, *arguments, "--data", data)
 
 
 def test_one_file_is_not_trained_and_scored_on(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,13 @@
-"""``catchline train`` and ``catchline resume`` from the command line."""
+"""``catchline train`` and ``resume``: held-out pairs, rows with a pre-training stage, and a task that is learnt."""
 
 from __future__ import annotations
 
 import json
+import random
+import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,11 +15,21 @@ import torch
 from catchline.cli.io import records_of, say
 from catchline.cli.main import main
 from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build
+from catchline.config.schema import SearchConfig, TextConfig
 from catchline.data.checks import ENOUGH_FOR_TEST
+from catchline.data.collate import Collator
+from catchline.data.dataset import EncodedDataset
 from catchline.errors import ConfigError
 from catchline.evaluation import confidence
+from catchline.models.seq2seq import Seq2Seq
+from catchline.search.torch_bridge import decode
+from catchline.text.base import Tokenizer
+from catchline.training import loop
+from catchline.training.data import pairs_of
 from catchline.training.log import read_log
 from catchline.training.run import hold_out
+from catchline.types import PLAIN_PASS, Record, TrainingBatch
 from commands import refused, run
 from word_pairs import write_word_pairs
 
@@ -193,3 +206,165 @@ def test_train_needs_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     refused(capsys, 2, "--data DIR", "train", "headline_writer", "--size", "tiny", "--out", tmp_path / "run")
     (tmp_path / "test.jsonl").write_text("{}\n")
     refused(capsys, 2, "no training file", "train", "headline_writer", "--data", tmp_path, "--out", tmp_path / "run")
+
+
+RECIPE = """
+extends: headline_writer
+base:
+  pretraining: {set: {training: {max_epochs: null, max_updates: 3}}}
+rows:
+  staged:
+    label: LSTM after a stage
+    set: {pretraining.enabled: true, model: {attention: null, head: {type: vocabulary}}, objectives: [{type: nll}]}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Pairs, spans and a recipe with one row that has a stage."""
+    torch.set_num_threads(1)
+    for seed, (folder, count) in enumerate({"pairs": 24, "spans": 32}.items()):
+        write_word_pairs(tmp_path / folder, {"train": count, "validation": 6}, seed, lengths=(8, 8), summary=3)
+    (tmp_path / "staged.yaml").write_text(RECIPE)
+    return tmp_path
+
+
+def compare(place: Path, *more: str) -> int:
+    arguments = ["compare", str(place / "staged.yaml"), "--size", "tiny", "--data", str(place / "pairs")]
+    return main([*arguments, "--rows", "lstm,staged", "--out", str(place / "out"), *more])
+
+
+def spans_of(place: Path) -> list[str]:
+    return ["--set", f"pretraining.data={place / 'spans'}"]
+
+
+def results(place: Path) -> dict[str, dict[str, Any]]:
+    return {row["row"]: row for row in json.loads((place / "out" / "compare.json").read_text())["rows"]}
+
+
+def test_only_the_row_with_a_stage_is_pre_trained(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # without the data, the row says what to set, and the other row is there all the same
+    assert compare(place) == 1
+    rows = results(place)
+    assert rows["lstm"]["rouge"]
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Row 'staged' has a pre-training stage, and nothing says on which pairs: set pretraining.data" in said
+    assert not (place / "out" / "runs" / "staged-seed-1").exists()
+    state = json.loads((place / "out" / "state.json").read_text())
+
+    # with it, the row that is trained stays as it is
+    assert compare(place, *spans_of(place)) == 0
+    assert "Stage 1 of 2: pre-training" in capsys.readouterr().err
+    again = json.loads((place / "out" / "state.json").read_text())
+    assert again["runs"]["lstm-seed-1"] == state["runs"]["lstm-seed-1"]
+    assert "pretraining" not in again["runs"]["lstm-seed-1"]["settings"]
+    folders = [path.parent.name for path in (place / "out" / "runs").glob("*/pretraining")]
+    assert folders == ["staged-seed-1"]
+    assert results(place)["staged"]["rouge"]["1"]["f"] is not None
+
+    # what the stage was made of is part of what the row is
+    assert compare(place, *spans_of(place), "--set", "pretraining.set.training.max_updates=4") == 2
+    assert "pretraining.set.training.max_updates: 3 there, 4 now" in capsys.readouterr().err
+    with open(place / "spans" / "train.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"document": "one more", "summary": "more"}\n')
+    assert compare(place, *spans_of(place)) == 2
+    assert "other data or files" in capsys.readouterr().err
+
+
+def test_interrupted_in_the_stage_a_comparison_goes_on_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = loop.Trainer._update
+    updates: list[tuple[str, int]] = []
+
+    def update(trainer: Any, stop: Any) -> None:
+        real(trainer, stop)
+        updates.append((trainer.out.name, trainer.state.update))
+        if updates[-1] == ("pretraining", 1):
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(loop.Trainer, "_update", update)
+    rows = ["--rows", "staged"]
+    assert compare(place, *spans_of(place), *rows) == 130
+    assert compare(place, *spans_of(place), *rows) == 0
+    capsys.readouterr()
+    of_stage = [number for name, number in updates if name == "pretraining"]
+    assert of_stage == [1, 2, 3]
+
+
+KNOWN = [f"word{chr(97 + i)}{chr(97 + j)}" for i in range(12) for j in range(12)]
+LETTERS = "bcdfghjklmnpqrstvwxz"
+BATCH, UPDATES = 32, 110
+
+
+def records(count: int, seed: int) -> list[Record]:
+    """Documents of 3 to 5 words, six in ten of them never seen before; the summary repeats the document."""
+    r = random.Random(seed)
+
+    def word() -> str:
+        return "".join(r.choice(LETTERS) for _ in range(7)) if r.random() < 0.6 else r.choice(KNOWN)
+
+    texts = [" ".join(word() for _ in range(r.randint(3, 5))) for _ in range(count)]
+    return [Record(text, text, id=str(i)) for i, text in enumerate(texts)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    result = build("tokenizer", TOKENIZERS, {"type": "word", "min_frequency": 1})
+    result.train([" ".join(KNOWN)])
+    return result
+
+
+def batches(tokenizer: Tokenizer, count: int, seed: int) -> list[TrainingBatch]:
+    text = TextConfig()
+    data = EncodedDataset.build(records(count, seed), tokenizer, text)
+    collate = Collator(tokenizer)
+    return [pairs_of(collate, [data[i] for i in range(start, start + BATCH)]) for start in range(0, count, BATCH)]
+
+
+def trained(tokenizer: Tokenizer, updates: int = UPDATES, **options: Any) -> tuple[Seq2Seq, float]:
+    """A small model after ``updates`` updates, and its loss on new records."""
+    torch.manual_seed(1)
+    spec = {"type": "seq2seq", "embedding_size": 24, "encoder_hidden": 32, "hidden_size": 48, **options}
+    model = build("model", MODELS, spec, vocab_size=tokenizer.vocab_size, **tokenizer.ids)
+    nll = build("objective", OBJECTIVES, {"type": "nll"})
+    optimizer = torch.optim.Adam(model.parameters(), 0.008)
+    for batch in batches(tokenizer, updates * BATCH, seed=0):
+        optimizer.zero_grad()
+        term = nll(model(batch, context=nll.wants(batch, PLAIN_PASS)), batch)
+        (term.sum / term.count).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        terms = [nll(model(batch), batch) for batch in batches(tokenizer, 4 * BATCH, seed=1)]
+    return model, float(sum(term.sum for term in terms) / sum(term.count for term in terms))
+
+
+def right_summaries(model: Seq2Seq, tokenizer: Tokenizer, beam_size: int) -> float:
+    """The share of new documents whose summary comes out as the very same string."""
+    config = SearchConfig(beam_size=beam_size, max_length=8)
+    wanted = [record.summary for record in records(2 * BATCH, seed=2)]
+    written = [
+        tokenizer.decode(hypotheses[0].ids, words)
+        for batch in batches(tokenizer, 2 * BATCH, seed=2)
+        for hypotheses, words in zip(decode(model, batch, config, **tokenizer.ids), batch.oov_words, strict=True)
+    ]
+    return sum(a == b for a, b in zip(wanted, written, strict=True)) / len(wanted)
+
+
+@pytest.mark.parametrize("coverage", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_pointer_learns_to_copy_unknown_words(tokenizer: Tokenizer, coverage: bool) -> None:
+    model, loss = trained(tokenizer, attention={"type": "additive", "size": 32, "coverage": coverage})
+    assert loss < 0.05
+    assert right_summaries(model, tokenizer, beam_size=1) > 0.95
+    assert right_summaries(model, tokenizer, beam_size=3) > 0.95
+
+
+def test_without_a_pointer_it_cannot_be_learnt(tokenizer: Tokenizer) -> None:
+    """Attention alone comes to know where the unknown words stand (its loss counts them as UNK and falls), but it
+    has no way to write them: nearly every summary is wrong."""
+    options = {"attention": {"type": "additive", "size": 32}, "head": {"type": "vocabulary"}}
+    model, loss = trained(tokenizer, 70, **options)
+    assert loss < 2.0
+    assert right_summaries(model, tokenizer, beam_size=1) < 0.1

@@ -1,10 +1,11 @@
-"""Coarse-to-fine models from the command line: what they say of their reading, mistakes, and a book."""
+"""Systems of the papers from the command line: coarse-to-fine reading, CoCoNet, and the opponent explained."""
 
 from __future__ import annotations
 
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,15 +15,23 @@ import pytest
 import torch
 
 from catchline.cli.main import main
+from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import MODELS, TOKENIZERS, build
 from catchline.config.schema import SearchConfig, TextConfig
 from catchline.errors import DataError
+from catchline.explain.record import to_dict
 from catchline.models.coarse_to_fine import CoarseToFine
 from catchline.models.folder import LoadedModel
+from catchline.search import decode as decoding
 from catchline.summarizer import Summarizer
-from catchline.types import Record
+from catchline.summarizer import decoding as systems
+from catchline.summarizer.torch_backend import NeuralSystem
+from catchline.training.run import stage_of
+from catchline.types import Hypothesis, Record
 from commands import run
+from exports import save_case
 from json_lines import write_lines
+from tiny_models import DOCUMENTS
 
 WORDS = [a + b for a in ("sto", "ri", "ma", "bel", "tan", "ko") for b in ("rm", "ver", "yor", "dge", "k")]
 
@@ -189,3 +198,150 @@ def test_a_book_is_read_in_little_memory(tmp_path: Path) -> None:
     assert len(line["source_offsets"]) <= 40 * line["reading"]["chunks_chosen"]
     assert all(word["sources"] for word in line["words"])
     assert most - before < 200
+
+
+NAMES, THINGS, VERBS = ("Anna", "Bob", "Carla", "Dan"), ("keys", "car", "phone", "lunch"), ("lost", "sold", "needs")
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Dialogues of two turns and what became of somebody's thing."""
+    folder, rng = tmp_path_factory.mktemp("talk"), random.Random(1)
+    for split, count in (("train", 40), ("validation", 4)):
+        lines = []
+        for number in range(count):
+            (one, other), thing, verb = rng.sample(NAMES, 2), rng.choice(THINGS), rng.choice(VERBS)
+            dialogue = f"{one}: I {verb} my {thing}\n{other}: oh no, really"
+            pair = {"id": f"{split}-{number}", "dialogue": dialogue, "summary": f"{one} {verb} the {thing}."}
+            lines.append(json.dumps(pair) + "\n")
+        raw = folder / f"{split}.raw.jsonl"
+        raw.write_text("".join(lines))
+        assert main(["--quiet", "data", "prepare", "samsum", str(raw), str(folder / f"{split}.jsonl")]) == 0
+        raw.unlink()
+    return folder
+
+
+@pytest.fixture(scope="module", params=["tiny", "tiny-bart"])
+def trained(request: pytest.FixtureRequest, talk: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run") / request.param
+    arguments = ["train", "coconet", "--size", request.param, "--data", str(talk), "--out", str(out)]
+    assert main(["--quiet", *arguments]) == 0
+    return out
+
+
+def test_each_token_of_a_summary_is_explained(trained: Path, talk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["explain", trained, talk / "validation.jsonl", "--max-records", 1, "--raw"]
+    record = json.loads(run(capsys, *arguments, "--json"))
+    assert record["words"]
+    size = len(record["source_offsets"])
+    specials = sum(end <= start for start, end in record["source_offsets"])
+    first = True
+    for word in record["words"]:
+        assert set(word["maps"]) == {"p_co", "p_final"}
+        assert all(len(weights) == size for weights in word["maps"].values())
+        assert sum(word["maps"]["p_final"]) == pytest.approx(1.0, abs=1e-3)
+        for token in word["tokens"]:
+            figures = token["figures"]
+            assert 0 < figures["copy_attention_gate"] <= 1
+            assert 0 < figures["copy_semantic_gate"] < 1
+            assert 0 <= figures["copied_from_specials"] < 1
+            assert specials or figures["copied_from_specials"] == 0
+            assert bool(token["sources"]["p_co"]) is not first  # nothing was copied before the first word
+            assert len(token["sources"]["p_final"]) == 3
+            first = False
+
+
+@pytest.mark.parametrize("trained", ["tiny"], indirect=True)
+def test_they_are_shown_in_the_terminal_on_a_page_and_in_a_picture(
+    trained: Path, talk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["explain", trained, talk / "validation.jsonl", "--max-records", 1, "--raw"]
+    text = run(capsys, *arguments)
+    assert re.search(r"token +P +λ +g +u", text)
+    page, picture = tmp_path / "page.html", tmp_path / "maps.png"
+    run(capsys, *arguments, "--html", page, "--heatmap", picture)
+    assert '"p_co":[' in page.read_text()
+    assert picture.stat().st_size > 10_000
+
+
+def test_scoring_says_how_much_was_copied(trained: Path, talk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", trained, "longest-3", "--data", talk, "--profile", "samsum"]
+    system, longest = json.loads(run(capsys, *arguments, "--json"))["systems"]
+    assert 0 <= system["measures"]["correct_1"] <= 1
+    assert 0 < system["measures"]["p_gen"] < 1
+    assert longest["measures"]["copy_rate"] == 1.0
+
+
+def test_decoding_is_that_of_the_paper() -> None:
+    """BART's 55 to 140 tokens before the end, and its length penalty of 2."""
+    recipe = load_recipe("coconet")
+    search = resolve_run(recipe, "coconet", "paper").search
+    assert (search.beam_size, search.min_length, search.max_length, search.no_repeat_ngram) == (4, 55, 140, 3)
+    assert (search.length_normalisation, search.length_alpha) == ("predicted", 2.0)
+    assert resolve_run(recipe, "coconet", "samsum").search.length_alpha == 1.0
+    assert resolve_run(recipe, "coconet-pretraining", "paper").pretraining.enabled
+    assert not resolve_run(recipe, "coconet", "paper").pretraining.enabled
+
+
+@pytest.mark.parametrize(
+    ("size", "ends"),
+    [("paper", (1_000_000, None)), ("samsum", (1_000_000, None)), ("small", (None, 4)), ("tiny", (2, None))],
+)
+def test_the_stage_ends_where_it_should(size: str, ends: tuple[int | None, int | None], talk: Path) -> None:
+    """What the stage does not name it takes from the training, whose end is another."""
+    run = resolve_run(load_recipe("coconet"), "coconet-pretraining", size, {"pretraining": {"data": str(talk)}})
+    training = stage_of(run).training
+    assert (training.max_updates, training.max_epochs) == ends
+    assert training.validation.metric == "val_loss_tf"
+    assert training.initial_weights == run.training.initial_weights
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> NeuralSystem:
+    return NeuralSystem.from_pretrained(save_case(tmp_path_factory.mktemp("model"), "contrastive-average"), "cpu")
+
+
+RECORDS = [Record(text) for text in DOCUMENTS[:2]]
+
+
+@pytest.mark.parametrize("longest", [3, 10])
+def test_they_add_up_to_what_the_search_counted(
+    system: NeuralSystem, monkeypatch: pytest.MonkeyPatch, longest: int
+) -> None:
+    """J = log P_c + lambda log P_o; the search kept the sums of J and of log P_c, the pass behind it log P_o."""
+    kept: list[Hypothesis] = []
+
+    def decode(*arguments: Any, **named: Any) -> Any:
+        found = decoding.decode(*arguments, **named)
+        kept.extend(hypotheses[0] for hypotheses in found)
+        return found
+
+    monkeypatch.setattr(systems, "decode", decode)
+    weight = 0.3
+    options = {"max_length": longest, "no_repeat_ngram": 1, "surface": "raw", "model": {"lambda_decode": weight}}
+    summaries = system.summarize_batch(RECORDS, explain=True, options=system.options(options))
+    for hypothesis, summary in zip(kept, summaries, strict=True):
+        values = hypothesis.details["opponent_log_prob"]
+        assert len(values) == len(hypothesis.ids) + hypothesis.finished
+        expected = (hypothesis.terms["model"] - hypothesis.log_prob) / weight
+        assert float(values.sum()) == pytest.approx(expected, rel=1e-4)
+        shown = to_dict(summary, attention=True)["words"]
+        assert shown
+        assert all("opponent_attention" in word["maps"] for word in shown)
+        assert all(sum(word["attention"]) == pytest.approx(1.0, abs=1e-3) for word in shown)
+        spans = [span for word in shown for span in word["sources"]]
+        assert all(summary.document[span["start"] : span["end"]] == span["text"] for span in spans)
+        written = len(hypothesis.ids)
+        total = sum(word.figures["opponent_log_prob"] for word in summary.words)
+        assert total == pytest.approx(float(values[:written].sum()), rel=1e-4)
+
+
+def test_it_is_not_computed_where_nobody_asks_or_the_branch_is_off(
+    system: NeuralSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system.model, "forward", lambda batch: pytest.fail("a pass for nothing"))
+    system.summarize_batch(RECORDS, explain=False, options=system.options({}))
+    options = system.options({"model": {"decode_score": "pc"}})
+    words = system.summarize_batch(RECORDS, explain=True, options=options)[0].words
+    assert words
+    assert all("opponent_log_prob" not in word.figures for word in words)

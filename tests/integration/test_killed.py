@@ -1,0 +1,117 @@
+"""Runs that are killed end in the same bits, in every family and in both stages; two jobs never share a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catchline.files import only_here, only_writer
+from commands import refused, run
+from json_lines import write_lines
+from killing import FAMILIES, PAIRS, assert_same, finish, kill, start, survive
+from word_pairs import write_word_pairs
+
+KILLS = 15  # of each family, in one process and in two: 180 together
+
+
+def test_a_killed_run_ends_in_the_same_bits(tmp_path: Path) -> None:
+    survive(tmp_path, "headline writer", world=1, kills=1, seed=1, further=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("family", ["headline writer", *FAMILIES])
+def test_every_family_survives(tmp_path: Path, family: str, world: int) -> None:
+    survive(tmp_path, family, world=world, kills=KILLS, seed=world)
+
+
+STAGE_UPDATES, UPDATES = 12, 14
+SLOWLY = 0.05
+
+
+def settings(data: Path) -> dict[str, Any]:
+    """With everything that draws random numbers, and checkpoints that do not fall on the ends."""
+    stage = {"max_updates": STAGE_UPDATES, "optimizer": {"learning_rate": 0.01}, "average_last": 3}
+    return {
+        "name": "stages",
+        "data": {split: str(data / "pairs" / f"{split}.jsonl") for split in ("train", "validation")},
+        "text": {"max_source_tokens": 10, "max_target_tokens": 4, "tokenizer": {"type": "word", "min_frequency": 1}},
+        "model": {"type": "seq2seq", "embedding_size": 8, "encoder_hidden": 8, "hidden_size": 8, "dropout": 0.2},
+        "pretraining": {"enabled": True, "data": str(data / "spans"), "set": {"training": stage}},
+        "training": {
+            "batch_size": 4,
+            "max_updates": UPDATES,
+            "teacher_forcing": {"ratio": 0.6, "scope": "example_step"},
+            "log_every": 3,
+            "validation": {"every_updates": 4},
+            "checkpoint": {"every_updates": 5},
+        },
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [1, 2])
+def test_killed_in_both_stages_it_ends_in_the_same_bits(tmp_path: Path, world: int) -> None:
+    for seed, place in enumerate((tmp_path / "pairs", tmp_path / "spans")):
+        write_word_pairs(place, PAIRS, seed)
+    values = settings(tmp_path)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finish(start(values, whole, world))
+    stage = killed / "pretraining"
+    assert kill(values, killed, world, (stage / "checkpoint-5").is_dir, SLOWLY)
+    assert not (stage / "finished.json").exists()
+    assert kill(values, killed, world, (stage / "finished.json").exists, SLOWLY)
+    assert not list(killed.glob("checkpoint-*"))
+    assert kill(values, killed, world, (killed / "checkpoint-5").is_dir, SLOWLY)
+    finish(start(values, killed, world))
+    assert_same(whole, killed)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    pair = {"document": "One two three. Four five six. Seven eight.", "summary": "Four five."}
+    return write_lines(tmp_path / "validation.jsonl", [pair] * 3)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compare lead lexrank --data {pairs} --out {out}",
+        "compare headline_writer --size tiny --data {both} --out {out}",
+        "data select-spans --k 2 --tokenizer words --input {pairs} --out {out}",
+        "data select-spans --k 2 --tokenizer words --input {pairs} --out {out} --overwrite",
+        "train headline_writer --size tiny --data {pairs} --out {out}",
+        "train headline_writer --size tiny --data {pairs} --out {out} --force",
+    ],
+)
+def test_the_second_one_is_told(command: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, both = tmp_path / "out", tmp_path / "both"
+    both.mkdir()
+    for split in ("train", "validation"):
+        (both / f"{split}.jsonl").write_bytes(pairs.read_bytes())
+    arguments = command.format(pairs=pairs, out=out, both=both).split()
+    with only_here(out):
+        refused(capsys, 1, f"catchline: {out} is in use by process ", *arguments)
+        assert [path.name for path in out.iterdir()] == [".lock"]
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "held"),
+    [
+        ("summarize lead-1 {pairs} --output {out}/a.jsonl", "a.jsonl"),
+        ("evaluate lead-1 --data {pairs} --output {out}", "lead-1.predictions.jsonl.partial"),
+    ],
+)
+def test_one_process_writes_a_file(
+    command: str, held: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    arguments = command.format(pairs=pairs, out=out).split()
+    with only_writer(out / held):
+        refused(capsys, 1, f"{held} is in use by process ", *arguments)
+        assert [path.name for path in out.iterdir()] == [f".{held}.lock"]
+    run(capsys, *arguments)
+    assert not list(out.glob(".*"))
