@@ -195,14 +195,6 @@ def test_the_table_holds_every_kernel() -> None:
     assert torch.equal(graph.first_positions(IDS, X), vocabulary.first_positions(IDS, X))
 
 
-def test_fewer_words_than_logits_are_refused() -> None:
-    ids, first = torch.zeros(B, Q, S, dtype=torch.long), torch.zeros(B, Q, S, dtype=torch.long)
-    tensors = (rand(B, Q, V), rand(B, Q, seed=1), torch.softmax(rand(B, Q, S, seed=2), dim=-1))
-    for kernel in (vocabulary, graph):
-        with torch.no_grad(), pytest.raises(RuntimeError):
-            kernel.final_distribution(*tensors, ids, V - 2, first)
-
-
 def dispatched(switch: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """`catchline.kernels.dispatch` as a process with this switch has it, beside this process's own."""
     monkeypatch.setenv("CATCHLINE_KERNELS", switch)

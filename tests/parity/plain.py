@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -22,6 +23,14 @@ from samples import PAD, UNK, VOCAB, assert_same, gradients
 
 Parameters = Mapping[str, Tensor]
 TOLERANCE = 1e-10
+
+
+def decoded_with_states(model: Any, batch: TrainingBatch, memory: Any, layer: int) -> tuple[Any, Tensor]:
+    """A teacher-forced pass, and what the queries of a decoder layer's cross attention are made of: (B, T, D)."""
+    seen, own = [], model.decoder.layers[layer].cross_attention
+    with patch.object(own, "queries", side_effect=lambda x: seen.append(x) or type(own).queries(own, x)):
+        return model._forced(batch, memory), seen[0]
+
 
 # What `samples.random_batch` is asked for.
 BATCHES: dict[str, dict[str, Any]] = {

@@ -6,7 +6,6 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from catchline.errors import DataError
 from catchline.models.seq2seq import Seq2Seq
 from catchline.types import Batch
 
@@ -72,14 +71,3 @@ def test_states_are_those_of_berts_lowest_layers(cell: str) -> None:
     assert not states[~mask].any()
     torch.testing.assert_close(mean[0, 1], expected[1, :5].mean(dim=0))
     assert [tuple(part.shape) for part in memory.final] == [(2, 8)] * (2 if cell == "lstm" else 1)
-
-
-def test_a_longer_source_is_refused() -> None:
-    ids = torch.full((1, 17), 5)
-    with pytest.raises(DataError, match="longer than the 16 that this model reads"):
-        small().encode(batch(ids, ids > 0))
-
-
-def test_heads_divide_the_width() -> None:
-    with pytest.raises(ValueError, match="not a multiple of 4 heads"):
-        small(embedding_size=18)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
 import torch
 from contrastive_reference import ContrastiveReference, ReferenceStep
-from plain import smoothed, softmax
+from plain import decoded_with_states, smoothed, softmax
 
 from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.models.transformer import Transformer
 from catchline.types import PLAIN_PASS, Batch
-from samples import IDS, TRANSFORMER, UNK, VOCAB, assert_same, few_words, gradients, left_padded, randomise
+from samples import IDS, TRANSFORMER, UNK, VOCAB, assert_same, few_words, gradients, randomise
 
 BASE = TRANSFORMER | {"encoder_layers": 1, "decoder_layers": 3}
 HEADS = BASE["num_heads"]
@@ -59,14 +58,14 @@ def model_of(name: str) -> Transformer:
 def reference_steps(name: str, model: Transformer, batch: Batch) -> tuple[list[list[ReferenceStep]], Any]:
     """Every real step of every example, from the model's own states; and these states."""
     memory = model.encode(batch)
-    decoded = model._forced(batch, memory)
     options = options_of(name)
+    decoded, states = decoded_with_states(model, batch, memory, options["layer"])
     reference = ContrastiveReference(options, dict(model.named_parameters()), num_heads=HEADS)
-    tap, steps = decoded.captured[options["layer"]], []
+    steps = []
     for b in range(len(batch.source_mask)):
         source = [memory.states[b, s] for s in batch.source_mask[b].nonzero().flatten()]
         length = int(batch.target_mask[b].sum())
-        steps.append([reference.step(tap.state[b, t], source) for t in range(length)])
+        steps.append([reference.step(states[b, t], source) for t in range(length)])
     return steps, decoded
 
 
@@ -142,37 +141,18 @@ def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
     assert_same(actual, gradients(model), 1e-9)
 
 
-@pytest.mark.parametrize("name", ["max", "top-3-first", "dynamic", "inverse", "averaged", "release"])
-@torch.no_grad()
-def test_the_side_of_padding_does_not_matter(name: str) -> None:
-    model, batch = model_of(name), few_words()
-    right, left = model(batch), model(left_padded(batch, 2))
-    torch.testing.assert_close(left.details["opponent_log_probs"], right.details["opponent_log_probs"], **EXACT)
-    torch.testing.assert_close(left.gold_log_probs, right.gold_log_probs, **EXACT)
-
-
 @torch.no_grad()
 def test_conventional_weights_are_those_of_torch() -> None:
     """The weights of every head of `torch.nn.MultiheadAttention` with the layer's own parameters, (B, H, T, S)."""
     for name in ("max", "averaged"):
         model, batch = model_of(name), few_words()
         memory, own = model.encode(batch), model.decoder.layers[1].cross_attention
-        tap = model._forced(batch, memory).captured[1]
+        decoded, states = decoded_with_states(model, batch, memory, 1)
+        tap = decoded.captured[1]
         theirs = torch.nn.MultiheadAttention(own.size, HEADS, batch_first=True).double()
         theirs.load_state_dict({name.replace("in_proj.", "in_proj_"): p for name, p in own.state_dict().items()})
         masked = {"key_padding_mask": ~batch.source_mask, "average_attn_weights": False}
-        weights = theirs(tap.state, memory.states, memory.states, **masked)[1]
+        weights = theirs(states, memory.states, memory.states, **masked)[1]
         reading = model.opponent.read(tap.queries, tap.keys, tap.values, tap.mask)
         wanted = weights.mean(1) if name == "averaged" else weights[:, PLACE["head"]]
         torch.testing.assert_close(reading.weights, wanted, **EXACT)
-
-
-def test_the_options_reach_different_cases() -> None:
-    """The batch is such that the kinds differ: otherwise the tests above would show little."""
-    readings = {}
-    with torch.no_grad():
-        for name in ("max", "top-2", "dynamic", "dynamic-while-over", "one-minus", "inverse", "none", "renorm"):
-            model, batch = model_of(name), few_words()
-            readings[name] = model._opponent_output(model.opponent, model._forced(batch, model.encode(batch))).opponent
-    for a, b in itertools.combinations(readings, 2):
-        assert not torch.allclose(readings[a], readings[b]), (a, b)

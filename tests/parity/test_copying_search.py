@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
 from catchline.models.transformer import Transformer
-from catchline.search.arrays import select
 from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis
-from samples import BOS, EOS, IDS, TRANSFORMER, VOCAB, random_batch, randomise
+from samples import EOS, IDS, TRANSFORMER, VOCAB, random_batch, randomise
 
 BASE = TRANSFORMER | {"feed_forward_size": 16}
 HEADS: dict[str, dict[str, Any]] = {
@@ -67,39 +66,6 @@ def found_by(model: Any, batch: Batch = BATCH, **options: Any) -> list[list[Hypo
     return decode(model, batch, config, **IDS)
 
 
-class Stuck:
-    """A history that does not follow its hypotheses: rows stay where they are when beams are re-ordered."""
-
-    def __init__(self, tree: Any, rows: int) -> None:
-        self.tree, self.rows = tree, rows
-
-    def select(self, index: Tensor) -> Stuck:
-        return self if len(index) == self.rows else Stuck(select(self.tree, index), len(index))
-
-    def select_documents(self, documents: Tensor, beams: int) -> Stuck:
-        rows = (documents[:, None] * beams + torch.arange(beams)).flatten()
-        return Stuck(select(self.tree, rows), len(rows))
-
-
-class WithoutReordering:
-    """A model whose copy history is not re-ordered, as in the paper's release."""
-
-    def __init__(self, model: Transformer) -> None:
-        self.model, self.encode, self.read_figures = model, model.encode, model.read_figures
-
-    def start(self, memory: Any) -> Any:
-        return self._wrapped(self.model.start(memory), memory.batch_size)
-
-    def step(self, last_ids: Tensor, state: Any) -> Any:
-        output, state = self.model.step(last_ids, state | {"head": state["head"].tree})
-        return output, self._wrapped(state, len(last_ids))
-
-    @staticmethod
-    def _wrapped(state: Any, rows: int) -> Any:
-        assert state["head"] is not None
-        return state | {"head": Stuck(state["head"], rows)}
-
-
 @pytest.mark.parametrize("head", HEADS)
 def test_hypotheses_are_worth_what_teacher_forcing_says(head: str) -> None:
     model = model_of(HEADS[head])
@@ -108,30 +74,6 @@ def test_hypotheses_are_worth_what_teacher_forcing_says(head: str) -> None:
     assert sums < 1e-9
     single = model_of(HEADS[head]).float()
     assert worst(single, BATCH, found_by(single), IDS)[0] < 2e-5
-
-
-def test_the_check_would_notice_a_history_that_stays_behind() -> None:
-    model = remembering()
-    stuck = WithoutReordering(model)
-    assert worst(model, BATCH, found_by(stuck), IDS)[0] > 0.05
-    alone = found_by(stuck, beam_size=1, num_return=1)  # nothing to re-order
-    assert worst(model, BATCH, alone, IDS)[0] < 1e-6
-
-
-def test_the_history_matters_in_these_models() -> None:
-    """With another history, the same step has other probabilities."""
-    model = remembering()
-    with torch.no_grad():
-        state = model.start(model.encode(BATCH))
-        _, state = model.step(torch.full((4,), BOS), state)
-        same, _ = model.step(torch.full((4,), 5), state)
-        turned = _flipped(state["head"])
-        other, _ = model.step(torch.full((4,), 5), state | {"head": turned})
-    assert float((same.log_probs[0].exp() - other.log_probs[0].exp()).abs().max()) > 0.05
-
-
-def _flipped(history: Any) -> Any:
-    return history.flip(-1) if isinstance(history, Tensor) else type(history)(map(_flipped, history))
 
 
 @pytest.mark.parametrize("head", ["attentional", "guided", "correlational"])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
-import torch
 from headline_reference import Reference
-from plain import BATCHES, coins, compare, compare_steps, examples_of, loss_of
+from plain import BATCHES, coins, compare, compare_steps
 
-from samples import BOS, COVERAGE, PLAIN, SEE, random_batch, tiny_seq2seq
+from samples import COVERAGE, PLAIN, SEE, random_batch, tiny_seq2seq
 
 VOCABULARY = {"head": {"type": "vocabulary"}}
 
@@ -114,70 +112,3 @@ def test_stepwise_decoding(name: str) -> None:
     """Every step's whole distribution, attention and p_gen, the coverage of See's decoder (c.21) included."""
     model = tiny_seq2seq(seed=8, scale=1.0, **MODELS[name]).eval()
     compare_steps(model, Reference(model), random_batch(seed=4))
-
-
-def draw_options(seed: int) -> dict[str, Any]:
-    """A random corner of the space of settings."""
-    r = random.Random(seed)
-    options: dict[str, Any] = {
-        "cell": r.choice(["lstm", "gru"]),
-        "bidirectional": r.random() < 0.7,
-        "encoder_hidden": r.choice([3, 4]),
-        "bridge_activation": (r.choice(["none", "relu", "tanh"]), r.choice(["none", "relu", "tanh"])),
-        "two_biases": r.random() < 0.5,
-        "output_layers": r.choice([1, 2]),
-        "output_uses_input": r.random() < 0.5,
-        "share_embeddings": r.random() < 0.5,
-        "unk_loss": r.choice(["count", "ignore"]),
-    }
-    if options["output_layers"] == 1:
-        options["tie_output"] = r.random() < 0.4
-    if r.random() < 0.15:
-        return {**options, **PLAIN, "context_feed": r.choice(["init", "every_step"])}
-    options |= {
-        "attention_timing": r.choice(["after", "before"]),
-        "state_for_attention": r.choice(["h", "ch"]),
-        "input_feeding": r.choice(["none", "concat", "linear"]),
-        "first_context": r.choice(["zero", "initial"]),
-        "head": {"type": r.choice(["pointer", "pointer", "vocabulary"])},
-    }
-    covers = r.random() < 0.7
-    return {**options, **attention(coverage=covers, detach_coverage=covers and r.random() < 0.3)}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_random_combinations(seed: int) -> None:
-    model = tiny_seq2seq(seed=seed, **draw_options(seed))
-    batch = random_batch(seed=seed, padding="gold" if seed % 2 else "pad")
-    compare(model, Reference(model), batch, REDUCTIONS[seed % 4])
-
-
-@pytest.mark.parametrize("name", ["bilstm", "pointer", "pointer-coverage", "see"])
-def test_a_wrong_model_is_noticed(name: str) -> None:
-    """The comparison itself can fail: one changed parameter entry, however small its part, is seen."""
-    model, batch = tiny_seq2seq(seed=3, **MODELS[name]), random_batch()
-    expected = float(Reference(model).loss(examples_of(batch), coverage_weight=0.7).detach())
-    for parameter_name, parameter in model.named_parameters():
-        entry = parameter.data[BOS] if "embedding" in parameter_name else parameter.data
-        entry.view(-1)[0] += 0.01
-        changed = float(loss_of(model, batch, "token").detach())
-        entry.view(-1)[0] -= 0.01
-        assert abs(changed - expected) > 1e-9, parameter_name
-
-
-def test_numeric_gradients_agree_with_the_reference() -> None:
-    """The reference's own gradients against differences of its loss, so that autograd is not trusted blindly."""
-    model, batch = tiny_seq2seq(seed=11, **COVERAGE), random_batch(source_lengths=(4, 2), target_lengths=(3, 2))
-    reference, examples = Reference(model), examples_of(batch)
-    reference.loss(examples, coverage_weight=0.7).backward()
-    for name in ("attention.coverage_vector", "head.gate.weight", "attention.score_vector"):
-        parameter = reference.p[name]
-        grads = parameter.grad.flatten()
-        for i in range(min(3, parameter.numel())):
-            ends = []
-            for shift in (1e-5, -1e-5):
-                with torch.no_grad():
-                    parameter.view(-1)[i] += shift
-                    ends.append(float(reference.loss(examples, coverage_weight=0.7)))
-                    parameter.view(-1)[i] -= shift
-            assert float(grads[i]) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-8), name

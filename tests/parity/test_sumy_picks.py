@@ -151,12 +151,6 @@ def test_picks_on_real_documents(name):
     assert disagreements(real_documents(4), name) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", METHODS)
-def test_picks_on_many_real_documents(name):
-    assert disagreements(real_documents(60), name) == []
-
-
 def test_words_equal_nltk_on_real_documents():
     words = Words()
     for sentence in (sentence for document in real_documents(6) for sentence in document):

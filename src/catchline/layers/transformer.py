@@ -36,7 +36,6 @@ KeysValues = tuple[Tensor, Tensor]  # (B, H, S, d) each
 class CapturedAttention:
     """One decoder layer's cross attention, as it was projected. Q is T in training, K in search."""
 
-    state: Tensor  # (B, Q, D) what the queries were made of: the output of the layer's self-attention sublayer
     queries: Tensor  # (B, Q, H, d), not yet divided by sqrt(d)
     keys: Tensor  # (B, S, H, d)
     values: Tensor  # (B, S, H, d), before the output projection
@@ -45,9 +44,8 @@ class CapturedAttention:
     @classmethod
     def over_steps(cls, steps: Sequence[CapturedAttention]) -> CapturedAttention:
         """Successive steps as one, their queries side by side."""
-        state = torch.cat([step.state for step in steps], dim=1)
         queries = torch.cat([step.queries for step in steps], dim=1)
-        return cls(state, queries, steps[0].keys, steps[0].values, steps[0].mask)
+        return cls(queries, steps[0].keys, steps[0].values, steps[0].mask)
 
 
 def sinusoids(first: int, count: int, like: Tensor) -> Tensor:
@@ -244,7 +242,7 @@ class DecoderLayer(_Layer):
         queries, (keys, values) = self.cross_attention.queries(x), (part.transpose(1, 2) for part in memory)
         read = scaled_attention(queries, keys, values, mask=mask[:, None, None])
         attended = self.after_cross_attention(x, self.cross_attention.out_proj(read.flatten(2)))
-        return self._feed_forward(attended), CapturedAttention(x, queries, keys, values, mask)
+        return self._feed_forward(attended), CapturedAttention(queries, keys, values, mask)
 
 
 class TransformerEncoder(nn.Module):

@@ -59,16 +59,8 @@ class Capture:
 
     def __init__(self, module: nn.Module) -> None:
         self.module: nn.Module | None = module
-        self.state: Tensor | None = None  # (N, Q, D)
         self.projected: tuple[Tensor, Tensor, Tensor] | None = None
 
-    @torch.compiler.disable  # what is compiled for one layer runs for others too, without asking again which it is
-    def enter(self, module: nn.Module, state: Tensor) -> None:
-        """Take what the queries of the layer are made of."""
-        if module is self.module:
-            self.state = state
-
-    @torch.compiler.disable
     def offer(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> None:
         """Take the layer's (B, heads, ..., width) tensors, the queries not yet scaled; called for every layer."""
         if module is self.module:
@@ -77,16 +69,11 @@ class Capture:
     def taken(self, mask: Tensor) -> CapturedAttention | None:
         """What was taken, with the keys' mask (B, S); folded rows side by side, (B, K, ...). None: the layer did not
         run."""
-        if self.projected is None or self.state is None:
+        if self.projected is None:
             return None
-        (queries, keys, values), state = self.projected, self.state
-        self.module = self.state = self.projected = None
-        return CapturedAttention(state.reshape(*queries.shape[:2], -1), queries, keys, values, mask)
-
-
-def _offer_state(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    for capture in kwargs.get("captures") or ():
-        capture.enter(module, args[0] if args else kwargs["hidden_states"])
+        found = CapturedAttention(*self.projected, mask)
+        self.module = self.projected = None
+        return found
 
 
 def folded_attention(
@@ -221,11 +208,8 @@ class BartSummarizer(CapturedTransformer):
         special = [id_ for id_ in (self.pad_id, begin, self.eos_id, start) if id_ is not None]
         self._build_output(BorrowedProjection(network), shape, special)
         if config.gradient_checkpointing:
-            newer = getattr(network, "activation_checkpointing_enable", None)
-            (newer or network.gradient_checkpointing_enable)({"use_reentrant": False})  # captures need their gradient
+            network.activation_checkpointing_enable({"use_reentrant": False})  # captures need their gradient
             network.disable_input_require_grads()  # the embeddings are trained, unlike an adapter's
-        for attention in (*(layer.encoder_attn for layer in self._decoder.layers), self._last_encoder_layer.self_attn):
-            attention.register_forward_pre_hook(_offer_state, with_kwargs=True)
         if (self.head.copies or self.opponent) and (options.encoder_layerdrop or options.decoder_layerdrop):
             raise ConfigError(
                 "The copy head or the opponent reads layers that LayerDrop leaves out now and then: set "

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from catchline.kernels import dispatch, vocabulary
 from catchline.layers.vocabulary import VocabularyProjection
@@ -91,18 +91,6 @@ def test_a_nonlinear_loss_is_foreseen_through_its_derivative(projected_again: li
     assert not projected_again
 
 
-def test_backward_twice(projected_again: list[int]) -> None:
-    layer, features = projection(), rand(M, F, seed=5).requires_grad_()
-    leaves = [features, *layer.parameters()]
-    loss = layer.gold_log_probs(features, GOLD).sum()
-    first = [g.clone() for g in torch.autograd.grad(loss, leaves, retain_graph=True)]
-    second = torch.autograd.grad(loss, leaves, retain_graph=True)
-    third = torch.autograd.grad(loss, leaves[:1])
-    torch.testing.assert_close(first, second, atol=1e-13, rtol=0)
-    torch.testing.assert_close(third[0], first[0], atol=1e-13, rtol=0)
-    assert len(projected_again) == 2, "the gradients made ahead are handed out once"
-
-
 @pytest.mark.usefixtures("chunks")
 def test_without_gradients() -> None:
     layer, features = projection(), rand(M, F, seed=5)
@@ -113,34 +101,6 @@ def test_without_gradients() -> None:
     with torch.inference_mode():
         torch.testing.assert_close(layer.gold_log_probs(features, GOLD), value)
         torch.testing.assert_close(layer(features).log_softmax(-1).gather(1, GOLD[:, None])[:, 0], value)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 32])
-def test_chunk_boundaries(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "_CHUNK_ON_CPU", 1)
-    layer, features = projection(), rand(rows, F, seed=5).requires_grad_()
-    value = layer.gold_log_probs(features, GOLD[:rows])
-    value.sum().backward()
-    assert value.shape == (rows,)
-    assert layer.weight.grad is not None
-    if rows:
-        (weight,) = torch.autograd.grad(plain(layer, features, GOLD[:rows]).sum(), [layer.weight])
-        torch.testing.assert_close(layer.weight.grad, weight, atol=1e-13, rtol=0)
-    else:
-        assert layer.weight.grad.abs().sum() == 0
-
-
-@pytest.mark.parametrize("frozen", ["features", "weight", "bias"])
-@pytest.mark.parametrize("foreseen", [True, False])
-def test_frozen_parts(frozen: str, foreseen: bool) -> None:
-    layer, features = projection(), rand(M, F, seed=5).requires_grad_()
-    parts = {"features": features, "weight": layer.weight, "bias": layer.bias}
-    parts[frozen].requires_grad_(False)
-    leaves = [part for part in parts.values() if part.requires_grad]
-    weights = torch.ones(M, dtype=torch.float64) if foreseen else WEIGHTS
-    grads = torch.autograd.grad((weights * layer.gold_log_probs(features, GOLD)).sum(), leaves)
-    expected = torch.autograd.grad((weights * plain(layer, features, GOLD)).sum(), leaves)
-    torch.testing.assert_close(grads, expected, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("device", ["cpu", "another"])
@@ -187,11 +147,3 @@ def test_autocast_is_close_to_float32(foreseen: bool) -> None:
     for name, low, full in zip(("value", "features", "weight", "bias"), results[True], results[False], strict=True):
         error = float((low - full).norm() / full.norm())
         assert 0 < error < 0.02, name
-
-
-def test_tied_to_an_embedding() -> None:
-    embedding = nn.Embedding(V, 4).double()
-    layer = VocabularyProjection(F, V, hidden_size=4, tied=embedding.weight).double()
-    assert layer.weight is embedding.weight
-    layer.gold_log_probs(rand(M, F), GOLD).sum().backward()
-    assert embedding.weight.grad.abs().sum() > 0

@@ -8,8 +8,6 @@ from torch import Tensor
 
 from catchline.errors import ConfigError
 from catchline.layers.attention.additive import AdditiveAttention
-from catchline.types import Memory
-from samples import rand
 
 B, S, D, A, H = 2, 4, 3, 5, 6
 
@@ -21,25 +19,6 @@ def module(**options) -> AdditiveAttention:
         for parameter in result.parameters():
             parameter.uniform_(-1, 1)
     return result
-
-
-def memory_of(states: Tensor, mask: Tensor) -> Memory:
-    return Memory(states, mask, torch.zeros(mask.shape, dtype=torch.int64), 10)
-
-
-MASK = torch.tensor([[True, True, True, True], [True, True, False, False]])
-
-
-def test_coverage_waits_for_its_phase() -> None:
-    attention = module(coverage=True, coverage_from_start=False)
-    assert attention.coverage_vector is not None
-    assert attention.switches() == {"coverage": False}
-    assert not attention.recurrent
-    assert "coverage" not in attention.init_state(memory_of(rand(B, S, D), MASK))
-    attention.switch({"coverage": True})
-    assert attention.recurrent
-    assert attention.init_state(memory_of(rand(B, S, D), MASK))["coverage"].tolist() == [[0.0] * S] * B
-    assert module().switches() == {}
 
 
 def test_a_switch_is_true_or_false() -> None:

@@ -195,19 +195,6 @@ def test_weights_that_underflowed_are_not_padding() -> None:
     torch.testing.assert_close(apply("max", weights), torch.softmax(row(-torch.inf, 0.3, 0.0), -1))
 
 
-def test_low_precision_attention_is_computed_in_float32() -> None:
-    branch = opponent_of("max").float()
-    g = torch.Generator().manual_seed(1)
-    q, k, v = (torch.randn(1, n, 2, 4, generator=g).bfloat16() for n in (3, 40, 40))
-    mask = torch.ones(1, 40, dtype=torch.bool)
-    with torch.autocast("cpu", torch.bfloat16):
-        reading = branch.read(q, k, v, mask)
-    exact = branch.read(q.float(), k.float(), v.float(), mask)
-    assert reading.opponent.dtype == reading.context.dtype == torch.float32
-    torch.testing.assert_close(reading.opponent, exact.opponent, atol=0, rtol=0)
-    torch.testing.assert_close(reading.context, exact.context, atol=0, rtol=0)
-
-
 def test_log_softmin() -> None:
     scores = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64)
     powers = torch.exp(-scores)

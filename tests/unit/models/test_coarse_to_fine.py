@@ -15,11 +15,10 @@ from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
 from catchline.kernels.windows import max_over_windows
 from catchline.layers import chunks as noise
-from catchline.layers.chunks import ChunkStates, WordEncoder, make_grid
+from catchline.layers.chunks import ChunkStates, make_grid
 from catchline.models.coarse_to_fine import CoarseToFine
 from catchline.papers.coarse_to_fine import best_chunks, sample_chunks, sparsemax
 from catchline.search.torch_bridge import decode
-from catchline.training.data import noise_seed
 from catchline.types import ModelOutput, TrainingBatch, UpdateContext
 from samples import IDS, VOCAB, random_batch
 
@@ -116,43 +115,6 @@ def test_rows_encoded_are_the_distinct_chunks_drawn(monkeypatch: pytest.MonkeyPa
     assert len(drawn) < sum(-(-length // 3) for length in LENGTHS)
 
 
-def test_unread_chunks_may_hold_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Poison: with every unread state not a number, the outputs and gradients are what they were."""
-    batch = documents()
-    clean = make(encode="full")
-    expected = loss_of(clean, batch)
-    expected.backward()
-    spy = Spy(monkeypatch)
-    loss_of(make(encode="lazy"), batch)
-    monkeypatch.undo()
-    keep = ChunkStates.encode
-
-    def poisoned(states: ChunkStates, rows: Tensor, chunks: Tensor) -> Tensor:
-        unread = [pair not in spy.read for pair in zip(rows.tolist(), chunks.tolist(), strict=True)]
-        assert any(unread)
-        return torch.where(torch.tensor(unread).view(-1, 1, 1), torch.nan, keep(states, rows, chunks))
-
-    monkeypatch.setattr(ChunkStates, "encode", poisoned)
-    model = make(encode="full")
-    loss = loss_of(model, batch)
-    assert loss.item() == pytest.approx(expected.item(), abs=1e-12)
-
-
-def test_a_longer_document_with_the_same_draws_costs_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make(encode="lazy", coarse={"type": "bag_of_words", "frozen": True}).eval()
-    spy = Spy(monkeypatch)
-    batch = random_batch((24,), (6,), vocab_size=VOCAB)
-    counts = []
-    for repeats in (1, 2, 8):
-        ids = torch.cat([batch.source_ids, torch.zeros(1, 24 * (repeats - 1), dtype=torch.int64)], dim=1)
-        mask = torch.ones_like(ids, dtype=torch.bool)
-        spy.read.clear()
-        with torch.no_grad():
-            passed(model, replace(batch, source_ids=ids, source_extended_ids=ids, source_mask=mask))
-        counts.append(len(spy.read))
-    assert counts[0] == counts[1] == counts[2] or max(counts) <= 6  # at most one chunk a step, however many there are
-
-
 @pytest.mark.parametrize("gradients", [False, True])
 def test_chunks_read_one_by_one(gradients: bool) -> None:
     """Their states are those of all at once."""
@@ -190,20 +152,6 @@ def test_search_with_and_without_the_cache(monkeypatch: pytest.MonkeyPatch, beam
         for mine, theirs in zip(found[other], found["full"], strict=True):
             assert [h.ids for h in mine] == [h.ids for h in theirs]
             assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=1e-10)
-
-
-def test_a_document_reads_what_it_reads_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batch = make(attention={"read": 2}, encode="lazy").eval(), documents()
-    memory = model.encode(batch)
-    config = SearchConfig(beam_size=3, max_length=6)
-    decode(model, batch, config, **IDS)
-    spy = Spy(monkeypatch)
-    decode(model, batch, config, **IDS)
-    assert len(spy.read) == len(set(spy.read))
-    figures = model.read_figures(memory)
-    assert [f["chunks"] for f in figures] == [-(-length // 3) for length in LENGTHS]
-    assert [f["words"] for f in figures] == list(LENGTHS)
-    assert all(f["chunks_read"] == 0 == f["words_read"] for f in figures)  # this memory has not been searched
 
 
 def test_noise_belongs_to_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,12 +259,6 @@ def test_sentences_as_chunks() -> None:
     assert tokens[1, 0].tolist() == [1, 2, 0, 0, 0, 0, 0, 0, 0]
 
 
-def test_a_grid_wider_than_the_document() -> None:
-    grid = make_grid(torch.tensor([[5, 6]]), torch.tensor([[True, True]]), chunk_words=4, num_chunks=2, pad_id=0)
-    assert grid.ids.tolist() == [[[5, 6, 0, 0], [0, 0, 0, 0]]]
-    assert grid.chunks.tolist() == [[True, True]]
-
-
 @pytest.mark.parametrize("chunks", [None, 3])
 @pytest.mark.parametrize("attention", ["standard", "hierarchical", "coarse_to_fine"])
 @pytest.mark.parametrize("mask_padding", [False, True])
@@ -332,12 +274,6 @@ def test_a_document_of_one_word_and_chunks_shorter_than_the_filter(
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
     found = decode(model.eval(), batch, SearchConfig(beam_size=2, max_length=4), **IDS)
     assert found[0][0].attention is not None
-
-
-def test_more_chunks_to_read_than_there_are() -> None:
-    model = make(attention={"read": 50}).eval()
-    with torch.no_grad():
-        assert bool(passed(model, documents()).gold_log_probs.isfinite().all())
 
 
 def test_switches_and_what_they_refuse() -> None:
@@ -363,21 +299,6 @@ def test_soft_and_hard_minibatches_alternate_alike_everywhere() -> None:
     steps = passed(make(alternate=0.5, alternate_unit="step"), documents()).details["policy_log_prob"]
     assert bool((steps[0] == 0).any())
     assert bool((steps[0] < 0).any())
-
-
-def test_the_trainers_seed_is_the_same_on_every_process() -> None:
-    """No process and no micro-batch is in it, so that a minibatch attends softly as a whole."""
-    seeds = {noise_seed(seed, update) for update in range(20) for seed in range(3)}
-    assert len(seeds) == 60
-    assert set(noise_seed.__code__.co_varnames) == {"seed", "update", "use"}
-
-
-def test_dropout_between_layers_is_a_function_of_the_chunk() -> None:
-    encoder = WordEncoder(3, 4, num_layers=2, dropout=0.5)
-    x, words = torch.randn(1, 5, 3).expand(3, 5, 3), torch.ones(3, 5, dtype=torch.bool)
-    states = encoder(x, words, torch.tensor([8, 9, 8]))
-    torch.testing.assert_close(states[0], states[2])
-    assert not torch.allclose(states[0], states[1])
 
 
 def test_keyed_noise() -> None:

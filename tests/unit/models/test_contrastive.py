@@ -83,22 +83,6 @@ def test_equal_seeds_give_equal_bases(spec: dict[str, Any], part: str) -> None:
     assert any(not torch.equal(own[name], other[name]) for name in new)
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("kind", ["transformer", "bart", "pointer"])
-def test_without_opponent_it_is_the_baseline(kind: str) -> None:
-    spec = dict(MODELS_WITH_ONE[kind])
-    with_one = built(spec, seed=5).eval()
-    without = built({k: v for k, v in spec.items() if k != "opponent"}, seed=5).eval()
-    batch = random_batch()
-    assert torch.equal(with_one(batch).gold_log_probs, without(batch).gold_log_probs)
-    assert "opponent_log_probs" not in without(batch).details
-    with_one.switch({"decode_score": "pc"})
-    first = batch.target_input_ids[:, 0]
-    a, b = (model.step(first, model.start(model.encode(batch)))[0] for model in (with_one, without))
-    assert torch.equal(a.scores, b.scores)
-    assert a.details.keys() == b.details.keys()
-
-
 def test_the_branch_has_dropout_of_its_own() -> None:
     model = built(BASE | {"opponent": OPPONENT | {"dropout": 0.5}}).train()
     batch = random_batch()
@@ -111,33 +95,6 @@ def test_the_branch_has_dropout_of_its_own() -> None:
         model.eval()
         seeded = model(batch, context=UpdateContext(noise_seed=1))
         assert torch.equal(seeded.details[key], model(batch).details[key])
-
-
-# ------------------------------------------------------------------------- what the equations say
-
-
-def test_what_the_gradient_of_the_opponent_reaches() -> None:
-    """log P_o alone, of layer 1, head 1: everything below, of the layer only what leads to head 1, nothing above."""
-    model, batch = model_of(), random_batch((6, 5, 4), (4, 3, 3), with_oov=False)
-    model(batch).details["opponent_log_probs"].sum().backward()
-    grads = gradients(model)
-    width = BASE["hidden_size"] // BASE["num_heads"]
-    nothing = ("decoder.layers.2.", "head.", "decoder.layers.1.after_cross_attention.")
-    nothing += tuple(f"decoder.layers.1.{part}" for part in ("cross_attention.out_proj.", "inner.", "outer."))
-    nothing += ("decoder.layers.1.after_feed_forward.",)
-    own = "decoder.layers.1.cross_attention.in_proj."
-    for name, gradient in grads.items():
-        if name.startswith(nothing):
-            assert not gradient.any(), name
-        elif name.startswith(own):
-            for part in gradient.split(BASE["hidden_size"]):
-                of_head = torch.zeros(len(part), dtype=torch.bool)
-                of_head[width : 2 * width] = True
-                assert not part[~of_head].any(), name
-                if name.endswith("weight"):
-                    assert bool(part[of_head].abs().sum(1).all())
-        else:
-            assert gradient.any(), name
 
 
 # ------------------------------------------------------------------------------------- decoding
@@ -265,15 +222,3 @@ def test_sources_of_end_alone_and_of_nothing(name: str, empty: str) -> None:
     assert all(gradient.isfinite().all() for gradient in gradients(model).values())
     key = "opponent_log_probs"
     torch.testing.assert_close(other.details[key][1:], output.details[key][1:], **EXACT)
-
-
-def test_own_words_and_the_opponent() -> None:
-    """A free-running pass has the opponent's terms of the words it read."""
-    for name in ("transformer", "bart"):
-        model, batch = model_of(name), random_batch((7, 5), (6, 6))
-        heads = torch.ones_like(batch.target_mask)
-        heads[:, -1] = False  # one step of its own, the last input
-        key = "opponent_log_probs"
-        forced, mixed = (model(batch, context=UpdateContext(forced_mask=m)).details[key] for m in (None, heads))
-        torch.testing.assert_close(mixed[:, :-1], forced[:, :-1], **EXACT)
-        assert mixed.isfinite().all()

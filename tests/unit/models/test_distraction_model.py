@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from catchline.config.names import MODELS, build
-from catchline.errors import ConfigError
 from catchline.kernels import dispatch
 from catchline.models.distraction import Distraction
-from samples import IDS, PAD, VOCAB, gradients, random_batch, randomise
+from samples import IDS, PAD, VOCAB, random_batch, randomise
 
 BOTH = {"type": "distraction", "size": 6}
 
@@ -100,16 +99,6 @@ def test_recurrent_matrices_start_orthogonal_gate_by_gate() -> None:
         assert model.head.projection.bias.eq(0).all()
 
 
-@pytest.mark.parametrize(("steps", "learns"), [(1, False), (2, True)])
-def test_distraction_learns_from_the_second_word_on(steps: int, learns: bool) -> None:
-    model = model_of()
-    model(random_batch(target_lengths=(steps,) * 3)).gold_log_probs.sum().backward()
-    grads = gradients(model)
-    for name in ("attention.history_vector", "attention.content_history_vector"):
-        assert bool(grads[name].abs().max() > 1e-9) == learns
-    assert grads["attention.content_vector"].abs().max() > 1e-9
-
-
 def kept(model: Distraction, steps: int, least: int) -> int:
     """How many storages of at least ``least`` elements a forward pass keeps for its backward pass."""
     storages: dict[int, Tensor] = {}
@@ -130,28 +119,3 @@ def test_nothing_as_large_as_keys_is_kept_for_a_step(head: str) -> None:
     model = model_of(attention={**BOTH, "size": 30}, decoder="two-level", head={"type": head})
     sizes = [kept(model, steps, least=2 * 40 * 30) for steps in (3, 12)]
     assert sizes[0] == sizes[1] > 0
-
-
-def test_the_models_own_switch() -> None:
-    model = model_of()
-    model.switch({"prediction_feed": "sample"})
-    assert model.switches() == {"prediction_feed": "sample"}
-    even = torch.zeros(200, 50).log_softmax(-1)
-    assert model.train()._own_word(even).unique().numel() > 20
-    assert model.eval()._own_word(even).eq(0).all()  # what it predicts is not what it draws
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"decoder": "three-level"}, "two-level"),
-        ({"gru": "keras"}, "paper"),
-        ({"hidden": 5}, "Did you mean 'model.hidden_size'"),
-        ({"attention": {"type": "distraction", "m1": True}}, "m1"),
-        ({"attention": {"type": "distractoin"}}, "Did you mean 'distraction'"),
-    ],
-)
-def test_mistakes(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        built(**options)
-    assert said in str(caught.value)

@@ -21,7 +21,7 @@ from catchline.errors import ModelError
 from catchline.models import folder as folder_module
 from catchline.models import stored
 from catchline.models.checkpoints import BartSummarizer
-from catchline.models.folder import FORMAT, LoadedModel, load_model_folder, save_model_folder
+from catchline.models.folder import FORMAT, load_model_folder, save_model_folder
 from catchline.models.seq2seq import Seq2Seq
 from catchline.search.torch_bridge import decode
 from catchline.text.tokenizer import BpeTokenizer, WordTokenizer
@@ -118,12 +118,6 @@ def test_no_place_on_the_machine_is_told(saved: Path) -> None:
     assert environment["torch"]
 
 
-def test_a_model_with_more_rows_than_tokens(tmp_path: Path) -> None:
-    wide = Seq2Seq(model().config, vocab_size=tokenizer().vocab_size + 5)
-    save_model_folder(tmp_path / "m", model=wide, tokenizer=tokenizer(), run=run())
-    assert load_model_folder(tmp_path / "m").tokenizer.vocab_size == wide.vocab_size
-
-
 @pytest.mark.parametrize("changes", [{"tie_output": True}, {"init": "torch"}, {"init": "see"}], ids=str)
 def test_however_a_model_starts_it_opens_again(changes: dict[str, Any], tmp_path: Path) -> None:
     """Weights that are tied are stored once, and tied again; switches are kept."""
@@ -203,13 +197,6 @@ def test_a_crash_between_the_two_renames_is_made_good(saved: Path) -> None:
     assert loaded.name == "headline_writer-pg"
     assert torch.equal(loaded.model.embedding.weight, model().embedding.weight)
     assert saved.is_dir()
-
-
-def test_save_pretrained_and_from_pretrained_of_the_hub_mixin(saved: Path, tmp_path: Path) -> None:
-    loaded = LoadedModel.from_pretrained(saved)
-    assert loaded.save_pretrained(tmp_path / "again") is None
-    again = LoadedModel.from_pretrained(str(tmp_path / "again"))
-    assert torch.equal(again.model.embedding.weight, loaded.model.embedding.weight)
 
 
 def test_push_to_hub_uploads_the_same_files(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,16 +323,6 @@ def bart_folder(path: Path) -> BartSummarizer:
     words.save(path)
     change(path / "tokenizer_config.json", "catchline", value=...)
     return made
-
-
-def test_a_bart_folder_opens_with_its_own_settings(tmp_path: Path) -> None:
-    made = bart_folder(tmp_path)
-    loaded = load_model_folder(tmp_path)
-    assert isinstance(loaded.model, BartSummarizer)
-    assert loaded.search.beam_size == 4
-    assert loaded.search.max_length == 18  # transformers counts the start token and the end token, which it forces
-    assert loaded.text.max_source_tokens == 24
-    assert loaded.start_id == loaded.tokenizer.eos_id == made.decoder_start_id
 
 
 def test_a_checkpoint_decodes_by_its_generation_config(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from catchline.config.schema import RunConfig, TrainingConfig
 from catchline.errors import CatchlineError, ConfigError, ModelError
 from catchline.export.apart import export_apart
 from catchline.files import digest_of
-from catchline.models.card import write_card
 from catchline.models.checkpoints import ATTENTION, BartSummarizer
 from catchline.models.folder import LoadedModel, load_model_folder, save_model_folder
 from catchline.models.seq2seq import Seq2Seq
@@ -118,15 +117,6 @@ def test_code_runs_when_it_is_trusted_and_for_that_call_only(saved: Path, import
         Summarizer.from_pretrained(saved)
 
 
-def test_what_was_opened_can_be_saved(saved: Path, imported: Callable[[], bool], tmp_path: Path) -> None:
-    for name in ("config.json", "recipe.yaml"):
-        change(saved / name, "model", "type", value="evil:Model")
-    write_card(saved)
-    assert not imported()  # reading about a model opens none
-    Summarizer.from_pretrained(saved, trust_code=True).save_pretrained(tmp_path / "copy")
-    assert (tmp_path / "copy" / "README.md").is_file()
-
-
 @pytest.mark.slow
 def test_a_model_that_is_graphs_needs_none_of_the_code_that_made_it(
     saved: Path, imported: Callable[[], bool], tmp_path: Path, pairs: Path
@@ -176,18 +166,6 @@ def test_the_commands_that_open_folders(
     assert main([*commands[0], "--trust-code"]) == 0
     assert imported()
     assert main(commands[0]) == 4
-
-
-def test_counting_in_the_tokens_of_a_folder(
-    saved: Path, imported: Callable[[], bool], tmp_path: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    change(saved / "tokenizer_config.json", "catchline", "type", value="evil:Tokenizer")
-    subset = ["data", "subset", str(pairs), str(tmp_path / "part.jsonl"), "--last", "1", "--tokens", str(saved)]
-    assert main(subset) != 0
-    assert "--trust-code" in capsys.readouterr().err
-    assert not imported()
-    main([*subset, "--trust-code"])
-    assert imported()
 
 
 DAMAGE: list[tuple[str, tuple[str, ...], Any]] = [
@@ -247,19 +225,6 @@ def test_files_that_are_no_json(saved: Path, name: str, content: bytes) -> None:
     (saved / name).write_bytes(content)
     with pytest.raises(ModelError, match=name.replace(".", r"\.")):
         load_model_folder(saved)
-
-
-def test_layers_without_end(tmp_path: Path) -> None:
-    tokenizer = tokenizer_of_words()
-    ids = {"vocab_size": tokenizer.vocab_size, "pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-    spec = architecture() | {"vocab_size": tokenizer.vocab_size, "bos_token_id": 2, "pad_token_id": 0}
-    spec |= {"eos_token_id": 3, "decoder_start_token_id": 2}
-    model = BartSummarizer(BartSummarizer.Config(architecture=spec), **ids)
-    folder = save_model_folder(tmp_path / "bart", model=model, tokenizer=tokenizer)
-    assert load_model_folder(folder).model.vocab_size == tokenizer.vocab_size
-    change(folder / "config.json", "model", "architecture", "encoder_layers", value=10**9)
-    with pytest.raises(ModelError, match=r"far larger|more than 1,000 layers"):
-        load_model_folder(folder)
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from catchline.kernels import attention, dispatch, packed, vocabulary
+from catchline.kernels import attention, dispatch, vocabulary
 from catchline.layers.recurrent import Recurrence
 from catchline.models.seq2seq import Seq2Seq
-from catchline.search.arrays import select
 from catchline.types import PLAIN_PASS, UpdateContext
 from samples import (
     ATTENTION,
@@ -90,92 +89,7 @@ def test_fused_equals_the_step_loop(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert_same(looped_grads, grads, 1e-12)
 
 
-@pytest.mark.parametrize("name", ["bilstm", "pointer", "coverage", "linear", "see"])
-def test_small_blocks_and_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny_seq2seq(**PATHS[name][0])
-    batch = random_batch((7, 4, 1, 5, 6), (9, 3, 2, 8, 7))
-    output, grads = backward(model, batch)
-    monkeypatch.setattr(vocabulary, "_CHUNK_ON_CPU", 1)
-    monkeypatch.setattr(attention, "_BLOCK_ON_CPU", 1)
-    cut, cut_grads = backward(model, batch)
-    torch.testing.assert_close(cut.gold_log_probs, output.gold_log_probs, atol=1e-12, rtol=0)
-    assert_same(cut_grads, grads, 1e-12)
-
-
 # ------------------------------------------------------------------------------- gradients
-
-
-@pytest.mark.parametrize("name", ["coverage", "see"])
-@pytest.mark.parametrize("part", ["first word", "last word", "coverage", "attention", "p_gen"])
-def test_gradients_of_some_outputs_only(name: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One output's gradient, against the difference of two numeric evaluations along a random direction."""
-    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch()
-    pick = {
-        "first word": lambda o: o.gold_log_probs[:, 0].sum(),
-        "last word": lambda o: o.gold_log_probs[0, -1],
-        "coverage": lambda o: o.coverage_losses.sum(),
-        "attention": lambda o: (o.attention * torch.arange(7)).masked_fill(~batch.target_mask[..., None], 0).sum(),
-        "p_gen": lambda o: o.details["p_gen"].sum(),
-    }[part]
-    pick(model(batch)).backward()
-    grads, generator = gradients(model), torch.Generator().manual_seed(3)
-    parameters = dict(model.named_parameters())
-    direction = {n: torch.randn(p.shape, generator=generator, dtype=p.dtype) for n, p in parameters.items()}
-    # the padding row of the embedding is never trained
-    direction["embedding.weight"][0] = 0
-    ends = []
-    with torch.no_grad():
-        for step in (1e-5, -2e-5):
-            for n, p in parameters.items():
-                p.add_(step * direction[n])
-            ends.append(float(pick(model(batch))))
-    slope = sum(float((grads[n] * direction[n]).sum()) for n in grads)
-    assert slope == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=1e-8)
-    assert abs(slope) > 1e-4
-
-
-@pytest.mark.parametrize("name", ["coverage", "see"])
-def test_gradients_asked_for_one_parameter_at_a_time(name: str) -> None:
-    """Passes that stop half-way must not spoil the next one."""
-    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch()
-    _, expected = backward(model, batch)
-    model.zero_grad()
-    loss = total(model(batch))
-    for parameter_name, parameter in model.named_parameters():
-        (gradient,) = torch.autograd.grad(loss, [parameter], retain_graph=True)
-        assert_same({parameter_name: gradient}, {parameter_name: expected[parameter_name]}, 1e-12)
-    loss.backward()
-    assert_same(gradients(model), expected, 1e-12)
-
-
-@pytest.mark.parametrize("name", ["coverage", "see"])
-def test_frozen_parameters(name: str) -> None:
-    """Freezing some parameters leaves the gradients of all others as they are."""
-    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch()
-    _, expected = backward(model, batch)
-    names = [n for n, _ in model.named_parameters()]
-    for frozen in (names[::2], names[1::2], [n for n in names if "weight" in n], [n for n in names if "bias" in n]):
-        for n, p in model.named_parameters():
-            p.requires_grad_(n not in frozen)
-        _, grads = backward(model, batch)
-        assert_same(
-            {n: g for n, g in grads.items() if n not in frozen},
-            {n: g for n, g in expected.items() if n not in frozen},
-            1e-12,
-        )
-
-
-@pytest.mark.parametrize("name", ["coverage", "see"])
-def test_float32_is_close_to_float64(name: str) -> None:
-    """1e-5 relative on losses."""
-    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch((40, 30), (12, 9))
-    output, grads = backward(model, batch)
-    low, low_grads = backward(model.float(), batch)
-    assert low.gold_log_probs.dtype == torch.float32
-    assert float(total(low).detach()) == pytest.approx(float(total(output).detach()), rel=1e-5)
-    torch.testing.assert_close(low.gold_log_probs.double(), output.gold_log_probs, atol=1e-5, rtol=0)
-    torch.testing.assert_close(low.attention.double(), output.attention, atol=1e-6, rtol=0)
-    assert_same({n: g.double() for n, g in low_grads.items()}, grads, 1e-4)
 
 
 @pytest.mark.parametrize("name", ["bilstm", "coverage", "see"])
@@ -192,25 +106,6 @@ def test_bf16_autocast_is_close_to_float32(name: str) -> None:
     torch.testing.assert_close(low.gold_log_probs, output.gold_log_probs, atol=0.03, rtol=0)
     if name == "coverage":  # attention and coverage are in float32; the encoder they read was in half precision
         torch.testing.assert_close(low.attention, output.attention, atol=1e-5, rtol=0)
-
-
-# ----------------------------------------------------------------- words, one distribution
-
-
-@pytest.mark.parametrize("name", ["bilstm", "pointer", "see"])
-def test_packed_weights_in_decoding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of a search that packed W_o equal those of one that did not."""
-    model, batch = tiny_seq2seq(**PATHS[name][0]).float().eval(), random_batch()
-    results = []
-    for limit in (2**60, 1):
-        monkeypatch.setattr(packed, "_OUTPUT_WORTH_PACKING", limit)
-        with torch.inference_mode():
-            state = select(model.start(model.encode(batch)), torch.arange(3).repeat_interleave(2))
-            for words in (torch.full((6,), 5), torch.arange(4, 10)):
-                output, state = model.step(words, state)
-                results.append(output.log_probs)
-    for plain, own in zip(results[:2], results[2:], strict=True):
-        torch.testing.assert_close(own, plain, atol=1e-5, rtol=0)
 
 
 # ---------------------------------------------------------------------------------- memory

@@ -13,7 +13,7 @@ from catchline.config.schema import SearchConfig
 from catchline.models.seq2seq import Seq2Seq
 from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis, TrainingBatch, UpdateContext
-from samples import ATTENTION, BOS, COVERAGE, EOS, IDS, PAD, SEE, UNK, VOCAB, random_batch, tiny_seq2seq
+from samples import ATTENTION, BOS, COVERAGE, EOS, IDS, PAD, SEE, VOCAB, random_batch, tiny_seq2seq
 
 MODELS: dict[str, dict[str, Any]] = {
     "pointer": ATTENTION,
@@ -104,23 +104,6 @@ def test_extended_ids_never_reach_an_embedding(name: str, monkeypatch: pytest.Mo
         hypotheses = greedy(model, batch, 6, beam_size=beams)
         assert max(max(h.ids) for h in hypotheses) >= VOCAB
     assert VOCAB > seen.largest >= 4
-
-
-def test_an_untrained_pointer_copies_strings_it_does_not_know() -> None:
-    """Ids map through the words of the right example, also after re-ordering."""
-    model = copying_model("coverage")
-    sources = [["zyx", "quux"], ["foo"], ["bar", "baz", "qux"]]
-    size = max(len(words) for words in sources)
-    ids = torch.tensor([[VOCAB + i for i in range(len(w))] + [PAD] * (size - len(w)) for w in sources])
-    mask = ids != PAD
-    batch = Batch(ids.masked_fill(ids >= VOCAB, UNK), ids, mask, VOCAB + size, oov_words=sources)
-    for beams in (1, 4):
-        for b, hypothesis in enumerate(greedy(model, batch, 4, beam_size=beams)):
-            assert len(hypothesis.ids) == 4
-            strings = [batch.oov_words[b][id_ - VOCAB] for id_ in hypothesis.ids]
-            assert set(strings) <= set(sources[b])
-            assert hypothesis.details["p_gen"].max() < 1e-6
-            assert hypothesis.details["copy_probs"][0].sum() == pytest.approx(1.0)
 
 
 def test_drawn_words_follow_the_distribution() -> None:

@@ -14,7 +14,7 @@ from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.errors import ConfigError
 from catchline.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from catchline.types import PLAIN_PASS, Batch, UpdateContext
-from samples import ATTENTION, COVERAGE, PLAIN, SEE, VOCAB, assert_same, backward, random_batch, tiny_seq2seq
+from samples import COVERAGE, PLAIN, SEE, VOCAB, assert_same, backward, random_batch, tiny_seq2seq
 
 # --------------------------------------------------------------------- sizes, start values
 
@@ -158,15 +158,6 @@ def test_switching_coverage_on(options: dict[str, Any]) -> None:
     assert model(batch).coverage_losses is None
 
 
-def test_switches_are_named() -> None:
-    assert tiny_seq2seq(**COVERAGE).switches() == {"prediction_feed": "argmax", "coverage": True}
-    assert tiny_seq2seq(**ATTENTION).switches() == {"prediction_feed": "argmax"}
-    with pytest.raises(ConfigError, match="coverage"):
-        tiny_seq2seq(**COVERAGE).switch({"coverge": True})
-    with pytest.raises(ConfigError, match="no switch 'coverage'"):
-        tiny_seq2seq(**ATTENTION).switch({"coverage": True})
-
-
 # -------------------------------------------------------------------------- configuration
 
 
@@ -223,12 +214,3 @@ def test_where_dropout_acts(own_words: bool, monkeypatch: pytest.MonkeyPatch) ->
     (b, s), t, m = batch.source_ids.shape, batch.target_ids.shape[1], int(batch.target_mask.sum())
     targets = [(b, 5)] * t if own_words else [(b, t, 5)]
     assert shapes == [(b, s, 5), (b, s, 8), *targets, (m, 4 + 8)]
-
-
-def test_dropout_acts_in_training_only() -> None:
-    plain, dropped = tiny_seq2seq(**COVERAGE), tiny_seq2seq(dropout=0.5, **COVERAGE)
-    batch = random_batch()
-    torch.manual_seed(0)
-    first, second = dropped(batch).gold_log_probs, dropped(batch).gold_log_probs
-    assert (first - second).abs().max() > 1e-3
-    torch.testing.assert_close(dropped.eval()(batch).gold_log_probs, plain(batch).gold_log_probs, atol=0, rtol=0)

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.names import MODELS, build
 from catchline.errors import ConfigError, DataError
-from catchline.layers.transformer import head_attention
 from catchline.models.transformer import Transformer
-from catchline.types import ModelOutput, UpdateContext
+from catchline.types import UpdateContext
 from samples import BOS, EOS, IDS, PAD, UNK, VOCAB, gradients, random_batch, randomise
 
 TINY = {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 16, "num_heads": 2, "feed_forward_size": 24}
@@ -61,19 +60,6 @@ def test_first_weights() -> None:
     matrices = [apart.embedding.weight, apart.target_embedding.weight, apart.head.projection.weight]
     assert len({id(matrix) for matrix in matrices}) == 3
     assert all(matrix[1:].std().item() == pytest.approx(0.25, rel=0.02) for matrix in matrices)
-
-
-def test_base_size() -> None:
-    """6 + 6 layers, 512 wide, 8 heads, 2048: the paper's numbers are the defaults."""
-    config = Transformer.Config()
-    assert (config.encoder_layers, config.decoder_layers, config.hidden_size) == (6, 6, 512)
-    assert (config.num_heads, config.feed_forward_size, config.dropout) == (8, 2048, 0.3)
-    assert config.max_positions == 1024
-    with torch.device("meta"):
-        model = Transformer(config, vocab_size=32_000)
-    layer = 4 * (512 * 512 + 512) + 2 * 512 * 2048 + 2048 + 512 + 2 * 2 * 512
-    expected = 32_000 * 512 + 12 * layer + 6 * (4 * (512 * 512 + 512) + 2 * 512)
-    assert sum(p.numel() for p in model.parameters()) == expected
 
 
 def test_dropout_places() -> None:
@@ -208,29 +194,7 @@ def test_what_is_too_long_is_refused() -> None:
         model.step(words, state)
 
 
-def test_one_head_is_enough_to_read_a_tap() -> None:
-    """What a mechanism on top of a layer gets, in training and in decoding: the same queries, keys and values."""
-    model, batch = tiny(), random_batch()
-    memory = model.encode(batch)
-    forced = model._forced(batch, memory).captured[1]
-    state = model.start(memory)
-    for t in range(3):
-        decoded, state = model._advance(batch.target_input_ids[:, t], state)
-        tap = decoded.captured[1]
-        for name in ("keys", "values", "mask"):
-            torch.testing.assert_close(getattr(tap, name), getattr(forced, name), **EXACT)
-        torch.testing.assert_close(tap.queries[:, 0], forced.queries[:, t], **EXACT)
-        torch.testing.assert_close(tap.state[:, 0], forced.state[:, t], **EXACT)
-        weights: Tensor = head_attention(tap.queries[:, :, 0], tap.keys[:, :, 0], tap.mask)
-        torch.testing.assert_close(weights, model.cross_attentions(batch)[1, 0, :, t : t + 1], **EXACT)
-
-
 # ----------------------------------------------------------------------- copy heads that read taps
-
-
-def test_special_ids_come_from_the_model() -> None:
-    model = first_weights(head={"type": "attentional"})
-    assert model.head.special_ids == sorted([PAD, BOS, EOS])
 
 
 @pytest.mark.parametrize("kind", ["seq2seq", "distraction"])
@@ -238,9 +202,3 @@ def test_recurrent_models_have_no_taps(kind: str) -> None:
     attention = {"type": "additive", "size": 4}
     with pytest.raises(ConfigError, match="transformer or bart"):
         build("model", MODELS, {"type": kind, "attention": attention, "head": {"type": "guided"}}, vocab_size=9, **IDS)
-
-
-def test_guidance_needs_a_centrality() -> None:
-    objective, batch = build("objective", OBJECTIVES, {"type": "guidance"}), random_batch()
-    with pytest.raises(ConfigError, match="type: guided"):
-        objective(ModelOutput(torch.zeros(3, 5)), batch)

@@ -93,13 +93,6 @@ def test_smoothing_is_that_of_torch(options: dict[str, Any], eps: float) -> None
     torch.testing.assert_close(gradients, expected, atol=1e-12, rtol=0)
 
 
-def test_without_bias_nothing_is_stored_for_it() -> None:
-    layer = VocabularyProjection(6, 11, bias=False)
-    assert [name for name, _ in layer.named_parameters()] == ["weight"]
-    assert list(layer.state_dict()) == ["weight"]
-    assert not layer.bias.any()
-
-
 SMOOTHING: dict[str, dict[str, Any]] = {
     "transformer": {"type": "transformer", "hidden_size": 8, "num_heads": 2, "feed_forward_size": 8, "dropout": 0.0,
                     "encoder_layers": 1, "decoder_layers": 1},

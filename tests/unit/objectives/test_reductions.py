@@ -11,7 +11,7 @@ from torch import Tensor
 
 from catchline.config.names import OBJECTIVES, build
 from catchline.objectives.attention import guidance_divergence
-from catchline.objectives.base import Objective, masked_mean, token_weights
+from catchline.objectives.base import masked_mean, token_weights
 from catchline.types import PLAIN_PASS, ModelOutput, TrainingBatch
 
 MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False]])
@@ -67,21 +67,10 @@ def test_the_hint_of_token_weights_is_the_derivative(reduction: str) -> None:
     torch.testing.assert_close(token_weights(MASK, reduction).bool(), MASK)
 
 
-def test_an_objective_that_says_nothing_of_its_tokens_is_none() -> None:
-    with pytest.raises(NotImplementedError):
-        Objective(Objective.Config())(ModelOutput(gold_log_probs=VALUES), batch())
-
-
 def test_no_tokens_at_all_is_no_division_by_zero() -> None:
     nothing = torch.zeros(3, 3, dtype=torch.bool)
     assert token_weights(nothing, "example").tolist() == [[0.0] * 3] * 3
     assert float(masked_mean(VALUES, ModelOutput(VALUES), batch(nothing))) == 0.0
-
-
-def test_coverage_objective_while_coverage_is_off() -> None:
-    term = objective("coverage")(ModelOutput(gold_log_probs=VALUES), batch())
-    assert float(term.sum) == 0
-    assert math.isfinite(float(term.sum / term.count))
 
 
 # ------------------------------------------------------------------------------------ guidance

@@ -144,12 +144,6 @@ def test_what_several_draws_are_divided_by(norm: str, divisor: int) -> None:
     torch.testing.assert_close(advantages(reinforce(policy_norm=norm, **options)), REWARDS * MASK)
 
 
-def test_soft_minibatches_have_no_policy() -> None:
-    term = reinforce()(*passed(hard=False))
-    assert (float(term.sum), float(term.count)) == (0.0, 4.0)
-    assert reinforce().figures(*passed(hard=False)) == {"baseline_1": 0.0}
-
-
 @pytest.mark.usefixtures("at_once")
 def test_figures_of_the_log() -> None:
     """The advantages of the seven draws are 2, 2; 1, 0; 0; -3, -2."""

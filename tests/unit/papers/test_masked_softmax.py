@@ -35,26 +35,11 @@ def test_softmax_equals_the_softmax_of_the_real_tokens(softmax: Softmax) -> None
     assert gradcheck(lambda x: softmax(x, MASK), SCORES.clone().requires_grad_())
 
 
-@pytest.mark.parametrize("softmax", SOFTMAXES[:3])
-def test_softmax_of_half_precision_is_computed_in_float32(softmax: Softmax) -> None:
-    scores = torch.randn(2, 50, generator=torch.Generator().manual_seed(0)).bfloat16()
-    mask = torch.ones(2, 50, dtype=torch.bool)
-    weights = softmax(scores, mask)
-    assert weights.dtype == torch.float32
-    torch.testing.assert_close(weights, torch.softmax(scores.float(), -1), atol=1e-7, rtol=0)
-
-
 def test_logsumexp_values() -> None:
     value = log_sum_exp(SCORES, MASK)
     assert float(value[0]) == pytest.approx(math.log(math.exp(1) + math.exp(-2) + math.exp(3)), abs=1e-14)
     assert float(value[1]) == pytest.approx(0.5, abs=1e-15)
     assert value[2] == -math.inf
-
-
-def test_logsumexp_of_large_and_small_scores() -> None:
-    scores = torch.tensor([[1e4, 1e4, 2e4], [-1e4, -1e4, 3e4]], dtype=torch.float64)
-    value = log_sum_exp(scores, torch.tensor([[True, True, False]] * 2))
-    assert value.tolist() == pytest.approx([1e4 + math.log(2), -1e4 + math.log(2)])
 
 
 def test_logsumexp_gradients() -> None:

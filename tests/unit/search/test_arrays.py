@@ -105,10 +105,6 @@ def test_documents_are_dropped_from_rows_and_from_shared_parts(made: Callable[[A
     assert before["shared"].tree["documents"].tolist() == [0, 1, 2], "the argument was modified"
 
 
-def test_the_rows_of_documents(made: Callable[[Any], Any]) -> None:
-    assert rows_of_documents(made([2, 0]), 3).tolist() == [6, 7, 8, 0, 1, 2]
-
-
 # ------------------------------------------------------------------------------------- the best entries
 
 
@@ -156,21 +152,6 @@ def test_wide_rows(width: int, dtype: type) -> None:
     check(scores, 8)
 
 
-def test_winners_in_the_last_columns_and_in_one_block() -> None:
-    scores = np.zeros((2, 1030), dtype=np.float32)
-    scores[0, 1025:] = np.arange(1.0, 6.0)
-    scores[1, 64:74:2] = np.arange(1.0, 6.0)  # blocks of 2 columns, 515 apart, and blocks of 8
-    for block in (2, 8):
-        _, ids = top_candidates(scores, 5, block)
-        assert ids.tolist() == [[1029, 1028, 1027, 1026, 1025], [72, 70, 68, 66, 64]]
-
-
-def test_one_block_that_holds_all_winners() -> None:
-    scores = np.zeros((1, 1000), dtype=np.float32)
-    scores[0, 7::125] = np.arange(1.0, 9.0)  # blocks of 8 have every 125th column
-    assert top_candidates(scores, 8, block=8)[1].tolist() == [list(range(7, 1000, 125))[::-1]]
-
-
 def test_a_tie_between_a_better_and_a_worse_block() -> None:
     scores = np.zeros((1, 64), dtype=np.float32)
     scores[0, [8, 40, 41]] = [7.0, 9.0, 7.0]
@@ -184,12 +165,6 @@ def test_a_number_that_is_none_is_not_lost(width: int) -> None:
     values, _ = top_candidates(scores, 4)
     assert np.isnan(values).any(axis=1).tolist() == [False, True, False]
     assert values[2].tolist() == sorted(scores[2].tolist(), reverse=True)[:4]
-
-
-def test_rows_that_are_not_contiguous() -> None:
-    wide = np.random.default_rng(0).standard_normal((3, 4096, 2))[:, :, 0]
-    check(wide, 6)
-    check(wide[:0], 6)  # or none at all
 
 
 def test_stable_topk_orders_equal_values_by_index() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import math
-import weakref
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from torch import Tensor
 from catchline.config.schema import SearchConfig
 from catchline.errors import ModelError
 from catchline.search import beam
-from catchline.search.scorers import HypothesesView, Scorer, build_scorers
+from catchline.search.scorers import HypothesesView, Scorer
 from catchline.types import Hypothesis, StepOutput
 
 A, B, C = 4, 5, 6
@@ -372,14 +370,6 @@ def test_nothing_allowed_at_all() -> None:
     assert [(h.ids, h.score) for hypotheses in results for h in hypotheses] == [([], 0.0), ([], 0.0)]
 
 
-def test_more_beams_than_words() -> None:
-    model = TableModel(1, vocab=6)
-    config = SearchConfig(beam_size=50, num_return=50, max_length=2, length_normalisation="none")
-    found = [tuple(h.ids) for h in search(model, config)[0]]
-    assert found == [ids for _, ids in exhaustive(model, 0, config)]
-    assert len(found) == 7  # (), A, B, AA, AB, BA, BB
-
-
 def test_ties_go_to_the_lower_id() -> None:
     model = TableModel(1, vocab=7)
 
@@ -398,18 +388,6 @@ def test_scores_that_are_not_numbers_are_refused() -> None:
     model.log_probs[0, :, BOS, 5] = torch.nan
     with pytest.raises(ModelError, match="not a number"):
         search(model, SearchConfig(beam_size=1))
-
-
-def test_nobody_asks_what_comes_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beam, "COMPACT_BELOW", 0.0)  # the ended document stays in the batch
-    model = TableModel(2, vocab=7)
-    model.log_probs[0, 0, BOS, EOS] = 0.0
-    model.log_probs[0, BOS] = torch.nan
-    model.log_probs[1, ..., EOS] = -torch.inf
-    config = SearchConfig(max_length=4)
-    ended, other = search(model, config)
-    assert ended[0].ids == []
-    same_hypothesis(other[0], search(model.only([1]), config)[0][0])
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -456,102 +434,6 @@ def test_positive_scores_switch_the_bound_off() -> None:
     config = SearchConfig(beam_size=8, max_length=3, length_normalisation="none", early_stopping="never")
     hypothesis = search(model, config, step=shifted)[0][0]
     assert len(hypothesis.ids) == 3
-
-
-def test_a_document_beside_one_of_positive_scores_is_as_alone() -> None:
-    model = TableModel(2, vocab=6)
-    model.log_probs = torch.full((2, 6, 6, 6), -9.0, dtype=torch.float64)
-    model.log_probs[0, 0, BOS, [EOS, 4]] = torch.tensor([-1.0, -2.0]).double()
-    model.log_probs[0, BOS, 4, 4] = 4.0  # which a search that stops early does not see
-    model.log_probs[0, 4, 4, EOS] = model.log_probs[1, :, 4, EOS] = -0.1
-    model.log_probs[1, 0, BOS, 4] = 1.0
-    config = SearchConfig(beam_size=2, max_length=3, early_stopping="never", length_normalisation="none")
-    together = search(model, config)
-    for document in range(2):
-        assert [h.ids for h in search(model.only([document]), config)[0]] == [h.ids for h in together[document]]
-    assert [h.ids for h in together[0]] == [[]]
-
-
-class RowBonus(Scorer):
-    """A term that is the same for every next word, from this step's attention."""
-
-    name = "row_bonus"
-
-    def on_rows(self, totals: np.ndarray, view: HypothesesView) -> np.ndarray:
-        assert view.output is not None
-        assert view.output.attention is not None
-        return totals - view.output.attention[:, 0]
-
-
-class WordBonus(Scorer):
-    """A finite amount for one word."""
-
-    name = "word_bonus"
-    adds_to_tokens = True
-
-    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        scores[:, B] += 0.5
-        return scores
-
-
-@pytest.mark.parametrize("beam_size", [1, 40])
-def test_scorers_of_rows_and_of_tokens_are_recorded(beam_size: int) -> None:
-    model = TableModel(2, vocab=7, seed=13)
-    config = SearchConfig(beam_size=beam_size, max_length=3, length_normalisation="none", early_stopping="never")
-    extra = [cls(Scorer.Config(), specials=SPECIALS) for cls in (RowBonus, WordBonus, WordBonus)]
-    scorers = [*build_scorers(config, SPECIALS), *extra]
-    written: set[int] = set()
-    for document, (hypothesis,) in enumerate(search(model, config, scorers)):
-        rows = model.attention_rows(document, tuple(hypothesis.ids), len(hypothesis.ids) + hypothesis.finished)
-        assert hypothesis.terms["row_bonus"] == pytest.approx(-sum(row[0] for row in rows))
-        assert hypothesis.terms.get("word_bonus", 0.0) == pytest.approx(hypothesis.ids.count(B))
-        assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score)
-        if beam_size > 1:
-            assert hypothesis.ids == list(best_with_bonuses(model, document, config))
-        written |= set(hypothesis.ids)
-    assert B in written
-
-
-def best_with_bonuses(model: TableModel, document: int, config: SearchConfig) -> tuple[int, ...]:
-    def score(ids: tuple[int, ...]) -> float:
-        rows = model.attention_rows(document, ids, len(ids) + 1)
-        return total_log_prob(model, document, ids, True) - sum(r[0] for r in rows) + ids.count(B)
-
-    return max((ids for _, ids in exhaustive(model, document, config)), key=score)
-
-
-def test_what_scorers_lend_to_the_choice_is_taken_back() -> None:
-    """Two of them: rows are chosen by both terms, and keep neither."""
-    model = TableModel(4, vocab=7, seed=13)
-    config = SearchConfig(beam_size=2, num_return=2, max_length=4, length_normalisation="none")
-    lent = type("Lent", (RowBonus,), {"carries_rows": False})
-    plain, *others = (
-        search(model, config, [*build_scorers(config, SPECIALS), *scorers])
-        for scorers in ([], [lent(Scorer.Config(), specials=SPECIALS) for _ in range(2)])
-    )
-    assert [h.ids for found in others[0] for h in found] != [h.ids for found in plain for h in found]
-    for document, found in enumerate(others[0]):
-        for hypothesis in found:
-            assert hypothesis.terms == {"model": pytest.approx(hypothesis.score)}
-            total = total_log_prob(model, document, tuple(hypothesis.ids), hypothesis.finished)
-            assert hypothesis.score == pytest.approx(total)
-
-
-def test_the_models_tensors_are_let_go() -> None:
-    """No (N, X) tensor of an earlier step is kept alive by the history."""
-    model, seen = TableModel(2, vocab=7), []
-
-    def step(last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
-        gc.collect()
-        assert sum(reference() is not None for reference in seen) <= 1
-        output, state = model.step(last_ids, state)
-        output.log_probs = output.scores
-        seen.append(weakref.ref(output.scores))
-        return output, state
-
-    config = SearchConfig(beam_size=3, max_length=6, min_length=6, min_length_share=None)
-    search(model, config, step=step)
-    assert len(seen) == 7
 
 
 # --------------------------------------------- the beam that a finished hypothesis leaves smaller

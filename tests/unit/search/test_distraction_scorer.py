@@ -6,10 +6,8 @@ import math
 
 import numpy as np
 import pytest
-import torch
-from search_tables import SPECIALS, TableModel, search
+from search_tables import SPECIALS
 from slow_distraction_search import Vectors, distraction
-from torch import Tensor
 
 from catchline.config.schema import DistractionTerms, SearchConfig
 from catchline.errors import ConfigError
@@ -120,36 +118,11 @@ def test_terms_follow_the_beams(variant: str, surviving: bool) -> None:
     assert len(past) == BEAMS
 
 
-def test_nothing_is_said_at_the_first_step() -> None:
-    scorer = scorer_of()
-    totals = np.zeros(ROWS)
-    assert scorer.on_rows(totals, HypothesesView(np.zeros((ROWS, 0)), drawn(0))) is totals
-    scorer.start(Memory(np.zeros((2, 6, 1)), np.ones((2, 6), dtype=bool), np.zeros((2, 6)), 9), ROWS)
-    assert scorer.on_rows(totals, HypothesesView(np.zeros((ROWS, 0)), drawn(0))) is totals
-
-
 def test_a_vector_without_a_direction_is_like_no_other() -> None:
     scorer, output = scorer_of(context=0.0, state=-1.0, attention=0.0), drawn(0)
     output.state = np.zeros((ROWS, 4))
     said(scorer, output)
     assert said(scorer, output).tolist() == [0.0] * ROWS
-
-
-def test_padding_changes_nothing() -> None:
-    narrow, wide = scorer_of(), scorer_of()
-    for step in range(4):
-        output = drawn(step)
-        padded = drawn(step)
-        padded.attention = np.concatenate([output.attention, np.zeros((ROWS, 3))], axis=1)
-        np.testing.assert_allclose(said(narrow, output), said(wide, padded), atol=1e-12)
-
-
-def test_sixteen_bit_models_are_compared_in_32_bits() -> None:
-    low, high = scorer_of(), scorer_of()
-    for step in range(4):
-        output = drawn(step, dtype=np.float16)
-        exact = StepOutput(output.scores, output.log_probs, *(v.astype(np.float64) for v in _vectors(output)))
-        np.testing.assert_allclose(said(low, output), said(high, exact), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["attention", "context", "state"])
@@ -187,33 +160,3 @@ def test_it_is_built_when_any_weight_is_not_zero_and_unknown_settings_are_refuse
     for wrong in ({"atention": 1}, {"variant": "code"}, {"attention": "much"}):
         with pytest.raises(ValueError):
             SearchConfig(distraction=wrong)
-
-
-class Showing(TableModel):
-    """A table that shows a context and a state too: those of the last token."""
-
-    def step(self, last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
-        output, state = super().step(last_ids, state)
-        g = torch.Generator().manual_seed(3)
-        table = torch.randn(20, 4, generator=g, dtype=torch.float64)
-        output.context, output.state = table[last_ids], table.flip(0)[last_ids]
-        return output, state
-
-
-def test_what_was_added_is_recorded_and_adds_up() -> None:
-    model = Showing(3, vocab=9, seed=2, sharpness=0.7)
-    config = SearchConfig(beam_size=4, num_return=4, max_length=5, distraction=WEIGHTS)
-    found = search(model, config)
-    for hypothesis in (h for hypotheses in found for h in hypotheses if len(h.ids) > 1):
-        assert hypothesis.terms["distraction"] != 0.0
-        assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score)
-        assert hypothesis.terms["model"] == pytest.approx(hypothesis.log_prob)
-
-
-def test_without_early_stopping_the_search_waits_for_rewards() -> None:
-    """With a rewarded divergence a longer hypothesis may still overtake, so nothing is cut off before the end."""
-    model = Showing(2, vocab=6, seed=4)
-    options = {"beam_size": 60, "num_return": 5, "max_length": 4, "distraction": {"attention": 3.0}}
-    exact, early = (search(model, SearchConfig(**options, early_stopping=stop)) for stop in ("never", True))
-    assert [h[0].score >= e[0].score for h, e in zip(exact, early, strict=True)] == [True, True]
-    assert np.all([h[0].finished for h in exact])

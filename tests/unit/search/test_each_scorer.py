@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 from search_tables import BOS, EOS, SPECIALS, TableModel, least_length, search, slow_beam
 
-from catchline.config.base import ConfigBase
 from catchline.config.names import SCORERS, build
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
-from catchline.search.hypotheses import History
 from catchline.search.scorers import (
     HypothesesView,
     LengthBounds,
@@ -28,7 +26,6 @@ from catchline.search.scorers import (
     build_scorers,
     repeating_tokens,
 )
-from catchline.summarizer import Summarizer
 from catchline.text.base import Tokenizer
 from catchline.text.tokenizer import BpeTokenizer, WordTokenizer
 from catchline.types import Memory
@@ -98,13 +95,6 @@ def test_what_becomes_of_the_next_words(scorer: Scorer, scores: Any, ids: Any, e
         assert set(found[found > NEVER]) <= {0.0}
     else:
         np.testing.assert_allclose(scorer.on_tokens(np.array(scores), view), expected)
-
-
-def test_the_base_changes_nothing() -> None:
-    base, scores, view = Scorer(ConfigBase(), specials=SPECIALS), np.zeros((2, 3)), HypothesesView(np.zeros((2, 1)))
-    assert base.on_rows(scores, view) is base.on_tokens(scores, view) is base.on_hypotheses(scores, view) is scores
-    assert base.bound(scores, 1, 2) is scores
-    assert History().paths(*[np.zeros(0, dtype=int)] * 3) == []
 
 
 def test_a_short_document_has_a_smaller_minimum() -> None:
@@ -247,27 +237,3 @@ def test_the_example_of_the_docs_finds_what_a_search_to_the_end_finds(bonus: flo
         found = [search(model, config, [cls(cls.Config(bonus=bonus), specials=SPECIALS)]) for cls in (shorter, patient)]
         lines, to_the_end = ([[one.ids for one in listed] for listed in each] for each in found)
         assert lines == to_the_end
-
-
-class Without(Scorer):
-    """One's own, which looks at words."""
-
-    class Config(ConfigBase):
-        word: str
-
-    name = "without"
-    config: Config
-
-    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        scores[:, self.specials.vocabulary.index(self.config.word)] = -np.inf
-        return scores
-
-
-def test_a_scorer_of_ones_own_knows_the_words_of_the_ids() -> None:
-    text = "A library for reading and writing compressed archives of many formats. It is fast."
-    summarizer, own = Summarizer.from_pretrained("oneline"), f"{__name__}:Without"
-    lines = [
-        summarizer.summarize(text, always_write=True, scorers=scorers).text.lower()
-        for scorers in ([], [{"type": own, "word": "archives"}])
-    ]
-    assert ["archives" in line for line in lines] == [True, False]

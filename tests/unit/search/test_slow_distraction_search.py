@@ -158,28 +158,6 @@ TRANSFORMERS = {"transformer": transformer, "bart": bart}  # which need more of 
 TERMS += [(network, "more of all") for network in TRANSFORMERS]
 
 
-@pytest.mark.parametrize(("network", "lambdas"), TERMS)
-def test_each_term_equals_the_slow_search_and_matters(network: str, lambdas: str) -> None:
-    weights = LAMBDAS | {"more of all": (3.0, -4.0, -6.0)}
-    model, options, changed = (NETWORKS | TRANSFORMERS)[network](), {"beam": 4, "lambdas": weights[lambdas]}, 0
-    for batch in BATCHES:
-        found = fast(model, batch, **options)
-        assert agree(found, slow(model, batch, **options))
-        changed += words(found) != words(fast(model, batch, beam=4))
-    assert changed, "the terms changed nothing: the cases show nothing"
-
-
-@pytest.mark.parametrize("beam", [1, 3, 5])
-@pytest.mark.parametrize("network", NETWORKS)
-def test_without_weights_it_is_plain_beam_search(network: str, beam: int) -> None:
-    model = NETWORKS[network]()
-    for shrink in (True, False):
-        found = fast(model, BATCHES[0], beam=beam, shrink=shrink)
-        assert agree(found, slow(model, BATCHES[0], beam=beam, shrink=shrink))
-        for hypothesis in found[0]:
-            assert "distraction" not in hypothesis.terms
-
-
 @pytest.mark.parametrize("variant", ["paper", "released"])
 def test_terms_that_are_not_carried_leave_plain_log_probabilities(variant: str) -> None:
     model, batch = distraction_network(), BATCHES[0]
@@ -216,17 +194,3 @@ def test_equals_exhaustive_search_on_a_toy(network: str) -> None:
         assert [h.score for h in hypotheses] == pytest.approx([score for score, _, _ in expected], abs=1e-9)
         plain = every_sequence(model, one_example(batch, index), [4, 5, 6], Settings(40, 3))
         assert [ids for _, ids, _ in plain] != [ids for _, ids, _ in expected]
-
-
-@pytest.mark.parametrize("network", NETWORKS)
-def test_one_beam_writes_the_same_whatever_the_weights(network: str) -> None:
-    model, batch = NETWORKS[network](), BATCHES[2]
-    plain = fast(model, batch, beam=1, shrink=False)
-    for lambdas in LAMBDAS.values():
-        for shrink in (True, False):
-            found = fast(model, batch, beam=1, lambdas=lambdas, shrink=shrink)
-            assert words(found) == words(plain)
-            assert [h[0].log_prob for h in found] == pytest.approx([h[0].log_prob for h in plain]) or shrink
-
-
-# ------------------------------------------------------------------- mistakes that must be noticed
