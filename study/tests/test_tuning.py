@@ -11,7 +11,7 @@ import pytest
 from catchline.config.loading import load_run
 from catchline.errors import ConfigError
 from catchline.models.folder import load_model_folder, save_model_folder
-from catchline_study.tuning import Grid, Range, apply, parse_grid, parse_range, refuse_fixed, tune
+from catchline_study.tuning import Grid, Range, apply, parse_grid, parse_range, ranked, refuse_fixed, tune
 from tiny_models import save_tiny_model
 
 
@@ -64,8 +64,8 @@ def test_grids_are_tried_in_full_and_kept(tmp_path: Path) -> None:
     grids, bowl, file = [Grid("b", (1, 2, 9)), Grid("a", (0.0, 0.5))], Bowl(), tmp_path / "trials.log"
     found = tune(bowl, grids, file=file)
     assert bowl.tried == [{}, *({"b": b, "a": a} for b in (1, 2, 9) for a in (0.0, 0.5))]
-    assert found.ranked[0].settings == {"b": 2, "a": 0.5}
-    assert list(found.refused) == ["nine does not fit"] * 2
+    assert ranked(found[0], "mean")[0].settings == {"b": 2, "a": 0.5}
+    assert found[1] == ["nine does not fit"] * 2
     again = Bowl()
     assert tune(again, grids, file=file) == found
     assert again.tried == []
@@ -81,13 +81,13 @@ def test_an_interrupted_search_continues_with_other_draws(tmp_path: Path) -> Non
     dims, bowl, file = [Range("a", 0.01, 1.0, log=True), Grid("b", (1, 2))], Bowl(), tmp_path / "trials.log"
     done: list[int] = []
     tune(bowl, dims, trials=4, file=file, progress=done.append)
-    found = tune(bowl, dims, trials=30, file=file)
+    found, _ = tune(bowl, dims, trials=30, file=file)
     assert sum(done) == 5
-    assert len(bowl.tried) == len(found.trials) == 31
+    assert len(bowl.tried) == len(found) == 31
     draws = [settings["a"] for settings in bowl.tried[1:]]
     assert len(set(draws)) > 25
     assert all(0.01 <= draw <= 1 and float(f"{draw:.4g}") == draw for draw in draws)
-    assert abs(found.ranked[0].settings["a"] - 0.3) < 0.1
+    assert abs(ranked(found, "mean")[0].settings["a"] - 0.3) < 0.1
     signed = Bowl()
     tune(signed, [Range("a", 1, 4, both_signs=True, integer=True)], trials=12)
     assert {settings["a"] for settings in signed.tried[1:]} <= {-4, -3, -2, -1, 1, 2, 3, 4}

@@ -1,8 +1,8 @@
 """Search for decoding settings on validation data, with optuna.
 
     dims = [parse_grid("beam_size=4,5,8"), parse_range("distraction.context=0.05:10:log")]
-    result = tune(measure, dims, metric="mean", trials=30, file=folder / "trials.log")
-    result.ranked[0].settings, result.ranked[0].scores
+    trials, _ = tune(measure, dims, metric="mean", trials=30, file=folder / "trials.log")
+    ranked(trials, "mean")[0].settings
 
 The trials are in a journal file, where the same call continues. Grids alone are tried in full; with ranges optuna's
 TPE sampler (Bergstra et al. 2011) chooses.
@@ -140,22 +140,9 @@ class Trial:
         return {"settings": self.settings, **{name: round(value, 6) for name, value in self.scores.items()}}
 
 
-@dataclass(frozen=True, slots=True)
-class TuningResult:
-    """The trials, that of the model's own settings first; ``refused``: why settings did not fit together."""
-
-    metric: str
-    trials: Sequence[Trial]
-    refused: Sequence[str] = ()
-
-    @property
-    def ranked(self) -> list[Trial]:
-        """Best first; of equals the earlier."""
-        return sorted(self.trials, key=lambda trial: -trial.scores[self.metric])
-
-    def as_dict(self) -> dict[str, Any]:
-        ranked = [trial.as_dict() for trial in self.ranked]
-        return {"metric": self.metric, "best": ranked[0], "present": self.trials[0].as_dict(), "trials": ranked}
+def ranked(trials: Sequence[Trial], metric: str) -> list[Trial]:
+    """Best first; of equals the earlier."""
+    return sorted(trials, key=lambda trial: -trial.scores[metric])
 
 
 def tune(
@@ -168,9 +155,11 @@ def tune(
     file: Path | None = None,
     about: str = "",
     progress: Callable[[int], object] = lambda _: None,
-) -> TuningResult:
-    """Measure settings, those of the model first, and rank them; at most ``trials`` where there are ranges. ``file``
-    keeps them for the same call later; ``about`` names what else the figures depend on: model, records, scoring.
+) -> tuple[list[Trial], list[str]]:
+    """The trials, that of the model's own settings first, and why settings did not fit together.
+
+    At most ``trials`` are made where there are ranges. ``file`` keeps them for the same call later; ``about`` names
+    what else the figures depend on: model, records, scoring.
 
     Raises:
         ConfigError: nothing to search, a key that is named twice, or settings of which none fit the model.
@@ -217,7 +206,7 @@ def tune(
     refused = [one["refused"] for one in noted if "refused" in one]
     if not tried:
         raise ConfigError(refused[0])
-    return TuningResult(metric, [Trial({}, study.user_attrs["present"]), *tried], refused)
+    return [Trial({}, study.user_attrs["present"]), *tried], refused
 
 
 # ------------------------------------------------------------------------------------- the model's defaults

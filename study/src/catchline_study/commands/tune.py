@@ -110,8 +110,9 @@ def command(
     about = fingerprint(json.dumps([made_by, asdict(options)], default=str), records)
     how: dict[str, Any] = {"metric": metric, "trials": trials, "seed": seed, "about": about}
     with progress("Trying settings") as bar:
-        result = tuning.tune(measure, dims, file=folder / "trials.log", progress=bar.advance, **how)
-    best = result.ranked[0]
+        tried, refused = tuning.tune(measure, dims, file=folder / "trials.log", progress=bar.advance, **how)
+    ranked = tuning.ranked(tried, metric)
+    best = ranked[0]
     new = bool(fixed) or bool(best.settings)
     if apply and new:
         with card_follows(model_folder(model)):
@@ -125,11 +126,14 @@ def command(
         "searched": [asdict(dim) for dim in dims],
         "fixed": fixed,
         **scored,
-        **result.as_dict(),
+        "metric": metric,
+        "best": best.as_dict(),
+        "present": tried[0].as_dict(),
+        "trials": [trial.as_dict() for trial in ranked],
         "applied": apply and new,
     }
     write_json(folder / "tune.json", content, indent=2)
-    print_result(as_json, content, _report(result, content, folder, new))
+    print_result(as_json, content, _report(ranked, refused, content, folder, new))
 
 
 def default_folder(model: str) -> Path:
@@ -141,9 +145,9 @@ def default_folder(model: str) -> Path:
     return folder.parent / "tune" if folder.name == "model" else folder.with_name(f"{folder.name}.tune")
 
 
-def _report(result: tuning.TuningResult, content: dict[str, Any], folder: Path, new: bool) -> str:
-    ranked, present, metric = result.ranked, result.trials[0], result.metric
-    keys = list(dict.fromkeys(key for trial in result.trials for key in trial.settings))
+def _report(ranked: list[tuning.Trial], refused: list[str], content: dict[str, Any], folder: Path, new: bool) -> str:
+    present, metric = next(trial for trial in ranked if not trial.settings), content["metric"]
+    keys = list(dict.fromkeys(key for trial in ranked for key in trial.settings))
     names = ("rouge1", "rouge2", "rougeL", "mean", "words", "repetition")
     rows = []
     for trial in ranked[:SHOWN] + ([] if present in ranked[:SHOWN] else [present]):
@@ -151,10 +155,10 @@ def _report(result: tuning.TuningResult, content: dict[str, Any], folder: Path, 
         rows.append(cells + [f"{trial.scores[n] if n == 'words' else 100 * trial.scores[n]:.2f}" for n in names])
     header = [*keys, "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "words", "repeated"]
     lines = [aligned(header, rows, left=0), ""]
-    lines.append(f"{content['data']}: {content['records']} records, {len(result.trials)} settings")
+    lines.append(f"{content['data']}: {content['records']} records, {len(ranked)} settings")
     lines += filter(None, [content.get("signature"), content.get("counting")])
-    if result.refused:
-        lines.append(f"{len(result.refused)} settings do not fit together and were not tried: {result.refused[0]}")
+    if refused:
+        lines.append(f"{len(refused)} settings do not fit together and were not tried: {refused[0]}")
     if ranked[0] is present:
         lines.append(f"Nothing is better than the present settings (the row of dashes) by {metric}.")
     else:
