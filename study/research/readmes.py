@@ -27,8 +27,8 @@ from typing import Any
 from catchline.data.records import read_records
 from catchline_study.corpora.docstring_text import clean_docstring
 from catchline_study.corpora.docstrings import MIN_BODY_WORDS, MIN_OVERLAP, overlap
-from catchline_study.corpora.licences import licence_of as licence_in
 from catchline_study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
+from catchline_study.corpora.pairs import licence_of as licence_in
 
 MAX_WORDS = 256
 VALIDATION = 1000

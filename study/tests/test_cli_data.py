@@ -46,8 +46,8 @@ def test_subsets(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     sampled = short.read_bytes()
     run(capsys, "data", "subset", data, short, "--sample", 3, "--seed", 5)
     assert short.read_bytes() == sampled
-    run(capsys, "data", "subset", data, short, "--min-tokens", 8, "--max-tokens", 12, "--tokens", "blanks")
-    assert ids(short) == ["1", "2"]
+    run(capsys, "data", "subset", data, short, "--min-tokens", 8, "--max-tokens", 12)
+    assert ids(short) == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,6 @@ def test_subsets(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["subset", "DATA", "DATA", "--sample", "2"], 2, "same file"),
         (["subset", "DATA", "OUT", "--sample", "9"], 3, "there are 8"),
         (["subset", "DATA", "OUT", "--shortest-mean", "2"], 3, "Even the shortest document has 5"),
-        (["subset", "DATA", "OUT", "--max-tokens", "9", "--tokens", "bits"], 2, "--tokens 'bits'"),
         (["prepare", "duc2004", "NONE", "OUT", "--references", "NONE"], 3, "holds no folders"),
     ],
 )

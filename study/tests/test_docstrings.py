@@ -21,8 +21,7 @@ from catchline_study.corpora.docstrings import (
     split_by_package,
     unusable,
 )
-from catchline_study.corpora.licences import licence_of
-from catchline_study.corpora.pairs import hold_out
+from catchline_study.corpora.pairs import hold_out, licence_of
 from commands import refused, run
 
 PROSE = "The counters are reset before each pass over the records, so that results do not add up."

@@ -10,7 +10,7 @@ from catchline.data.records import write_records
 from catchline.errors import DataError
 from catchline.evaluation.run import read_lines as rows
 from catchline.types import Record
-from catchline_study.corpora.haystack import build_haystacks
+from catchline_study.corpora.subset import build_haystacks
 from commands import refused, run
 
 RECORDS = [

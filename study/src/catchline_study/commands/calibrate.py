@@ -4,12 +4,12 @@ better."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from catchline.cli.io import print_result, progress, records_of
-from catchline.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, TrustCode, check_picture
+from catchline.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, TrustCode
 from catchline.config.shipped import SHIPPED
 from catchline.data.records import split_of
 from catchline.errors import ConfigError, ModelError
@@ -17,9 +17,6 @@ from catchline.evaluation.confidence import ACCEPT
 from catchline.evaluation.run import model_folder
 from catchline.models.card import card_follows
 from catchline.summarizer.extractive import is_method
-
-if TYPE_CHECKING:
-    from catchline_study.calibration import Reliability
 
 
 def command(
@@ -42,7 +39,6 @@ def command(
     reading: ReadingOptions,
     max_records: MaxRecords = None,
     batch_size: MostAtOnce = None,
-    diagram: Annotated[Path | None, Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
@@ -51,8 +47,6 @@ def command(
     Its summaries then carry a confidence. Where that is below the threshold, or the text is out of the model's domain,
     the answer is the first prose sentence of the text (--always-write gives the model's line anyway).
     """
-    if diagram is not None:
-        check_picture(diagram)
     from catchline.summarizer import Summarizer
     from catchline_study import calibration as study
 
@@ -72,8 +66,6 @@ def command(
         )
     with card_follows(folder):
         calibration.save(folder)
-    if diagram is not None:
-        draw(diagram, found)
     told = [*study.describe(calibration, found), f"Stored in {folder}."]
     bins = [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins]
     figures = {"calibration_error": found.error, "brier": found.brier, "auc": found.auc, "accepted": found.base_rate}
@@ -95,21 +87,3 @@ def _folder(model: str) -> Path:
     if not (folder / "config.json").is_file():
         raise ModelError(f"There is no model folder {model}; give one made by `catchline train`.")
     return folder
-
-
-def draw(path: Path, found: Reliability) -> None:
-    """The reliability diagram: what share was accepted of the summaries of each confidence."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 5), layout="constrained")
-    axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color="0.7", linewidth=1, label="as it should be")
-    said, came, counts = zip(*found.bins, strict=True)
-    most = max(counts)
-    axes.bar(said, [0.25 * count / most for count in counts], width=0.06, color="0.88", label="how many summaries")
-    axes.plot(said, came, marker="o", color="#1f6f8b", label="this model")
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="share accepted", aspect="equal")
-    axes.set_title(f"calibration error {found.error:.3f}, AUC {found.auc:.2f}", fontsize=10)
-    axes.legend(frameon=False, loc="upper left")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)

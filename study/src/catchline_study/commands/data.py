@@ -12,14 +12,14 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from catchline.cli.io import NO_LINES, aligned, as_lines, print_json, print_result, progress, say, stream_records
-from catchline.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, TrustCode
+from catchline.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions
+from catchline.data.checks import WORD
 from catchline.data.records import files_of, write_records
 from catchline.errors import ConfigError
 from catchline.text.control import safe_print as print
 from catchline.types import Record
-from catchline_study.corpora.haystack import build_haystacks
 from catchline_study.corpora.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
-from catchline_study.corpora.subset import SubsetOptions, choose, counter_of
+from catchline_study.corpora.subset import SubsetOptions, build_haystacks, choose
 from catchline_study.spans.settings import SpanSettings
 
 File = Annotated[str, Argument(metavar="FILE", help="The data to read.")]
@@ -49,11 +49,7 @@ def subset_command(
     sample: Annotated[int | None, Option(min=1, help="A random sample of so many.")] = None,
     seed: Annotated[int, Option(help="Of the sample.")] = 1,
     rest: Annotated[Path | None, Option(help="Write all other records to this file.")] = None,
-    tokens: Annotated[
-        str, Option(help="Tokens: words (and signs), blanks (what is between blanks), or the folder of a model or run.")
-    ] = "words",
     min_human_score: MinHumanScore = None,
-    trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a part of a data set: by the length of its documents, by their mean length, the last ones, a random sample.
@@ -67,10 +63,10 @@ def subset_command(
         known = "--shortest-mean, --min-tokens, --max-tokens, --last, --sample or --min-human-score"
         raise ConfigError(f"Say which part: {known}.")
     _refuse_same([file], reading.format, *([out, rest] if rest else [out]))
-    count = counter_of(tokens)
     options = reading.options(need_summary=False, min_human_score=min_human_score)
     with progress("Reading") as bar:
-        lengths = [count(record) for record in stream_records(file, options, bar)]
+        records = stream_records(file, options, bar)
+        lengths = [(len(WORD.findall(one.document)), len(WORD.findall(one.summary))) for one in records]
     parts = {out: choose([document for document, _ in lengths], part)}
     if rest is not None:
         parts[rest] = sorted(set(range(len(lengths))) - set(parts[out]))

@@ -29,8 +29,16 @@ from catchline.errors import DataError
 from catchline.files import write_json
 from catchline.text.base import read_json_if_there
 from catchline_study.corpora.docstring_text import clean_docstring
-from catchline_study.corpora.licences import licence_of
-from catchline_study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
+from catchline_study.corpora.pairs import (
+    CorpusPair,
+    CorpusStats,
+    SeenPairs,
+    hold_out,
+    licence_of,
+    shuffled,
+    words_of,
+    write_splits,
+)
 
 STANDARD_LIBRARY = "python"
 MIN_BODY_WORDS = 15
