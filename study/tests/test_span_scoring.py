@@ -47,7 +47,7 @@ def test_the_best_windows_and_all_over_a_score_are_those_of_brute_force(
     shape, rows = drawn
     key, exact = key_of(weights, shape), list(map(Fraction, weights))
     tokens, lengths = block(rows)
-    found = WindowBlock(shape, key, tokens, lengths).best()
+    found = WindowBlock(shape, key, tokens, lengths, tokens != -9).best()
     assert found.column.tolist() == list(range(len(rows)))
     many = []
     for number, row in enumerate(rows):
@@ -58,7 +58,7 @@ def test_the_best_windows_and_all_over_a_score_are_those_of_brute_force(
         assert (int(found.start[number]), counts) == (start, windows[start])
         assert key.score(*counts) == scores[start]
         many += [(number, place, *windows[place]) for place in windows if scores[place] > Fraction(over)]
-    above = WindowBlock(shape, key, tokens, lengths).above(int(Fraction(over) * key.denominator))
+    above = WindowBlock(shape, key, tokens, lengths, tokens != -9).above(int(Fraction(over) * key.denominator))
     columns = [getattr(above, name).tolist() for name in ("column", "start", "m1", "m2", "ml")]
     assert list(zip(*columns, strict=True)) == many
 
@@ -78,7 +78,8 @@ def test_single_measures_at_every_start() -> None:
 def test_bigrams_do_not_reach_over_the_cut() -> None:
     shape = Shape(3, 3)
     row = [1, 2, 9, 9, 1, 2]  # "9 9" stands across the cut only; "1 2" in both
-    found = WindowBlock(shape, key_of((0, 1, 0), shape), *block([row])).best()
+    tokens, lengths = block([row])
+    found = WindowBlock(shape, key_of((0, 1, 0), shape), tokens, lengths, tokens != -9).best()
     assert (found.m1.tolist(), found.m2.tolist(), found.ml.tolist()) == ([3], [1], [2])
 
 
@@ -86,32 +87,6 @@ def test_scores_are_cut_at_the_ceilings() -> None:
     key = key_of((1, 1, 1), Shape())
     assert key.score(32, 0, 0) == key.score(0, 0, 32) == Fraction(2, 5)
     assert key.score(0, 31, 0) == Fraction(62, 158)
-
-
-def test_few_subsequences_are_computed_and_none_without_weight() -> None:
-    generator = np.random.default_rng(4)
-    tokens = np.minimum(generator.zipf(1.2, size=(512, 64)), 5000).astype(np.int32)
-    lengths = np.full(64, 512)
-    for weights, most in (((1, 1, 1), 0.6), ((1, 1, 0), 0.0)):
-        windows = WindowBlock(Shape(), key_of(weights, Shape()), tokens, lengths)
-        windows.best()
-        assert windows.subsequences <= most * 353 * 64
-
-
-@pytest.mark.parametrize("weights", [(1, 1, 1), (0, 0, 1), (1, 0, 2)])
-def test_what_is_passed_over_could_not_have_been_best(weights: tuple[int, int, int]) -> None:
-    """Chunks of many bands of windows, all subsequences computed here."""
-    generator = np.random.default_rng(5)
-    tokens = np.minimum(generator.zipf(1.4, size=(512, 96)), 300).astype(np.int32)
-    tokens[:, ::3] = generator.integers(0, 6, size=(512, 32))
-    key = key_of(weights, Shape())
-    found = WindowBlock(Shape(), key, tokens, np.full(96, 512)).best()
-    ids = local_ids(tokens)
-    ones = clipped_matches(ids, 128, 128, 32)
-    twos = clipped_matches(local_ids(ids[:-1] * 512 + ids[1:]), 127, 128, 31)[:353]
-    scores = key.value(ones, twos, common_lengths(ids.astype(np.uint16), Shape()))
-    assert found.start.tolist() == scores.argmax(axis=0).tolist()
-    assert key.value(found.m1, found.m2, found.ml).tolist() == scores.max(axis=0).tolist()
 
 
 def test_windows_of_blanks_are_passed_over() -> None:

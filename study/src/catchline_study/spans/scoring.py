@@ -28,8 +28,6 @@ from catchline.errors import ConfigError
 
 Ints = NDArray[np.integer]
 
-_BAND = 32  # neighbouring windows whose subsequences are computed together or not at all
-_NOT = -1  # the score of a window that is out of the question
 _BITS_OF_BYTE = np.array([bin(value).count("1") for value in range(256)], dtype=np.uint8)
 
 
@@ -189,107 +187,45 @@ class WindowBlock:
     """All windows of a block of chunks ``[N, C]``, padded below with anything; ``lengths [C]`` says where. ``text
     [N, C]`` is false at tokens that are blank: no window may be chosen with a span of blanks only.
 
-    ``m1``, ``m2`` and ``valid`` (may it be chosen?) are ``[windows, C]``.
+    The counts ``m1``, ``m2`` and ``ml`` and ``values``, negative where a window may not be chosen, are ``[windows,
+    C]``.
     """
 
-    def __init__(
-        self, shape: Shape, key: ScoreKey, tokens: Ints, lengths: Ints, text: NDArray[np.bool_] | None = None
-    ) -> None:
-        self.shape, self.key = shape, key
-        self.subsequences = 0  # windows whose longest common subsequence was computed
-        ids = local_ids(tokens)
-        self.columns = ids.shape[1]
-        self.ids = ids.astype(np.uint16)
-        step, window = shape.stride, shape.window
+    def __init__(self, shape: Shape, key: ScoreKey, tokens: Ints, lengths: Ints, text: NDArray[np.bool_]) -> None:
+        ids, step, window = local_ids(tokens), shape.stride, shape.window
+        self.stride = step
         self.m1 = clipped_matches(ids, shape.input, shape.input, shape.output)[::step]
+        self.m2 = np.zeros_like(self.m1)
         if min(shape.input, shape.output) > 1:
             bigrams = local_ids(ids[:-1] * np.int32(len(ids)) + ids[1:])  # [N - 1, C], by where they begin
             pairs = clipped_matches(bigrams, shape.input - 1, shape.input, shape.output - 1)
             self.m2 = pairs[: len(ids) - window + 1 : step]
-        else:
-            self.m2 = np.zeros_like(self.m1)
+        self.ml = common_lengths(ids.astype(np.uint16), shape)[::step]
         starts = np.arange(len(self.m1)) * step
-        self.valid = starts[:, None] + window <= lengths
-        if text is not None:
-            seen = np.zeros((len(ids) + 1, self.columns), dtype=np.int32)
-            np.cumsum(text, axis=0, out=seen[1:])
-            middle = seen[starts + shape.input]
-            self.valid &= (middle > seen[starts]) & (seen[starts + window] > middle)
-        self.band = max(1, _BAND // step) if step < 8 else 1
+        seen = np.zeros((len(ids) + 1, ids.shape[1]), dtype=np.int32)
+        np.cumsum(text, axis=0, out=seen[1:])
+        middle = seen[starts + shape.input]
+        valid = (starts[:, None] + window <= lengths) & (middle > seen[starts]) & (seen[starts + window] > middle)
+        self.values = np.where(valid, key.value(self.m1, self.m2, self.ml), -1)
 
     def best(self) -> Found:
-        """The best window of each chunk, the earliest of equals; none of a chunk without any that may be chosen.
-
-        The subsequences of a band of windows are computed only where the bound that they cannot exceed the clipped
-        matches of single tokens leaves them a chance against what is the chunk's best so far.
-        """
-        scores = bounds = self._bounds()
-        columns = np.arange(self.columns)
-        if self.key.longest:
-            ceilings = self._bands(bounds)
-            top = ceilings.argmax(axis=0)
-            scores = np.full(bounds.shape, _NOT, dtype=np.int64)
-            chosen = np.zeros(ceilings.shape, dtype=bool)
-            chosen[top, columns] = True
-            self._fill(scores, chosen)
-            self._fill(scores, ~chosen & (ceilings >= scores.max(axis=0)) & (ceilings >= 0))
-        places = scores.argmax(axis=0)
-        good = scores[places, columns] >= 0
-        return self._found(places[good], columns[good])
+        """The best window of each chunk, the earliest of equals; none of a chunk without any that may be chosen."""
+        columns = np.flatnonzero(self.values.max(axis=0) >= 0)
+        return self._found(self.values.argmax(axis=0)[columns], columns)
 
     def above(self, floor: int) -> Found:
         """Every window whose value is above ``floor`` (0 or more), chunk by chunk in order."""
-        scores = self._bounds()
-        if self.key.longest:
-            ceilings = self._bands(scores)
-            scores = np.full(scores.shape, _NOT, dtype=np.int64)
-            self._fill(scores, ceilings > floor)
-        columns, places = np.nonzero((scores > floor).T)
+        columns, places = np.nonzero((self.values > floor).T)
         return self._found(places, columns)
 
     def given(self, draws: NDArray[np.uint64]) -> Found:
         """One window of each chunk, by a number drawn for it, among those that may be chosen."""
-        counts = self.valid.sum(axis=0)
+        counts = (self.values >= 0).sum(axis=0)
         good = np.flatnonzero(counts)
         wanted = (draws[good] % counts[good].astype(np.uint64)).astype(np.int64) + 1
-        places = (self.valid[:, good].cumsum(axis=0) >= wanted).argmax(axis=0)
+        places = ((self.values[:, good] >= 0).cumsum(axis=0) >= wanted).argmax(axis=0)
         return self._found(places, good)
 
-    def _bounds(self) -> NDArray[np.int64]:
-        """The most that each window can score, `_NOT` where it may not be chosen; without weight of the longest common
-        subsequence its score."""
-        return np.where(self.valid, self.key.value(self.m1, self.m2, self.m1), _NOT)
-
-    def _bands(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The largest value of each band of windows, ``[bands, C]``."""
-        return np.maximum.reduceat(values, np.arange(0, len(values), self.band), axis=0)
-
-    def _fill(self, scores: NDArray[np.int64], bands: NDArray[np.bool_]) -> None:
-        """Put the exact values of the windows of some bands (``[bands, C]``) in their places."""
-        band, column = np.nonzero(bands)
-        for begin in range(0, len(band), 1024):
-            some, of = band[begin : begin + 1024], column[begin : begin + 1024]
-            lengths = self._lengths_of(some * self.band, of, self.band)
-            self.subsequences += lengths.size
-            places = some * self.band + np.arange(self.band)[:, None]
-            inside = np.flatnonzero(places.ravel() < len(scores))
-            rows, across = places.ravel()[inside], np.broadcast_to(of, places.shape).ravel()[inside]
-            values = self.key.value(self.m1[rows, across], self.m2[rows, across], lengths.ravel()[inside])
-            values[~self.valid[rows, across]] = _NOT
-            scores[rows, across] = values
-
     def _found(self, places: NDArray[np.int64], columns: NDArray[np.int64]) -> Found:
-        begins = range(0, max(1, len(places)), 1024)
-        parts = [self._lengths_of(places[at : at + 1024], columns[at : at + 1024], 1)[0] for at in begins]
-        m1, m2 = self.m1[places, columns], self.m2[places, columns]
-        return Found(columns, places * self.shape.stride, m1, m2, np.concatenate(parts))
-
-    def _lengths_of(self, windows: NDArray[np.int64], columns: NDArray[np.int64], count: int) -> NDArray[np.uint8]:
-        """``[count, n]`` lengths of the subsequences of ``count`` windows from each of ``windows [n]`` on.
-
-        Windows that reach beyond the block are computed of whatever stands there and mean nothing.
-        """
-        step = self.shape.stride
-        size = (count - 1) * step + self.shape.window
-        rows = np.minimum(windows * step + np.arange(size)[:, None], len(self.ids) - 1)
-        return common_lengths(self.ids[rows, columns], self.shape)[::step]
+        m1, m2, ml = (counts[places, columns] for counts in (self.m1, self.m2, self.ml))
+        return Found(columns, places * self.stride, m1, m2, ml)
