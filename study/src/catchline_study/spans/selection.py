@@ -133,9 +133,9 @@ class _Job:
         self._each("Scoring spans", self._scan, everything, ".json")
         scans = [_read_json(self._file(number, ".json")) for number in everything]
         _refuse_none(self.settings, scans)
-        histogram = [counted for scan in scans for counted in scan["histogram"]]
-        best, threshold = best_candidates(self.settings, histogram, everything, self._candidates)
-        chosen = {n: np.array(self._candidates(n)[places]) for n, places in enumerate(best) if len(places)}
+        candidates = [self._candidates(number) for number in everything]
+        best, threshold = best_candidates(self.settings, candidates)
+        chosen = {n: np.array(candidates[n][places]) for n, places in enumerate(best) if len(places)}
         self._each("Reading chosen spans", lambda number: self._emit(number, chosen[number]), chosen, ".jsonl")
         files = _files(self.settings, np.concatenate([some["order"] for some in chosen.values()]))
         self._shuffle([self._file(number, ".jsonl") for number in chosen], files)
