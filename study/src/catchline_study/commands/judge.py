@@ -28,13 +28,8 @@ def make(
     ],
     data: Annotated[Path, Option(help="The records that were summarized.")],
     out: Annotated[Path, Option(help="Folder for the sheets and the key.")],
-    sample: Annotated[int, Option(min=1, help="Number of documents to judge.")] = 100,
-    seed: Annotated[int, Option(help="Seed of the sample and the order.")] = 1,
-    annotators: Annotated[int, Option(min=1, help="Number of sheets.")] = 3,
-    criteria: Annotated[str, Option(help="What is rated, separated by commas.")] = "readability,informativeness",
-    scale: Annotated[str, Option(help="Lowest and highest rating.")] = "1-5",
-    reference: Annotated[bool, Option("--reference", help="Judge the human summary as well, blinded.")] = False,
     *,
+    sheets: SheetOptions,
     reading: ReadingOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -42,14 +37,9 @@ def make(
 
     Give away DIR/sheets; keep DIR/key.json.
     """
-    bounds = re.fullmatch(r"\s*(-?\d{1,9})\s*-\s*(-?\d{1,9})\s*", scale)
-    if bounds is None:
-        raise ConfigError(f"--scale '{scale}' is not of the form LOWEST-HIGHEST, for example 1-5.")
-    rated = tuple(name.strip() for name in criteria.split(",") if name.strip())
-    options = SheetOptions(sample, seed, annotators, rated, int(bounds[1]), int(bounds[2]), reference)
     records = records_of(str(data), reading.options())
     systems = {name: read_predictions(path, records) for name, path in _named(predictions).items()}
-    key = make_sheets(systems, records, out, options)
+    key = make_sheets(systems, records, out, sheets)
     made = {"sheets": [f"{out}/{SHEETS}/{name}.csv" for name in key["order"]], "key": f"{out}/key.json"}
     told = (
         f"{len(key['order'])} sheets of {len(key['items'])} documents and {len(key['systems'])} systems: {out}/{SHEETS}"

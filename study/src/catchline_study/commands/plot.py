@@ -108,19 +108,11 @@ def _logged(runs: list[Path]) -> list[Path]:
     """Those that have logged something; what is left out is said.
 
     Raises:
-        DataError: a folder is not there, or that of a comparison; or nothing is logged in any.
+        DataError: nothing is logged in any.
     """
-    logs = {run: run / "log.jsonl" for run in runs}
-    for run, log in logs.items():
-        if not run.exists():
-            raise DataError(f"There is no folder {run}; give a run folder made by `catchline train`.")
-        within = ", ".join(sorted(log.parent.name for log in run.glob("runs/*/log.jsonl")))
-        if within and not log.exists():
-            raise DataError(f"{run} is the folder of a comparison; its runs are in {run / 'runs'}: {within}.")
-    logged = [run for run in runs if logs[run].is_file() and logs[run].stat().st_size]
+    logged = [run for run in runs if (run / "log.jsonl").is_file() and (run / "log.jsonl").stat().st_size]
     if not logged:
-        lacks = f"{logs[runs[0]]} is {'empty' if logs[runs[0]].is_file() else 'not there'}"
-        raise DataError(f"{lacks}: draw a run of `catchline train` that has come to its first line.")
+        raise DataError(f"{runs[0]} has no log.jsonl with a line: give run folders made by `catchline train`.")
     if left := [str(run) for run in runs if run not in logged]:
         say(f"Left out, because nothing is logged there: {', '.join(left)}.")
     return logged

@@ -21,8 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from statistics import mean, median
-from typing import Any
+from statistics import fmean
 
 from catchline.config.shipped import DEFAULT, ROOT
 from catchline.errors import DataError
@@ -88,7 +87,11 @@ def build_corpus(
         raise DataError("No usable docstrings were found; give --root a folder of Python packages.")
     splits = split_by_package(pairs, validation, in_training)
     write_splits(out, splits, "package")
-    stats.splits = {split: describe(chosen) for split, chosen in splits.items() if chosen}
+    for split, chosen in splits.items():
+        sides = [[len(getattr(pair, side).split()) for pair in chosen] for side in ("document", "summary")]
+        packages = dict(Counter(pair.group for pair in chosen).most_common())
+        of = {"pairs": len(chosen), "words": [round(fmean(words or [0]), 1) for words in sides], "packages": packages}
+        stats.splits |= {split: of} if chosen else {}
     write_json(out / "stats.json", stats.as_dict(), indent=2)
     return stats
 
@@ -235,15 +238,3 @@ def split_by_package(
     for pair in sorted(pairs, key=lambda pair: shuffled(f"{pair.group} {pair.name}")):
         result[home.get(pair.group, "train")].append(pair)
     return result
-
-
-def describe(pairs: Sequence[CorpusPair]) -> dict[str, Any]:
-    """Counts and lengths of one split, its packages with the number of their pairs."""
-    bodies = [len(pair.document.split()) for pair in pairs] or [0]
-    summaries = [len(pair.summary.split()) for pair in pairs] or [0]
-    return {
-        "pairs": len(pairs),
-        "document_words": {"mean": round(mean(bodies), 1), "median": median(bodies), "max": max(bodies)},
-        "summary_words": {"mean": round(mean(summaries), 1), "median": median(summaries), "max": max(summaries)},
-        "packages": dict(Counter(pair.group for pair in pairs).most_common()),
-    }

@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -137,8 +135,7 @@ class _Job:
         best, threshold = best_candidates(self.settings, candidates)
         chosen = {n: np.array(candidates[n][places]) for n, places in enumerate(best) if len(places)}
         self._each("Reading chosen spans", lambda number: self._emit(number, chosen[number]), chosen, ".jsonl")
-        files = _files(self.settings, np.concatenate([some["order"] for some in chosen.values()]))
-        self._shuffle([self._file(number, ".jsonl") for number in chosen], files)
+        files = self._shuffle([self._file(number, ".jsonl") for number in chosen])
         outputs = np.concatenate([some["output"] for some in chosen.values()])
         subsequences = np.concatenate([some["ml"] for some in chosen.values()])
         reports = {  # what high scores attract: output spans that occur again, and subsequences in full
@@ -176,41 +173,23 @@ class _Job:
         path = self._file(number, ".bin")
         return np.memmap(path, dtype=CANDIDATE, mode="r") if path.stat().st_size else np.zeros(0, dtype=CANDIDATE)
 
-    def _shuffle(self, emitted: Sequence[Path], files: Sequence[Mapping[str, Any]]) -> None:
-        """Deal the records of all shards to the files of their order, then sort each file."""
-        lows = [file["low"] for file in files]
-        parts = [self.out / WORK / f"part-{number:05d}" for number in range(len(files))]
-        with ExitStack() as stack:
-            opened = [stack.enter_context(part.open("wb")) for part in parts]
-            for path in emitted:
-                with path.open("rb") as records:
-                    for line in records:
-                        opened[bisect_right(lows, int(line[:DIGITS])) - 1].write(line)
+    def _shuffle(self, emitted: Sequence[Path]) -> list[dict[str, Any]]:
+        """Write the records of all shards in their order: those held out, then the training files; their names and
+        numbers of records."""
+        lines = sorted(line for path in emitted for line in path.read_bytes().splitlines(keepends=True))
+        held, size, files = self.settings.validation, self.settings.shard_records, list[dict[str, Any]]()
+        if len(lines) <= held:
+            raise DataError(f"Only {len(lines):,} spans were found; --validation {held} leaves none to train on.")
+        parts = {VALIDATION: lines[:held]} if held else {}
+        for number, start in enumerate(range(held, len(lines), size)):
+            parts[f"{TRAIN}/{TRAIN}-{number:05d}.jsonl"] = lines[start : start + size]
         (self.out / TRAIN).mkdir(exist_ok=True)
-        for number, (part, file) in enumerate(zip(parts, files, strict=True), 1):
-            lines = sorted(part.read_bytes().splitlines(keepends=True), key=lambda line: line[:DIGITS])
-            with part_of(self.out / file["name"]) as target:
-                target.writelines(line[DIGITS:] for line in lines)
-            self.progress(number, len(files), "Shuffling")
-
-
-def _files(settings: SpanSettings, orders: NDArray[np.uint64]) -> list[dict[str, Any]]:
-    """The output files, each with its number of records and the lowest order that goes there."""
-    order = np.sort(orders)
-    if len(order) <= settings.validation:
-        raise DataError(
-            f"Only {len(order):,} spans were found; --validation {settings.validation} leaves none to train on."
-        )
-    bounds = list(range(settings.validation, len(order), settings.shard_records))
-    names = [f"{TRAIN}/{TRAIN}-{number:05d}.jsonl" for number in range(len(bounds))]
-    if settings.validation:
-        bounds, names = [0, *bounds], [VALIDATION, *names]
-    # equal orders stay together, so that a bound lies between different ones
-    starts = [int(np.searchsorted(order, order[bound])) for bound in bounds]
-    return [
-        {"name": name, "records": end - start, "low": int(order[start])}
-        for name, start, end in zip(names, starts, [*starts[1:], len(order)], strict=True)
-    ]
+        for name, part in parts.items():
+            with part_of(self.out / name) as target:
+                target.writelines(line[DIGITS:] for line in part)
+            files.append({"name": name, "records": len(part)})
+            self.progress(len(files), len(parts), "Shuffling")
+        return files
 
 
 def _refuse_none(settings: SpanSettings, scans: Sequence[Mapping[str, Any]]) -> None:
@@ -283,7 +262,7 @@ def describe(
     tokenizer: str,
     shards: Sequence[Shard],
     scans: Sequence[Mapping[str, Any]],
-    files: Sequence[Mapping[str, Any]],
+    files: list[dict[str, Any]],
     found: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The manifest: counts, threshold, settings and rules. Nothing in it depends on when, where or by how many it was
@@ -300,7 +279,7 @@ def describe(
         "format": "catchline spans 2",
         "records": records,
         "wanted": settings.k,
-        "files": [{"name": file["name"], "records": file["records"]} for file in files],
+        "files": files,
         "warnings": warnings,
         "threshold": {name: value for name, value in found.items() if name != "reports"},
         "corpus": {
