@@ -17,25 +17,30 @@ matrix) and equal base weights; one has the opponent branch on head 4 of layer 2
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
-from collections.abc import Callable
+import json
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from catchline.config.names import MODELS, build
-from catchline.config.schema import SearchConfig
 from catchline.layers.vocabulary import VocabularyProjection
-from catchline.search.torch_bridge import decode
-from catchline.types import Batch, TrainingBatch
-from paired import best_of, peak_mib, training_step
+from paired import (
+    BASE,
+    SMALL,
+    adam_step,
+    best_of,
+    exactly,
+    in_own_process,
+    made_batch,
+    megabytes,
+    place,
+    report,
+    search,
+    transformer,
+)
 
-IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-BASE = {"layers": 6, "size": 512, "heads": 8, "feed_forward": 2048, "vocabulary": 32_000, "tokens": 4096}
-SMALL = {"layers": 2, "size": 64, "heads": 4, "feed_forward": 128, "vocabulary": 2_000, "tokens": 512}
+TOKENS = 4096
 PAIRS, SOURCE, TARGET, BEAMS = 32, 36, 12, 5
 OBJECTIVES: dict[str, list[dict[str, Any]]] = {
     "plain": [{"type": "nll", "label_smoothing": 0.1}],
@@ -44,66 +49,13 @@ OBJECTIVES: dict[str, list[dict[str, Any]]] = {
 OUTPUTS = {"one output, ours": (True, 1), "two outputs, ours": (True, 2), "two outputs, logits kept": (False, 2)}
 
 
-def make_model(sizes: dict[str, int], *, opponent: bool, device: str) -> Any:
-    torch.manual_seed(0)
-    layer, head = (2, 4) if sizes is BASE else (1, 1)
-    spec = {
-        "type": "transformer",
-        "encoder_layers": sizes["layers"],
-        "decoder_layers": sizes["layers"],
-        "hidden_size": sizes["size"],
-        "num_heads": sizes["heads"],
-        "feed_forward_size": sizes["feed_forward"],
-        "opponent": {"type": "max", "layer": layer, "head": head} if opponent else None,
-    }
-    return build("model", MODELS, spec, vocab_size=sizes["vocabulary"], **IDS).to(device)
-
-
-def make_batch(sizes: dict[str, int], device: str) -> TrainingBatch:
-    generator = torch.Generator().manual_seed(1)
-    source = torch.randint(4, sizes["vocabulary"], (PAIRS, SOURCE), generator=generator)
-    target = torch.randint(4, sizes["vocabulary"], (PAIRS, TARGET), generator=generator)
-    return TrainingBatch(
-        source,
-        source,
-        torch.ones_like(source, dtype=torch.bool),
-        sizes["vocabulary"],
-        target_input_ids=target.roll(1, dims=1),
-        target_ids=target,
-        target_mask=torch.ones_like(target, dtype=torch.bool),
-    ).to(device)
-
-
-def decoding(model: Any, batch: Batch, switches: dict[str, Any]) -> Callable[[], None]:
-    config = SearchConfig(
-        beam_size=BEAMS, min_length=TARGET, min_length_share=None, max_length=TARGET, forbid_unk=False, model=switches
-    )
-
-    def search() -> None:
-        found = decode(model.eval(), batch, config, **IDS)
-        assert all(len(best[0].ids) == TARGET for best in found)
-
-    return search
-
-
-def report(title: str, best: dict[str, tuple[float, float]], against: str) -> None:
-    print(title)
-    for name, (clock, processor) in best.items():
-        ratios = [100 * (value / base - 1) for value, base in zip((clock, processor), best[against], strict=True)]
-        print(
-            f"  {name:24} {1000 * clock:9.1f} ms  {ratios[0]:+6.1f} %   processor {1000 * processor:9.1f} ms"
-            f"  {ratios[1]:+6.1f} %",
-            flush=True,
-        )
-
-
 def outputs_memory(sizes: dict[str, int], device: str, *, ours: bool, outputs: int) -> float:
     """MiB that ``outputs`` output layers add to the peak, beside their parameters and these parameters' gradients."""
     torch.manual_seed(0)
     widths = (sizes["size"], sizes["size"] // sizes["heads"])[:outputs]
     layers = [VocabularyProjection(width, sizes["vocabulary"], bias=False).to(device) for width in widths]
-    inputs = [torch.randn(sizes["tokens"], width, device=device, requires_grad=True) for width in widths]
-    gold = torch.randint(sizes["vocabulary"], (sizes["tokens"],), device=device)
+    inputs = [torch.randn(TOKENS, width, device=device, requires_grad=True) for width in widths]
+    gold = torch.randint(sizes["vocabulary"], (TOKENS,), device=device)
     for layer in layers:
         layer.weight.grad = torch.zeros_like(layer.weight)
 
@@ -112,10 +64,10 @@ def outputs_memory(sizes: dict[str, int], device: str, *, ours: bool, outputs: i
             return layer.smoothed(layer.gold_log_probs(features, gold), features, gold, 0.1).sum()
         return -F.cross_entropy(layer(features), gold, reduction="sum", label_smoothing=0.1)
 
-    before = peak_mib(device)
+    before = megabytes(device=device)
     loss = torch.stack([value(layer, features) for layer, features in zip(layers, inputs, strict=True)]).sum()
     loss.backward()
-    return peak_mib(device) - before
+    return megabytes(device=device) - before
 
 
 def main() -> None:
@@ -130,33 +82,26 @@ def main() -> None:
     sizes, device = SMALL if options.short else BASE, options.device
     if options.memory_of:
         ours, outputs = OUTPUTS[options.memory_of]
-        print(outputs_memory(sizes, device, ours=ours, outputs=outputs))
+        print(json.dumps(outputs_memory(sizes, device, ours=ours, outputs=outputs)))
         return
-    models = {
-        name: make_model(sizes, opponent=name == "contrastive", device=device) for name in ("plain", "contrastive")
-    }
-    batch = make_batch(sizes, device)
+    opponent = {"type": "max", "layer": 1, "head": 1} if options.short else {"type": "max", "layer": 2, "head": 4}
+    models = {"plain": transformer(sizes).to(device), "contrastive": transformer(sizes, opponent=opponent).to(device)}
+    batch = made_batch(sizes["vocabulary"], PAIRS, SOURCE, TARGET, device=device)
     counts = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
     print(f"parameters: {counts['plain']:,} without, {counts['contrastive']:,} with the opponent")
-    training = {
-        name: training_step(model, batch, OBJECTIVES[name], device=device, bf16=options.bf16)
-        for name, model in models.items()
-    }
-    searches = {
-        "plain": decoding(models["plain"], batch, {}),
-        "contrastive": decoding(models["contrastive"], batch, {}),
-        "contrastive, pc": decoding(models["contrastive"], batch, {"decode_score": "pc"}),
-    }
+    how = {"device": device, "bf16": options.bf16}
+    training = {name: adam_step(model, batch, OBJECTIVES[name], **how) for name, model in models.items()}
+    searches = {name: search(model, batch, exactly(TARGET, BEAMS)) for name, model in models.items()}
+    alone = exactly(TARGET, BEAMS, model={"decode_score": "pc"})
+    searches["contrastive, pc"] = search(models["contrastive"], batch, alone)
     for threads in options.threads if device == "cpu" else options.threads[:1]:
-        torch.set_num_threads(threads)
-        where = f"{threads} thread{'s' * (threads > 1)}" if device == "cpu" else torch.cuda.get_device_name()
+        where = place(threads, device)
         report(f"training step, {where}", best_of(training, options.repeats, device), "plain")
         report(f"decoding {PAIRS} documents, {where}", best_of(searches, options.repeats, device), "plain")
-    print(f"peak memory of the output layers, {sizes['tokens']:,} tokens")
+    print(f"peak memory of the output layers, {TOKENS:,} tokens")
     for name in OUTPUTS:
-        command = [sys.executable, __file__, "--memory-of", name, "--device", device, *["--short"] * options.short]
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        print(f"  {name:28} {float(found):8.0f} MiB", flush=True)
+        found = in_own_process(__file__, "--memory-of", name, "--device", device, *["--short"] * options.short)
+        print(f"  {name:28} {found:8.0f} MiB", flush=True)
 
 
 if __name__ == "__main__":

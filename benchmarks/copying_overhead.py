@@ -18,21 +18,16 @@ one process.
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
-from collections.abc import Callable
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from catchline.config.names import MODELS, build
-from catchline.config.schema import SearchConfig
-from catchline.search.torch_bridge import decode
-from catchline.types import Batch, TrainingBatch
-from paired import best_of, peak_mib, training_step
+from catchline.types import TrainingBatch
+from paired import IDS, adam_step, best_of, exactly, in_own_process, made_batch, megabytes, place, report, search
 
-IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 HEADS: dict[str, dict[str, Any]] = {
     "vocabulary": {"type": "vocabulary"},
     "attentional": {"type": "attentional"},
@@ -81,47 +76,11 @@ def make_model(name: str, backbone: str, sizes: Sizes, device: str) -> Any:
 
 
 def make_batch(sizes: Sizes, device: str) -> TrainingBatch:
-    """Full lengths; every third target token stands in the source."""
-    generator = torch.Generator().manual_seed(1)
-    source = torch.randint(4, sizes.vocabulary, (sizes.documents, sizes.source), generator=generator)
-    target = torch.randint(4, sizes.vocabulary, (sizes.documents, sizes.target), generator=generator)
-    copied = source.gather(1, torch.randint(sizes.source, target.shape, generator=generator))
-    target = torch.where(torch.rand(target.shape, generator=generator) < 1 / 3, copied, target)
-    return TrainingBatch(
-        source,
-        source,
-        torch.ones_like(source, dtype=torch.bool),
-        sizes.vocabulary,
-        target_input_ids=target.roll(1, dims=1),
-        target_ids=target,
-        target_mask=torch.ones_like(target, dtype=torch.bool),
-    ).to(device)
+    return made_batch(sizes.vocabulary, sizes.documents, sizes.source, sizes.target, device=device)
 
 
 def objectives_of(name: str) -> list[dict[str, Any]]:
     return [{"type": "nll", "label_smoothing": SMOOTHING}, *[{"type": "guidance"}] * (name == "guided")]
-
-
-def search_of(model: Any, batch: Batch, words: int) -> Callable[[], None]:
-    config = SearchConfig(beam_size=BEAMS, min_length=words, min_length_share=None, max_length=words)
-
-    def search() -> None:
-        found = decode(model.eval(), batch, config, **IDS)
-        assert all(len(best[0].ids) == words for best in found)
-
-    return search
-
-
-def report(title: str, best: dict[str, tuple[float, float]]) -> None:
-    """Milliseconds, and how many times those of the vocabulary head."""
-    print(title)
-    base = best["vocabulary"]
-    for name, (clock, processor) in best.items():
-        print(
-            f"  {name:16} {1000 * clock:9.2f} ms  x {clock / base[0]:5.3f}   processor {1000 * processor:9.2f} ms"
-            f"  x {processor / base[1]:5.3f}",
-            flush=True,
-        )
 
 
 def report_decoding(best: dict[str, tuple[float, float]], sizes: Sizes, where: str) -> None:
@@ -132,8 +91,8 @@ def report_decoding(best: dict[str, tuple[float, float]], sizes: Sizes, where: s
         step = tuple((b - a) / (sizes.long - sizes.short) for a, b in zip(short, long, strict=True))
         steps[name] = (step[0], step[1])
         before[name] = (short[0] - sizes.short * step[0], short[1] - sizes.short * step[1])
-    report(f"decoding step, {BEAMS} beams of {sizes.documents} documents, {where}", steps)
-    report(f"before the first step, {where}", before)
+    report(f"decoding step, {BEAMS} beams of {sizes.documents} documents, {where}", steps, "vocabulary")
+    report(f"before the first step, {where}", before, "vocabulary")
 
 
 def added_memory(name: str, backbone: str, sizes: Sizes, device: str, bf16: bool) -> float:
@@ -142,12 +101,12 @@ def added_memory(name: str, backbone: str, sizes: Sizes, device: str, bf16: bool
     held = [torch.ones_like(p) for p in model.parameters() for _ in range(2)]  # as large as Adam's sums
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
-    before = peak_mib(device)
+    before = megabytes(device=device)
     del held
-    step = training_step(model, batch, objectives_of(name), device=device, bf16=bf16)
+    step = adam_step(model, batch, objectives_of(name), device=device, bf16=bf16)
     step()
     step()
-    return peak_mib(device) - before
+    return megabytes(device=device) - before
 
 
 def report_memory(options: argparse.Namespace) -> None:
@@ -156,8 +115,7 @@ def report_memory(options: argparse.Namespace) -> None:
     for name in HEADS:
         arguments = ["--memory-of", name, "--backbone", options.backbone, "--device", options.device]
         arguments += ["--short"] * options.short + ["--bf16"] * options.bf16
-        command = [sys.executable, __file__, *arguments]
-        added = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        added = in_own_process(__file__, *arguments)
         base = base or added
         ratio = f"  x {added / base:5.3f}" if base else ""
         print(f"  {name:16} {added:9.0f} MiB{ratio}", flush=True)
@@ -177,23 +135,22 @@ def main() -> None:
     sizes, device = SMALL if options.short else Sizes(), options.device
     if options.memory_of:
         torch.set_num_threads(1)
-        print(added_memory(options.memory_of, options.backbone, sizes, device, options.bf16))
+        print(json.dumps(added_memory(options.memory_of, options.backbone, sizes, device, options.bf16)))
         return
     parts = options.parts or ["training", "decoding", "memory"]
     print(f"{options.backbone}, {sizes.documents} documents of {sizes.source} tokens, summaries of {sizes.target}")
     models = {name: make_model(name, options.backbone, sizes, device) for name in HEADS}
     batch = make_batch(sizes, device)
     for threads in options.threads if device == "cpu" else options.threads[:1]:
-        torch.set_num_threads(threads)
-        where = f"{threads} thread{'s' * (threads > 1)}" if device == "cpu" else torch.cuda.get_device_name()
+        where = place(threads, device)
         if "decoding" in parts:
             lengths = (sizes.short, sizes.long)
-            searches = {f"{name}/{n}": search_of(models[name], batch, n) for name in HEADS for n in lengths}
+            searches = {f"{h}/{n}": search(models[h], batch, exactly(n, BEAMS)) for h in HEADS for n in lengths}
             report_decoding(best_of(searches, options.repeats, device), sizes, where)
         if "training" in parts:
             ways = {"device": device, "bf16": options.bf16}
-            steps = {n: training_step(model, batch, objectives_of(n), **ways) for n, model in models.items()}
-            report(f"training step, {where}", best_of(steps, options.repeats, device))
+            steps = {n: adam_step(model, batch, objectives_of(n), **ways) for n, model in models.items()}
+            report(f"training step, {where}", best_of(steps, options.repeats, device), "vocabulary")
     if "memory" in parts:
         report_memory(options)
 

@@ -14,49 +14,24 @@ together, which is the one to trust at one thread on a machine with other work.
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
-from catchline.config.names import MODELS, build
-from catchline.config.schema import SearchConfig
-from catchline.search.torch_bridge import decode
-from catchline.types import Batch
+from paired import BASE, IDS, SMALL, Step, best_of, exactly, made_batch, place, report, search, transformer
 
 BEAMS = 5
-IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-BASE = {"layers": 6, "size": 512, "heads": 8, "feed_forward": 2048, "vocabulary": 32_000}
-SMALL = {"layers": 2, "size": 128, "heads": 4, "feed_forward": 256, "vocabulary": 4_000}
-
-
-def make_ours(sizes: dict[str, int]) -> Any:
-    torch.manual_seed(0)
-    spec = {
-        "type": "transformer",
-        "encoder_layers": sizes["layers"],
-        "decoder_layers": sizes["layers"],
-        "hidden_size": sizes["size"],
-        "num_heads": sizes["heads"],
-        "feed_forward_size": sizes["feed_forward"],
-    }
-    return build("model", MODELS, spec, vocab_size=sizes["vocabulary"], **IDS).eval()
 
 
 def make_peer(sizes: dict[str, int]) -> Any:
     torch.manual_seed(0)
+    sides = {"layers": sizes["layers"], "attention_heads": sizes["heads"], "ffn_dim": sizes["feed_forward"]}
     config = MarianConfig(
+        **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sides.items()},
         vocab_size=sizes["vocabulary"],
         d_model=sizes["size"],
-        encoder_layers=sizes["layers"],
-        decoder_layers=sizes["layers"],
-        encoder_attention_heads=sizes["heads"],
-        decoder_attention_heads=sizes["heads"],
-        encoder_ffn_dim=sizes["feed_forward"],
-        decoder_ffn_dim=sizes["feed_forward"],
         activation_function="relu",
         scale_embedding=True,
         share_encoder_decoder_embeddings=True,
@@ -71,37 +46,19 @@ def make_peer(sizes: dict[str, int]) -> Any:
     return MarianMTModel(config).eval()
 
 
-def decode_ours(model: Any, sources: Tensor, steps: int) -> int:
-    """Every document is searched for exactly ``steps`` tokens; returns how many words came out."""
-    batch = Batch(sources, sources, torch.ones_like(sources, dtype=torch.bool), model.vocab_size)
-    config = SearchConfig(beam_size=BEAMS, min_length=steps, min_length_share=None, max_length=steps, forbid_unk=False)
-    return sum(len(hypotheses[0].ids) for hypotheses in decode(model, batch, config, **IDS))
-
-
-@torch.inference_mode()
-def decode_peer(model: Any, sources: Tensor, steps: int) -> int:
-    """The same with ``generate``: one token more than ``steps``, as ours makes the step that would be END."""
-    config = GenerationConfig(
-        num_beams=BEAMS,
-        do_sample=False,
-        min_new_tokens=steps + 1,
-        max_new_tokens=steps + 1,
-        pad_token_id=IDS["pad_id"],
-        eos_token_id=IDS["eos_id"],
-        decoder_start_token_id=IDS["eos_id"],
-    )
+def generate(network: Any, sources: Tensor, beams: int, words: int, start: int = IDS["eos_id"]) -> Step:
+    """``generate`` with one token more than ``words``, as ours makes the step that would be END."""
+    lengths = {"min_new_tokens": words + 1, "max_new_tokens": words + 1}
+    special = {"pad_token_id": IDS["pad_id"], "eos_token_id": IDS["eos_id"], "decoder_start_token_id": start}
+    config = GenerationConfig(num_beams=beams, do_sample=False, **lengths, **special)
     mask = torch.ones_like(sources)
-    found = model.generate(input_ids=sources, attention_mask=mask, generation_config=config)
-    return int((found.shape[1] - 2) * found.shape[0])
 
+    @torch.inference_mode()
+    def run() -> None:
+        found = network.generate(input_ids=sources, attention_mask=mask, generation_config=config)
+        assert found.shape[1] == words + 2
 
-def seconds(work: Callable[[], int], expected: int) -> tuple[float, float]:
-    """By the clock, and of all threads."""
-    started, spent = time.perf_counter(), time.process_time()
-    words = work()
-    elapsed, spent = time.perf_counter() - started, time.process_time() - spent
-    assert words == expected, f"{words} words instead of {expected}"
-    return elapsed, spent
+    return run
 
 
 def main() -> None:
@@ -114,32 +71,15 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="small networks, to see that it runs")
     options = parser.parse_args()
     sizes = SMALL if options.short else BASE
-    ours, peer = make_ours(sizes), make_peer(sizes)
-    generator = torch.Generator().manual_seed(1)
-    sources = torch.randint(4, sizes["vocabulary"], (options.batch, options.source), generator=generator)
-    words = options.batch * options.steps
+    batch = made_batch(sizes["vocabulary"], options.batch, options.source, 1)
     ways = {
-        "ours": lambda: decode_ours(ours, sources, options.steps),
-        "generate": lambda: decode_peer(peer, sources, options.steps),
+        "ours": search(transformer(sizes), batch, exactly(options.steps, BEAMS)),
+        "generate": generate(make_peer(sizes), batch.source_ids, BEAMS, options.steps),
     }
-    parameters = {name: sum(p.numel() for p in model.parameters()) for name, model in (("ours", ours), ("peer", peer))}
-    print(f"parameters: ours {parameters['ours']:,}, peer {parameters['peer']:,}")
     for threads in options.threads:
-        torch.set_num_threads(threads)
-        best = dict.fromkeys(ways, (float("inf"), float("inf")))
-        for turn in range(options.repeats + 1):
-            for name, way in ways.items():
-                measured = seconds(way, words)
-                if turn:  # the first turn warms up
-                    best[name] = min(best[name][0], measured[0]), min(best[name][1], measured[1])
-        print(
-            f"{threads} thread{'s' * (threads > 1)}: {options.batch} documents of {options.source} tokens, "
-            f"{options.steps} words, {BEAMS} beams"
-        )
-        for name, (elapsed, spent) in best.items():
-            print(f"  {name:9} {elapsed:7.3f} s  CPU {spent:7.3f} s  {options.batch / elapsed:8.2f} documents a second")
-        ratios = [theirs / own for theirs, own in zip(best["generate"], best["ours"], strict=True)]
-        print(f"  generate / ours  {ratios[0]:5.2f}x  CPU {ratios[1]:5.2f}x", flush=True)
+        of = f"{options.batch} documents of {options.source} tokens, {options.steps} words, {BEAMS} beams"
+        title = f"{place(threads)}: {of}"
+        report(title, best_of(ways, options.repeats), "ours")
 
 
 if __name__ == "__main__":
