@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,9 +33,9 @@ from catchline.papers.pointer_generator import final_distribution
 from catchline.search.arrays import select
 from catchline.search.torch_bridge import decode
 from catchline.types import Batch
+from paired import IDS, Step, best_of, exactly, made_batch, place
 
 SOURCE, VOCAB, OWN_WORDS, BEAMS, BATCH = 400, 50_000, 20, 4, 16
-IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 
 
 def make_model() -> Any:
@@ -48,32 +47,19 @@ def make_model() -> Any:
     return model
 
 
-def make_documents(count: int) -> list[Tensor]:
-    """Extended source ids (S,) with ``OWN_WORDS`` words outside the vocabulary in each document."""
-    generator = torch.Generator().manual_seed(1)
-    documents = []
-    for _ in range(count):
-        ids = torch.randint(4, VOCAB, (SOURCE,), generator=generator)
-        places = torch.randperm(SOURCE, generator=generator)[:OWN_WORDS]
-        ids[places] = VOCAB + torch.arange(OWN_WORDS)
-        documents.append(ids)
-    return documents
-
-
-def batch_of(documents: list[Tensor]) -> Batch:
-    extended = torch.stack(documents)
-    ids = extended.masked_fill(extended >= VOCAB, IDS["unk_id"])
-    return Batch(ids, extended, torch.ones_like(ids, dtype=torch.bool), VOCAB + OWN_WORDS)
+def make_documents(count: int) -> Batch:
+    """With ``OWN_WORDS`` words outside the vocabulary in each document."""
+    return made_batch(VOCAB, count, SOURCE, 1, outside=OWN_WORDS)
 
 
 # ---------------------------------------------------------------------------------- the three ways
 
 
-def ours(model: Any, documents: list[Tensor], config: SearchConfig, batch_size: int) -> list[list[int]]:
+def ours(model: Any, documents: Batch, config: SearchConfig, batch_size: int) -> list[list[int]]:
     """This toolkit's search, ``batch_size`` documents at a time."""
     found = []
-    for start in range(0, len(documents), batch_size):
-        batch = batch_of(documents[start : start + batch_size])
+    for start in range(0, len(documents.source_ids), batch_size):
+        batch = documents.changed(lambda tensor: tensor[start : start + batch_size])  # noqa: B023
         found += [hypotheses[0].ids for hypotheses in decode(model, batch, config, **IDS)]
     return found
 
@@ -93,14 +79,14 @@ class PlainHypothesis:
 
 
 @torch.inference_mode()
-def usual(model: Any, documents: list[Tensor], config: SearchConfig, *, packed: bool = False) -> list[list[int]]:
+def usual(model: Any, documents: Batch, config: SearchConfig, *, packed: bool = False) -> list[list[int]]:
     """One document at a time, everything repeated for each beam; ``packed`` lends it our packed product."""
     with plain_mixture(packed):
-        return [usual_one(model, document, config) for document in documents]
+        return [usual_one(model, documents, row, config) for row in range(len(documents.source_ids))]
 
 
-def usual_one(model: Any, document: Tensor, config: SearchConfig) -> list[int]:
-    memory = model.encode(batch_of([document] * config.beam_size))
+def usual_one(model: Any, documents: Batch, row: int, config: SearchConfig) -> list[int]:
+    memory = model.encode(documents.changed(lambda tensor: tensor[[row] * config.beam_size]))
     state = model.start(memory)
     hypotheses = [PlainHypothesis([IDS["bos_id"]], [0.0], row, []) for row in range(config.beam_size)]
     results: list[PlainHypothesis] = []
@@ -151,54 +137,34 @@ def written_out(logits: Tensor, gate: Tensor, copy_probs: Tensor, ids: Tensor, s
     return final_distribution(logits, gate, copy_probs, ids, size)
 
 
-# -------------------------------------------------------------------------------------- measuring
-
-
-def seconds(work: Callable[[], list[list[int]]]) -> tuple[float, list[list[int]]]:
-    started = time.perf_counter()
-    found = work()
-    return time.perf_counter() - started, found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--documents", type=int, default=BATCH)
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--short", action="store_true", help="2 documents, 8 steps")
     options = parser.parse_args()
-    config = SearchConfig(
-        beam_size=BEAMS,
-        min_length=options.steps,
-        min_length_share=None,
-        max_length=options.steps,
-        forbid_unk=False,
-        scorers=(),
-    )
-    model, documents = make_model(), make_documents(options.documents)
-    short = config.model_copy(update={"min_length": 2, "max_length": 2})
+    count, steps = (2, 8) if options.short else (options.documents, options.steps)
+    model, documents, config = make_model(), make_documents(count), exactly(steps, BEAMS)
+    written: dict[str, list[list[int]]] = {}
+
+    def way(name: str, search: Any, **how: Any) -> Step:
+        return lambda: written.update({name: search(model, documents, config, **how)})
+
+    ways = {
+        "usual": way("usual", usual),
+        "usual, packed": way("usual, packed", usual, packed=True),
+        "ours, 1": way("ours, 1", ours, batch_size=1),
+        "ours, 16": way("ours, 16", ours, batch_size=BATCH),
+    }
     for threads in options.threads:
-        torch.set_num_threads(threads)
-        ways = {
-            "usual": lambda c: usual(model, documents, c),
-            "usual, packed": lambda c: usual(model, documents, c, packed=True),
-            "ours, 1": lambda c: ours(model, documents, c, 1),
-            "ours, 16": lambda c: ours(model, documents, c, BATCH),
-        }
-        speed, found = {}, {}
-        for name, way in ways.items():
-            way(short)  # warm up
-            runs = [seconds(lambda way=way: way(config)) for _ in range(options.repeats)]
-            speed[name] = len(documents) / min(time_ for time_, _ in runs)
-            found[name] = runs[0][1]
-        same = sum(a == b for a, b in zip(found["ours, 1"], found["ours, 16"], strict=True))
-        print(f"{threads} thread{'s' * (threads > 1)}: documents a second at {options.steps} steps")
+        print(f"{place(threads)}: documents a second at {steps} steps")
+        speed = {name: count / clock for name, (clock, _) in best_of(ways, options.repeats).items()}
         for name, value in speed.items():
-            print(f"  {name:13} {value:7.3f}")
-        print(f"  ours, 16 / usual   {speed['ours, 16'] / speed['usual']:5.2f}x")
-        print(f"  ours, 16 / usual, packed {speed['ours, 16'] / speed['usual, packed']:5.2f}x")
-        print(f"  ours, 16 / ours, 1 {speed['ours, 16'] / speed['ours, 1']:5.2f}x")
-        print(f"  same summary in a batch as alone: {same} of {len(documents)}", flush=True)
+            print(f"  {name:13} {value:7.3f}   ours, 16 / {name:14} {speed['ours, 16'] / value:5.2f}x")
+        same = sum(a == b for a, b in zip(written["ours, 1"], written["ours, 16"], strict=True))
+        print(f"  same summary in a batch as alone: {same} of {count}", flush=True)
 
 
 if __name__ == "__main__":

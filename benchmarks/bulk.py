@@ -13,41 +13,12 @@ Printed: seconds by the clock and of the processors, from the shell to the last 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import random
-import subprocess
-import sys
 import tempfile
-import time
-from itertools import accumulate
 from pathlib import Path
 
-SOURCE = Path(__file__).parent.parent / "src"
+from paired import SOURCE, catchline, write_pairs
+
 TRAIN = ("training.max_updates=1", "training.batch_size=8")
-
-
-def make_documents(path: Path, count: int, seed: int) -> None:
-    chosen = random.Random(seed)
-    words = ["".join(chosen.choices("abcdefghijklmnop", k=chosen.randint(2, 9))) for _ in range(20_000)]
-    weights = list(accumulate(1 / (rank + 3) for rank in range(len(words))))
-    with path.open("w") as file:
-        for number in range(count):
-            text = chosen.choices(words, cum_weights=weights, k=chosen.randint(30, 60))
-            pair = {"id": f"d{number}", "document": " ".join(text), "summary": " ".join(text[:8])}
-            file.write(json.dumps(pair) + "\n")
-
-
-def run(source: Path, *arguments: str, threads: int = 1) -> tuple[float, float]:
-    """Seconds of ``catchline ARGUMENTS`` with so many threads a process: by the clock, and of the processors."""
-    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": str(threads)}
-    started = time.perf_counter()
-    command = [sys.executable, "-m", "catchline.cli.main", *arguments]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{' '.join(command)} failed.")
-    return time.perf_counter() - started, used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -64,29 +35,29 @@ def main() -> None:
         checkouts["ray"] = SOURCE
     with tempfile.TemporaryDirectory() as folder:
         pairs, given, model = Path(folder, "pairs.jsonl"), Path(folder, "given.jsonl"), Path(folder, "run")
-        make_documents(pairs, 400, 0)
-        make_documents(given, 100 if options.short else options.documents, 1)
+        write_pairs(pairs, 400, 30, 60)
+        write_pairs(given, 100 if options.short else options.documents, 30, 60, seed=1)
         settings = [part for change in (f"data.train={pairs}", *TRAIN) for part in ("--set", change)]
         row = ("headline_writer", "--row", "pointer-generator-coverage", "--size", "small")
-        run(next(iter(checkouts.values())), "train", *row, *settings, "--out", str(model))
+        catchline("train", *row, *settings, "--out", str(model), source=next(iter(checkouts.values())))
         models = dict.fromkeys(checkouts, model)
         for name, how in {"32 bits": (), "8 bits": ("--int8",)}.items() if options.exported else ():
             checkouts[name], models[name] = SOURCE, Path(folder, name)
-            run(SOURCE, "export", str(model), "--out", str(models[name]), *how)
+            catchline("export", str(model), "--out", str(models[name]), *how)
         for jobs, threads in ((1, 1), (1, 2), (2, 1)):
             best = dict.fromkeys(checkouts, (float("inf"), float("inf")))
             for turn in range(1 if options.short else options.rounds):
                 for name, source in checkouts.items():
                     out = Path(folder, f"{name}-{jobs}-{threads}-{turn}.jsonl")
-                    asked: tuple[str, ...] = ("--jobs", str(jobs), "--beam-size", "4", "--output", str(out))
+                    asked: tuple[str, ...] = ("--jobs", str(jobs), "--set", "beam_size=4", "--output", str(out))
                     asked += ("--ray",) if name == "ray" else ()
-                    taken = run(source, "summarize", str(models[name]), str(given), *asked, threads=threads)
-                    best[name] = min(best[name], taken)
+                    how = {"source": source, "threads": threads}
+                    best[name] = min(
+                        best[name], catchline("summarize", str(models[name]), str(given), *asked, **how)[:2]
+                    )
             for name, (clock, processors) in best.items():
                 of = f"{jobs} process{'es' * (jobs > 1)}, {threads} thread{'s' * (threads > 1)}"
-                print(f"{of}, {name}: {clock:.1f} s, {processors:.1f} s of the processors")
-            if options.before:
-                print(f"  before / now: {best['before'][0] / best['now'][0]:.2f}x", flush=True)
+                print(f"{of}, {name}: {clock:.1f} s, {processors:.1f} s of the processors", flush=True)
 
 
 if __name__ == "__main__":

@@ -20,18 +20,15 @@ printed. Timings alternate between the things compared; the best of the rounds i
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from catchline.config.names import MODELS, OBJECTIVES, build
-from catchline.config.schema import SearchConfig
 from catchline.layers.chunks import ChunkStates
-from catchline.search.torch_bridge import decode
-from catchline.types import Batch, TrainingBatch, UpdateContext
+from catchline.types import TrainingBatch, UpdateContext
+from paired import IDS, Step, best_of, exactly, made_batch, place, search
 
 HARD: dict[str, Any] = {"attention": {"type": "coarse_to_fine"}}
 BOW: dict[str, Any] = {**HARD, "coarse": {"type": "bag_of_words"}, "freeze_words": True}
@@ -59,33 +56,20 @@ def model_of(setting: Setting, options: dict[str, Any]) -> Any:
     torch.manual_seed(1)
     sizes = {"embedding_size": setting.embedding, "hidden_size": setting.hidden, "chunks": None, "chunk_words": 40}
     spec = {"type": "coarse_to_fine", "dropout": 0.0, **sizes, **options}
-    model = build("model", MODELS, spec, vocab_size=setting.vocabulary)
+    model = build("model", MODELS, spec, vocab_size=setting.vocabulary, **IDS)
     with torch.no_grad():
         model.target_embedding.weight.mul_(20)
         model.merge.weight.mul_(4)
     return model
 
 
-def documents(setting: Setting, words: int, batch: int) -> TrainingBatch:
-    generator = torch.Generator().manual_seed(words)
+def documents(setting: Setting, words: int, count: int) -> TrainingBatch:
+    return made_batch(setting.vocabulary, count, words, setting.target)
 
-    def drawn(length: int) -> torch.Tensor:
-        """Ids distributed as in text: log-uniform ranks."""
-        share = torch.rand(batch, length, generator=generator)
-        return 3 + ((setting.vocabulary - 3) ** share).long().clamp_max(setting.vocabulary - 4)
 
-    source, target = drawn(words), drawn(setting.target)
-    inputs = torch.cat([torch.full((batch, 1), 2), target[:, :-1]], dim=1)
-    return TrainingBatch(
-        source_ids=source,
-        source_extended_ids=source,
-        source_mask=torch.ones_like(source, dtype=torch.bool),
-        extended_vocab_size=setting.vocabulary,
-        target_ids=target,
-        target_input_ids=inputs,
-        target_mask=torch.ones_like(target, dtype=torch.bool),
-        indices=list(range(batch)),
-    )
+def searched(model: Any, batch: TrainingBatch, setting: Setting) -> Step:
+    """Beam 5 over exactly ``steps`` steps."""
+    return search(model, batch, exactly(setting.steps, 5, early_stopping=False))
 
 
 class EncodedRows:
@@ -102,21 +86,7 @@ class EncodedRows:
         ChunkStates.encode = encode  # type: ignore[method-assign]
 
 
-def searched(model: Any, batch: Batch, setting: Setting) -> Callable[[], Any]:
-    """Beam 5 over exactly ``steps`` steps."""
-    config = SearchConfig(
-        beam_size=5,
-        min_length=setting.steps,
-        min_length_share=None,
-        max_length=setting.steps,
-        early_stopping=False,
-        forbid_unk=False,
-    )
-    model.eval()
-    return lambda: decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
-
-
-def updated(model: Any, batch: TrainingBatch) -> Callable[[], Any]:
+def updated(model: Any, batch: TrainingBatch) -> Step:
     """Forward and backward of both losses."""
     objectives = [build("objective", OBJECTIVES, {"type": name}) for name in ("nll", "reinforce")]
     model.train()
@@ -129,18 +99,7 @@ def updated(model: Any, batch: TrainingBatch) -> Callable[[], Any]:
     return update
 
 
-def best_of(candidates: dict[Any, Callable[[], Any]], rounds: int) -> dict[Any, float]:
-    """The fastest of ``rounds`` runs of each, taken in turns."""
-    times: dict[Any, list[float]] = {name: [] for name in candidates}
-    for _ in range(rounds):
-        for name, run in candidates.items():
-            start = time.process_time()
-            run()
-            times[name].append(time.process_time() - start)
-    return {name: min(values) for name, values in times.items()}
-
-
-def peak_of_saved_activations(update: Callable[[], Any]) -> int:
+def peak_of_saved_activations(update: Step) -> int:
     """Bytes that autograd keeps between forward and backward, each storage once."""
     kept: dict[int, int] = {}
 
@@ -168,7 +127,7 @@ def decoding(setting: Setting, batch: int, rounds: int, rows: EncodedRows) -> di
             runs[words]()
             counts[words] = len(rows.pairs)
             assert counts[words] == len(set(rows.pairs)), "a chunk was read twice"
-        found[name] = best_of(runs, 1 if soft else rounds)
+        found[name] = {words: cpu for words, (_, cpu) in best_of(runs, 1 if soft else rounds).items()}
         for words, seconds in found[name].items():
             read, chunks = counts[words], batch * -(-words // 40)
             print(f"  {name:9} {words:>8,} words: {seconds:9.3f} s, {read:>6,} of {chunks:>6,} chunks read", flush=True)
@@ -186,7 +145,7 @@ def modes(setting: Setting, rounds: int) -> None:
                 model = model_of(setting, BOW | {"encode": mode})
                 batch = documents(setting, words, 4)
                 runs[mode] = searched(model, batch, setting) if kind == "decoding" else updated(model, batch)
-            times = best_of(runs, rounds)
+            times = {mode: cpu for mode, (_, cpu) in best_of(runs, rounds).items()}
             best = min(times[mode] for mode in ("full", "lazy") if mode in times)
             line = "  ".join(f"{mode} {seconds:.3f}" for mode, seconds in times.items())
             print(f"  {words:>8,} words: {line}; auto / best {times['auto'] / best:.2f}", flush=True)
@@ -213,7 +172,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    print(place(options.threads))
     setting, rows = SMALL if options.short else PAPER, EncodedRows()
     for batch in (1, 4):
         found = decoding(setting, batch, options.rounds, rows)

@@ -24,25 +24,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig
+from transformers import BartConfig, BartForConditionalGeneration
 
 import beam_decoding
-import transformer_decoding
-from catchline.config.schema import SearchConfig
 from catchline.kernels.packed import Packing
 from catchline.models.checkpoints import BartSummarizer
 from catchline.search.decode import decode
 from catchline.search.torch_bridge import TorchModel, in_threads
 from catchline.types import Batch
-from paired import best_of
+from paired import BASE, IDS, SMALL, Step, best_of, exactly, made_batch, place
+from paired import transformer as transformer_of
+from transformer_decoding import generate, make_peer
 
-Ways = dict[str, Callable[[], None]]
+Ways = dict[str, Step]
 
 
-def ours(model: Any, batch: Batch, beams: int, words: int, ids: dict[str, int]) -> Ways:
+def ours(model: Any, batch: Batch, beams: int, words: int, ids: dict[str, int] = IDS) -> Ways:
     """Our search packed anew, and from kept packed weights."""
-    config = SearchConfig(beam_size=beams, min_length=words, min_length_share=None, max_length=words, forbid_unk=False)
-
+    config = exactly(words, beams)
     parts = min(torch.get_num_threads(), len(batch.source_ids))  # as `catchline.summarizer.decoding` has them
 
     def part(searched: TorchModel, number: int, go_on: Callable[[], None]) -> None:
@@ -56,19 +55,6 @@ def ours(model: Any, batch: Batch, beams: int, words: int, ids: dict[str, int]) 
         "ours, anew": partial(search, TorchModel(model)),
         "ours, kept": partial(search, TorchModel(model, Packing())),
     }
-
-
-def generate(network: Any, sources: torch.Tensor, beams: int, words: int, start: int) -> Callable[[], None]:
-    config = GenerationConfig(
-        num_beams=beams, do_sample=False, min_new_tokens=words + 1, max_new_tokens=words + 1, eos_token_id=3,
-        pad_token_id=0, decoder_start_token_id=start,
-    )  # fmt: skip
-
-    @torch.inference_mode()
-    def run() -> None:
-        network.generate(input_ids=sources, attention_mask=torch.ones_like(sources), generation_config=config)
-
-    return run
 
 
 def ctranslate2(network: Any, sources: torch.Tensor, beams: int, words: int, threads: int) -> Ways:
@@ -108,14 +94,12 @@ def ctranslate2(network: Any, sources: torch.Tensor, beams: int, words: int, thr
     return ways
 
 
-def transformer(batch: int, threads: int, *, short: bool) -> Ways:
-    sizes = transformer_decoding.SMALL if short else transformer_decoding.BASE
-    model, network = transformer_decoding.make_ours(sizes), transformer_decoding.make_peer(sizes)
-    sources = torch.randint(4, sizes["vocabulary"] - 1, (batch, 64), generator=torch.Generator().manual_seed(1))
-    whole = torch.ones_like(sources, dtype=torch.bool)
-    ways = ours(model, Batch(sources, sources, whole, model.vocab_size), 5, 20, transformer_decoding.IDS)
-    ways["transformers"] = generate(network, sources, 5, 20, 3)
-    return ways | ctranslate2(network, sources, 5, 20, threads)
+def transformer(count: int, threads: int, *, short: bool) -> Ways:
+    sizes = SMALL if short else BASE
+    model, network = transformer_of(sizes), make_peer(sizes)
+    batch = made_batch(sizes["vocabulary"] - 1, count, 64, 1)
+    ways = ours(model, batch, 5, 20) | {"transformers": generate(network, batch.source_ids, 5, 20)}
+    return ways | ctranslate2(network, batch.source_ids, 5, 20, threads)
 
 
 def bart(threads: int, *, short: bool) -> Ways:
@@ -132,22 +116,17 @@ def bart(threads: int, *, short: bool) -> Ways:
     network.config.normalize_before, network.config.normalize_embedding = False, True  # asked for by the converter
     model = BartSummarizer(BartSummarizer.Config(architecture={"model_type": "bart", **options}), unk_id=1).eval()
     model.network.load_state_dict(network.state_dict())
-    sources = torch.randint(4, vocabulary - 1, (1, 400), generator=torch.Generator().manual_seed(1))
-    batch = Batch(sources, sources, torch.ones_like(sources, dtype=torch.bool), vocabulary)
-    words = 10 if short else 60
-    ids = {"pad_id": 0, "unk_id": 1, "bos_id": model.decoder_start_id, "eos_id": 3}
-    ways = ours(model, batch, 4, words, ids)
-    ways["transformers"] = generate(network, sources, 4, words, 3)
-    return ways | ctranslate2(network, sources, 4, words, threads)
+    batch, words = made_batch(vocabulary - 1, 1, 400, 1), 10 if short else 60
+    ways = ours(model, batch, 4, words, IDS | {"bos_id": model.decoder_start_id})
+    ways["transformers"] = generate(network, batch.source_ids, 4, words)
+    return ways | ctranslate2(network, batch.source_ids, 4, words, threads)
 
 
 def pointer(*, short: bool) -> Ways:
     model, documents = beam_decoding.make_model(), beam_decoding.make_documents(1)
     words = 10 if short else 60
-    ways = ours(model, beam_decoding.batch_of(documents), beam_decoding.BEAMS, words, beam_decoding.IDS)
-    config = SearchConfig(beam_size=4, min_length=words, min_length_share=None, max_length=words, forbid_unk=False)
-    ways["usual form"] = lambda: beam_decoding.usual(model, documents, config) and None
-    return ways
+    usual = partial(beam_decoding.usual, model, documents, exactly(words, beam_decoding.BEAMS))
+    return ours(model, documents, beam_decoding.BEAMS, words) | {"usual form": usual}
 
 
 def main() -> None:
@@ -161,7 +140,7 @@ def main() -> None:
     if options.peers:
         sys.path.append(str(options.peers))
     for threads in options.threads:
-        torch.set_num_threads(threads)
+        where = place(threads)
         short = {"short": options.short}
         works = {
             "transformer": {f"batch {size}": partial(transformer, size, threads, **short) for size in (8, 32)},
@@ -170,9 +149,9 @@ def main() -> None:
         }  # fmt: skip
         for work in options.works:
             for name, make in works[work].items():
-                best = best_of(make(), options.repeats, "cpu")
+                best = best_of(make(), options.repeats)
                 peer = min(clock for way, (clock, _) in best.items() if not way.startswith("ours"))
-                print(f"{work}, {name}, {threads} thread{'s' * (threads > 1)}: ms, CPU ms, times the best peer's")
+                print(f"{work}, {name}, {where}: ms, CPU ms, times the best peer's")
                 for way, (clock, processor) in best.items():
                     print(f"  {way:20} {1e3 * clock:9.1f} {1e3 * processor:9.1f} {clock / peer:6.2f}", flush=True)
 

@@ -17,6 +17,7 @@ import warnings
 
 from catchline.config.names import EXTRACTIVE, build
 from catchline.extractive import words
+from paired import zipf_words
 
 METHODS = ("luhn", "edmundson", "lsa", "lexrank", "textrank", "sumbasic", "kl")
 
@@ -24,13 +25,14 @@ METHODS = ("luhn", "edmundson", "lsa", "lexrank", "textrank", "sumbasic", "kl")
 def make_document(sentences: int, seed: int) -> list[str]:
     """Sentences of a Zipf vocabulary with inflections and stop words."""
     generator = random.Random(seed)
-    makers = random.Random(0)
-    stems = ["".join(makers.choices(["ba", "ce", "di", "fo", "gu", "la", "me", "st"], k=3)) for _ in range(3000)]
-    weights = [1.0 / (rank + 5) for rank in range(len(stems))]
+    stems, weights = zipf_words(3000)
     small = ["the", "of", "and", "a", "to", "in", "is", "that", "it", "was"]
     document = []
     for _ in range(sentences):
-        text = [stem + generator.choice(["", "s", "ed", "ing"]) for stem in generator.choices(stems, weights, k=16)]
+        text = [
+            stem + generator.choice(["", "s", "ed", "ing"])
+            for stem in generator.choices(stems, cum_weights=weights, k=16)
+        ]
         text += generator.choices(small, k=12)
         generator.shuffle(text)
         document.append(" ".join(text).capitalize() + ".")

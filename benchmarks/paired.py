@@ -178,7 +178,7 @@ def same_function(ours: Tensor, theirs: Tensor, pairs: Sequence[tuple[Tensor, Te
 # ----------------------------------------------------------------------------------------------- measuring
 
 
-def best_of(ways: dict[str, Step], repeats: int, device: str = "cpu") -> dict[str, tuple[float, float]]:
+def best_of(ways: dict[Any, Step], repeats: int, device: str = "cpu") -> dict[Any, tuple[float, float]]:
     """The best time of each by the clock and by the processor, taking turns; the first turn warms up."""
     best = dict.fromkeys(ways, (float("inf"), float("inf")))
     for turn in range(repeats + 1):

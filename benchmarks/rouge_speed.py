@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from catchline.metrics import rouge_text
 from catchline.metrics.rouge import RougeEngine, make_options, parse_kind, rouge
+from paired import zipf_words
 
 KINDS = ("1", "2", "L")
 
@@ -24,33 +25,11 @@ KINDS = ("1", "2", "L")
 def make_pairs(total: int, seed: int) -> list[tuple[str, str]]:
     """Hypotheses that share about half of their words with their reference."""
     generator = random.Random(seed)
-    syllables = [
-        "ba",
-        "ce",
-        "di",
-        "fo",
-        "gu",
-        "la",
-        "me",
-        "ni",
-        "po",
-        "ru",
-        "sta",
-        "tre",
-        "vi",
-        "wo",
-        "ark",
-        "est",
-        "ind",
-        "olm",
-    ]
     endings = ["", "", "s", "ed", "ing", "ation", "ly", "ness", "er"]
-    makers = random.Random(0)
-    stems = ["".join(makers.choices(syllables, k=makers.randint(1, 4))) for _ in range(20_000)]
-    weights = [1.0 / (rank + 5) for rank in range(len(stems))]
+    stems, weights = zipf_words(20_000)
 
     def words(count: int) -> list[str]:
-        return [stem + generator.choice(endings) for stem in generator.choices(stems, weights, k=count)]
+        return [stem + generator.choice(endings) for stem in generator.choices(stems, cum_weights=weights, k=count)]
 
     pairs = []
     for _ in range(total):

@@ -23,13 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import beam_decoding
 import decoding_precision
-import transformer_decoding
 from catchline.config.loading import load_recipe, resolve_run
-from catchline.config.schema import SearchConfig
 from catchline.export.apart import export_apart
 from catchline.jobs import threaded
 from catchline.models.folder import save_model_folder
@@ -38,10 +35,10 @@ from catchline.search.arrays import select
 from catchline.search.decode import decode
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Batch
-from paired import best_of
+from paired import BASE, IDS, SMALL, best_of, exactly, made_batch, place
+from paired import transformer as transformer_of
 
 Ways = decoding_precision.Ways
-IDS = beam_decoding.IDS
 
 
 def exported(model: Any, kind: str, folder: Path) -> Path:
@@ -58,7 +55,7 @@ def in_runtime(model: Any, kind: str, batch: Batch, beams: int, words: int, thre
     """The search over the model's graphs, and their steps alone."""
     home = Path(tempfile.mkdtemp())
     source = exported(model, kind, home / "model")
-    config = SearchConfig(beam_size=beams, min_length=words, min_length_share=None, max_length=words, forbid_unk=False)
+    config = exactly(words, beams)
     parts = (batch.source_ids, batch.source_extended_ids, batch.source_mask)
     arrays = Batch(*(part.numpy() for part in parts), batch.extended_vocab_size)
     shares = min(threads, len(arrays.source_ids))  # as `catchline.summarizer.decoding` has them
@@ -88,18 +85,15 @@ def in_runtime(model: Any, kind: str, batch: Batch, beams: int, words: int, thre
 def pointer(threads: int, *, short: bool) -> tuple[Ways, int]:
     words = 10 if short else 60
     model, documents = beam_decoding.make_model(), beam_decoding.make_documents(1)
-    batch = beam_decoding.batch_of(documents)
-    ways = in_runtime(model, "seq2seq", batch, beam_decoding.BEAMS, words, threads)
+    ways = in_runtime(model, "seq2seq", documents, beam_decoding.BEAMS, words, threads)
     return decoding_precision.pointer(short=short) | ways, words + 1
 
 
-def transformer(batch: int, threads: int, *, short: bool) -> tuple[Ways, int]:
-    sizes = transformer_decoding.SMALL if short else transformer_decoding.BASE
-    model = transformer_decoding.make_ours(sizes)
-    sources = torch.randint(4, sizes["vocabulary"] - 1, (batch, 64), generator=torch.Generator().manual_seed(1))
-    documents = Batch(sources, sources, torch.ones_like(sources, dtype=torch.bool), model.vocab_size)
-    ways = in_runtime(model, "transformer", documents, 5, 20, threads)
-    return decoding_precision.transformer(batch, threads, short=short) | ways, 21
+def transformer(count: int, threads: int, *, short: bool) -> tuple[Ways, int]:
+    sizes = SMALL if short else BASE
+    documents = made_batch(sizes["vocabulary"] - 1, count, 64, 1)
+    ways = in_runtime(transformer_of(sizes), "transformer", documents, 5, 20, threads)
+    return decoding_precision.transformer(count, threads, short=short) | ways, 21
 
 
 def main() -> None:
@@ -114,17 +108,17 @@ def main() -> None:
     if options.peers:
         sys.path.append(str(options.peers))
     for threads in options.threads:
-        torch.set_num_threads(threads)
+        where = place(threads)
         works = {
             "pointer": partial(pointer, threads, short=options.short),
             "transformer": partial(transformer, options.batch, threads, short=options.short),
         }
         for work in options.works:
             ways, steps = works[work]()
-            best = best_of(ways, options.repeats, "cpu")
+            best = best_of(ways, options.repeats)
             torchs = [best[way] for way in best if way.startswith("ours") and way != "ours, anew"]
             ours = [min(values) for values in zip(*torchs, strict=True)]
-            print(f"{work}, {threads} thread{'s' * (threads > 1)}: ms a step, CPU ms a step, CPU times torch's best")
+            print(f"{work}, {where}: ms a step, CPU ms a step, CPU times torch's best")
             for way, (clock, processor) in best.items():
                 times = [1e3 * clock / steps, 1e3 * processor / steps, processor / ours[1]]
                 print(f"  {way:22}{times[0]:9.2f}{times[1]:9.2f}{times[2]:7.2f}", flush=True)

@@ -12,7 +12,6 @@ processes, so that other work on the machine matters less.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import random
@@ -30,6 +29,7 @@ from catchline_study.spans.scoring import WindowBlock
 from catchline_study.spans.selection import select_spans
 from catchline_study.spans.settings import SpanSettings
 from catchline_study.spans.tokens import VocabularySpanTokenizer
+from paired import zipf_words
 
 FILES = 8
 
@@ -48,9 +48,7 @@ def make_document(generator: random.Random, words: list[str], weights: list[floa
 def make_corpus(folder: Path, megabytes: float) -> None:
     """Write the files."""
     generator = random.Random(1)
-    parts = ["ba", "ce", "di", "fo", "gu", "la", "me", "st", "tri", "on", "er", "ing", "al", "en"]
-    words = ["".join(generator.choices(parts, k=generator.randint(1, 5))) for _ in range(60_000)]
-    weights = list(itertools.accumulate(1.0 / (rank + 3) for rank in range(len(words))))
+    words, weights = zipf_words(60_000)
     for number in range(FILES):
         size = 0
         with (folder / f"part-{number}.jsonl").open("w") as file:
