@@ -1,16 +1,14 @@
 """Damaged data files of every format: records that can be used or one sentence, in time, the same from every command.
 
-3,000 files: 250 of each of twelve kinds.
+2,750 files: 250 of each of eleven kinds.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import importlib.util
 import json
 import os
-import sqlite3
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -88,17 +86,13 @@ def make(kind: str, home: Path) -> Path:
             for number, row in enumerate(ROWS)
         ]
         path.write_text("".join(blocks), encoding="utf-8")
-    elif kind == "db":
-        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("CREATE TABLE pairs (id TEXT, document TEXT, summary TEXT)")
-            connection.executemany("INSERT INTO pairs VALUES (?, ?, ?)", [tuple(row.values()) for row in ROWS])
     else:
         parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
         parquet.write_table(arrow.Table.from_pylist(ROWS), path)
     return path
 
 
-KINDS = ["jsonl", "jsonl.gz", "json", "references.jsonl", "csv", "tsv", "pair", "duc", "story", "lcsts.txt", "db"]
+KINDS = ["jsonl", "jsonl.gz", "json", "references.jsonl", "csv", "tsv", "pair", "duc", "story", "lcsts.txt"]
 KINDS += ["parquet"] if importlib.util.find_spec("pyarrow") else []
 
 

@@ -88,12 +88,6 @@ def test_the_base_is_taken_and_the_new_branch_is_as_drawn(
     assert f"{len(branch)} that it lacks start as drawn ({branch[0]}" in note
 
 
-def test_what_only_the_folder_has_is_named(base: RunConfig, tmp_path: Path) -> None:
-    rich = Path(train(short(with_opponent(base)), tmp_path / "rich", on_message=quiet).folder)
-    parts = drawn(starting_from(base, rich), tmp_path / "plain", rich)
-    assert "that this model lacks are left out (opponent." in parts.notes[-1]
-
-
 def test_the_run_takes_the_tokenizer_and_trains(base: RunConfig, trained: Path, tmp_path: Path) -> None:
     """On other texts, whose own vocabulary would be another one."""
     other = tmp_path / "other.jsonl"

@@ -183,45 +183,6 @@ def test_force_clears_the_stage_too(make_run: Any, copy: Path) -> None:
     assert (copy / "notes.txt").exists()
 
 
-def test_what_no_run_wrote_stays_where_the_stage_would_be(run: RunConfig, make_run: Any, tmp_path: Path) -> None:
-    out, own = tmp_path / "run", tmp_path / "run" / "pretraining" / "recipe.yaml"
-    own.parent.mkdir(parents=True)
-    own.write_text("the user's own")
-    with pytest.raises(ConfigError, match=r"pretraining is no run folder, and its recipe\.yaml would be lost"):
-        train(run, out, on_message=quiet)
-    short = make_run(**{"training.max_updates": 1})
-    train(short, out, on_message=quiet)
-    train(short, out, force=True, on_message=quiet)
-    assert own.read_text() == "the user's own"
-
-
-@pytest.mark.parametrize("whose", ["the training's", "the stage's"])
-def test_initial_weights(make_run: Any, spans: Path, tmp_path: Path, whose: str) -> None:
-    """Both start the stage; the training proper begins with the stage's weights anyway."""
-    few = make_run(**{"text.tokenizer.max_vocabulary": 12, "training.max_updates": 1})
-    first = train(few, tmp_path / "first", on_message=quiet).folder
-    said: list[str] = []
-    place = "training.initial_weights" if "training" in whose else "pretraining.set.training.initial_weights"
-    train(staged(few, spans, **{place: first}), tmp_path / "run", on_message=said.append)
-    taken = [line.partition(":")[0] for line in said if "taken as initial weights" in line]
-    assert taken == [first, str(tmp_path / "run" / "pretraining" / "model")]
-    vocabularies = [list(Tokenizer.load(tmp_path / name / "tokenizer").vocabulary) for name in ("first", "run")]
-    assert vocabularies[0] == vocabularies[1]
-
-
-def test_spans_may_be_in_many_files(run: RunConfig, spans: Path, tmp_path: Path) -> None:
-    """A folder ``train`` of numbered files and one validation file, as the selection of spans writes them."""
-    own = tmp_path / "spans"
-    (own / "train").mkdir(parents=True)
-    lines = (spans / "train.jsonl").read_text().splitlines(keepends=True)
-    for number, start in enumerate(range(0, len(lines), 10)):
-        (own / "train" / f"part-{number:05d}.jsonl").write_text("".join(lines[start : start + 10]))
-    shutil.copy(spans / "validation.jsonl", own)
-    said: list[str] = []
-    train(staged(run, own), tmp_path / "run", on_message=said.append)
-    assert any(f"train on {len(lines)} pairs, validate on 6" in line for line in said)
-
-
 def test_what_is_refused_leaves_no_folder(run: RunConfig, spans: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     named = staged(run, None, row="cocopretrain")

@@ -77,19 +77,6 @@ def test_a_run_that_is_being_trained_is_left_alone(run: RunConfig, out: Path) ->
     assert contents(out) == before
 
 
-def test_a_run_holds_its_folder(run: RunConfig, tmp_path: Path) -> None:
-    out, met = tmp_path / "run", list[int]()
-
-    def meddle(entry: dict[str, Any]) -> None:
-        with pytest.raises(FolderInUseError):
-            go(run, out, force=True)
-        met.append(entry["update"])
-
-    go(run, out, on_log=meddle)
-    assert len(met) == 5
-    assert not (out / ".lock").exists()
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [("training.seed", 4), ("training.batch_size", 4), ("model.hidden_size", 7), ("description", "other")],
@@ -103,23 +90,6 @@ def test_a_recipe_that_was_edited_is_refused(out: Path, key: str, value: Any) ->
         go(load_run(recipe), out, resume=True)
     assert f"({key}: {json.dumps(before)} there, {json.dumps(value)} now)" in str(caught.value)
     assert recipe.read_text() == edited, "what was refused must not look as if it had been accepted"
-
-
-def test_a_recipe_that_was_cut_anywhere_is_refused(run: RunConfig, out: Path) -> None:
-    recipe = out / "recipe.yaml"
-    whole = recipe.read_text().splitlines(keepends=True)
-    loaded = 0
-    for count in range(1, len(whole)):
-        recipe.write_text("".join(whole[:count]))
-        try:
-            cut = load_run(recipe)
-        except ConfigError:
-            continue
-        loaded += 1
-        if cut != run:
-            with pytest.raises(CheckpointError, match="is not what the run was made with"):
-                go(cut, out, resume=True)
-    assert loaded > 20
 
 
 def test_what_a_continuation_may_change(run: RunConfig, make_run: MakeRun, out: Path, tmp_path: Path) -> None:

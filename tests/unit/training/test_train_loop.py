@@ -297,15 +297,6 @@ def test_every_checkpoint_leads_to_the_same_end(make_run: Any, tmp_path: Path) -
         assert (out / "model" / "model.safetensors").is_file()
 
 
-def test_a_lost_model_folder_comes_back_from_the_best_checkpoint(
-    make_run: Any, whole: TrainResult, tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(whole.folder, tmp_path / "run"))
-    shutil.rmtree(out / "model")
-    train(make_run(**STATEFUL), out, resume=True, on_message=quiet)
-    assert exported(out) == exported(Path(whole.folder))
-
-
 def test_a_lost_model_folder_is_that_of_its_update(make_run: Any, tmp_path: Path) -> None:
     """With the switches of then, though others hold at the end of the run."""
     phases = [

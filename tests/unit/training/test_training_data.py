@@ -3,9 +3,7 @@ scheduled-sampling mask; what the processes of an update read."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -117,33 +115,6 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pairs.jsonl")
     with pytest.raises(DataError, match="is a pipe or device"):
         _ = Corpus(DataConfig(train=str(tmp_path / "pairs.jsonl")), "train").key
-
-
-def test_two_processes_make_the_same_folder(cache: Path) -> None:
-    """Both find it whole, and one that dies while it writes leaves nothing that is taken for it."""
-
-    def make(place: Path) -> None:
-        (place / "a").write_text("1" * 1000)
-        time.sleep(0.05)
-        (place / "b").write_text("2")
-
-    def child(kill: bool) -> None:
-        cached("encoded", "d" * 40, lambda place: (make(place), os._exit(9)) if kill else make(place))
-
-    context = multiprocessing.get_context("fork")
-    first = context.Process(target=child, args=(True,))
-    first.start()
-    first.join()
-    assert sorted(path.suffix for path in cache.iterdir()) == [".lock", ".partial"]
-    pair = [context.Process(target=child, args=(False,)) for _ in range(2)]
-    for process in pair:
-        process.start()
-    for process in pair:
-        process.join()
-        assert process.exitcode == 0
-    place = cached("encoded", "d" * 40, lambda _: pytest.fail("made again"))
-    assert {path.name: path.stat().st_size for path in place.iterdir()} == {"a": 1000, "b": 1}
-    assert list(cache.iterdir()) == [place]
 
 
 # ------------------------------------------------------------------------------------------------- batches

@@ -1,9 +1,15 @@
-"""Encoded data sets, and collation against a plain reference."""
+"""Examples, batches and their order; vectors of words."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import itertools
+import json
 import random
+from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +20,8 @@ from hypothesis import strategies as st
 from catchline.config.schema import TextConfig
 from catchline.data.collate import Collator
 from catchline.data.dataset import EncodedDataset, Example, encode, encode_documents, record_gaps
+from catchline.data.embeddings import load_glove
+from catchline.data.sampler import bucketed, cut_by_number, cut_by_tokens, part_of_rank, presorted, shuffled
 from catchline.errors import ConfigError, DataError
 from catchline.jobs import batches
 from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, WordTokenizer
@@ -179,3 +187,170 @@ def test_many_records_are_encoded_as_each_alone(
             assert example.source_extended_ids.tolist() == ids.tolist(), record
             assert example.target_extended_ids.tolist() == wanted.tolist(), record
             assert (example.oov_words, totals) == (words, [source.total, target.total])
+
+
+RANDOM = np.random.default_rng(0)
+SOURCES, TARGETS = RANDOM.integers(1, 60, 503), RANDOM.integers(1, 80, 503)
+TOKENS = 400
+Make = Callable[..., list[list[int]]]
+
+
+def lists(batches: list[np.ndarray]) -> list[list[int]]:
+    return [batch.tolist() for batch in batches]
+
+
+def in_pools(epoch: int, seed: int = 5) -> list[list[int]]:
+    return lists(bucketed(SOURCES, 16, seed, epoch, pool=10))
+
+
+def by_number(epoch: int, seed: int = 5) -> list[list[int]]:
+    return lists(shuffled(presorted(SOURCES, cut_by_number(16), seed), seed, epoch))
+
+
+def by_tokens(epoch: int, seed: int = 5, ranks: int = 1) -> list[list[int]]:
+    cut = cut_by_tokens(SOURCES, TARGETS, TOKENS, ranks)
+    return lists(shuffled(presorted(SOURCES, cut, seed), seed, epoch))
+
+
+ALL = pytest.mark.parametrize("make", [in_pools, by_number, by_tokens])
+
+
+@ALL
+def test_every_example_once_an_epoch_in_an_order_of_seed_and_epoch_alone(make: Make) -> None:
+    batches = make(0)
+    assert sorted(index for batch in batches for index in batch) == list(range(503))
+    assert make(0) == batches != make(1)
+    assert make(0, seed=6) != batches
+    if make is not in_pools:
+        assert sorted(make(1)) == sorted(batches)  # which examples are together stays
+        spans = sorted((min(SOURCES[i] for i in batch), max(SOURCES[i] for i in batch)) for batch in batches)
+        assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
+    if make is not by_tokens:
+        assert sorted(map(len, batches)) == [503 % 16] + [16] * 31
+
+
+def test_lengths_within_a_batch_of_a_pool_are_similar() -> None:
+    lengths = np.random.default_rng(0).integers(1, 400, 1003)
+    wide, narrow = (np.mean([np.ptp(lengths[b]) for b in bucketed(lengths, 16, 5, 0, pool)]) for pool in (1, 100))
+    assert narrow < 15
+    assert wide > 200
+
+
+@ALL
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_share_each_batch_and_none_waits_for_another(make: Make, ranks: int) -> None:
+    longest = []
+    for batch in make(2, **({"ranks": ranks} if make is by_tokens else {})):
+        parts = [part_of_rank(np.array(batch), rank, ranks) for rank in range(ranks)]
+        again = batch[: max(0, ranks - len(batch))]
+        assert parts == [[*batch, *again][rank::ranks] for rank in range(ranks)]
+        longest.append([max(SOURCES[part]) for part in parts])
+    assert np.max(longest, 1).mean() < 1.03 * np.mean(longest)
+    few = bucketed(np.array([5, 1, 3]), 4, 0, 0)
+    assert [[part_of_rank(batch, rank, 4) for batch in few] for rank in range(4)] == [[[1]], [[2]], [[0]], [[1]]]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_by_tokens_no_rank_has_more_than_fits(ranks: int) -> None:
+    def part(batch: list[int]) -> int:
+        return -(-len(batch) // ranks) * max(max(SOURCES[i], TARGETS[i]) for i in batch)
+
+    batches = lists(presorted(SOURCES, cut_by_tokens(SOURCES, TARGETS, TOKENS, ranks), 5))
+    assert all(part(batch) <= TOKENS for batch in batches)
+    assert [i for batch in batches for i in batch] == presorted(SOURCES, cut_by_number(503), 5)[0].tolist()
+    # none could have taken one example more
+    assert all(part([*batch, following[0]]) > TOKENS for batch, following in itertools.pairwise(batches))
+
+
+def test_an_example_that_is_too_long_is_alone_and_each_rank_has_one() -> None:
+    lengths, ones = np.array([3, 9, 2, 50, 4, 60]), np.ones(6, int)
+    assert sorted(map(sorted, lists(presorted(lengths, cut_by_tokens(lengths, ones, 12), 0)))) == [
+        [0, 2, 4],
+        [1],
+        [3],
+        [5],
+    ]
+    batches = presorted(lengths, cut_by_tokens(lengths, ones, 12, 2), 0)
+    parts = [tuple(part_of_rank(batch, rank, 2) for rank in range(2)) for batch in batches]
+    assert sorted(parts) == [([1], [3]), ([2, 4], [0]), ([5], [5])]
+
+
+@pytest.mark.parametrize(
+    ("make", "epoch", "known"),
+    [
+        (in_pools, 0, "0c83d31a2103d0a1"),
+        (in_pools, 3, "84c51107979b0de6"),
+        (by_number, 1, "2a9cc36e205847fe"),
+        (by_tokens, 1, "6826211804e67844"),
+    ],
+)
+def test_one_process_has_the_batches_that_it_always_had(make: Make, epoch: int, known: str) -> None:
+    """Digests of the batches when the first runs were stored, which are resumed to the bit."""
+    assert hashlib.sha256(json.dumps(make(epoch)).encode()).hexdigest()[:16] == known
+
+
+VECTORS_OF = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+VECTORS_OF.train(["the cat sat"])
+
+
+def row(matrix: np.ndarray, word: str) -> list[float]:
+    index = VECTORS_OF.token_id(word)
+    assert index is not None
+    return matrix[index].tolist()
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def _write(text: str) -> Path:
+        path = tmp_path / "vectors.txt"
+        path.write_text(text)
+        return path
+
+    return _write
+
+
+def test_vectors_coverage_and_padding(write) -> None:
+    matrix, coverage = load_glove(write("the 1 2 3\n. . 7 8 9\nCat 4 5 6\ncat 1 1 1\nThe 0 0 0\n"), VECTORS_OF)
+    assert matrix.shape == (VECTORS_OF.vocab_size, 3)
+    assert matrix.dtype == np.float32
+    assert row(matrix, "the") == [1, 2, 3]
+    assert row(matrix, "cat") == [1, 1, 1]
+    assert matrix[0].tolist() == [0, 0, 0]
+    assert coverage == pytest.approx(2 / 3)
+    assert np.any(matrix[VECTORS_OF.token_id("sat")])
+
+
+def test_missing_words(write) -> None:
+    text = "".join(f"w{number} {number % 7 - 3} {number % 5 - 2} 1\n" for number in range(200)) + "the 1 2 3\n"
+    values = np.array([[number % 7 - 3, number % 5 - 2, 1] for number in range(200)] + [[1, 2, 3]])
+    path = write(text)
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train(["the " + " ".join(f"z{number}" for number in range(3000))])
+    drawn, _ = load_glove(path, tokenizer, seed=3)
+    assert drawn[5:].std() == pytest.approx(values.std(), rel=0.05)
+    assert np.array_equal(drawn, load_glove(path, tokenizer, seed=3)[0])
+    assert not np.array_equal(drawn, load_glove(path, tokenizer, seed=4)[0])
+
+
+def test_word2vec_header_and_gzip(tmp_path: Path) -> None:
+    path = tmp_path / "v.txt.gz"
+    path.write_bytes(gzip.compress(b"2 3\nthe 1 2 3\ncat 4 5 6 \n"))
+    matrix, _ = load_glove(path, VECTORS_OF)
+    assert row(matrix, "cat") == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *(
+            (f"the 1 2 3\ncat 4 {rest}\n", r":2: expected a word and 3 finite numbers")
+            for rest in ("5", "x 6", "nan 6")
+        ),
+        ("hello\n", "expected a word and its vector"),
+        ("", "expected a word and its vector"),
+        ("zz 1 2\nyy 3 4\n", "none of the vocabulary's 3 words"),
+    ],
+)
+def test_bad_files(write, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_glove(write(text), VECTORS_OF)

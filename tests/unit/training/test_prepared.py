@@ -1,0 +1,290 @@
+"""From data and settings to a training: vectors, filters, separators, objectives, contrastive runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from runs import bits, collate, quiet
+from torch import Tensor, nn
+
+from catchline.errors import ConfigError, DataError, TrainingError
+from catchline.layers.opponent import own_seed
+from catchline.models.folder import load_model_folder
+from catchline.objectives.base import Objective
+from catchline.summarizer import Summarizer
+from catchline.training.checkpoint import read_checkpoint
+from catchline.training.log import read_log
+from catchline.training.prepare import plan
+from catchline.training.run import train
+from catchline.types import ModelOutput, TrainingBatch, UpdateContext
+
+
+def test_training_starts_from_them(make_run: Any, make_trainer: Any, tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("word3 " + " ".join(["0.25"] * 6) + "\n")
+    trainer = make_trainer(**{"text.pretrained_embeddings": str(path)})
+    place = trainer.parts.tokenizer.token_id("word3")
+    assert trainer.model.embedding.weight[place].tolist() == [0.25] * 6
+    (tmp_path / "wide.txt").write_text("word3 1 2 3\n")
+    run = make_run(**{"text.pretrained_embeddings": str(tmp_path / "wide.txt")})
+    with pytest.raises(ConfigError, match="embedding_size"):
+        train(run, tmp_path / "other", on_message=lambda message: None)
+
+
+def test_pairs_that_the_document_does_not_support_are_left_out(make_run: Any, make_trainer: Any) -> None:
+    everything = make_trainer(**{"data.min_supported": 0.0})
+    some = make_trainer(**{"data.min_supported": 0.99, "text.max_source_tokens": 1})
+    assert 0 < len(some.parts.train_set) < len(everything.parts.train_set)
+    assert any("left out" in note for note in some.parts.notes)
+
+
+SIZES = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "d_model": 8}
+HEADS = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 60}
+WIDE = {"type": "bart", "architecture": {"model_type": "bart", "vocab_size": 40, **SIZES, **HEADS}}
+LACKING = {"text.tokenizer": {"type": "word", "min_frequency": 1, "max_vocabulary": 15}}
+
+
+@pytest.mark.parametrize("head", [{}, {"head": {"type": "pointer"}}])
+def test_words_that_the_vocabulary_lacks_stand_behind_spare_rows(
+    make_trainer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("CATCHLINE_CACHE", str(tmp_path / "cache"))
+    parts = make_trainer(model=WIDE | head, objectives=[{"type": "nll"}]).parts
+    assert (parts.tokenizer.vocab_size, len(parts.tokenizer.vocabulary)) == (40, 24)
+    assert parts.collator([parts.train_set[0]]).extended_vocab_size == 40  # spare rows are no words of documents
+    shutil.rmtree(tmp_path / "run")
+    assert make_trainer(**LACKING).parts.train_set[0].source_extended_ids.max() < 40  # kept, for another model
+    trainer = make_trainer(model=WIDE | head, objectives=[{"type": "nll"}], **LACKING)
+    parts = trainer.parts
+    examples = [parts.train_set[number] for number in range(40)]
+    ids = np.unique(np.concatenate([example.source_extended_ids for example in examples]))
+    most = max(len(example.oov_words) for example in examples)
+    assert ids[ids >= len(parts.tokenizer.vocabulary)].tolist() == [*range(40, 40 + most)]
+    assert 0 < trainer.fit().metrics["val_loss_tf"] < 20
+
+
+def test_a_start_that_failed_on_its_data_does_not_block_the_folder(make_run: Any, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("{")
+    with pytest.raises(DataError):
+        train(make_run(**{"data.train": str(tmp_path / "bad.jsonl")}), tmp_path / "run", on_message=lambda _: None)
+    train(make_run(**{"training.max_updates": 1}), tmp_path / "run", on_message=lambda _: None)
+    with pytest.raises(ConfigError, match="already holds a run"):
+        train(make_run(**{"training.max_updates": 1}), tmp_path / "run", on_message=lambda _: None)
+
+
+class Scaled(Objective):
+    """One's own, without a name and with a parameter of its own."""
+
+    def __init__(self, config: Objective.Config) -> None:
+        super().__init__(config)
+        self.scale = nn.Parameter(torch.ones(()))
+
+
+class Looking(Objective):
+    """One's own without a name."""
+
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        return -output.gold_log_probs
+
+
+def test_parameters_that_nothing_would_train_are_refused(make_trainer: Any) -> None:
+    with pytest.raises(ConfigError, match=r"objective 'Scaled' has 1 parameters which no optimizer changes"):
+        make_trainer(objectives=[{"type": "nll"}, {"type": f"{__name__}:Scaled"}])
+
+
+def test_an_objective_without_a_name_has_that_of_its_class(make_trainer: Any) -> None:
+    trainer = make_trainer(objectives=[{"type": "nll"}, {"type": f"{__name__}:Looking"}])
+    assert trainer.fit().metrics["val_loss_tf_Looking"] > 0
+    assert not trainer._learner.objective_state(), "the model is saved once"
+
+
+def test_a_coverage_loss_is_in_the_log(make_trainer: Any) -> None:
+    attention = {"type": "additive", "coverage": True}
+    objectives = [{"type": "nll"}, {"type": "coverage"}]
+    trainer = make_trainer(model={"type": "seq2seq", "attention": attention}, objectives=objectives)
+    assert trainer.fit().metrics["val_loss_tf_coverage"] > 0
+
+
+@pytest.mark.parametrize(
+    "batching",
+    [
+        pytest.param({"batching": "sorted"}, marks=pytest.mark.slow),
+        pytest.param({"batch_tokens": 30}, marks=pytest.mark.slow),
+        {"batch_tokens": 30, "accumulation": 2},
+    ],
+)
+def test_a_stopped_run_continues_exactly(make_run: Any, tmp_path: Path, batching: dict[str, Any]) -> None:
+    changes = {"model.dropout": 0.3, "training.checkpoint": {"every_updates": 4, "keep": 9}}
+    changes |= {f"training.{key}": value for key, value in batching.items()}
+    whole = make_run(**changes, **{"training.max_updates": 11})
+    train(whole, tmp_path / "whole", on_message=quiet)
+    # stopped within an epoch, by its own end, and continued
+    train(make_run(**changes, **{"training.max_updates": 7}), tmp_path / "parts", on_message=quiet)
+    train(whole, tmp_path / "parts", resume=True, on_message=quiet)
+    mine, theirs = bits(tmp_path / "parts"), bits(tmp_path / "whole")
+    assert mine[1] == theirs[1]
+    assert mine[2]["train_state"]["epoch"] == theirs[2]["train_state"]["epoch"] > 0
+
+
+def test_batches_hold_as_many_tokens_as_asked_for(make_trainer: Any) -> None:
+    trainer = make_trainer(**{"training.batch_tokens": 30})
+    stream = trainer.stream
+    seen: list[int] = []
+    for position in range(stream.batches_per_epoch):
+        for batch in stream.take(0, position):
+            assert batch.source_ids.numel() <= 30
+            assert batch.target_ids.numel() <= 30
+            seen += batch.indices
+    assert sorted(seen) == list(range(40))
+    assert "30 tokens" in "\n".join(plan(trainer.run, trainer.parts, trainer.accelerator))
+
+
+def test_length_filter_counts_and_says_so(make_trainer: Any, pairs: Path) -> None:
+    parts = make_trainer(**{"data.max_document_tokens": 6}).parts
+    for file, name, data in (("train", "training", parts.train_set), ("validation",) * 2 + (parts.validation_set,)):
+        lines = (pairs / f"{file}.jsonl").read_text().splitlines()
+        lengths = [len(json.loads(line)["document"].split()) for line in lines]
+        kept = [length for length in lengths if length <= 6]
+        assert 0 < len(kept) < len(lengths)
+        assert data.source_lengths.tolist() == kept
+        left_out = f"{name} data: {len(lengths) - len(kept):,} of {len(lengths):,} pairs"
+        assert any(left_out in note and "6 tokens" in note for note in parts.notes)
+
+
+def test_skipped_records_are_counted_by_reason(make_trainer: Any, pairs: Path, tmp_path: Path) -> None:
+    data = tmp_path / "train.jsonl"
+    broken = [{"document": "", "summary": "a"}, {"document": "a b", "summary": " "}, {"document": "b", "summary": ""}]
+    data.write_text((pairs / "train.jsonl").read_text() + "".join(json.dumps(row) + "\n" for row in broken))
+    trainer = make_trainer(**{"data.train": str(data), "data.skip_bad": True})
+    assert len(trainer.parts.train_set) == 40
+    assert any("3 records skipped: 2 empty summary, 1 empty document" in note for note in trainer.parts.notes)
+
+
+def test_the_vocabulary_of_documents_only(make_trainer: Any, tmp_path: Path) -> None:
+    data = tmp_path / "some.jsonl"
+    data.write_text(json.dumps({"document": "alpha beta", "summary": "alpha gamma"}) + "\n")
+    both = make_trainer(**{"data.train": str(data)}).parts.tokenizer.vocabulary
+    assert set(both[4:]) == {"alpha", "beta", "gamma"}
+    shutil.rmtree(tmp_path / "run" / "tokenizer")
+    changes = {"data.train": str(data), "text.vocabulary_from": "documents"}
+    documents = make_trainer(**changes).parts.tokenizer.vocabulary
+    assert set(documents[4:]) == {"alpha", "beta"}
+
+
+def test_a_model_reads_and_writes_separators(make_run: Any, tmp_path: Path) -> None:
+    """From training through the exported folder to summaries: no separator is ever shown."""
+    pairs = tmp_path / "pairs.jsonl"
+    row = {"document": "alpha beta. gamma delta.", "summary": "alpha.\ngamma."}
+    pairs.write_text((json.dumps(row) + "\n") * 12)
+    run = make_run(
+        **{"data.train": str(pairs), "data.validation": str(pairs), "text.sentence_separator": "<EOS>"},
+        **{"training.max_updates": 50, "training.optimizer.learning_rate": 0.05, "training.log_every": 50},
+        **{"training.validation": {"decode_records": 4, "metric": "rouge1", "every_updates": 25}},
+        **{"text.max_target_tokens": 8, "search.max_length": 8, "training.batch_size": 6},
+    )
+    result = train(run, tmp_path / "run", on_message=quiet)
+    loaded = load_model_folder(result.model_folder)
+    assert loaded.tokenizer.separator_id == 4
+    assert result.metrics["rouge1"] == 1.0  # as decoded for validation: without the separator
+    summary = Summarizer.from_pretrained(result.model_folder).explain(row["document"])
+    assert summary.text == "alpha.\ngamma."
+    assert [word.text for word in summary.words] == ["alpha", ".", "gamma", "."]
+    assert all(summary.text[word.start : word.end] == word.text for word in summary.words)
+    assert summary.tokens_read == summary.tokens_given == 7
+    assert len(summary.source_offsets) == 7
+    assert all(row["document"][s.start : s.end] == s.text for word in summary.words for s in word.sources)
+
+
+MODEL: dict[str, Any] = {
+    "type": "transformer",
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "hidden_size": 8,
+    "num_heads": 2,
+    "feed_forward_size": 8,
+    "dropout": 0.2,
+    "opponent": {"type": "max", "layer": 1, "head": 0},
+}
+OBJECTIVES = [{"type": "nll", "label_smoothing": 0.1}, {"type": "opponent", "weight": 0.2, "label_smoothing": 0.1}]
+FIGURES = {"alpha_max", "alpha_entropy", "masked_positions", "nothing_left", "masked_end"}
+
+
+@pytest.fixture
+def make_contrastive(make_run: Any) -> Any:
+    def make(**changes: Any) -> Any:
+        base = {"model": MODEL, "objectives": OBJECTIVES, "text.source_specials": "end"}
+        return make_run(**(base | changes))
+
+    return make
+
+
+def test_the_log_has_both_terms_and_what_the_opponent_does(make_contrastive: Any, tmp_path: Path) -> None:
+    train(make_contrastive(), tmp_path / "run", on_message=quiet)
+    lines = read_log(tmp_path / "run" / "log.jsonl")
+    trained = [line for line in lines if line["kind"] == "train"]
+    assert [line["update"] for line in trained] == [2, 4, 6]
+    for line in trained:
+        figures = {name.removeprefix("opponent_") for name in line if name.startswith("opponent_")}
+        assert figures == FIGURES | {"plain"}
+        assert line["loss"] == pytest.approx(line["nll"] + 0.2 * line["opponent"], rel=1e-6)
+        assert line["perplexity"] == pytest.approx(torch.tensor(line["nll_plain"]).exp().item(), rel=1e-4)
+        assert line["nll_plain"] != line["nll"]
+        assert 0 < line["opponent_alpha_max"] <= 1
+        assert line["opponent_masked_positions"] >= 1
+    (validation,) = [line for line in lines if line["kind"] == "validation" and line["update"] == 6]
+    total = validation["val_loss_tf_nll"] + 0.2 * validation["val_loss_tf_opponent"]
+    assert validation["val_loss_tf"] == pytest.approx(total, rel=1e-6)
+
+
+def test_what_does_not_fit_is_refused_before_the_training(make_contrastive: Any, tmp_path: Path) -> None:
+    short = {"model": MODEL | {"max_positions": 24}, "text.max_target_tokens": 20, "search.max_length": 24}
+    with pytest.raises(ConfigError, match=r"search\.max_length 24 is more than the model's 24 positions"):
+        train(make_contrastive(**short), tmp_path / "run", on_message=quiet)
+    with pytest.raises(ConfigError, match="needs an opponent attention"):
+        train(make_contrastive(model=MODEL | {"opponent": None}), tmp_path / "a", on_message=quiet)
+
+
+def test_weight_zero_is_the_baselines_training(make_contrastive: Any, tmp_path: Path) -> None:
+    """Through the loop: lambda 0 gives the base parameters the updates of the run without an opponent."""
+    nothing = make_contrastive(objectives=[OBJECTIVES[0], OBJECTIVES[1] | {"weight": 0.0}])
+    baseline = make_contrastive(model=MODEL | {"opponent": None}, objectives=OBJECTIVES[:1])
+    found = []
+    for name, run in (("nothing", nothing), ("baseline", baseline)):
+        train(run, tmp_path / name, on_message=quiet)
+        found.append(read_checkpoint(tmp_path / name / "checkpoint-6").tensors["model"])
+    with_one, without = found
+    assert all(torch.equal(with_one[name], value) for name, value in without.items())
+
+
+def test_every_micro_batch_has_noise_of_its_own(make_trainer: Any, make_contrastive: Any) -> None:
+    """One seed an update; the branch's dropout adds the first example's number to it."""
+    trainer = make_trainer(run=make_contrastive())
+    batches = collate(trainer, range(4), range(4, 8))
+    ready = [[trainer.step._ready(batch, update, last=True) for batch in batches] for update in range(3)]
+    assert [one.noise_seed == other.noise_seed for (_, one), (_, other) in ready] == [True] * 3
+    seeds = [own_seed(batch, context.noise_seed) for update in ready for batch, context in update]
+    assert len(set(seeds)) == len(seeds)
+    batch, context = trainer.step._ready(batches[1], 2, last=True)
+    assert own_seed(batch, context.noise_seed) == seeds[-1]
+
+
+def test_the_variant_of_footnote_3_stops_with_a_sentence(
+    make_contrastive: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catchline.objectives.likelihood.LOWEST_MEAN", -12.0)
+    opponent = MODEL["opponent"] | {"output": "softmax", "lambda_decode": -0.2}
+    run = make_contrastive(
+        model=MODEL | {"opponent": opponent},
+        objectives=[{"type": "nll"}, {"type": "minus_softmax", "weight": 0.5}],
+        training={"max_updates": 3000, "optimizer": {"learning_rate": 0.03}, "validation": {"every_updates": 999}},
+    )
+    with pytest.raises(TrainingError, match="has no bound and diverges"):
+        train(run, tmp_path / "run", on_message=quiet)
+    values = [line["minus_softmax"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
+    assert values[-1] < values[0]
