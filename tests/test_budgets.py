@@ -1,8 +1,11 @@
-"""How many files and lines run between ids and the loss, and how many keys recipes have."""
+"""How many files and lines run between ids and the loss, how many files and functions between the command and the line,
+and how many keys recipes have."""
 
 from __future__ import annotations
 
 import importlib
+import json
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -168,6 +171,45 @@ def test_what_runs_is_counted() -> None:
     assert lines_run(lambda: importlib.import_module("catchline.papers.coconet")) == {}
     assert lines_run(lambda: module.next_coverage(weights, weights)) == {"papers/pointer_generator.py": 1}
     assert lines_run(lambda: module.attention_weights(weights, mask)) == {"papers/pointer_generator.py": 2}
+
+
+# ----------------------------------------------------------------------------------------- the command
+
+ENTERED = """
+import json, sys
+from collections import Counter
+from pathlib import Path
+import catchline
+from catchline.cli.main import main
+
+source, entered, imports = str(Path(catchline.__file__).parent) + "/", Counter(), 0
+
+def see(frame, event, _):
+    global imports
+    code = frame.f_code
+    if code.co_name == "<module>":
+        imports += {"call": 1, "return": -1}.get(event, 0)
+    elif event == "call" and not imports and code.co_filename.startswith(source) and code.co_name[0] != "<":
+        entered[code.co_filename.removeprefix(source), code.co_qualname] += 1
+
+sys.setprofile(see)
+code = main(["summarize", sys.argv[1]])
+sys.setprofile(None)
+print(json.dumps([code, sorted({file for file, _ in entered}), len(entered), entered.total()]), file=sys.stderr)
+"""
+# Of our own source, without what imports run and without comprehensions.
+MOST_FILES, MOST_FUNCTIONS, MOST_CALLS = 42, 290, 20_000
+
+
+def test_a_summary_of_two_sentences_enters_few_files_and_functions(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("A storm closed the ferry to the island on Monday. Boats stay in the harbour until Wednesday.")
+    done = subprocess.run([sys.executable, "-c", ENTERED, text], capture_output=True, text=True, check=True)
+    code, files, functions, calls = json.loads(done.stderr.splitlines()[-1])
+    assert (code, bool(done.stdout)) == (0, True)
+    assert len(files) <= MOST_FILES, files
+    assert functions <= MOST_FUNCTIONS
+    assert calls <= MOST_CALLS
 
 
 # ------------------------------------------------------------------------------------------------- keys

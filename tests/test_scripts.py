@@ -67,8 +67,3 @@ def test_a_benchmark_runs_with_its_shortest_settings(path: Path) -> None:
     done = subprocess.run([sys.executable, path, *short], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout
-
-
-def test_a_name_that_went_is_found() -> None:
-    source = "from catchline.layers.copying import pointer, mixture\nimport catchline.papers\nimport catchline.gone\n"
-    assert sorted(lacking(source)) == ["catchline.gone", "catchline.layers.copying.mixture"]

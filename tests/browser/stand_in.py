@@ -46,7 +46,7 @@ def entry(name: str, kind: str = "neural", **more: Any) -> dict[str, Any]:
 
 
 MODELS = [
-    *[entry(name) for name in ("pointer", "chunked", "opponent", "slow", "busy", "broken", "garbled")],
+    *[entry(name) for name in ("pointer", "slow", "busy", "broken", "garbled")],
     *[entry(name, "extractive") for name in ("first", "whole")],
 ]
 
@@ -182,7 +182,7 @@ def record(model: str, document: str) -> dict[str, Any]:
         )
         text += shown
     text += " in 1999 with Zelda"
-    made = {
+    return {
         "id": "1",
         "summary": text,
         "model": model,
@@ -203,12 +203,6 @@ def record(model: str, document: str) -> dict[str, Any]:
             "rate": 0.0,
         },
     }
-    if model == "chunked":
-        made["chunks"] = chunks(document, len(summary))
-    if model == "opponent":
-        for word in summary:
-            word["maps"] = {"opponent_attention": [1 / len(read)] * len(read)}
-    return made
 
 
 def extract(model: str, document: str, tokens: list[tuple[int, int]]) -> dict[str, Any]:
@@ -233,16 +227,3 @@ def span(document: str, place: tuple[int, int], weight: float) -> dict[str, Any]
 
 def missing(text: str, kind: str, what: str) -> dict[str, Any]:
     return {"kind": kind, "text": what, "start": text.index(what), "end": text.index(what) + len(what)}
-
-
-def chunks(document: str, num_words: int) -> list[dict[str, Any]]:
-    """Ten pieces of the document; the last four were never read."""
-    size = max(1, len(document) // 10)
-    return [
-        {
-            "start": number * size,
-            "end": (number + 1) * size,
-            "weights": [None if number > 5 else (0.9 if word == number else 0.02) for word in range(num_words)],
-        }
-        for number in range(10)
-    ]

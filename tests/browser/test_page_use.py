@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from actions import TEXT, lit, overflow, place_of, summarize, summarized, visit, wait, word
+from actions import TEXT, lit, place_of, summarize, summarized, visit, wait, word
 from stand_in import Server
 
 
@@ -75,18 +75,6 @@ def test_what_was_copied_and_what_the_text_lacks_is_shown_and_announced(page: An
     assert looked_at not in used
 
 
-def test_another_system_is_asked_without_leaving_the_summaries(page: Any, server: Server) -> None:
-    page.set_viewport_size({"width": 360, "height": 740})
-    summarized(page, server)
-    page.click("text=+ Compare")
-    page.get_by_label("System 2").select_option("first")
-    wait(page, "document.querySelectorAll('.words').length === 2 && !document.body.classList.contains('busy')")
-    assert page.evaluate("document.body.dataset.state") == "reading"
-    assert page.locator(".system h2").all_inner_texts() == ["pointer", "first"]
-    assert [request["model"] for request in server.asked].count("pointer") == 1  # what was answered is not asked again
-    assert overflow(page) == 0
-
-
 def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> None:
     visit(page, server)
     page.locator("#text").focus()
@@ -135,21 +123,6 @@ def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> 
     assert page.locator(".readout").inner_text() == f"{words[0]} ← {words[0]}: 70.0%"
     page.keyboard.press("ArrowDown")
     assert page.locator(".readout").inner_text() == f"{words[1]} ← {words[0]}: 0.1%"
-
-
-def test_a_phone_shows_everything_without_scrolling_sideways(page: Any, server: Server) -> None:
-    page.set_viewport_size({"width": 360, "height": 740})
-    visit(page, server, "systems=pointer,whole,busy")
-    assert overflow(page) == 0
-    summarize(page)
-    assert overflow(page) == 0
-    page.locator(".charts > summary").click()
-    page.wait_for_selector(".heat")
-    assert overflow(page) == 0
-    word(page, "Thursday").click()
-    page.click("text=Edit")
-    assert page.locator("#text").input_value() == TEXT
-    assert overflow(page) == 0
 
 
 @pytest.mark.parametrize("height", [640, pytest.param(740, marks=pytest.mark.slow)])

@@ -51,11 +51,6 @@ def test_the_names_are_there_and_the_import_brings_no_tensors() -> None:
     assert all(getattr(catchline, name) for name in catchline.__all__)
 
 
-def test_a_summarizer_is_called_like_a_function(summarizer: catchline.Summarizer) -> None:
-    assert summarizer(TEXT).text == summarizer.summarize(TEXT).text
-    assert [one.text for one in summarizer(DOCUMENTS)] == [one.text for one in summarizer.summarize(DOCUMENTS)]
-
-
 def test_what_is_shown_of_them_is_short(summarizer: catchline.Summarizer) -> None:
     lead = catchline.Summarizer.from_pretrained("lead-1")
     assert repr(lead) == "Summarizer('lead-1')"
@@ -80,14 +75,6 @@ def test_a_copy_here_or_in_another_process_writes_the_same(summarizer: catchline
         written = one.explain(TEXT)
         for again in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
             assert (again.decoding(), again.explain(TEXT)) == (one.decoding(), written)
-
-
-def test_an_extractive_method_has_nothing_to_save(tmp_path: Path) -> None:
-    method = catchline.Summarizer.from_pretrained("lexrank-1")
-    with pytest.raises(ConfigError, match="'lexrank-1' has no weights"):
-        method.save_pretrained(tmp_path / "saved")
-    with pytest.raises(ConfigError, match="'lexrank-1' has no weights"):
-        method.push_to_hub("owner/name")
 
 
 def test_without_a_token_nothing_is_uploaded(summarizer: catchline.Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:

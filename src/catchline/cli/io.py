@@ -123,7 +123,7 @@ def _is_input(name: str) -> bool:
 
 def _suffix(name: str) -> str:
     """That of what may be compressed."""
-    return Path(bare_name(Path(name))).suffix.lower()
+    return Path(name.removesuffix(".gz").removesuffix(".zst")).suffix.lower()
 
 
 def is_records(name: str, jsonl: bool = False) -> bool:
@@ -178,13 +178,14 @@ def _bytes_of(name: str) -> bytes:
 
 
 def _decoded(raw: bytes, place: str) -> str:
-    if other := unreadable(place, raw[:8]):
-        raise DataError(other)
-    if b"\0" in raw[:1_000_000]:
-        raise DataError(f"{place} is not text: it holds NUL bytes.")
     try:
-        return raw.decode("utf-8-sig")
+        text = raw.decode("utf-8-sig")
+        if "\0" in text:
+            raise DataError(unreadable(place, raw[:8]) or f"{place} is not text: it holds NUL bytes.")
+        return text
     except UnicodeDecodeError as error:
+        if other := unreadable(place, raw[:8]):
+            raise DataError(other) from None
         line = raw[: error.start].count(b"\n") + 1
         byte = f"byte 0x{raw[error.start]:02X}"
         raise DataError(f"{place}, line {line}: not UTF-8: {byte}; save the file as UTF-8.") from None

@@ -92,7 +92,9 @@ MinHumanScore = Annotated[int | None, Option(min=1, max=5, help="Only pairs that
 
 def search_settings(given: list[str] | None) -> dict[str, Any]:
     """``--set`` of a command that decodes: keys of the section ``search``, with or without its name."""
-    settings = parse_overrides(given or [])
+    if not given:
+        return {}
+    settings = parse_overrides(given)
     section = settings.pop("search", {})
     if not isinstance(section, dict):
         raise ConfigError("--set search is a section: name a key of it, for example --set search.beam_size=4.")

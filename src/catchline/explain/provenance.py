@@ -155,7 +155,7 @@ def build_summary(
         finished=hypothesis.finished,
         terms=dict(hypothesis.terms),
         reading=dict(hypothesis.reading),
-        chunks=build_chunks(hypothesis, groups, source_encoding.offsets),
+        chunks=build_chunks(hypothesis, groups, source_encoding.offsets) if groups else (),
     )
 
 

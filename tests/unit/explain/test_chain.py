@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from catchline.explain.html import render
 from catchline.explain.provenance import build_summary
 from catchline.explain.record import from_dict, to_dict
 from catchline.explain.terminal import show
@@ -97,11 +96,6 @@ def test_an_opponent_is_shown_too() -> None:
     assert [word.figures["opponent_log_prob"] for word in words] == [-1.5, -2.0]
 
 
-def test_a_gate_of_each_source_position_is_shown_as_its_mean() -> None:
-    released = DETAILS | {"copy_semantic_gate": [[0.1] * 7, [0.0, 0.7, *[0.0] * 5]]}
-    assert [w.figures["copy_semantic_gate"] for w in summary(released).words] == pytest.approx([0.1, 0.1])
-
-
 def test_it_survives_being_stored() -> None:
     made = summary(DETAILS)
     stored = json.loads(json.dumps(to_dict(made)))
@@ -126,15 +120,3 @@ def test_the_table_of_tokens() -> None:
     out.truncate(0)
     show(summary({}), console, words=True)
     assert "token  " not in out.getvalue()
-
-
-def test_the_page_has_a_map_of_each() -> None:
-    page = render([summary(DETAILS)])
-    found = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data = json.loads(found[1])
-    word = data["records"][0]["words"][1]
-    assert word["maps"]["p_co"] == pytest.approx(P_CO[1])
-    assert word["maps"]["p_final"] == pytest.approx(P_FINAL[1])
-    assert word["figures"]["copy_attention_gate"] == 0.2
-    assert "tokens" not in word

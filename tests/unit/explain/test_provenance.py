@@ -83,24 +83,6 @@ def test_the_copy_share_is_the_copied_part_of_the_words_probability() -> None:
     assert len(copied.attention) == len(made.source_offsets) == 10
 
 
-def test_a_word_that_is_both_generated_and_copied_has_a_share_between() -> None:
-    tokenizer = words()
-    row = [0.0, 0.5, *[0.0] * 7, 0.5, 0.0]
-    made = summary_of(tokenizer, [id_of("old")], [0.5], [row], p_gen=[0.6])
-    assert made.words[0].copy_share == pytest.approx(0.4 * 0.5 / 0.5)
-    assert not made.words[0].copied
-    assert not made.finished
-
-
-def test_copy_probs_go_before_attention() -> None:
-    tokenizer = words()
-    other = [0.0] * 11
-    other[6] = 1.0
-    made = summary_of(tokenizer, [tokenizer.vocab_size], [0.5], [ROW], p_gen=[0.5], copy_probs=[other])
-    assert [span.start for span in made.words[0].sources] == [29]
-    assert made.words[0].copy_share == pytest.approx(1.0)
-
-
 def test_models_without_copying_show_what_was_attended_to_but_nothing_is_copied() -> None:
     tokenizer = words()
     word = summary_of(tokenizer, [id_of("the")], [0.7], [ROW]).words[0]

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from itertools import chain
 from typing import Any
 
 import pytest
@@ -82,14 +81,6 @@ def held(work: Recorder, batcher: Batcher) -> list[Job]:
     return first
 
 
-def test_every_job_gets_its_own_result_in_any_number(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start()
-    given = submitted(batcher, *range(25))
-    assert results(given) == list(range(25))
-    assert sorted(chain(*work.batches)) == list(range(25))
-    assert max(map(len, work.batches)) == LIMITS.max_batch
-
-
 SIZES = (10, 400, 12, 390, 11, 380, 9, 370)
 LARGE = [f"L{number:02}" for number in range(16)]
 
@@ -118,19 +109,6 @@ def test_which_waiting_jobs_share_a_batch(
     work.gate.set()
     results(waiting)
     assert [sorted(batch) for batch in work.batches[1:]] == batches
-
-
-def test_an_idle_worker_waits_for_company_but_not_long(start: Callable[..., Batcher], work: Recorder) -> None:
-    patient = start(LIMITS.model_copy(update={"batch_wait": 60.0}))
-    given = jobs(1, 2, 3, 4)
-    for job in given[:3]:
-        patient.submit([job])
-        time.sleep(0.02)
-    assert not work.batches
-    patient.submit(given[3:])
-    assert results(given) == [1, 2, 3, 4], "a full batch does not wait"
-    assert results(submitted(start(LIMITS.model_copy(update={"batch_wait": 0.1})), "x", "y")) == ["x", "y"]
-    assert work.batches == [[1, 2, 3, 4], ["x", "y"]]
 
 
 def test_a_large_request_is_finished_while_small_ones_keep_coming(start: Callable[..., Batcher]) -> None:
@@ -216,17 +194,3 @@ def test_stop_finishes_what_was_accepted_and_takes_nothing_more(start: Callable[
     assert results([*first, *given]) == ["first", *range(10)]
     with pytest.raises(ProblemError):
         batcher.submit(jobs("late"))
-
-
-def test_each_batch_is_told_of(start: Callable[..., Batcher]) -> None:
-    seen: list[int] = []
-
-    def on_batch(jobs: Sequence[Job], seconds: float) -> None:
-        assert seconds >= 0
-        assert all(job.started >= job.submitted for job in jobs)
-        seen.append(len(jobs))
-
-    batcher = start(on_batch=on_batch)
-    results(submitted(batcher, 1, 2, 3))
-    assert batcher.stop(10)
-    assert sum(seen) == 3

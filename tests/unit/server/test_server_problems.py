@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 import sys
@@ -20,7 +19,6 @@ from catchline.server.schemas import CODES, HubRequest, SummarizeRequest
 from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
 from tiny_models import DOCUMENTS
-from watching import watch
 
 JSON = {"Content-Type": "application/json"}
 MANY = {f"k{i}": 1 for i in range(51)}
@@ -215,13 +213,6 @@ def test_the_token_is_asked_for_where_there_is_work(guarded: TestClient) -> None
         given = {"Authorization": f"{scheme} s3cret-token"}
         assert guarded.post("/v1/summarize", json=body, headers=given).status_code == 200
         assert guarded.get("/metrics", headers=given).status_code == 200
-
-
-def test_the_token_is_compared_in_constant_time(guarded: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    compared = watch(monkeypatch, hmac, "compare_digest", lambda left, right: (len(left), len(right)))
-    for guess in ("x", "y" * 999):
-        guarded.get("/v1/models", headers={"Authorization": f"Bearer {guess}"})
-    assert compared == [(64, 64), (64, 64)], "digests: neither the content nor the length of a guess takes time"
 
 
 # ------------------------------------------------------------------------------------ headers and the log
