@@ -77,31 +77,6 @@ def test_a_copy_here_or_in_another_process_writes_the_same(summarizer: catchline
             assert (again.decoding(), again.explain(TEXT)) == (one.decoding(), written)
 
 
-def test_without_a_token_nothing_is_uploaded(summarizer: catchline.Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "get_token", lambda: None)
-    with pytest.raises(ModelError, match="owner/name was not uploaded: there is no token"):
-        summarizer.push_to_hub("owner/name")
-
-
-def test_an_upload_carries_the_model_folder(summarizer: catchline.Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: dict[str, Any] = {}
-
-    def push(self: Any, repo_id: str, **options: Any) -> str:
-        sent.update(options, repo_id=repo_id, beam_size=self.search.beam_size)
-        return f"https://huggingface.co/{repo_id}"
-
-    monkeypatch.setattr(type(summarizer.system.loaded), "push_to_hub", push)  # type: ignore[attr-defined]
-    assert summarizer.push_to_hub("owner/name", token="t", private=True) == "https://huggingface.co/owner/name"
-    assert sent == {"repo_id": "owner/name", "token": "t", "private": True, "beam_size": 3}
-
-    def refuse(*_: Any, **__: Any) -> str:
-        raise OSError("403 Forbidden")
-
-    monkeypatch.setattr(type(summarizer.system.loaded), "push_to_hub", refuse)  # type: ignore[attr-defined]
-    with pytest.raises(ModelError, match="owner/name was not uploaded to the hub: 403 Forbidden"):
-        summarizer.push_to_hub("owner/name", token="t")
-
-
 def test_a_notebook_shows_the_page_in_a_frame(summarizer: catchline.Summarizer) -> None:
     summary = summarizer.explain("A <b>small</b> cat & a fox sat on the mat .")
     (page,) = re.findall(r'<iframe title="[^"]+" srcdoc="([^"]*)" style="[^"]*"></iframe>', summary._repr_html_())
@@ -192,36 +167,68 @@ def test_a_table_is_not_taken_for_the_names_of_its_columns() -> None:
         list(lead.stream(frame))
 
 
+UPLOADS: list[tuple[Any, str]] = [
+    (None, "there is no token"),
+    (OSError("403 Forbidden"), "the hub: 403 Forbidden"),
+    ("https://huggingface.co/owner/name", ""),
+]
+
+
+@pytest.mark.parametrize(("answer", "said"), UPLOADS)
+def test_an_upload_carries_the_model_folder_with_its_decoding(
+    answer: Any, said: str, summarizer: catchline.Summarizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: dict[str, Any] = {}
+
+    def push(self: Any, repo_id: str, **options: Any) -> str:
+        if isinstance(answer, OSError):
+            raise answer
+        sent.update(options, repo_id=repo_id, beam_size=self.search.beam_size)
+        return answer
+
+    monkeypatch.setattr(folder, "get_token", lambda: answer and "t")
+    if answer is not None:
+        monkeypatch.setattr(type(summarizer.system.loaded), "push_to_hub", push)  # type: ignore[attr-defined]
+    if said:
+        with pytest.raises(ModelError, match=f"owner/name was not uploaded.*{said}"):
+            summarizer.push_to_hub("owner/name")
+    else:
+        assert summarizer.push_to_hub("owner/name", token="t", private=True) == answer
+        assert sent == {"repo_id": "owner/name", "token": "t", "private": True, "beam_size": 3}
+
+
+WRONG_PAIRS: list[tuple[Any, str]] = [
+    ([], "data has no record"),
+    ([{"document": "a", "summary": "b"}, ("a", "b")], "record 2: a JSON tuple where an object was expected"),
+    ([{"text": "a", "score": 1}], r"no column is known to hold the summary.*Columns: 'text', 'score'"),
+    ([{0: "a", 1: "b"}], r"no column is known to hold the document.*Columns: '0', '1'"),
+    ([{"text": "a", "title": 1j}], "the field 'title' is a JSON complex where text was expected"),  # pandas' NA
+    ([{"text": "a", "summary": None}], r"record 1: empty summary.* --skip-bad"),
+    (None, "Pairs are a file, a table, or a list of dictionaries"),
+]
+WRONG_TRAININGS: list[tuple[dict[str, Any], str]] = [
+    ({"recipe": "headline_wirter"}, "headline_wirter.*headline_writer"),
+    ({"settings": {"training.max_update": 2}}, "max_update.*max_updates"),
+    ({"settings": ["a=1"]}, "settings is a mapping"),
+    ({"data": {"text": ["a"], "title": ["b"]}}, r"by part are train, validation, test \(given: text, title\)"),
+    ({"out": Path(__file__), "size": "tiny"}, "is a file; name a folder"),
+]
+
+
 def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
-    wrong_pairs: list[tuple[Any, str]] = [
-        ([], "data has no record"),
-        (
-            [{"document": "a", "summary": "b"}, ("a", "b")],
-            r"record 2: a JSON tuple where an object was expected\.",
-        ),
-        ([{"text": "a", "score": 1}], r"no column is known to hold the summary.*Columns: 'text', 'score'"),
-        ([{0: "a", 1: "b"}], r"no column is known to hold the document.*Columns: '0', '1'"),
-        ([{"text": "a", "title": 1j}], r"the field 'title' is a JSON complex where text was expected"),  # pandas' NA
-        ([{"text": "a", "summary": None}], r"record 1: empty summary.* --skip-bad \(skip_bad=True\)"),
-        (None, "Pairs are a file, a table, or a list of dictionaries, no NoneType"),
-    ]
-    for pairs, said in wrong_pairs:
+    for pairs, said in WRONG_PAIRS:
         with pytest.raises(DataError, match=said):
             catchline.evaluate("lead-1", pairs)
-    with pytest.raises(ConfigError, match=r"'max_records'.*greater than or equal to 1"):
+    for changes, said in WRONG_TRAININGS:
+        with pytest.raises(ConfigError, match=said):
+            catchline.train(**{"recipe": "headline_writer", "data": data, "out": tmp_path / "run", **changes})
+    with pytest.raises(ConfigError, match="max_records"):
         catchline.evaluate("lead-1", data, max_records=-1)
-    with pytest.raises(ConfigError, match="an extractive method by name, no Summarizer"):
-        catchline.evaluate(catchline.Summarizer.from_pretrained("lead-1"), data)  # type: ignore[arg-type]
+    method = catchline.Summarizer.from_pretrained("lexrank-1")
+    with pytest.raises(ConfigError, match="method by name"):
+        catchline.evaluate(method, data)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"opened with Summarizer.from_pretrained\('oneline'\)"):
         catchline.Summarizer("oneline")  # type: ignore[arg-type]
-    (tmp_path / "file").touch()
-    wrong_trainings: list[tuple[dict[str, Any], str]] = [
-        ({"recipe": "headline_wirter"}, r"headline_wirter.*headline_writer"),
-        ({"settings": {"training.max_update": 2}}, r"max_update.*max_updates"),
-        ({"settings": ["a=1"]}, "settings is a mapping"),
-        ({"data": {"text": ["a"], "title": ["b"]}}, r"by part are train, validation, test \(given: text, title\)"),
-        ({"out": tmp_path / "file", "size": "tiny"}, r"file is a file; name a folder\."),
-    ]
-    for given, said in wrong_trainings:
-        with pytest.raises(ConfigError, match=said):
-            catchline.train(**{"recipe": "headline_writer", "data": data, "out": tmp_path / "run", **given})
+    for save in (lambda: method.save_pretrained(tmp_path / "saved"), lambda: method.push_to_hub("owner/name")):
+        with pytest.raises(ConfigError, match="'lexrank-1' has no weights"):
+            save()
