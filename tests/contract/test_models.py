@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
 from torch import Tensor
 
+import catchline
 from catchline.config import names
 from catchline.config.base import validate
 from catchline.config.loading import load_recipe, recipe_names, resolve_run
 from catchline.config.names import MODELS, OBJECTIVES, build, parse
+from catchline.data.collate import Collator
+from catchline.data.dataset import Example
 from catchline.errors import ConfigError
 from catchline.models.base import SummarizationModel
 from catchline.models.stored import FAMILY
 from catchline.search.arrays import select, select_documents
 from catchline.types import Batch, ModelOutput, StepOutput, UpdateContext
-from samples import BART, IDS, SEE, TRANSFORMER, UNK, VOCAB, gradients, one_example, random_batch, randomise
+from samples import (
+    BART,
+    BOS,
+    EOS,
+    IDS,
+    PAD,
+    SEE,
+    TRANSFORMER,
+    UNK,
+    VOCAB,
+    gradients,
+    one_example,
+    random_batch,
+    randomise,
+)
 from trees import Unmodified, tensors_in, tensors_on
 
 TINY_BART = BART | {"vocab_size": VOCAB}
@@ -476,3 +497,31 @@ def test_unknown_options_are_refused(table: str, name: str) -> None:
     """By every entry of every table."""
     with pytest.raises(ConfigError, match="no_such_option"):
         parse(table.lower(), TABLES[table], {"type": name, "no_such_option": 1})
+
+
+def test_few_files_run_from_ids_to_the_loss() -> None:
+    """The pointer-generator: the files of the library whose functions run for a batch of ids, up to the loss."""
+    run = resolve_run(load_recipe("headline_writer"), "pointer-generator-coverage", "tiny")
+    model = build("model", MODELS, run.model, vocab_size=VOCAB, **IDS)
+    objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
+    source, target = np.array([5, VOCAB, 6], np.int64), np.array([VOCAB, EOS], np.int64)
+    collator = Collator(SimpleNamespace(vocab_size=VOCAB, pad_id=PAD, unk_id=UNK, decoder_start_id=BOS))
+    root, files = str(Path(catchline.__file__).parent), set[str]()
+
+    def called(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(root):
+            files.add(frame.f_code.co_filename.removeprefix(root))
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        batch = collator([Example(source, ["Ada"], target, index=n) for n in range(2)]).changed(torch.from_numpy)
+        context = UpdateContext(noise_seed=1)
+        for objective in objectives:
+            context = objective.wants(batch, context)
+        output = model(batch, context=context)
+        terms = [objective(output, batch, context) for objective in objectives]
+    finally:
+        sys.setprofile(before)
+    assert all(term.sum.isfinite() for term in terms)
+    assert 5 < len(files) <= 15, sorted(files)
