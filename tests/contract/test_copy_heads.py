@@ -132,45 +132,6 @@ def test_with_gradients_the_values_are_the_same(spec: dict[str, Any]) -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
 
 
-@every_head
-def test_probabilities_sum_to_one(spec: dict[str, Any]) -> None:
-    head = head_of(spec)
-    log_probs = step(head)
-    assert log_probs.shape == (B, Q, X if head.copies else V)
-    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(B, Q).double(), atol=1e-12, rtol=0)
-    assert log_probs[..., :V].isfinite().all()
-
-
-@every_head
-def test_only_words_of_the_own_source_are_copied(spec: dict[str, Any]) -> None:
-    """Ids at and beyond V exist for the document that holds them, and for no other."""
-    head = head_of(spec)
-    log_probs = step(head)
-    for b in range(B):
-        own = set(IDS[b][MASK[b]].tolist())
-        for word in range(V, log_probs.shape[-1]):
-            assert log_probs[b, :, word].isfinite().all() == (word in own)
-
-
-@every_head
-def test_padding_and_companions_do_not_matter(spec: dict[str, Any]) -> None:
-    head = head_of(spec)
-    expected = step(head)
-    for junk in (UNK, 2, 8, 10):
-        ids = IDS.masked_fill(~MASK, junk)
-        torch.testing.assert_close(step(head, source_of(head, ids)), expected, atol=1e-13, rtol=0)
-    whole, history = side_of(), history_of(head)
-    for b, length in enumerate((5, 2)):
-        row, tokens = slice(b, b + 1), slice(length)
-        inputs, attention = of_queries(slice(None), row, tokens)
-        side = EncoderFeatures(*(getattr(whole, name)[row, tokens] for name in EncoderFeatures.__slots__))
-        source = source_of(head, IDS[row, tokens], MASK[row, tokens], side=side)
-        state = None if history is None else history.unflatten(0, (B, Q))[b, :, tokens]
-        with torch.no_grad():
-            alone, _, _ = head(inputs, attention, source, state)
-        torch.testing.assert_close(alone, expected[row], atol=1e-13, rtol=0)
-
-
 def every_word(head: CopyHead) -> tuple[Tensor, Tensor, Tensor]:
     """Each (document, query, word) with a probability: rows, queries, words."""
     return step(head).isfinite().nonzero(as_tuple=True)
@@ -203,19 +164,3 @@ def test_gold_log_probs_are_entries_of_the_distribution(spec: dict[str, Any]) ->
         picked = HeadInput(inputs.hidden[:1, 0], inputs.gate_features[:1, 0])
         value, _ = head.gold_log_probs(picked, None, source_of(head), outside)
         torch.testing.assert_close(value[0], head(inputs, attention, source_of(head))[0][0, 0, UNK])
-
-
-@every_head
-def test_one_real_token(spec: dict[str, Any]) -> None:
-    head = head_of(spec)
-    ids, mask = torch.tensor([[8]]), torch.ones(1, 1, dtype=torch.bool)
-    weights = torch.ones(1, 1, 1).double()
-    attention = AttentionOutput(rand(1, 1, 3), weights, torch.zeros_like(weights))
-    four = [rand(1, 1, HEADS, WIDTH, seed=seed) for seed in range(4)]
-    tap = CapturedAttention(four[0], four[1], four[2], mask)
-    side = EncoderFeatures(rand(1, 1, F), four[3], four[1], four[2], mask, ids)
-    inputs, state = HeadInput(rand(1, 1, F), rand(1, 1, G), None, tap, weights), head.first_state(side)
-    for _ in range(3):
-        with torch.no_grad():
-            log_probs, _, state = head(inputs, attention, source_of(head, ids, mask, 9, side), state)
-        torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(1, 1).double(), atol=1e-12, rtol=0)

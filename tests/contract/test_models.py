@@ -408,23 +408,6 @@ def test_under_autocast_a_transformer_is_close_and_trains(name: str) -> None:
 
 
 @every_head
-def test_own_words(name: str) -> None:
-    """Every input forced is teacher forcing; none is finite, deterministic and differs."""
-    model, batch = model_of(name), random_batch((7, 5), (4, 4))
-    forced = model(batch).gold_log_probs
-    every = torch.ones_like(batch.target_mask)
-    same = model(batch, context=UpdateContext(forced_mask=every)).gold_log_probs
-    torch.testing.assert_close(same, forced, **EXACT)
-    free = UpdateContext(forced_mask=~every)
-    output = model(batch, context=free)
-    assert output.gold_log_probs.isfinite().all()
-    assert torch.equal(output.gold_log_probs, model(batch, context=free).gold_log_probs)
-    torch.testing.assert_close(output.gold_log_probs[:, 0], forced[:, 0], **EXACT)
-    loss_of(output, batch).backward()
-    assert all(gradient.isfinite().all() for gradient in gradients(model).values())
-
-
-@every_head
 def test_one_real_token(name: str) -> None:
     model, batch = model_of(name), random_batch((1,), (1,))
     for options in ({}, {"extra_source": 2, "extra_target": 1}):

@@ -14,10 +14,9 @@ from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
 from catchline.kernels.windows import max_over_windows
-from catchline.layers import chunks as noise
 from catchline.layers.chunks import ChunkStates, make_grid
 from catchline.models.coarse_to_fine import CoarseToFine
-from catchline.papers.coarse_to_fine import best_chunks, sample_chunks, sparsemax
+from catchline.papers.coarse_to_fine import best_chunks, sparsemax
 from catchline.search.torch_bridge import decode
 from catchline.types import ModelOutput, TrainingBatch, UpdateContext
 from samples import IDS, VOCAB, random_batch
@@ -199,16 +198,6 @@ def test_the_policy_gradient_is_that_of_the_expected_reward() -> None:
     torch.testing.assert_close(surrogate, exact, atol=1e-10, rtol=1e-8)
 
 
-def test_draws_follow_the_distribution() -> None:
-    log_p = torch.log_softmax(torch.tensor([1.0, 0.0, -1.0, 0.5]), -1).expand(20000, 1, 4)
-    keys = noise.mixed(3, torch.arange(20000)).unsqueeze(1)
-    sampled = sample_chunks(log_p, noise.gumbel(keys, 2, 4))
-    shares = torch.bincount(sampled.flatten(), minlength=4) / sampled.numel()
-    torch.testing.assert_close(shares, log_p[0, 0].exp(), atol=0.01, rtol=0)
-    alike = (sampled[..., 0] == sampled[..., 1]).float().mean()
-    torch.testing.assert_close(alike, log_p[0, 0].exp().square().sum(), atol=0.01, rtol=0)
-
-
 # ------------------------------------------------------------------------------------ choices
 
 
@@ -299,15 +288,3 @@ def test_soft_and_hard_minibatches_alternate_alike_everywhere() -> None:
     steps = passed(make(alternate=0.5, alternate_unit="step"), documents()).details["policy_log_prob"]
     assert bool((steps[0] == 0).any())
     assert bool((steps[0] < 0).any())
-
-
-def test_keyed_noise() -> None:
-    keys = noise.mixed(1, torch.arange(400))
-    kept = noise.dropout_mask(keys, 100, dropout=0.3)
-    torch.testing.assert_close(kept.unique(), torch.tensor([0.0, 1 / 0.7]))
-    assert abs(float(kept.mean()) - 1) < 0.02
-    values = noise.gumbel(keys, 100)
-    assert abs(float(values.mean()) - 0.5772) < 0.02
-    assert abs(float(values.std()) - 1.2825) < 0.02
-    columns = torch.corrcoef(noise.bits(keys, 6).double().T)
-    assert float((columns - torch.eye(6)).abs().max()) < 0.2

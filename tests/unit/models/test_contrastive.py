@@ -83,20 +83,6 @@ def test_equal_seeds_give_equal_bases(spec: dict[str, Any], part: str) -> None:
     assert any(not torch.equal(own[name], other[name]) for name in new)
 
 
-def test_the_branch_has_dropout_of_its_own() -> None:
-    model = built(BASE | {"opponent": OPPONENT | {"dropout": 0.5}}).train()
-    batch = random_batch()
-    first, again, other = (model(batch, context=UpdateContext(noise_seed=seed)) for seed in (1, 1, 2))
-    key = "opponent_log_probs"
-    assert torch.equal(first.details[key], again.details[key])
-    assert not torch.equal(first.details[key], other.details[key])
-    assert torch.equal(first.gold_log_probs, other.gold_log_probs)
-    with torch.no_grad():
-        model.eval()
-        seeded = model(batch, context=UpdateContext(noise_seed=1))
-        assert torch.equal(seeded.details[key], model(batch).details[key])
-
-
 # ------------------------------------------------------------------------------------- decoding
 
 

@@ -171,13 +171,6 @@ def test_opening_and_a_step_of_training_need_no_compiler(saved: Path) -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-def test_an_existing_folder_is_replaced_whole(saved: Path) -> None:
-    (saved / "stray.txt").write_text("from before")
-    save_model_folder(saved, model=model(seed=1), tokenizer=tokenizer(), run=run())
-    assert {path.name for path in saved.iterdir()} == set(folder_module.FILES) - LATER
-    assert [path.name for path in saved.parent.iterdir()] == ["model"]
-
-
 def test_a_failure_while_writing_leaves_the_old_folder(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (saved / "model.safetensors").read_bytes()
 
@@ -240,15 +233,6 @@ def test_a_folder_that_is_not_there_asks_no_network(tmp_path: Path, monkeypatch:
     for name in ("runs/missing", "missing", "./a/b", "/a/b", "a/b/c"):
         with pytest.raises(ModelError, match="There is no model folder"):
             load_model_folder(name)
-
-
-def test_a_hub_id_without_network_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def offline(*_: Any, **__: Any) -> str:
-        raise huggingface_hub.errors.OfflineModeIsEnabled("offline mode is enabled")
-
-    monkeypatch.setattr(folder_module, "hf_hub_download", offline)
-    with pytest.raises(ModelError, match=r"could not be fetched from the hub \(offline mode.*HF_HUB_OFFLINE"):
-        load_model_folder("owner/name")
 
 
 def test_a_hub_id_of_ours_is_downloaded_and_opened(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

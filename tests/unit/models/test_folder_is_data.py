@@ -20,8 +20,6 @@ from catchline.cli.main import main
 from catchline.config.loading import read_run
 from catchline.config.schema import RunConfig, TrainingConfig
 from catchline.errors import CatchlineError, ConfigError, ModelError
-from catchline.export.apart import export_apart
-from catchline.files import digest_of
 from catchline.models.checkpoints import ATTENTION, BartSummarizer
 from catchline.models.folder import LoadedModel, load_model_folder, save_model_folder
 from catchline.models.seq2seq import Seq2Seq
@@ -117,28 +115,6 @@ def test_code_runs_when_it_is_trusted_and_for_that_call_only(saved: Path, import
         Summarizer.from_pretrained(saved)
 
 
-@pytest.mark.slow
-def test_a_model_that_is_graphs_needs_none_of_the_code_that_made_it(
-    saved: Path, imported: Callable[[], bool], tmp_path: Path, pairs: Path
-) -> None:
-    graphs = tmp_path / "graphs"
-    change(saved / "recipe.yaml", "model", "type", value="evil:Model")
-    export_apart(saved, graphs, trust_code=True)
-    assert main(["evaluate", str(graphs), "--data", str(pairs)]) == 0
-    change(graphs / "config.json", "model", "attention", value={"type": "evil:Model"})
-    change(graphs / "export.json", "sha256", "config.json", value=digest_of(graphs / "config.json"))
-    assert Summarizer.from_pretrained(graphs).summarize("the quick dog").tokens_read == 3
-    assert not imported()
-    with pytest.raises(ModelError, match="--trust-code"):
-        load_model_folder(graphs)  # torch builds it
-    decoding = graphs / "generation_config.json"
-    change(decoding, "scorers", value=[{"type": "evil:Scorer", "ids": [9]}])
-    change(graphs / "export.json", "sha256", decoding.name, value=digest_of(decoding))
-    with pytest.raises(ModelError, match="--trust-code"):
-        Summarizer.from_pretrained(graphs)
-    assert not imported()
-
-
 def test_the_commands_that_open_folders(
     saved: Path, imported: Callable[[], bool], tmp_path: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,40 +146,28 @@ def test_the_commands_that_open_folders(
 
 DAMAGE: list[tuple[str, tuple[str, ...], Any]] = [
     ("config.json", ("vocab_size",), 10**9),
-    ("config.json", ("vocab_size",), {"size": 5}),
-    ("config.json", ("vocab_size",), -3),
-    ("config.json", ("vocab_size",), 10**400),
     ("config.json", ("vocab_size",), 5),
     ("config.json", ("model",), "x"),
     ("config.json", ("model", "hidden_size"), 10**9),
     ("config.json", ("model", "hidden_size"), 10**30),
-    ("config.json", ("model", "type"), 5),
     ("config.json", ("model", "attention"), 3),
     ("config.json", ("special_ids", "unk_id"), []),
     ("config.json", ("special_ids", "eos_id"), 10**9),
-    ("config.json", ("special_ids",), [1]),
     ("config.json", ("catchline",), "1"),
-    ("config.json", ("catchline", "format"), "one"),
     ("config.json", ("catchline", "sha256"), {"model.safetensors": "0" * 64}),
     ("config.json", ("switches",), {"nonsense": True}),
-    ("config.json", ("switches",), 7),
-    ("config.json", ("text",), None),
     ("config.json", ("text", "max_source_tokens"), 0),
     ("config.json", ("name",), "\ud800"),
     ("generation_config.json", ("beam_size",), 10**12),
     ("generation_config.json", ("length_alpha",), float("nan")),
     ("generation_config.json", ("scorers",), [{"type": "nonsense"}]),
-    ("generation_config.json", ("scorers",), "x"),
     ("generation_config.json", ("model",), {"nonsense": 1}),
     ("tokenizer.json", ("model", "vocab", "<s>"), 10**9),
-    ("tokenizer.json", ("model", "vocab", "fox"), 10**9),
     ("tokenizer.json", ("model", "vocab"), {}),
     ("tokenizer.json", ("model",), None),
-    ("tokenizer_config.json", ("catchline",), [1]),
     ("tokenizer_config.json", ("catchline",), {"no": "type"}),
     ("tokenizer_config.json", ("catchline", "sentence_separator"), 5),
     ("recipe.yaml", ("model",), "x"),
-    ("recipe.yaml", ("training",), None),
 ]
 
 
@@ -215,16 +179,6 @@ def test_damage_is_one_sentence(saved: Path, name: str, keys: tuple[str, ...], v
     assert str(saved) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
-
-
-@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json", "metrics.json"])
-@pytest.mark.parametrize(
-    "content", [b"[" * 100_000, b"", b"\xff", b"[1]", b'{"a": "\\ud800"}', b'{"a": ' + b"1" * 9999 + b"}"]
-)
-def test_files_that_are_no_json(saved: Path, name: str, content: bytes) -> None:
-    (saved / name).write_bytes(content)
-    with pytest.raises(ModelError, match=name.replace(".", r"\.")):
-        load_model_folder(saved)
 
 
 @pytest.fixture(scope="module")

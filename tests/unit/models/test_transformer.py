@@ -111,12 +111,6 @@ def test_the_attention_that_is_shown_is_that_of_the_layer(layer: int) -> None:
     torch.testing.assert_close(step.context, torch.einsum("bs,bsd->bd", expected[:, 0], memory.states), **EXACT)
 
 
-def test_in_training_weights_are_made_only_for_a_head_that_copies() -> None:
-    batch = random_batch()
-    assert tiny().train()(batch).attention is None
-    assert tiny(**POINTER).train()(batch).attention is not None
-
-
 @torch.no_grad()
 def test_the_pointer_copies_by_the_averaged_weights() -> None:
     """P(w) = p_gen softmax(E h) + (1 - p_gen) times the weights at w, with the gate on [context; h; x]."""
@@ -192,13 +186,3 @@ def test_what_is_too_long_is_refused() -> None:
         _, state = model.step(words, state)
     with pytest.raises(DataError, match=r"search\.max_length"):
         model.step(words, state)
-
-
-# ----------------------------------------------------------------------- copy heads that read taps
-
-
-@pytest.mark.parametrize("kind", ["seq2seq", "distraction"])
-def test_recurrent_models_have_no_taps(kind: str) -> None:
-    attention = {"type": "additive", "size": 4}
-    with pytest.raises(ConfigError, match="transformer or bart"):
-        build("model", MODELS, {"type": kind, "attention": attention, "head": {"type": "guided"}}, vocab_size=9, **IDS)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from catchline.config.schema import SearchConfig
 from catchline.errors import ModelError
-from catchline.search import beam
 from catchline.search.scorers import HypothesesView, Scorer
 from catchline.types import Hypothesis, StepOutput
 
@@ -263,18 +262,6 @@ def test_everything_lies_on_the_winning_path_and_the_terms_sum_to_the_score(rule
             assert hypothesis.terms["length_normalisation"] > 0
 
 
-def test_details_that_are_not_of_rows_are_left_out() -> None:
-    model = TableModel(1, vocab=7)
-
-    def more(last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
-        output, state = model.step(last_ids, state)
-        output.details |= {"one": torch.tensor(2.0), "table": torch.zeros(7)}
-        return output, state
-
-    (found,) = search(model, SearchConfig(beam_size=2, max_length=3), step=more)
-    assert set(found[0].details) == {"path", "seen"}
-
-
 # --------------------------------------------------------------- a document's companions do not matter
 
 
@@ -298,21 +285,6 @@ def test_a_batch_equals_its_documents(options: dict[str, Any]) -> None:
             same_hypothesis(one, two)
         if config.shrink_beam:
             assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
-
-
-def test_dropping_finished_documents_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = SearchConfig(**{**EVERYTHING, "max_length": 12, "length_normalisation": "none"})
-    model = TableModel(9, vocab=10, seed=22, sharpness=2.0)
-    results = []
-    for share in (0.0, 0.75, 1.0):
-        monkeypatch.setattr(beam, "COMPACT_BELOW", share)
-        model.steps.clear()
-        results.append(search(model, config))
-        assert (len(set(model.steps)) > 1) == (share > 0)
-    for others in results[1:]:
-        for one, two in zip(results[0], others, strict=True):
-            for left, right in zip(one, two, strict=True):
-                same_hypothesis(left, right)
 
 
 def test_documents_of_different_extended_vocabularies() -> None:
@@ -421,19 +393,6 @@ def test_scores_are_not_log_probs() -> None:
             predicted = len(hypothesis.ids) + hypothesis.finished
             assert hypothesis.score == pytest.approx(2 * log_prob - 0.25 * predicted)
             assert hypothesis.terms == pytest.approx({"model": hypothesis.score})
-
-
-def test_positive_scores_switch_the_bound_off() -> None:
-    model = TableModel(1, vocab=6, seed=2)
-
-    def shifted(last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
-        output, state = model.step(last_ids, state)
-        output.scores = output.scores + 5.0  # every further token is worth having
-        return output, state
-
-    config = SearchConfig(beam_size=8, max_length=3, length_normalisation="none", early_stopping="never")
-    hypothesis = search(model, config, step=shifted)[0][0]
-    assert len(hypothesis.ids) == 3
 
 
 # --------------------------------------------- the beam that a finished hypothesis leaves smaller

@@ -106,11 +106,6 @@ def test_unk_stays_where_there_is_nothing_to_put() -> None:
     assert replaced(Hypothesis([1], 0.0, 0.0, [], True), [7]) == [1]
 
 
-@pytest.mark.parametrize(("given", "meant"), [(True, "words"), (False, False), ("off", False), ("argmax", "argmax")])
-def test_ways_to_say_it(given: object, meant: object) -> None:
-    assert SearchConfig(replace_unk=given).replace_unk == meant
-
-
 def test_decode_replaces_unk_when_asked() -> None:
     model = TableModel(1, vocab=9)
     model.log_probs[..., 1] = 1e-3  # UNK always wins

@@ -118,13 +118,6 @@ def test_terms_follow_the_beams(variant: str, surviving: bool) -> None:
     assert len(past) == BEAMS
 
 
-def test_a_vector_without_a_direction_is_like_no_other() -> None:
-    scorer, output = scorer_of(context=0.0, state=-1.0, attention=0.0), drawn(0)
-    output.state = np.zeros((ROWS, 4))
-    said(scorer, output)
-    assert said(scorer, output).tolist() == [0.0] * ROWS
-
-
 @pytest.mark.parametrize("name", ["attention", "context", "state"])
 def test_what_the_model_does_not_show_is_named(name: str) -> None:
     output = drawn(0)

@@ -14,7 +14,7 @@ from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
 from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis
-from samples import BOS, EOS, IDS, one_example, random_batch, randomise, tiny_seq2seq
+from samples import EOS, IDS, one_example, random_batch, randomise, tiny_seq2seq
 
 MAX_LENGTH = 7
 BATCHES = [random_batch((9, 6, 4, 1), (2, 2, 2, 2), seed=seed) for seed in (1, 2, 4)]
@@ -45,25 +45,6 @@ def distraction_network() -> Any:
     model = build("model", MODELS, spec, vocab_size=20, **IDS).double()
     randomise(model, seed=5, scale=2.0)
     return ending(model)
-
-
-@cache
-def transformer() -> Any:
-    spec = {"type": "transformer", "encoder_layers": 1, "decoder_layers": 2, "hidden_size": 8, "num_heads": 2}
-    model = build("model", MODELS, {**spec, "feed_forward_size": 12, "dropout": 0.0}, vocab_size=20, **IDS).double()
-    randomise(model, seed=6, scale=0.6)
-    return model.eval()
-
-
-@cache
-def bart() -> Any:
-    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 12, "decoder_ffn_dim": 12}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    architecture = {**sizes, **heads, "max_position_embeddings": 32, "decoder_start_token_id": BOS}
-    spec = {"type": "bart", "architecture": {**architecture, "forced_eos_token_id": None}}
-    model = build("model", MODELS, spec, vocab_size=20, **IDS).double()
-    randomise(model, seed=7, scale=0.6)
-    return model.eval()
 
 
 NETWORKS: dict[str, Callable[[], Any]] = {
@@ -146,16 +127,6 @@ def test_equals_the_slow_search(network: str, beam: int, variant: str, accumulat
     model, batch = NETWORKS[network](), BATCHES[0]
     options = {"beam": beam, "variant": variant, "accumulate": accumulate, "shrink": shrink, "lambdas": LAMBDAS["all"]}
     assert agree(fast(model, batch, **options), slow(model, batch, **options))
-
-
-# The terms know nothing of the network either.
-TERMS = [
-    pytest.param(network, each, marks=[] if network == "distraction" or each == "all" else pytest.mark.slow)
-    for network in NETWORKS
-    for each in LAMBDAS
-]
-TRANSFORMERS = {"transformer": transformer, "bart": bart}  # which need more of it
-TERMS += [(network, "more of all") for network in TRANSFORMERS]
 
 
 @pytest.mark.parametrize("variant", ["paper", "released"])
