@@ -94,15 +94,13 @@ def navigation(pages: set[str]) -> list[Any]:
     """The site's contents. A page that no list names stands under "More", so that a new one is never lost."""
     papers = [place for name, (_, page) in PAPERS.items() for place in (page, f"papers/{name}.md")]
     sections = {
-        "Start": ["index.md", "install.md", "tutorial.md", "oneline.md", "page.md", "python.md"],
-        "Your own model": ["data.md", "training.md", "decoding.md", "tuning.md"],
-        "Judge a summarizer": ["comparing.md", "explain.md", "faithfulness.md", "confidence.md", "align.md", "text.md"],
-        "Serve": ["serving.md", "deploying.md", "bulk.md"],
-        "Reference": [f"reference/{name}.md" for name in ("commands", "recipe_keys", "api")],
-        "Papers": [*papers, "transformer.md", "pretraining.md", "continued_pretraining.md"],
+        "Start": ["index.md", "install.md", "tutorial.md", "oneline.md", "summarize.md", "python.md"],
+        "Your own model": ["data.md", "training.md", "evaluate.md", "explain.md"],
+        "Serve": ["serving.md"],
         "Results": ["results.md"],
+        "Papers": papers,
+        "Reference": ["decoding.md", *(f"reference/{name}.md" for name in ("commands", "recipe_keys", "api"))],
         "The bundled model": ["model_card.md"],
-        "The code": ["architecture.md", "legend.md"],
     }
     named = {place for places in sections.values() for place in places}
     sections["More"] = sorted(place for place in pages - named if place.endswith(".md"))

@@ -1,6 +1,6 @@
 """The blocks against torch's own Transformer layers, and the whole model against one that is written from them.
 
-The embedding, the positions and the output are written out here, from docs/transformer.md: word vectors times
+The embedding, the positions and the output are written out here, from docs/contrastive.md: word vectors times
 sqrt(D) plus sinusoids, the first real token at index pad + 1, one matrix for source, target and output.
 """
 

@@ -35,7 +35,7 @@ _DIGIT = re.compile(r"\d")
 _LETTERS, _LATIN = re.compile(r"[^\W\d_]+"), re.compile("[A-Za-z]")
 _BEYOND = re.compile(r"[^\W\d_a-zA-Z]")
 _TOOL = {"profile": "rouge155", "stem": True, "multi": "average"}
-# Where each comes from: docs/comparing.md.
+# Where each comes from: docs/evaluate.md.
 PROFILES: dict[str, Scoring] = {
     "gigaword": Scoring(_TOOL, flags="ROUGE-1.5.5 -m -n 2 -w 1.2 -a -f A, full-length"),
     "duc2004": Scoring(

@@ -41,7 +41,7 @@ def dataset(pairs: list[tuple[str, str]], **options: object) -> EncodedDataset:
 
 
 def reference(source: list[str], target: list[str], config: TextConfig) -> tuple[list[int], list[int], list[str]]:
-    """One example by the rules of `docs/legend.md`, list by list."""
+    """One example by the rules of CONTRIBUTING.md, list by list."""
     room = config.max_source_tokens - {False: 0, "end": 1, True: 2}[config.source_specials]
     seen: list[str] = []
     ids = []

@@ -1,0 +1,228 @@
+"""Programs, commands and examples of the pages run, and give what the pages show."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import catchline
+from catchline import Summarizer
+from catchline.cli.main import main
+from commands import run
+from json_lines import read_lines, write_lines
+from serving import running
+
+ROOT = Path(__file__).parents[2]
+SOURCE = Path(catchline.__file__).parent
+SETTINGS = ("max_updates=2", "batch_size=4", "validation.decode_records=2")
+QUICK = [word for setting in SETTINGS for word in ("--set", f"training.{setting}")]
+THINGS, PLACES = ("printer", "heating", "lift", "door", "lamp", "phone"), ("kitchen", "hall", "office", "cellar", "lab")
+PAIRS = [
+    {"document": f"{name} lost the {thing} on the way home .", "summary": f"{name} lost the {thing} ."}
+    for name in ("anna", "bob", "carla")
+    for thing in ("keys", "phone", "car", "lunch")
+]
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, language: str = "") -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```", page(name), re.MULTILINE | re.DOTALL)
+    return [text for kind, text in found if kind == language]
+
+
+# ------------------------------------------------------------------------------------- README and decoding
+
+
+def test_the_bundled_model_writes_what_the_readme_shows() -> None:
+    rows = re.findall(r"^\| ([^|]{100,}) \| ([^|]+) \|$", page("README.md"), re.MULTILINE)
+    assert len(rows) == 6
+    texts, lines = [text for text, _ in rows], [line.rpartition(":* ")[2] for _, line in rows]
+    summaries = Summarizer().summarize(texts)
+    assert [summary.text for summary in summaries] == lines
+    assert [bool(summary.extracted) for summary in summaries] == ["declined" in line for _, line in rows]
+    (command,) = [line for block in blocks("README.md") for line in block.splitlines() if line.startswith("echo")]
+    assert f"`{Summarizer().summarize(shlex.split(command)[1])}`" in page("README.md").replace("\n", " ")
+
+
+def test_the_scorer_of_the_decoding_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "shorter.py").write_text(blocks("docs/decoding.md", "python")[0], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = "Tidepool is a small monitor for home weather stations. It draws charts in the browser."
+    long, short = (
+        Summarizer.from_pretrained("oneline", trust_code=True).summarize(
+            text, always_write=True, scorers=[{"type": "mine.shorter:Shorter", "bonus": bonus}]
+        )
+        for bonus in (0, 10)
+    )
+    assert len(short.text) < len(long.text)
+
+
+# ------------------------------------------------------------------------------------------- the tutorial
+
+
+def tickets(count: int) -> Iterator[tuple[str, str]]:
+    draw = random.Random(3)
+    for number in range(count):
+        thing, place = draw.choice(THINGS), draw.choice(PLACES)
+        extra = " ".join(draw.sample(["noise", "smell", "light", "water", "smoke", "dust", "heat", "wind"], 4))
+        text = f"Since day {number} the {thing} in the {place} is broken. There was {extra}, and nobody could use it."
+        yield text, f"{thing} in the {place} is broken"
+
+
+def test_the_commands_of_the_tutorial_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, count in (("tickets.csv", 220), ("new_tickets.csv", 3)):
+        with (tmp_path / name).open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("text", "title"), *tickets(count)])
+    (tmp_path / "ticket.txt").write_text(next(tickets(1))[0])
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in blocks("docs/tutorial.md") for line in block.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("catchline ")]
+    assert len(commands) > 8
+    served = [arguments for arguments in commands if arguments[0] == "serve"]
+    for arguments in (one for one in commands if one not in served):
+        extra = QUICK if arguments[0] == "train" else ["--max-records", "4"] if arguments[0] == "evaluate" else []
+        assert main([*arguments, *extra]) == 0, (arguments, capsys.readouterr().err)
+    for name in ("scores/scores.tex", "scores/scores.csv", "curves.png", "why.html", "titles.jsonl"):
+        assert (tmp_path / name).stat().st_size, name
+    card = (tmp_path / "runs/tickets/model/README.md").read_text()
+    assert "base_model: oneline" in card
+    assert "| the model |" in card
+    ((_, *arguments),) = served
+    (request,) = [shlex.split(line) for line in lines if line.startswith("curl ")]
+    with running(tmp_path, *arguments) as server, server.client() as client:
+        headers = {"Content-Type": "application/json"}
+        answer = client.post(request[1].split("8000")[1], content=request[-1], headers=headers)
+    assert answer.status_code == 200
+    assert answer.json()["summaries"][0]["summary"]
+
+
+# ---------------------------------------------------------------------------------- programs of other pages
+
+
+def printed_by(name: str, heading: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the first program below a heading prints."""
+    section = page(name).partition(f"## {heading}")[2]
+    program = re.search(r"```python\n(.*?)```", section, re.S)
+    assert program is not None
+    capsys.readouterr()
+    exec(compile(program[1], name, "exec"), {})
+    return capsys.readouterr().out
+
+
+def test_programs_that_need_no_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_lines(Path("summaries.jsonl"), [{"id": "7", "summary": "A line, with a comma"}])
+    printed_by("docs/summarize.md", "Files", capsys)
+    assert Path("titles.csv").read_text() == '7,"A line, with a comma"\n'
+    assert "monitor from 20 27 monitor" in printed_by("docs/explain.md", "Where the words came from", capsys)
+    assert "None" in printed_by("docs/explain.md", "Faithfulness", capsys)
+
+
+def test_a_model_trained_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pairs = [{"id": str(n), "document": f"the cat number {n} sat on a mat", "summary": f"cat {n}"} for n in range(20)]
+    write_lines(Path("pairs.jsonl"), pairs)
+    printed = printed_by("docs/python.md", "Below the summarizer", capsys).splitlines()
+    assert [line.split()[0] for line in printed] == ["16", "17", "18", "19"], "the last batch"
+    assert Summarizer.from_pretrained("models/by-hand").summarize("the cat sat").tokens_read == 3
+
+
+def test_a_measure_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pairs = [{"id": str(n), "document": f"Cat {n} sat. It slept.", "summary": f"cat {n} sat."} for n in range(9)]
+    write_lines(Path("validation.jsonl"), pairs)
+    run(capsys, "compare", "lead-1", "lead-2", "--data", "validation.jsonl", "--out", "runs/table")
+    printed = printed_by("docs/evaluate.md", "A measure of your own", capsys)
+    assert printed.startswith("lead-2-")
+    assert "'difference': -1.0" in printed
+
+
+# --------------------------------------------------------------------------- a mechanism of CONTRIBUTING.md
+
+TRAIN = "train headline_writer --size tiny --set training.max_updates=2"
+PLAIN = ("--set", "objectives=[{type: nll}]")
+# One process: importing torch costs more than all that is done with it.
+DRIVER = """
+import json, sys
+import pytest
+from catchline.cli.main import main
+for arguments in json.loads(sys.argv[1]):
+    if main(["--quiet", *arguments]):
+        sys.exit("failed: " + " ".join(arguments))
+names, files = sys.argv[2], sys.argv[3:]
+sys.exit(int(pytest.main(["-p", "no:cacheprovider", "-k", names, *files])))
+"""
+
+
+def test_a_file_and_a_line_are_all_it_takes(tmp_path: Path) -> None:
+    """The example, put into a copy of the source, trains, summarizes and keeps the contract."""
+    text, copy = page("CONTRIBUTING.md"), tmp_path / "catchline"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(SOURCE, copy, ignore=ignored, copy_function=lambda place, to: os.symlink(place, to))
+    [(name, code)] = re.findall(r"^`src/(catchline/[\w/]+\.py)`:\n\n```python\n(.*?)^```$", text, re.M | re.S)
+    [(table, line, kind)] = re.findall(r"^In `(\w+)`:\n\n```python\n(    \"(\w+)\": .*\n)```$", text, re.MULTILINE)
+    (tmp_path / name).write_text(code, encoding="utf-8")
+    names = copy / "config/names.py"
+    changed, count = re.subn(rf"^({table}: Table = {{\n)", rf"\g<1>{line}", names.read_text(), flags=re.MULTILINE)
+    assert count == 1
+    names.unlink()  # a link to the real one
+    names.write_text(changed, encoding="utf-8")
+    for split in ("train", "validation"):
+        write_lines(tmp_path / f"{split}.jsonl", PAIRS)
+    out, inputs = str(tmp_path / "run"), str(tmp_path / "validation.jsonl")
+    train = [*TRAIN.split(), "--set", f"model.attention.type={kind}", *PLAIN, "--data", str(tmp_path), "--out", out]
+    commands = [train, ["summarize", out, inputs, "--output", f"{out}.jsonl"]]
+    contract = str(ROOT / "tests/contract/test_attention_contract.py")
+    process = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(commands), kind, contract],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "tests")])},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-4000:]
+    assert json.loads((tmp_path / "run/model/config.json").read_text())["model"]["attention"] == {"type": kind}
+    assert len(read_lines(Path(f"{out}.jsonl"))) == len(PAIRS)
+    assert int(re.findall(r"(\d+) passed", process.stdout)[-1]) >= 5
+
+
+def test_code_named_in_the_command_is_trusted_for_the_score_at_its_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for split in ("train", "validation"):
+        write_lines(tmp_path / f"{split}.jsonl", PAIRS)
+    places = ["--data", str(tmp_path), "--out", str(tmp_path / "run")]
+    own = ["--set", "model.attention.type=catchline.layers.attention.additive:AdditiveAttention"]
+    said = run(capsys, *TRAIN.split(), *own, *PLAIN, *places)
+    assert "could not be scored" not in said
+    assert "lead-1" in said
+    command = ["--quiet", "export", str(tmp_path / "run"), "--out", str(tmp_path / "exported")]
+    assert main(command) != 0
+    assert "say so: --trust-code" in capsys.readouterr().err
+    assert main([*command, "--trust-code"]) == 0, capsys.readouterr().err
+    assert (tmp_path / "exported" / "export.json").is_file()
