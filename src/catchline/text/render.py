@@ -90,24 +90,19 @@ def spaced(tokens: Sequence[str], separator: str | None) -> Detokenized:
 
 def join_marked(tokens: Sequence[str]) -> Detokenized:
     """Join tokens that carry their space as ``▁``. Spans leave the space out."""
-    pieces: list[tuple[str, str]] = []
-    last = ""
+    text, spans = "", list[tuple[int, int]]()
     for token in tokens:
-        gap, last = " " if token.startswith(SPACE_MARK) and last != " " else "", last
+        text += " " if token.startswith(SPACE_MARK) and text and text[-1] != " " else ""
         piece = token.lstrip(SPACE_MARK).replace(SPACE_MARK, " ")
-        pieces.append((gap, piece))
-        last = piece or gap or last
-    text, spans = _joined(pieces)
-    stripped = text.rstrip()
-    return stripped, [(min(start, len(stripped)), min(end, len(stripped))) for start, end in spans]
+        spans.append((len(text), len(text) + len(piece)))
+        text += piece
+    text = text.rstrip()
+    return text, [(min(start, len(text)), min(end, len(text))) for start, end in spans]
 
 
 def join_with(decode: Callable[[list[str]], str], tokens: Sequence[str]) -> Detokenized:
-    """Join tokens by a library's decoder; the span of a token is what it adds to the text before it.
-
-    A token that ends inside a character (byte-level tokenizers) gets the span of the whole character once
-    it is complete.
-    """
+    """Join tokens by a library's decoder; the span of a token is what it adds to the text before it. One that ends
+    inside a character (byte-level tokenizers) gets the span of the whole character once it is complete."""
     text = decode(list(tokens))
     lengths = (len(decode(list(tokens[:count])).rstrip("\ufffd")) for count in range(1, len(tokens) + 1))
     ends = [min(end, len(text)) for end in accumulate(lengths, max, initial=0)]

@@ -135,16 +135,15 @@ def _continues(text: str, first: int, last: int, language: str) -> bool:
 
 
 def split_sentences(text: str, language: str | None = None) -> list[Span]:
-    """Return the character spans of the sentences of ``text``, in order, white space around them left out.
-
-    Without a ``language`` (an ISO code) the text tells it (`language_of`). A blank line always ends a sentence, and so
-    does the end of a line that nobody wrapped; text between two spans is white space only.
-    """
     return list(sentence_spans(text, language))
 
 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[Span]:
-    """Those of `split_sentences`, one by one: whoever stops asking does not pay for the rest."""
+    """The character spans of the sentences of ``text``, in order; text between two spans is white space only.
+
+    Without a ``language`` (an ISO code) the text tells it (`language_of`). A blank line always ends a sentence, and so
+    does the end of a line that nobody wrapped.
+    """
     language = language or language_of(text)
     text = with_line_feeds(encodable(text))
     for start, end in pairwise([0, *_line_ends(text), len(text)]):
@@ -186,31 +185,25 @@ def _sentencex_ends(text: str, language: str) -> Iterator[int]:
         start = ends[-1] if ends else start + PIECE
 
 
-_AHEAD = "a an the of and or from with its their our your my his"  # a line with such a word at its end goes on
-_GOES_BEFORE = frozenset(_AHEAD.split())
+_AHEAD = ("a", "an", "the", "of", "and", "or", "from", "with", "its", "their", "our", "your", "my", "his")
 _BULLETS = ("*", "-", "•", "–")
-_HEADING = 4  # words of a heading in capitals, at most, over an indented text
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 
 
-def _line_ends(text: str) -> list[int]:
+def _line_ends(text: str) -> Iterator[int]:
     """The ends of lines that were ended on purpose, as in lists, minutes and mails: the next line is blank, or its
     first word would have fitted in and does not begin in lower case, nor does the line end in "of" or the like. So are
-    headings, in capitals or underlined. The longest line tells the width of prose that was wrapped, where it has the 60
-    characters that such prose usually has."""
+    underlined headings. The longest line tells the width of prose that was wrapped, where it has the 60 characters
+    that such prose usually has."""
     lines = text.split("\n")
-    width = max(NARROWEST, *map(len, lines))
-    found, place = [], 0
+    width, place = max(NARROWEST, *map(len, lines)), 0
     for line, following in pairwise(lines):
         place += len(line) + 1
-        word = following.split(maxsplit=1)[:1]
-        fitted = word and not word[0][0].islower() and len(line.rstrip()) + 1 + len(word[0]) <= width
-        fitted = fitted and line.rstrip().rpartition(" ")[2].strip("(").lower() not in _GOES_BEFORE
-        heading = line.isupper() and len(line.split()) <= _HEADING and following[:1].isspace()
-        ruled = word and (word[0] in _BULLETS or RULER.fullmatch(word[0]) or RULER.fullmatch(line.strip()))
-        if not word or fitted or heading or ruled:
-            found.append(place)
-    return found
+        line, word = line.rstrip(), next(iter(following.split(maxsplit=1)), "")
+        fitted = not word[:1].islower() and len(line) + 1 + len(word) <= width
+        fitted = fitted and line.rpartition(" ")[2].strip("(").lower() not in _AHEAD
+        if not word or fitted or word in _BULLETS or RULER.fullmatch(word) or RULER.fullmatch(line.strip()):
+            yield place
 
 
 def sentence_strings(text: str, language: str | None = None) -> list[str]:
@@ -219,8 +212,8 @@ def sentence_strings(text: str, language: str | None = None) -> list[str]:
 
 def bounds(text: str, start: int, end: int) -> tuple[int, int]:
     """The span without the blanks at its ends, which some tokenizers count to a word."""
-    found = text[start:end].lstrip()
-    return end - len(found), end - len(found) + len(found.rstrip())
+    stripped = text[start:end].lstrip()
+    return end - len(stripped), end - len(stripped) + len(stripped.rstrip())
 
 
 def sentence_gaps(text: str, separator: str, sentences: Sequence[str] = (), *, by_line: bool = False) -> list[Span]:
@@ -229,10 +222,11 @@ def sentence_gaps(text: str, separator: str, sentences: Sequence[str] = (), *, b
     or with ``by_line`` its lines if it has several, or those of `split_sentences`."""
     if separator in text:
         mark = re.escape(separator)
-        return [found.span() for found in re.finditer(rf"\s*(?<!\S){mark}(?!\S)(?:\s+{mark}(?!\S))*\s*", text)]
+        pattern = rf"(?<!\s)\s*(?<!\S){mark}(?!\S)(?:\s+{mark}(?!\S))*\s*"
+        return [match.span() for match in re.finditer(pattern, text)]
     lines = with_line_feeds(text) if by_line else ""
-    found = re.finditer(r"[^\s](?:[^\n]*[^\s])?", lines if "\n" in lines.strip() else "")
-    spans = _located(text, sentences) or [line.span() for line in found] or split_sentences(text, ENGLISH)
+    matches = re.finditer(r"\S(?:[^\n]*\S)?", lines if "\n" in lines.strip() else "")
+    spans = _located(text, sentences) or [match.span() for match in matches] or split_sentences(text, ENGLISH)
     return [(before[1], after[0]) for before, after in pairwise(spans)]
 
 

@@ -20,7 +20,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError, ModelError
-from catchline.jobs import batches, parallel
+from catchline.jobs import batches
 from catchline.text.base import (
     CONFIG_FILE,
     SPECIAL_TOKENS,
@@ -49,7 +49,7 @@ from catchline.text.sentences import bounds
 
 __all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
 
-TEXTS = 5000  # a piece of work of a process
+TEXTS = 5000  # whose chunks are counted at a time
 MOST_CHUNKS = 1_000_000  # that are remembered
 _PROBE = "a"
 # role -> what a checkpoint usually calls the token, where its files do not say
@@ -92,12 +92,6 @@ class _OpenTokenizer(Tokenizer):
 
     def count_words(self, texts: Iterable[str]) -> Counter[str]:
         """How often each token that a vocabulary could have stands in the texts."""
-        counts: Counter[str] = Counter()
-        for part in parallel(self._counted, batches(texts, TEXTS)):
-            counts.update(part)
-        return counts
-
-    def _counted(self, texts: Sequence[str]) -> Counter[str]:
         return Counter(piece for text in texts for piece in self._pieces(text))
 
     def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
@@ -181,7 +175,7 @@ class WordTokenizer(_ByChunks):
         counts = Counter[str]()
         for some in batches(texts, TEXTS):
             chunks = Counter(chain.from_iterable(text.split() for text in some if not across_blanks(text)))
-            counts.update(self._counted([text for text in some if across_blanks(text)]))
+            counts.update(super().count_words(filter(across_blanks, some)))
             for chunk, count in chunks.items():
                 for piece in self._tokens_of(chunk):
                     counts[piece] += count

@@ -120,7 +120,6 @@ RUSSIAN = "Жители города очень рады новой школе.|
         # lines and headings: in capitals over an indented text, as of manual pages, or underlined
         *[LINES.replace("/", f"|{end}") for end in ("\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029\u2029")],
         "The river rose.|\nIt rained|\n\nand rained.",
-        "NAME|\n    foo - rise",
         "the foo|\n=======|\nit rises|\n-----",
         "NASA\nthat rises",
         f"Copies of this software and files (the\n'Work') are free.|\n{'-' * 80}",
