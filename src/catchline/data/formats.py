@@ -323,7 +323,7 @@ def read_story(path: Path, options: ReadOptions) -> Records:
     options.on_choice(f"{path}: {len(names):,} story file{'s' if len(names) != 1 else ''}")
     for name in names:
         try:
-            body, *highlights = re.split(r"(?m)^\s*@highlight\s*$", read_text(name))
+            body, *highlights = re.split(r"(?m)^[^\S\n]*@highlight[^\S\n]*$", read_text(name))
         except BadRecordError as problem:
             yield problem
             continue
@@ -332,7 +332,8 @@ def read_story(path: Path, options: ReadOptions) -> Records:
         yield _record(options, str(name), id, "\n\n".join(paragraphs), ["\n".join(lines)])
 
 
-_LCSTS = {name: re.compile(rf"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("summary", "short_text", "human_label")}
+_TAGS = ("summary", "short_text", "human_label")
+_LCSTS = {name: re.compile(rf"<{name}>((?:(?!<{name}>).)*?)</{name}>", re.DOTALL) for name in _TAGS}
 _LCSTS_ID = re.compile(r"<doc\s+id\s*=\s*\"?([^\s\">]+)")
 
 

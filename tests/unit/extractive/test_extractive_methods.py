@@ -14,7 +14,7 @@ import pytest
 from catchline import extractive
 from catchline.config.names import EXTRACTIVE, build
 from catchline.errors import ConfigError, DataError
-from catchline.extractive.baselines import FirstWords, Longest, Oracle, greedy_oracle
+from catchline.extractive.baselines import Oracle, greedy_oracle
 from catchline.extractive.concepts import ConceptIlp, greedy_coverage, solve_coverage
 from catchline.extractive.frequency import Edmundson, best_cluster
 from catchline.extractive.similarity import Lsa, idf_cosine, power_method, smoothed_norms, tfidf
@@ -109,13 +109,40 @@ def test_words_of_other_scripts(sentence, words):
     assert cut_words([sentence]) == [words]
 
 
-def test_other_scripts():
-    story = ["Мост закрыт.", "Работы продлятся 9 недель.", "Мост в Туле закрыли из-за пожара."]
-    assert make("oracle", sentences=1).summarize(story, ["Мост в Туле закрыли на 9 дней"]) == [2], "not 9 alone"
-    story = ["雨。", "学校因为大雨关闭了。", "大家在家。"]
-    assert make("longest", sentences=1).summarize(story) == [1]
-    assert make("first_words", words=6).text("学校C18 关闭了。大家在家。") == "学校C18 关闭了"
-    assert make("first_words", words=6).summarize(story) == [0, 1]
+@pytest.mark.parametrize(
+    ("method", "story", "picked"),
+    [
+        ("longest-1", ["雨。", "学校因为大雨关闭了。", "大家在家。"], [1]),
+        ("first_words-6", ["雨。", "学校因为大雨关闭了。", "大家在家。"], [0, 1]),
+        ("lead-2", ["", "a", "b", "c"], [1, 2]),
+        (
+            "longest-2",
+            "A: hi\nB: a longer reply, this\nA: ok\nB: the longest of all the replies here\nA: mid one",
+            [1, 3],
+        ),
+        ("edmundson-3", STORY, [0, 1, 6]),
+    ],
+)
+def test_what_is_picked(method, story, picked):
+    name, number = method.split("-")
+    option = "words" if name == "first_words" else "sentences"
+    assert make(name, **{option: int(number)}).summarize(story) == picked
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "said"),
+    [
+        ({"words": 4}, "one two three. four five", "one two three. four"),
+        ({"words": 6}, "学校C18 关闭了。大家在家。", "学校C18 关闭了"),
+        ({"characters": 5}, "我 们 是 人。他们 走。", "我 们 是 人。"),
+        ({"characters": 6}, "我 们 是 人。他们 走。", "我 们 是 人。他"),
+        ({"characters": 99}, "我 们 是 人。他们 走。", "我 们 是 人。他们 走。"),
+        ({"characters": 2}, ["", "a", "bc"], "a b"),
+        ({"characters": 30}, " ", ""),
+    ],
+)
+def test_first_words_and_characters(options, text, said):
+    assert make(f"first_{next(iter(options))}", **options).text(text) == said
 
 
 def test_summarize_by_name():
@@ -147,15 +174,6 @@ def test_stop_words_of_a_file_and_of_none(tmp_path):
         stop_words(str(latin))
 
 
-def test_positional():
-    assert make("lead", sentences=2).summarize(["", "a", "b", "c"]) == [1, 2]
-    assert FirstWords(FirstWords.Config(words=4)).text("one two three. four five") == "one two three. four"
-    dialogue = "A: hi\nB: a longer reply, this\nA: ok\nB: the longest of all the replies here\nA: mid size one"
-    longest = Longest(Longest.Config(sentences=2))
-    assert longest.summarize(dialogue) == [1, 3]
-    assert longest.text(dialogue, "\n").splitlines() == dialogue.splitlines()[1:4:2]
-
-
 def test_words():
     assert treebank_words("I don't like U.S. e-mail, said Bob's aunt. ") == (
         ["I", "do", "n't", "like", "e-mail", "said", "Bob", "aunt"]
@@ -168,12 +186,9 @@ def test_words():
     assert stop_words("none") == frozenset()
 
 
-def test_luhn_clusters():
-    significant = {"x"}
-    assert best_cluster(list("xaxbbbbx"), significant, 4) == 4 / 3
-    assert best_cluster(list("xaaaax"), significant, 4) == 0.0  # four in a row end a cluster
-    assert best_cluster(list("xaaax"), significant, 4) == 4 / 5
-    assert best_cluster(list("abc"), significant, 4) == 0.0
+@pytest.mark.parametrize(("stems", "worth"), [("xaxbbbbx", 4 / 3), ("xaaaax", 0.0), ("xaaax", 4 / 5), ("abc", 0.0)])
+def test_luhn_clusters(stems, worth):
+    assert best_cluster(list(stems), {"x"}, 4) == worth  # four others in a row end a cluster
 
 
 def test_lexrank_cosine_against_the_formula():
@@ -193,13 +208,6 @@ def test_lsa_norms_are_those_of_the_smoothed_frequencies():
     assert (smoothed_norms(np.zeros((2, 3))) == 0).all()
 
 
-def test_lsa_readings():
-    first = Lsa(Lsa.Config(method="first", sentences=1)).summarize(STORY)
-    assert first == make("lsa_first").summarize(STORY) == Lsa(Lsa.Config(sentences=1)).summarize(STORY)
-    full = Lsa(Lsa.Config(method="full", sentences=2)).summarize(STORY)
-    assert full == Lsa(Lsa.Config(sentences=2)).summarize(STORY)
-
-
 def test_lsa_with_half_of_the_topics_and_one_topic_after_the_other():
     """By the definitions, from the singular vectors."""
     terms = SentenceTerms(STORY, Lsa.Config())
@@ -211,10 +219,13 @@ def test_lsa_with_half_of_the_topics_and_one_topic_after_the_other():
         taken.append(next(place for place in np.argsort(-topic, kind="stable").tolist() if place not in taken))
     assert Lsa(Lsa.Config(method="gong_liu", sentences=3)).summarize(STORY) == sorted(taken)
     assert taken != np.argsort(-np.abs(topics[0]), kind="stable")[:3].tolist()
+    first = Lsa(Lsa.Config(method="first", sentences=1)).summarize(STORY)
+    assert first == make("lsa_first").summarize(STORY) == Lsa(Lsa.Config(sentences=1)).summarize(STORY)
+    full = Lsa(Lsa.Config(method="full", sentences=2)).summarize(STORY)
+    assert full == Lsa(Lsa.Config(sentences=2)).summarize(STORY)
 
 
 def test_edmundson_location_and_words():
-    assert Edmundson().summarize(STORY) == [0, 1, 6]
     cued = Edmundson(Edmundson.Config(bonus_words=("budgets",), sentences=3))
     assert cued.summarize(STORY) == [0, 3, 4]
     stigma = Edmundson(Edmundson.Config(stigma_words=("council",), sentences=1))
@@ -285,15 +296,8 @@ def test_oracle_is_greedy_and_never_below_lead():
     with pytest.raises(DataError, match="at least one reference"):
         Oracle().summarize(STORY)
     assert greedy_oracle([[], [1, 2]], [[1, 2]], 3) == [1]
-
-
-def test_first_characters():
-    text = "我 们 是 人。他们 走。"
-    assert make("first_characters", characters=5).text(text) == "我 们 是 人。"
-    assert make("first_characters", characters=6).text(text) == "我 们 是 人。他"
-    assert make("first_characters", characters=99).text(text) == text
-    assert make("first_characters", characters=2).text(["", "a", "bc"]) == "a b"
-    assert make("first_characters").text(" ") == ""
+    story = ["Мост закрыт.", "Работы продлятся 9 недель.", "Мост в Туле закрыли из-за пожара."]
+    assert make("oracle", sentences=1).summarize(story, ["Мост в Туле закрыли на 9 дней"]) == [2], "not 9 alone"
 
 
 def test_the_power_method_ends_where_rounding_keeps_it_from_resting() -> None:

@@ -25,20 +25,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_gets_no_control_character() -> None:
-    terminal, pipe = Terminal(), io.StringIO()
+def test_a_terminal_and_stderr_get_no_control_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, pipe, errors = Terminal(), io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    safe_print("\x1b]0;title\x07", file=sys.stderr)
+    assert errors.getvalue() == "\ufffd]0;title\ufffd\n"
     safe_print(EVIL, "\ud800", file=terminal, end="")
     safe_print(EVIL, file=pipe, end="")
     assert terminal.getvalue() == "a\ufffd[2Jb\ufffd31mc\ufffdd\ufffde\u2028\tf\ufffdg\ufffd\n ?"
     assert pipe.getvalue() == EVIL
     assert len(harmless(EVIL)) == len(EVIL)
-
-
-def test_stderr_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    errors = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", errors)
-    safe_print("\x1b]0;title\x07", file=sys.stderr)
-    assert errors.getvalue() == "\ufffd]0;title\ufffd\n"
 
 
 def test_every_command_prints_so() -> None:

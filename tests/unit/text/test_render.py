@@ -94,6 +94,10 @@ FORMS = [
     ("how luar reads", "Reads of LUAR. Luar is a method.", "How LUAR reads"),
     # function words end a line in other languages
     ("er rief an", "Sie sagten es, und er rief an einem Tag an, weil es so kam.", "Er rief an"),
+    # what the source says itself stays
+    ("a tool (tool) (a)", "It is a tool (tool) (a).", "A tool (tool) (a)"),
+    ("duran duran at night", "We look at Duran Duran this night.", "Duran Duran at night"),
+    ("what to look for", "It says what to look for in the data.", "What to look"),
     # punctuation and blanks of a copied run, not those that only a tokenized source has
     ("reads and/or writes files", "It reads and/or writes files.", "Reads and/or writes files"),
     ("data --server of $5", "Call it data --server of $5 now.", "Data --server of $5"),
@@ -110,49 +114,33 @@ def test_what_is_shown_of_a_copied_line(line: str, document: str, shown: str) ->
     assert [summary.text[word.start : word.end] for word in summary.words] == [word.text for word in summary.words]
 
 
-def test_the_place_a_word_was_copied_from_decides_its_form() -> None:
-    document = "The old Apple of this apple tree."  # tokens: the old apple of this apple tree .
-    assert written("old tools , apple", document, at={"apple": 2}).text == "Old tools, Apple"
-    assert written("old tools , apple", document, at={"apple": 5}).text == "Old tools, apple"
-
-
-def test_a_generated_word_takes_the_sources_form_only_if_it_has_one() -> None:
-    assert written("a luar tool", "We call it LUAR.", copied=False).text == "A LUAR tool"
-    mixed = "We look at the Apple and the apple."
-    assert written("new apple tool", mixed, copied=False, capitals="lower").text == "new apple tool"
-
-
-CASING = Casing(forms={"luar": ("LUAR", 9), "python": ("Python", 50), "gpt": ("GPT", 7), "inc": ("Inc", 5)})
+CASING = Casing(forms={"luar": ("LUAR", 9), "python": ("Python", 50), "ark": ("ARK", 9)})
+MIXED = "We look at the Apple and the apple."
+APPLES = "The old Apple of this apple tree."  # tokens: the old apple of this apple tree .
 
 
 @pytest.mark.parametrize(
-    ("line", "shown"),
+    ("line", "document", "options", "shown"),
     [
-        ("python tools", "Python tools"),
-        ("the luar", "The LUAR"),
+        # the place that a word was copied from decides its form
+        ("old tools , apple", APPLES, {"at": {"apple": 2}}, "Old tools, Apple"),
+        ("old tools , apple", APPLES, {"at": {"apple": 5}}, "Old tools, apple"),
+        # a generated word takes the source's form only if it has one
+        ("a luar tool", "We call it LUAR.", {"copied": False}, "A LUAR tool"),
+        ("new apple tool", MIXED, {"copied": False, "capitals": "lower"}, "new apple tool"),
+        # names of the training texts are known, and the source goes before them
+        ("python tools", "Nothing of it.", {"casing": CASING}, "Python tools"),
+        ("the luar", "Nothing of it.", {"casing": CASING}, "The LUAR"),
+        ("a python reads", "We saw that a python reads.", {"casing": CASING}, "A python reads"),
+        ("a python reads", "we saw a python", {"casing": CASING}, "A Python reads"),
+        ("a tool for ark", "The tool reads ARK files. Ark is new.", {"casing": CASING}, "A tool for ARK"),
+        ("a tool for ark", "ARK FILES ARE READ. Ark is new.", {"casing": CASING}, "A tool for ARK"),
+        ("a tool for ark", "ark reads files.", {"casing": CASING}, "A tool for ARK"),  # nothing has a capital here
     ],
 )
-def test_names_of_the_training_texts_are_known(line: str, shown: str) -> None:
-    assert written(line, "Nothing of it.", tokenizer=words(casing=CASING)).text == shown
-
-
-@pytest.mark.parametrize(
-    ("document", "shown"),
-    [
-        ("The tool reads ARK files. Ark is new.", "A tool for ARK"),
-        ("ARK FILES ARE READ. Ark is new.", "A tool for ARK"),  # in capitals everything is
-        ("ark reads files.", "A tool for ARK"),  # nothing has a capital here
-    ],
-)
-def test_capitals_that_the_source_does_without_are_not_put_there(document: str, shown: str) -> None:
-    casing = Casing(forms={"ark": ("ARK", 9)})
-    assert written("a tool for ark", document, tokenizer=words(casing=casing)).text == shown
-
-
-def test_what_the_source_says_goes_before_the_training_texts() -> None:
-    tokenizer = words(casing=CASING)
-    assert written("a python reads", "We saw that a python reads.", tokenizer=tokenizer).text == "A python reads"
-    assert written("a python reads", "we saw a python", tokenizer=tokenizer).text == "A Python reads"
+def test_how_a_word_is_written(line: str, document: str, options: dict[str, Any], shown: str) -> None:
+    casing = options.pop("casing", None)
+    assert written(line, document, tokenizer=words(casing=casing), **options).text == shown
 
 
 def test_sentences_begin_as_the_training_summaries_do() -> None:
@@ -202,12 +190,6 @@ def test_what_no_one_would_write_is_dropped(line: str, shown: str) -> None:
     assert raw.text.split() == words().detokenize(words().encode(line).tokens)[0].split()
 
 
-def test_what_the_source_says_itself_stays() -> None:
-    assert written("a tool (tool) (a)", "It is a tool (tool) (a).").text == "A tool (tool) (a)"
-    assert written("duran duran at night", "We look at Duran Duran this night.").text == "Duran Duran at night"
-    assert written("what to look for", "It says what to look for in the data.").text == "What to look"
-
-
 BOX = Tokenizer.load(Path(catchline.__file__).parent / "oneline")
 SIGNS = [
     # a stretch of the source that was copied token by token, how it is shown
@@ -231,19 +213,13 @@ SIGNS = [
 ]
 
 
-def copied(pieces: Sequence[str], document: str) -> str:
-    """What is shown of pieces of the document that the model in the box copied token by token, in this order."""
+def copied(piece: str, document: str) -> str:
+    """What is shown of a piece of the document that the bundled model copied token by token."""
     encoding = BOX.encode(document)
     ids, oov_words = extended(encoding, BOX.vocab_size, BOX.unk_id)
-    spans = [(document.index(piece), document.index(piece) + len(piece)) for piece in pieces]
-    places = [
-        place
-        for first, last in spans
-        for place, (start, end) in enumerate(encoding.offsets)
-        if start >= first and end <= last
-    ]
-    copying = np.zeros((len(places), len(ids)))
-    copying[np.arange(len(places)), places] = 1.0
+    first = document.index(piece)
+    places = [at for at, (start, end) in enumerate(encoding.offsets) if start >= first and end <= first + len(piece)]
+    copying = np.eye(len(ids))[places]
     details = {"p_gen": np.zeros(len(places)), "copy_probs": copying}
     hypothesis = Hypothesis(ids[places].tolist(), 0.0, 0.0, [0.0] * len(places), False, copying, details)
     search = SearchConfig(surface="clean")
@@ -255,44 +231,25 @@ def copied(pieces: Sequence[str], document: str) -> str:
 @pytest.mark.parametrize(("piece", "shown"), SIGNS)
 def test_signs_stay_with_the_words_that_they_belong_to(piece: str, shown: str) -> None:
     document = f"The tool has {piece} among others. This package contains the library and the tools of the library."
-    assert copied([piece], document) == shown
+    assert copied(piece, document) == shown
 
 
-def test_signs_that_are_part_of_a_word_are_no_quotation_marks() -> None:
-    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=60, min_frequency=1))
-    tokenizer.train([ORDINARY])
-    document = "This is the text of the data that don't."
-    assert written("the data don't", document, tokenizer=tokenizer).text == "the data don't"
-
-
-def test_unk_is_never_shown() -> None:
+def test_levels_unk_and_provenance() -> None:
     made = written("a new tool", ENGLISH, unk=[1])
     assert (made.text, [word.text for word in made.words]) == ("A tool", ["A", "tool"])
     assert written("a new tool", ENGLISH, unk=[0, 1, 2]).text == ""
     assert "<unk>" in written("a new tool", ENGLISH, unk=[1], surface="raw").text
-
-
-def test_tokens_stand_between_blanks() -> None:
+    line, document = "ragout ( ra-gu ) tool tool for the", "We use Ragout (RA-GU), a tool for the night."
+    assert written(line, document, surface="raw").text == "ragout (ra-gu) tool tool for the"
+    assert written(line, document, surface="cased").text == "Ragout (RA-GU) tool tool for the"
     line = "-lrb- the tool -rrb- did n't it is ."
     made = written(line, f"they say : {line}", tokenizer=words([ORDINARY, line]), surface="tokens")
     assert made.text == line
     assert [made.text[word.start : word.end] for word in made.words] == line.split()
     assert spaced(["a", "<EOS>", "b"], "<EOS>") == ("a b", [(0, 1), (1, 1), (2, 3)])
-
-
-def test_raw_is_what_the_model_wrote() -> None:
-    line = "ragout ( ra-gu ) tool tool for the"
-    made = written(line, "We use Ragout (RA-GU), a tool for the night.", surface="raw")
-    assert made.text == "ragout (ra-gu) tool tool for the"
-    cased = written(line, "We use Ragout (RA-GU), a tool for the night.", surface="cased")
-    assert cased.text == "Ragout (RA-GU) tool tool for the"
-
-
-def test_a_word_that_is_dropped_takes_its_provenance_along() -> None:
-    made = written("the tree tree report", "Look at the tree and at the report.")
+    made = written("the tree tree report", "Look at the tree and at the report.")  # a word takes its provenance along
     assert [word.text for word in made.words] == ["The", "tree", "report"]
     assert [word.sources[0].text for word in made.words] == ["the", "tree", "report"]
-    assert all(made.text[word.start : word.end] == word.text for word in made.words)
 
 
 def test_a_vocabulary_with_capitals_keeps_them() -> None:
@@ -310,7 +267,7 @@ def test_subwords(lowercase: bool) -> None:
     made = written("ragout (ra-gu), e.g. the tool tool for the", document, tokenizer=tokenizer)
     assert made.text == ("Ragout (RA-GU), e.g. the tool" if lowercase else "ragout (ra-gu), e.g. the tool")
     assert [word.text for word in made.words][:2] == (["Ragout", "("] if lowercase else ["ragout", "("])
-    assert all(made.text[word.start : word.end] == word.text for word in made.words)
+    assert written("the data don't", "This is text of data that don't.", tokenizer=tokenizer).text[-6:] == " don't"
 
 
 @pytest.mark.parametrize("keep_spaces", [True, False])
@@ -374,9 +331,6 @@ def _tokens(tokenizer: Tokenizer, line: str, document: str) -> list[str]:
     unk = tokenizer.token(tokenizer.unk_id)
     pairs = zip(encoding.ids, encoding.tokens, strict=True)
     return [token if id != tokenizer.unk_id or token in known else unk for id, token in pairs]
-
-
-# --------------------------------------------------------------------------------- what is learnt
 
 
 def test_forms_are_learnt_where_case_says_something() -> None:

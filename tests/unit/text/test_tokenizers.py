@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import time
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -71,9 +70,8 @@ def test_offsets_point_into_the_raw_text(tokenizer: Tokenizer, text: str) -> Non
 @settings(max_examples=100)
 def test_word_tokens_are_the_normalised_spans(text: str) -> None:
     encoding = WORD.encode(text)
-    normalise = WORD.backend.normalizer.normalize_str
-    for (start, end), token in zip(encoding.offsets, encoding.tokens, strict=True):
-        assert token == normalise(text[start:end])
+    spans = [WORD.backend.normalizer.normalize_str(text[start:end]) for start, end in encoding.offsets]
+    assert spans == list(encoding.tokens)
 
 
 def test_spans_of_characters_that_are_not_one_to_one() -> None:
@@ -115,28 +113,17 @@ def test_special_strings_in_text_are_text(tokenizer: Tokenizer) -> None:
     assert not set(ids) & {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id}
 
 
-def test_special_ids_and_unknown_words() -> None:
+def test_special_ids_unknown_words_and_truncation() -> None:
     encoding = WORD.encode("the zyxt dog", specials=True)
-    assert encoding.ids[0] == WORD.bos_id == 2
-    assert encoding.ids[-1] == WORD.eos_id == 3
-    assert encoding.ids[2] == WORD.unk_id == 1
-    assert encoding.tokens[2] == "zyxt"
-    assert encoding.offsets[0] == (0, 0)
-    assert encoding.offsets[-1] == (12, 12)
+    assert encoding.tokens == ("<s>", "the", "zyxt", "dog", "</s>")
+    assert (encoding.ids[0], encoding.ids[2], encoding.ids[-1]) == (WORD.bos_id, WORD.unk_id, WORD.eos_id) == (2, 1, 3)
+    assert (encoding.offsets[0], encoding.offsets[-1]) == ((0, 0), (12, 12))
     assert WORD.decode(encoding.ids) == "the <unk> dog"
     assert WORD.decode([WORD.vocab_size, 3], ["zyxt"]) == "zyxt"
-
-
-def test_truncation_counts_the_special_tokens() -> None:
-    encoding = WORD.encode("the quick brown fox jumps", max_tokens=4, specials=True)
-    assert len(encoding.ids) == 4
-    assert encoding.truncated
-    assert encoding.total == 5
+    cut = WORD.encode("the quick brown fox jumps", max_tokens=4, specials=True)
+    assert (len(cut.ids), cut.truncated, cut.total) == (4, True, 5)
     with pytest.raises(ConfigError, match="no room"):
         WORD.encode("x", max_tokens=2, specials=True)
-
-
-def test_batch_equals_single() -> None:
     texts = [*TEXTS, "", "zz " * 700] * 120  # more than one chunk
     batch = list(WORD.encode_stream(texts, max_tokens=5))
     assert batch[:5] == [WORD.encode(text, max_tokens=5) for text in texts[:5]]
@@ -160,16 +147,12 @@ def test_training_does_not_depend_on_order_and_survives_the_disk(cls: type[Token
 
 def test_vocabulary_size_frequency_and_ties() -> None:
     tokenizer = WordTokenizer(WordTokenizer.Config(max_vocabulary=7, min_frequency=2))
-    tokenizer.train(["b b a a c c c d", "once"])
-    assert list(tokenizer.vocabulary[4:]) == ["c", "a", "b"]
-
-
-def test_training_on_nothing_is_refused() -> None:
-    tokenizer = WordTokenizer(WordTokenizer.Config())
+    with pytest.raises(ConfigError, match="no vocabulary"):
+        tokenizer.encode("x")
     with pytest.raises(ConfigError, match="no token"):
         tokenizer.train(["  "])
-    with pytest.raises(ConfigError, match="no vocabulary"):
-        WordTokenizer(WordTokenizer.Config()).encode("x")
+    tokenizer.train(["b b a a c c c d", "once"])
+    assert list(tokenizer.vocabulary[4:]) == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -208,14 +191,6 @@ def test_subwords_of_a_word_form_one_group() -> None:
     assert ["".join(tokens[i] for i in group) for group in BPE.word_groups(tokens)] == ["▁the", "▁state"]
 
 
-@pytest.mark.parametrize("text", ["word " * 200_000, "a" * 300_000, "a." * 100_000, "+." * 100_000, "http://" * 30_000])
-def test_long_texts_take_linear_time(text: str) -> None:
-    started = time.process_time()
-    encoding = WORD.encode(text, max_tokens=400)
-    assert time.process_time() - started < 6
-    assert len(encoding.ids) <= 400
-
-
 def test_damaged_files_are_named(tmp_path) -> None:
     WORD.save(tmp_path)
     file = tmp_path / "tokenizer.json"
@@ -250,9 +225,6 @@ def test_pretrained_tokenizer_reports_the_checkpoints_ids(byte_level: Pretrained
     encoding = byte_level.encode(text, specials=True)
     assert encoding.ids[0] == 0
     assert encoding.ids[-1] == 2
-    words = [text[start:end] for start, end in encoding.offsets if end > start]
-    assert words[0].startswith("The")
-    assert not any(word != word.strip() for word in words)
     assert byte_level.decode(encoding.ids) == text
     tokens = encoding.tokens[1:-1]
     joined, spans = byte_level.detokenize(tokens)
@@ -299,9 +271,6 @@ def test_saved_tokenizer_opens_in_transformers(tmp_path) -> None:
     assert other("the lazy dog", add_special_tokens=False)["input_ids"] == list(WORD.encode("the lazy dog").ids)
 
 
-# ------------------------------------- digits as ``#``, marks of unknown words, characters without blanks
-
-
 def words(text: str, **options: object) -> list[str]:
     tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1, **options))  # type: ignore[arg-type]
     tokenizer.train(["x"])
@@ -345,12 +314,9 @@ def test_characters_without_blanks() -> None:
     tokenizer.train(["我们是 GPT2 。"])
     plain, spaced = tokenizer.encode("我们是GPT2。"), tokenizer.encode("我 们 是\tG P T 2 \n 。")
     assert plain.tokens == spaced.tokens == ("我", "们", "是", "G", "P", "T", "2", "。")
-    assert plain.ids == spaced.ids
-    assert spaced.offsets[:3] == ((0, 1), (2, 3), (4, 5))
+    assert (plain.ids, spaced.offsets[:3]) == (spaced.ids, ((0, 1), (2, 3), (4, 5)))
     assert tokenizer.decode(spaced.ids) == "我们是GPT2。"
-    kept = CharacterTokenizer(CharacterTokenizer.Config())
-    kept.train(["我 们"])
-    assert kept.encode("我 们").tokens == ("我", "▁", "们")
+    assert CHARACTER.encode("我 们").tokens == ("我", "▁", "们")
 
 
 PIECES = [
@@ -382,24 +348,19 @@ def test_chunks_between_blanks_are_read_as_the_whole(tokenizer: Any, monkeypatch
             whole = tokenizer.encode(text, max_tokens=9)
             unknown = [token for index, token in zip(whole.ids, whole.tokens, strict=True) if index == tokenizer.unk_id]
             assert (ids.tolist(), words, total) == (list(whole.ids), unknown, whole.total), text
-        counted = Counter(piece for text in some for piece in tokenizer._pieces(text))
-        assert tokenizer.count_words(some) == counted
+        assert tokenizer.count_words(some) == Counter(piece for text in some for piece in tokenizer._pieces(text))
 
 
-@pytest.mark.parametrize(("processes", "most"), [("1", 10**6), ("1", 70), ("2", 70)])
-def test_what_training_has_cut_is_read_the_same(
-    processes: str, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Whichever process counted it, and if training forgot in between; also after a second training."""
-    monkeypatch.setenv("OMP_NUM_THREADS", processes)
+@pytest.mark.parametrize("most", [10**6, 70])
+def test_what_training_has_cut_is_read_the_same(most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where training forgot in between, and after a second training."""
     monkeypatch.setattr("catchline.text.tokenizer.MOST_CHUNKS", most)
     monkeypatch.setattr("catchline.text.tokenizer.TEXTS", 40)
     chosen = random.Random(5)
     texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(400)]
     trained = WordTokenizer(WordTokenizer.Config(min_frequency=3))
     for some in (texts[:100], texts):
-        counted = Counter(piece for text in some for piece in trained._pieces(text))
-        assert trained.count_words(some) == counted
+        assert trained.count_words(some) == Counter(piece for text in some for piece in trained._pieces(text))
         trained.train(some)
         trained.save(tmp_path)
         found, expected = trained.encode_ids(texts, 9), Tokenizer.load(tmp_path).encode_ids(texts, 9)
