@@ -22,7 +22,7 @@ from catchline.types import Summary
 PATH = "/v1/chat/completions"
 IGNORED = "X-Catchline-Ignored"  # the header that names the fields without an effect
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]{0,40})>")
-_BEGIN, _FINISH = re.compile(r"-{3,}\s*BEGIN\b[^\n]*"), re.compile(r"-{3,}\s*END\b")
+_BEGIN, _FINISH = re.compile(r"(?<!-)-{3,}\s*BEGIN\b[^\n]*"), re.compile(r"(?<!-)-{3,}\s*END\b")
 _HEADING = re.compile(
     r"^#{1,6}\s[^\n]{0,80}?(?:history|conversation|chat|messages?|text|document|content|input)\b.*$", re.I | re.M
 )
