@@ -24,7 +24,8 @@ _RULES = ("finish", "unfinished", "early_stopping")  # of a beam that does not s
 
 
 class DataConfig(ConfigBase):
-    """Where the pairs are and how to read them."""
+    """Where the pairs are and how to read them. ``strip_publication_suffix`` cuts " - The New York Times" and the like
+    off summaries, which a headline's site has added."""
 
     train: str | None = None
     validation: str | None = None

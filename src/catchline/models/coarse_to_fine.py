@@ -65,14 +65,15 @@ _FEW_CHUNKS = 12  # reading so many rows at once costs about as much as reading 
 
 
 class CoarseToFineConfig(ConfigBase):
-    """Defaults are the paper's; numbers are rows of the table "Options" of the page on this system."""
+    """Defaults are the paper's; numbers are rows of the table "Options" of the page on this system. ``separator_id`` is
+    the token that ends a sentence, for ``chunking: sentence``; a training takes the tokenizer's."""
 
     attention: Spec = Field(default_factory=lambda: {"type": "coarse_to_fine"})
     coarse: Spec = Field(default_factory=lambda: {"type": "convolution"})
     chunking: Literal["grid", "sentence"] = "grid"  # (1)
     chunks: int | None = Field(10, ge=1, le=65_536)  # C; none: as many as the document needs
     chunk_words: int = Field(40, ge=1, le=65_536)  # W
-    separator_id: int | None = None  # the token that ends a sentence, for chunking: sentence
+    separator_id: int | None = None
     position_size: int = Field(0, ge=0, le=65_536)  # +POS: 25
     position_rows: int | None = Field(None, ge=1, le=65_536)  # (21) chunks beyond the last share its vector
     embedding_size: int = Field(300, ge=1, le=65_536)
