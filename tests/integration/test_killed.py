@@ -80,9 +80,7 @@ def pairs(tmp_path: Path) -> Path:
     [
         "compare lead lexrank --data {pairs} --out {out}",
         "compare headline_writer --size tiny --data {both} --out {out}",
-        "data select-spans --k 2 --tokenizer words --input {pairs} --out {out}",
         "data select-spans --k 2 --tokenizer words --input {pairs} --out {out} --overwrite",
-        "train headline_writer --size tiny --data {pairs} --out {out}",
         "train headline_writer --size tiny --data {pairs} --out {out} --force",
     ],
 )

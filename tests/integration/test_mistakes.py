@@ -18,6 +18,10 @@ from catchline.errors import DataError
 from commands import run
 
 TRAIN = "train headline_writer --size tiny --out out --data"
+STRICT = f"{TRAIN} good.jsonl --set data.min_supported=1"
+ONE = "compare lead-1 longest-1 --data good.jsonl --max-records 1"
+EVALUATE = "evaluate --data good.jsonl"
+COMPARE = "compare --data good.jsonl"
 PAGE = "<html><body><script>a()</script><article><p>The river rose in the night.</p></article></body></html>"
 
 FILES: dict[str, bytes] = {
@@ -53,16 +57,8 @@ MISTAKES = [
     (f"{TRAIN} good.json", 3, "Did you mean 'good.jsonl'?"),
     (f"{TRAIN} empty.jsonl", 3, "has no record"),
     (f"{TRAIN} latin.csv", 3, "latin.csv:2: not UTF-8: byte 0xE9; save the file as UTF-8."),
-    (
-        f"{TRAIN} no_line.csv",
-        3,
-        "remove the record. To leave such records out: --skip-bad (skip_bad=True).",
-    ),
-    (
-        f"{TRAIN} array.jsonl",
-        3,
-        "is a JSON array, not JSON lines; name the file .json, or read it with --format json",
-    ),
+    (f"{TRAIN} no_line.csv", 3, "remove the record. To leave such records out: --skip-bad (skip_bad=True)."),
+    (f"{TRAIN} array.jsonl", 3, "is a JSON array, not JSON lines; name the file .json, or read it with --format json"),
     (f"{TRAIN} utf16.csv", 3, "is UTF-16 or UTF-32: save it as UTF-8"),
     ("export oneline --out new --check columns.csv", 3, "--document-column"),
     (f"{TRAIN} tickets.xlsx", 3, "tickets.xlsx is a spreadsheet: save it as CSV (UTF-8)"),
@@ -82,22 +78,13 @@ MISTAKES = [
     ("summarize lead paper.pdf", 3, "paper.pdf cannot be read as .pdf"),
     ("summarize lead binary.txt", 3, "is not text: it holds NUL bytes"),
     ("summarize lead script.html", 3, "script.html has no text"),
-    (
-        "summarize lead https://example.org/",
-        2,
-        "save it first: curl -s https://example.org/ | catchline summarize lead",
-    ),
     ("summarize rusn text.txt", 4, "Did you mean 'runs'?"),
     ("summarize 'The text itself.'", 2, "echo 'Your text.' | catchline summarize"),
     ("summarize lead good.jsonl --output runs", 2, "is a folder; --output names a file"),
     ("summarize lead --sentences -1 good.jsonl", 2, "greater than or equal to 1"),
     ("evaluate lead-1 --data columns.csv", 3, "--document-column"),
     ("evaluate lead-1 runs/mine --data good.jsonl --output scores", 4, "There is no model folder runs/mine"),
-    (
-        "compare lead-1 longest-1 --data good.jsonl --max-records 1 --test bootstrap --out scores",
-        3,
-        "--test bootstrap needs at least two documents, and here is one",
-    ),
+    (f"{ONE} --test bootstrap --out scores", 3, "--test bootstrap needs at least two documents, and here is one"),
     ("evaluate lead-1", 2, "Missing option '--data'"),
     # arguments in another place, options of other programs
     ("summarize oneline text.txt --device tpu", 2, "There is no device 'tpu' here; use cpu, or auto"),
@@ -123,13 +110,31 @@ MISTAKES = [
     ("summarize oneline text.txt --set search.beam_size=2 --set beam_sise=3", 2, "Did you mean 'beam_size'?"),
     ("rouge deep.jsonl", 3, "deep.jsonl, line 1: this is not JSON"),
     # settings that leave nothing
-    (
-        f"{TRAIN} good.jsonl --set data.min_supported=1 --set text.max_source_tokens=1 --all-pairs",
-        3,
-        "data.min_supported=0 (--set) learns from all",
-    ),
+    (f"{STRICT} --set text.max_source_tokens=1 --all-pairs", 3, "data.min_supported=0 (--set) learns from all"),
     (f"summarize '{'A text. ' * 99}'", 2, "A text comes from a file or through standard input"),
     ("summarize '' text.txt", 2, "An argument is empty"),
+    ("recipes show --rwo x", 2, "--row"),
+    # systems and measures
+    ("evaluate --data absent.jsonl lead-1", 3, "does not exist"),
+    (EVALUATE, 2, "Name a model or an extractive method"),
+    (f"{EVALUATE} lead-1 --profile duc", 2, "Did you mean 'duc2004'?"),
+    (f"{EVALUATE} lead-1 --profile perl", 2, "Unknown ROUGE profile"),
+    (f"{EVALUATE} lexrnk", 4, "Did you mean 'lexrank'?"),
+    (f"{EVALUATE} lead:sentnces=1", 2, "Did you mean 'sentences'?"),
+    ("evaluate lead-1 --data tests --split train", 3, "has no 'train' split"),
+    (f"{EVALUATE} lead-1 --set beam_size=3", 2, "none of these systems is a model"),
+    (f"{EVALUATE} lead-1 --document-column dokument", 3, "Did you mean 'document'?"),
+    (f"{COMPARE} headlinewriter", 4, "neither a recipe, a model nor an extractive method. Did you mean 'headline_w"),
+    (f"{COMPARE} headlinewriter --size tiny", 2, "Did you mean 'headline_writer'?"),
+    (f"{COMPARE} extractive --rows lexrnk", 2, "Did you mean 'lexrank'?"),
+    (f"{COMPARE} extractive --test bootstap", 2, "Did you mean 'bootstrap'?"),
+    (f"{COMPARE} extractive --baseline lead", 2, "Unknown baseline 'lead'"),
+    (f"{COMPARE} extractive headline_writer", 2, "one recipe at a time"),
+    (f"{COMPARE} lead-1 lexrank-1 --seeds 3", 2, "--seeds belongs to a recipe"),
+    (f"{COMPARE} headline_writer --size tny", 2, "Did you mean 'tiny'?"),
+    (f"{COMPARE} absent.yaml", 2, "no recipe file absent.yaml"),
+    ("compare extractive", 3, "Which records?"),
+    ("compare headline_writer", 2, "Which pairs?"),
 ]
 
 
@@ -190,31 +195,21 @@ def test_a_page_is_read_as_text(place: Path, capsys: pytest.CaptureFixture[str])
     assert "Fluß" in run(capsys, "summarize", "lead", page)
 
 
-@pytest.mark.parametrize("name", ["x.tab", "x.jsonl.zst", "x.jsonl.gz", "-"])
+@pytest.mark.parametrize("name", ["x.tab", "x.jsonl.zst", "x.jsonl.gz", "-", "semicolon.csv"])
 def test_tables_by_all_their_names(
     name: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also with a byte order mark, Windows' line ends, and a semicolon between the fields."""
     line = b'{"document": "The river rose. Nobody slept.", "summary": "river rose"}\n'
     raw = {
         "x.tab": b"article\tsummary\nThe river rose. Nobody slept.\triver rose\n",
         "x.jsonl.zst": pytest.importorskip("zstandard").compress(line),
         "x.jsonl.gz": gzip.compress(line),
-        "-": b"\xef\xbb\xbf" + line,  # with the mark that a file may have too
+        "-": b"\xef\xbb\xbf" + line,
+        "semicolon.csv": b'\xef\xbb\xbf"document";"summary"\r\n"The river rose. Nobody, none slept.";"river rose"\r\n',
     }[name]
     (place / name).write_bytes(raw)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-    assert (
-        json.loads(run(capsys, "summarize", "lead-1", name, *(["--jsonl"] if name == "-" else [])))["summary"]
-        == "The river rose."
-    )
+    line_of = run(capsys, "summarize", "lead-1", name, *(["--jsonl"] if name == "-" else []))
+    assert json.loads(line_of)["summary"] == "The river rose."
     assert main(["--quiet", "summarize", f"missing{name.removeprefix('x')}"]) == (4 if name == "-" else 3)
-
-
-def test_what_is_no_mistake(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A byte order mark, Windows' line ends, and a semicolon between the fields."""
-    rows = [("document", "summary"), *[(f"The river rose {n} times, and more.", "river rose") for n in range(3)]]
-    text = "".join(f'"{document}";"{summary}"\r\n' for document, summary in rows)
-    (place / "export.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert main(["--quiet", "summarize", "lead", "export.csv"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [json.loads(line)["summary"] for line in lines] == [document for document, _ in rows[1:]]

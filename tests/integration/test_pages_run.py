@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 import os
@@ -11,9 +12,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import catchline
@@ -211,8 +214,9 @@ def test_a_file_and_a_line_are_all_it_takes(tmp_path: Path) -> None:
     assert int(re.findall(r"(\d+) passed", process.stdout)[-1]) >= 5
 
 
+@pytest.mark.parametrize("exported", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_code_named_in_the_command_is_trusted_for_the_score_at_its_end(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    exported: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for split in ("train", "validation"):
         write_lines(tmp_path / f"{split}.jsonl", PAIRS)
@@ -224,5 +228,37 @@ def test_code_named_in_the_command_is_trusted_for_the_score_at_its_end(
     command = ["--quiet", "export", str(tmp_path / "run"), "--out", str(tmp_path / "exported")]
     assert main(command) != 0
     assert "say so: --trust-code" in capsys.readouterr().err
-    assert main([*command, "--trust-code"]) == 0, capsys.readouterr().err
-    assert (tmp_path / "exported" / "export.json").is_file()
+    assert not exported or main([*command, "--trust-code"]) == 0, capsys.readouterr().err
+    assert (tmp_path / "exported" / "export.json").is_file() == exported
+
+
+# ------------------------------------------------------------------------------------------- notebooks
+
+NOTEBOOK_SETTINGS = f"""
+from pathlib import Path
+
+ROOTS = [Path({str(Path(np.__file__).parent)!r})]
+STANDARD_LIBRARY = False
+SETTINGS = {{"training.max_updates": 2, "training.batch_size": 4, "training.validation.decode_records": 4}}
+RECORDS = 4
+"""
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_cells_of_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, with few updates; what the last line of a cell is, a notebook shows. Outputs are not stored."""
+    pytest.importorskip("matplotlib").use("agg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert not [cell for cell in cells if cell["outputs"] or cell["execution_count"]]
+    names, frames = {"__name__": "__main__"}, 0
+    for cell in cells:
+        is_settings = "settings" in cell["metadata"].get("tags", ())
+        *body, last = ast.parse(NOTEBOOK_SETTINGS if is_settings else "".join(cell["source"])).body
+        is_value = isinstance(last, ast.Expr)
+        exec(compile(ast.Module([*body, *[last] * (not is_value)], []), path.name, "exec"), names)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), path.name, "eval"), names)
+            frames += hasattr(value, "_repr_html_") and "<iframe" in value._repr_html_()
+    assert frames == 1  # the summary with its sources

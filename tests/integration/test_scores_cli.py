@@ -15,6 +15,7 @@ import pytest
 from catchline.cli.io import aligned
 from catchline.cli.main import main
 from catchline.config.loading import load_recipe
+from catchline.data.records import data_changes
 from catchline.errors import TrainingError
 from catchline.evaluation.table import Row, measure_column
 from catchline.summarizer import Summarizer
@@ -28,29 +29,40 @@ from watching import watch
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    lines = [
-        {
-            "document": "The cat sat on the mat. It rained.",
-            "summary": "cat on mat",
-            "references": ["cat on mat", "rain"],
-        },
-        {"document": "Dogs bark at night. Nobody sleeps.", "summary": "barking dogs"},
-    ]
-    write_lines(folder / "validation.jsonl", lines)
-    return folder
+    (tmp_path / "data").mkdir()
+    cat = {"document": "The cat sat on the mat. It rained.", "summary": "cat on mat", "references": ["mat", "rain"]}
+    dogs = {"document": "Dogs bark at night. Nobody sleeps.", "summary": "barking dogs"}
+    return write_lines(tmp_path / "data" / "validation.jsonl", [cat, dogs]).parent
 
 
 def test_table(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     again = "lead:sentences=1"  # is there already
-    assert main(["evaluate", "lead-1", "oracle-1", "first_words:words=2", again, "--data", str(pairs)]) == 0
+    systems = ["lead-1", "oracle-1", "first_words:words=2", again]
+    changed = ["--profile", "gigaword", "--no-stem", "--restore-numbers"]
+    assert main(["evaluate", *systems, "--data", str(pairs), *changed]) == 0
     captured = capsys.readouterr()
     rows = [line.split()[0] for line in captured.out.splitlines() if line]
-    assert rows[0] == "system"
-    assert rows[2:5] == ["lead-1", "oracle-1", "first_words:words=2"]
+    assert (rows[0], rows[2:5]) == ("system", systems[:3])
     assert "rouge155" in captured.out
+    assert "changed: stem=False" in captured.out
+    assert "stem:no" in captured.out
     assert "Evaluating" in captured.err
+
+
+def test_a_folder_of_parts_is_checked_and_scored(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number in range(2):
+        (parts / f"train-0000{number}.jsonl").write_bytes((data / "train.jsonl").read_bytes())
+    assert json.loads(run(capsys, "data", "check", parts, "--json"))["splits"]["parts"]["records"] == 48
+    assert "48" in run(capsys, "evaluate", "lead-1", "--data", parts)
+    assert data_changes(parts)["data"]["train"] == str(parts)
+    once = ["compare", "headline_writer", "--size", "tiny", "--data", parts, "--rows", "lstm"]
+    refused(capsys, 2, "would be trained on and scored on", *once)
+    (parts / "train-00000.jsonl").rename(parts / "train-00003.jsonl")
+    refused(capsys, 3, "number 2 is missing", "data", "check", parts)
 
 
 def test_a_method_from_outside_stands_in_the_tables(
@@ -104,12 +116,6 @@ def test_json_and_files(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert len((out / "lead-1.predictions.jsonl").read_text().splitlines()) == 2
 
 
-def test_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, 3, "does not exist", "evaluate", "lead-1", "--data", tmp_path / "absent.jsonl")
-    (tmp_path / "empty.jsonl").touch()
-    refused(capsys, 3, "", "evaluate", "lead-1", "--data", tmp_path / "empty.jsonl")
-
-
 def test_a_broken_line_is_skipped_on_request(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = pairs / "validation.jsonl"
     path.write_text(path.read_text() + "{broken\n")
@@ -119,28 +125,14 @@ def test_a_broken_line_is_skipped_on_request(pairs: Path, capsys: pytest.Capture
 
 
 def test_a_table_wider_than_the_terminal_goes_on_below() -> None:
-    header, rows = ["system", "ROUGE-1", "ROUGE-2", "words"], [["lead-1", "23.7", "9.1", "20"], ["m", "1", "2", "3"]]
+    header, rows = ["system", "ROUGE-1", "\u6771\u4eac"], [["lead-1", "23.7", "20"], ["m", "1", "\u516b"]]
     whole = aligned(header, rows)
-    assert whole.splitlines()[0] == "system  ROUGE-1  ROUGE-2  words"
-    assert aligned(header, rows, width=31) == whole
-    narrow = aligned(header, rows, width=30).splitlines()
-    assert narrow == [
-        "system  ROUGE-1  ROUGE-2",
-        "------  -------  -------",
-        "lead-1     23.7      9.1",
-        "m             1        2",
-        "",
-        "system  words",
-        "------  -----",
-        "lead-1     20",
-        "m           3",
-    ]
-    assert aligned(header, rows, width=1).count("system") == 3, "a column at least"
-
-
-def test_a_table_of_characters_that_take_two_places() -> None:
-    table = aligned(["word", "n"], [["\u6771\u4eac", "1"], ["a", "\u516b"]]).splitlines()
-    assert table[1:] == ["----  --", "\u6771\u4eac   1", "a     \u516b"]
+    assert whole.splitlines()[0] == "system  ROUGE-1  \u6771\u4eac"  # characters that take two places
+    assert aligned(header, rows, width=21) == whole
+    narrow = aligned(header, rows, width=20).splitlines()
+    assert narrow[:5] == ["system  ROUGE-1", "------  -------", "lead-1     23.7", "m             1", ""]
+    assert narrow[5:] == ["system  \u6771\u4eac", "------  ----", "lead-1    20", "m         \u516b"]
+    assert aligned(header, rows, width=1).count("system") == 2, "a column at least"
 
 
 def test_a_figure_of_three_hundred_digits_is_short() -> None:
@@ -173,23 +165,20 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def test_extractive_rows_with_no_training(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out"
+    out, recipe = tmp_path / "out", load_recipe("extractive")
     assert main(["compare", "extractive", "--data", str(data), "--out", str(out)]) == 0
     captured = capsys.readouterr()
-    recipe = load_recipe("extractive")
-    for row in recipe.rows.values():
-        assert row.label in captured.out
-    assert "Lead-1 (baseline)" in captured.out
-    assert "rouge155" in captured.out
+    shown = ["Lead-1 (baseline)", "rouge155", *(row.label for row in recipe.rows.values())]
+    assert all(part in captured.out for part in shown)
     assert "lexrank: scoring" in captured.err
     values = read(out)
     assert [row["row"] for row in values["rows"]] == list(recipe.rows)
     assert values["records"] == 10
-    scores = {row["row"]: row["rouge"]["1"]["f"] for row in values["rows"]}
-    assert scores["oracle"] == max(scores.values())
+    scores = {row["row"]: row["rouge"] for row in values["rows"]}
+    assert scores["oracle"]["1"]["f"] == max(score["1"]["f"] for score in scores.values())
     with (out / "compare.csv").open() as file:
         rows = {row["row"]: row for row in csv.DictReader(file)}
-    assert float(rows["kl"]["rouge2_f"]) == next(r for r in values["rows"] if r["row"] == "kl")["rouge"]["2"]["f"]
+    assert float(rows["kl"]["rouge2_f"]) == scores["kl"]["2"]["f"]
     assert "LexRank" in (out / "compare.md").read_text()
 
 
@@ -208,27 +197,21 @@ def test_a_comparison_of_systems_is_an_earlier_one(data: Path, capsys: pytest.Ca
     refused(capsys, 2, said, *command, "--out", data / "three", "--earlier", data / "empty")
 
 
-def test_nothing_is_scored_twice(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["--quiet", "compare", "extractive", "--data", str(data), "--out", str(tmp_path / "out")]
-    arguments += ["--rows", "lead-1,kl", "--rows", "oracle"]
-    assert main(arguments) == 0
-    first = read(tmp_path / "out")
-    monkeypatch.setattr(Summarizer, "summarize", lambda *_, **__: pytest.fail("scored twice"))
-    assert main(arguments) == 0
-    assert read(tmp_path / "out") == first
-    assert [row["row"] for row in first["rows"]] == ["lead-1", "kl", "oracle"]
-
-
-def test_a_table_with_other_rows_is_not_replaced_silently(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_nothing_is_scored_twice_and_no_table_is_replaced_silently(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     arguments = ["--quiet", "compare", "extractive", "--data", str(data), "--out", str(out), "--rows"]
     assert main([*arguments, "lead-1,lexrank"]) == 0
-    assert main([*arguments, "lead-1,lexrank,kl"]) == 0  # nothing is lost
+    assert main([*arguments, "lead-1,lexrank", "--rows", "kl"]) == 0  # nothing is lost
+    first = read(out)
+    assert [row["row"] for row in first["rows"]] == ["lead-1", "lexrank", "kl"]
+    monkeypatch.setattr(Summarizer, "summarize", lambda *_, **__: pytest.fail("scored twice"))
+    assert main([*arguments, "lead-1,lexrank,kl"]) == 0
+    assert read(out) == first
     assert capsys.readouterr().err == ""
     (out / "runs").mkdir()
-    assert main([*arguments, "lead-1,oracle"]) == 0
+    assert main([*arguments, "lead-1,kl"]) == 0
     replaced = f"The table of 3 rows in {out} (lead-1, lexrank, kl) is replaced by this one"
     assert capsys.readouterr().err == f"catchline: {replaced}; the runs in {out / 'runs'} stay.\n"
 
@@ -277,12 +260,6 @@ def test_rows_are_trained_and_resumed(
         assert read(tmp_path / "on-other")["records"] == 3
         shutil.rmtree(tmp_path / "on-other")
     refused(capsys, 3, "nothing.jsonl", "compare", place, "lead-1", "--data", str(tmp_path / "nothing.jsonl"))
-    parts = tmp_path / "parts"
-    parts.mkdir()
-    for number in (0, 1):
-        (parts / f"part-{number:05d}.jsonl").write_bytes((data / "train.jsonl").read_bytes())
-    once = ["compare", "headline_writer", "--size", "tiny", "--data", str(parts), "--rows", "lstm"]
-    refused(capsys, 2, "would be trained on and scored on", *once)
     both = ["compare", "oneline", "lead-1", "--data", str(other), "--out", str(tmp_path / "both")]
     assert main(["--quiet", *both]) == 0
     assert [row["row"] for row in read(tmp_path / "both")["rows"]] == ["oneline", "lead-1"]
@@ -317,46 +294,8 @@ def test_a_failing_row_is_named_and_the_code_is_not_zero(
     assert read(tmp_path / "out")["rows"][1]["errors"] == ["The loss is not finite."]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["evaluate"], 2, "Name a model or an extractive method"),
-        (["evaluate", "lead-1", "--profile", "duc"], 2, "Did you mean 'duc2004'?"),
-        (["evaluate", "lead-1", "lead:sentnces=1"], 2, "Did you mean 'sentences'?"),
-        (["evaluate", "lead-1", "--set", "beam_size=3"], 2, "none of these systems is a model"),
-        (["evaluate", "oneline", "--set", "beam_sise=3"], 2, "Did you mean 'beam_size'?"),
-        (["compare", "lexrnk"], 4, "Did you mean 'lexrank'?"),
-        (
-            ["compare", "headlinewriter"],
-            4,
-            "neither a recipe, a model nor an extractive method. Did you mean 'headline_writer'?",
-        ),
-        (["compare", "headlinewriter", "--size", "tiny"], 2, "Did you mean 'headline_writer'?"),
-        (["compare", "extractive", "--rows", "lexrnk"], 2, "Did you mean 'lexrank'?"),
-        (["compare", "extractive", "--test", "bootstap"], 2, "Did you mean 'bootstrap'?"),
-        (["compare", "extractive", "--split", "test"], 3, "has no 'test' split"),
-        (["compare", "headline_writer", "--test", "t", "--max-records", "1"], 3, "--test randomization does not."),
-        (["compare", "extractive", "--baseline", "lead"], 2, "Unknown baseline 'lead'"),
-        (["compare", "extractive", "headline_writer"], 2, "one recipe at a time"),
-        (["compare", "lead-1", "lexrank-1", "--seeds", "3"], 2, "--seeds belongs to a recipe"),
-        (["compare", "headline_writer", "--size", "tny"], 2, "Did you mean 'tiny'?"),
-        (["compare", "absent.yaml"], 2, "no recipe file absent.yaml"),
-    ],
-)
-def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, code, said, *arguments, "--data", data)
-
-
 def test_one_file_is_not_trained_and_scored_on(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["compare", "headline_writer", "--size", "tiny", "--data", data / "train.jsonl", "--out", data / "out"]
     refused(capsys, 2, f"catchline data subset {data / 'train.jsonl'} DIR/validation.jsonl --sample 500", *command)
     run(capsys, *command, "--rows", "lead-1")  # which trains nothing
     assert read(data / "out")["records"] == 24
-
-
-def test_without_data(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", "extractive"]) == 3
-    assert main(["compare", "headline_writer"]) == 2
-    error = capsys.readouterr().err
-    assert "Which records?" in error
-    assert "Which pairs?" in error
