@@ -211,7 +211,7 @@ def test_a_file_and_a_line_are_all_it_takes(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-4000:]
     assert json.loads((tmp_path / "run/model/config.json").read_text())["model"]["attention"] == {"type": kind}
     assert len(read_lines(Path(f"{out}.jsonl"))) == len(PAIRS)
-    assert int(re.findall(r"(\d+) passed", process.stdout)[-1]) >= 5
+    assert int(re.findall(r"(\d+) passed", process.stdout)[-1]) >= 3
 
 
 @pytest.mark.parametrize("exported", [False, pytest.param(True, marks=pytest.mark.slow)])
