@@ -73,21 +73,6 @@ def test_words_of_tokens_by_hand() -> None:
     assert _word_of([(0, 3)], []) == [-1]
 
 
-def test_every_token_of_a_text_lies_in_its_word() -> None:
-    system = system_of("transformer")
-    for pair, forced in zip(PAIRS, forced_pairs(system, PAIRS), strict=True):
-        encoding = system.tokenizer.encode(pair.document, specials=True)
-        assert len(forced.columns) == len(encoding.ids) == len(forced.example.source_extended_ids)
-        assert forced.columns[-1] == forced.rows[-1] == -1  # END
-        assert len(forced.rows) == len(forced.example.target_extended_ids)
-        for (start, end), word in zip(encoding.offsets, forced.columns, strict=True):
-            if word >= 0:
-                assert pair.source[word][0] <= start < end <= pair.source[word][1]
-        assert sorted({word for word in forced.columns if word >= 0}) == list(range(len(pair.source)))
-        assert sorted({word for word in forced.rows if word >= 0}) == list(range(len(pair.target)))
-        assert any(forced.columns.count(word) > 1 for word in range(len(pair.source)))
-
-
 def test_what_is_cut_belongs_to_no_word() -> None:
     system = system_of("transformer", WordTokenizer, max_source_tokens=5, max_target_tokens=3)
     forced = forced_pairs(system, PAIRS[:1])[0]

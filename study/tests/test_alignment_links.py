@@ -37,10 +37,6 @@ def test_words() -> None:
     assert [pair.label for pair in PAIRS] == ["a", "#2", "c"]
 
 
-def test_equal_ids_name_nothing() -> None:
-    assert [pair.label for pair in word_pairs([Record("a", "b", id="x")] * 2)] == ["#1", "#2"]
-
-
 def test_lexical_links() -> None:
     # "the" is twice in the document, the full stop is no word, "cat" differs in case only
     assert lexical_links(PAIRS[0]).sure == {(0, 1), (1, 8), (2, 9), (3, 11)}
@@ -157,11 +153,6 @@ def test_words_without_links_and_empty_rows_are_dropped() -> None:
     assert counts.tolist() == [[2], [3]]
 
 
-def test_a_possible_link_alone_costs_nothing_and_gains_half() -> None:
-    assert head_counts(np.array([[[0.0, 1.0]]]), set(), {(0, 1)}).tolist() == [[1], [1]]
-    assert head_counts(np.array([[[1.0, 0.0]]]), set(), {(0, 1)}).tolist() == [[0], [1]]
-
-
 def test_nothing_to_compare() -> None:
     for counts in ([[0], [0]], [[0, 1], [0, 2]]):  # also of one head among others
         with pytest.raises(DataError, match="not defined"):
@@ -175,8 +166,3 @@ def test_subwords_become_words() -> None:
     np.testing.assert_allclose(merged, [[0.5, 0.25]])
     batch = np.stack([weights, weights[::-1]])
     np.testing.assert_allclose(word_attention(batch, [0, 0, -1], [0, 0, 1, -1], (1, 2))[0], merged)
-
-
-def test_words_that_the_model_did_not_read_have_no_weight() -> None:
-    merged = word_attention(np.array([[0.5, 0.5]]), [0], [0, 1], (2, 3))
-    np.testing.assert_allclose(merged, [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])

@@ -99,18 +99,6 @@ def test_sheet_goes_round(baseline: str, data: Path, tmp_path: Path, capsys: pyt
     assert json.loads(captured.out)["linked_words"] == 2
 
 
-def test_manual_links_decide(baseline: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Links that are the choices of a head give that head an error rate of zero."""
-    found = values(capsys, baseline, "--data", str(data), "--heatmap", "1:3", "--pair-id", "foxes")
-    weights = found["maps"][0]["weights"]
-    links = " ".join(f"{row.index(max(row))}-{number}" for number, row in enumerate(weights))
-    path = tmp_path / "links.txt"
-    path.write_text(links + "\n")
-    table = values(capsys, baseline, "--data", str(data), "--alignments", str(path))
-    assert table["aer"][1][3] == 0.0
-    assert table["pairs"] == 1
-
-
 def test_maps_of_a_pair(contrastive: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     png, html = tmp_path / "new" / "map.png", tmp_path / "new" / "map.html"
     maps = [item for name in ("1:2", "layer-mean:1", "opponent", "mean") for item in ("--heatmap", name)]
@@ -176,19 +164,3 @@ def test_mistakes(
 ) -> None:
     given = [argument.format(model=baseline, data=data) for argument in arguments]
     refused(capsys, code, said, "align", *given)
-
-
-def test_maps_do_not_take_the_place_of_what_is_read(
-    baseline: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data, text = tmp_path / "validation.jsonl", tmp_path / "article.html"
-    write_lines(data, ROWS)
-    text.write_text(ROWS[0]["document"])
-    before = data.read_bytes()
-    said = "is what this command reads; --html names another file."
-    for place in (data, tmp_path):
-        refused(capsys, 2, said, "align", baseline, "--data", place, "--pair-id", "rain", "--html", data)
-    refused(capsys, 2, said, "align", baseline, "--text", text, "--html", text)
-    said = "Unknown picture format '.jsonl'"
-    refused(capsys, 2, said, "align", baseline, "--data", data, "--pair-id", "rain", "--png", data)
-    assert data.read_bytes() == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from matplotlib.figure import Figure
 
 from catchline.cli.main import main
 from catchline.config.loading import dump_run, load_recipe, resolve_run
-from catchline_study.commands.plot import draw_curves
 from commands import refused, run
 from json_lines import write_lines
 
@@ -98,26 +96,3 @@ def test_plot_refuses_what_is_not_there(first: Path, tmp_path: Path, capsys: pyt
         refused(capsys, code, said, "plot", "--out", tmp_path / "c.png", *arguments)
     assert main(["plot", str(begun), str(first), "--out", str(tmp_path / "c.png")]) == 0  # the others are drawn
     assert capsys.readouterr().err == f"catchline: Left out, because nothing is logged there: {begun}.\n"
-
-
-def test_runs_of_the_same_name_are_told_apart(
-    first: Path, tmp_path: Path, drawn: Callable[..., list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = tmp_path / "other" / "first"
-    shutil.copytree(first, other)
-    assert [row["run"] for row in drawn(first, other, "--metric", "loss")] == [str(first), str(other)]
-    monkeypatch.chdir(first)
-    assert [row["run"] for row in drawn(".", "--metric", "loss")] == ["first"]
-
-
-def test_nine_runs_can_be_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pictures: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: pictures.append(figure))
-    kinds = ("training", "validation")
-    curves = [(f"a name, seed {n}, {kind}", [1, 2, 3], [n, n + 1.0, n + 3.0]) for n in range(9) for kind in kinds]
-    looks: dict[str, Any] = {"value": "loss", "log": False, "against": "update", "unit": ""}
-    rows = draw_curves(curves, tmp_path / "curves.png", window=2, **looks)
-    assert [row["final"] for row in rows[:2]] == [2.0, 3.0]  # only training is smoothed
-    lines = pictures[0].axes[0].lines
-    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(curves)
-    assert all(first.get_color() == second.get_color() for first, second in zip(lines[::2], lines[1::2], strict=True))

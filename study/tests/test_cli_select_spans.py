@@ -75,15 +75,6 @@ def test_the_manifest_as_json_and_in_words(corpus: Path, tmp_path: Path, capsys:
     assert "chosen                                   20" in printed
 
 
-def test_fewer_spans_than_asked_for_is_a_warning(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert selected(str(corpus / "part-00.jsonl"), "--k", "1000000", "--out", str(tmp_path / "out")) == 0
-    error = capsys.readouterr().err
-    assert error.startswith("catchline: warning: There are only ")
-    assert error.endswith("1,000,000 were asked for.\n")
-
-
 def test_what_is_selected_can_be_checked_as_data(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,11 +111,3 @@ def test_errors_are_one_sentence(
     filled = [argument.format(corpus=corpus) for argument in arguments]
     refused(capsys, code, words, "data", "select-spans", *SMALL, *filled, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_tokenizer_that_cannot_be_had(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    arguments = ["--input", str(corpus), "--k", "5", "--out", str(tmp_path / "out"), "--tokenizer", "nobody/nothing"]
-    refused(capsys, 2, "The tokenizer nobody/nothing could not be loaded", "data", "select-spans", *arguments)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from catchline.cli.main import main
-from catchline.config import shipped
 from catchline.config.loading import parse_overrides
 from catchline.metrics.confidence import Calibration
 from catchline.models.folder import load_model_folder
@@ -137,17 +136,6 @@ def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.Capt
     assert again["present"]["rouge1"] == first["best"]["rouge1"]
 
 
-def test_a_model_of_the_package_is_tuned_from_where_one_is(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written where the package is installed."""
-    save_tiny_model(place / "oneline", TEXTS, max_source_tokens=12, search={"max_length": 6})
-    monkeypatch.setattr(shipped, "ROOT", place)
-    (place / "here").mkdir()
-    monkeypatch.chdir(place / "here")
-    assert main(["--quiet", "tune", "oneline", "--data", str(place / "data"), "--grid", "beam_size=1"]) == 0
-    assert (place / "here" / "oneline.tune" / "tune.json").is_file()
-    assert not list(place.glob("*.tune"))
-
-
 def test_options_of_scorers_are_searched_and_said_as_a_shell_takes_them(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,15 +146,6 @@ def test_options_of_scorers_are_searched_and_said_as_a_shell_takes_them(
     wanted = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Best by"))
     words = shlex.split(wanted.partition("settings: ")[2])
     assert parse_overrides(words[1::2])["scorers"] == record_of(place)["best"]["settings"]["scorers"]
-
-
-def test_nothing_better_is_not_applied(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for more in ((), ("--apply",)):
-        assert tune(place, "--grid", "beam_size=2", *more) == 0
-        said = capsys.readouterr().out
-        assert "Nothing is better than the present settings" in said
-        assert "default" not in said, "there is nothing to apply"
-        assert not record_of(place)["applied"]
 
 
 @pytest.mark.parametrize(

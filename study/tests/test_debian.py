@@ -69,13 +69,6 @@ def test_one_entry_a_family(tmp_path: Path, ending: str) -> None:
     }
 
 
-def test_the_same_text_in_two_families_is_kept_once(tmp_path: Path) -> None:
-    packages = stanza("kite") + stanza("dragon")
-    translations = translation("kite", "a program", PROSE) + translation("dragon", "another program", PROSE)
-    index(tmp_path, "one", packages, translations)
-    assert build_debian(tmp_path / "out", lists=tmp_path).left_out == {"duplicate": 1}
-
-
 def test_splits_share_no_source_package(tmp_path: Path) -> None:
     numbers = range(60)
     packages = "".join(stanza(f"p{number}", f"source{number // 2}") for number in numbers)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from catchline.errors import DataError
 from catchline.evaluation.run import read_lines
 from catchline_study.corpora.docstring_text import clean_docstring
 from catchline_study.corpora.docstrings import (
@@ -21,7 +20,7 @@ from catchline_study.corpora.docstrings import (
     split_by_package,
     unusable,
 )
-from catchline_study.corpora.pairs import hold_out, licence_of
+from catchline_study.corpora.pairs import licence_of
 from commands import refused, run
 
 PROSE = "The counters are reset before each pass over the records, so that results do not add up."
@@ -178,15 +177,6 @@ def test_corpus_of_a_folder(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()} == before
 
 
-def test_near_duplicates_across_packages(tmp_path: Path) -> None:
-    package(tmp_path / "s", "one", pair_text(1))
-    package(tmp_path / "s", "two", pair_text(1).replace("Return the", "Give back the").replace("year1", "year2"))
-    stats = build_corpus(tmp_path / "out", roots=[tmp_path / "s"], standard_library=False)
-    assert stats.left_out["near duplicate"] == 1
-    with pytest.raises(DataError, match="No usable docstrings"):
-        build_corpus(tmp_path / "none", roots=[tmp_path / "out"], standard_library=False)
-
-
 def test_nothing_is_imported(tmp_path: Path) -> None:
     file = tmp_path / "m.py"
     methods = 'class A:\n    def f(self):\n        """A.\n\n        B."""\n'
@@ -208,14 +198,6 @@ def test_splits_are_of_whole_packages() -> None:
     }  # fmt: skip
     name, file, path = next(find_files([]))
     assert (name, path.as_posix().endswith(file)) == (STANDARD_LIBRARY, True)
-
-
-def test_held_out_groups_are_many_and_whole() -> None:
-    counts = {"large": 400, **{f"p{number}": 7 for number in range(200)}}
-    chosen = hold_out(counts, 100)
-    assert "large" not in chosen
-    assert sum(counts[name] for name in chosen) == 98  # fourteen whole packages
-    assert hold_out(counts, 100) == chosen != hold_out(counts, 100, seed=1)
 
 
 def test_packages_of_permissive_licences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

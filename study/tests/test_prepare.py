@@ -40,10 +40,6 @@ def test_the_first_sentence_and_the_title() -> None:
     assert made.summary == "council does n't explain prices"
 
 
-def test_without_a_full_stop_the_first_line_stands() -> None:
-    assert pair("a b\nc d .", "t u v w", filtered=False) == ("a b", "t u v w")
-
-
 @pytest.mark.parametrize(
     ("document", "title", "reason"),
     [

@@ -107,19 +107,6 @@ def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     assert "lead-1: scoring" in capfd.readouterr().err
 
 
-def test_haystacks_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduce, "_catchline", in_this_process)
-    said: list[str] = []
-    texts = [f"One {n} rose. Two {n} fell. It {n} rained. Four {n}." for n in range(9)]
-    rows = [{"id": str(n), "document": text, "summary": "x"} for n, text in enumerate(texts)]
-    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    line = f"data haystack {tmp_path}/all.jsonl {tmp_path}/hay/train.jsonl --documents 2 --count 3 --seed 1"
-    for _ in range(2):
-        assert reproduce.run([line], said.append, tmp_path) == 0
-    assert said == [f"catchline {line}"]
-    assert len((tmp_path / "hay" / "train.jsonl").read_text().splitlines()) == 3
-
-
 def test_what_is_missing_is_named(corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DataError, match="no folder 'arxiv'"):
         reproduce.commands(TABLES["coconet"], tmp_path, tmp_path)

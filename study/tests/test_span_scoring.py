@@ -83,12 +83,6 @@ def test_bigrams_do_not_reach_over_the_cut() -> None:
     assert (found.m1.tolist(), found.m2.tolist(), found.ml.tolist()) == ([3], [1], [2])
 
 
-def test_scores_are_cut_at_the_ceilings() -> None:
-    key = key_of((1, 1, 1), Shape())
-    assert key.score(32, 0, 0) == key.score(0, 0, 32) == Fraction(2, 5)
-    assert key.score(0, 31, 0) == Fraction(62, 158)
-
-
 def test_windows_of_blanks_are_passed_over() -> None:
     shape = Shape(3, 2)
     rows = [[1, 1, 1, 1, 1, 5, 6, 7, 5, 6], [1] * 10]

@@ -243,14 +243,6 @@ def test_a_run_is_decoded_as_its_row_says(machine: Machine, compare: Compare) ->
     assert machine.trained == TRAINED
 
 
-def test_rows_whose_names_differ_in_signs_have_own_runs(machine: Machine, compare: Compare, tmp_path: Path) -> None:
-    plan = plan_of(tmp_path)
-    rows = [replace(row, name=name) for row, name in zip(plan.rows[1:], ("a+b", "a-b"), strict=True)]
-    compare(replace(plan, rows=tuple(rows)))
-    assert machine.trained == TRAINED
-    assert "a-b-seed-1" in {path.name for path in (tmp_path / "out" / "runs").iterdir()}
-
-
 def test_kept_scores_are_those_of_the_last_table(compare: Compare, tmp_path: Path) -> None:
     """Whichever was scored first, and however many seeds another one had."""
 
@@ -303,14 +295,6 @@ def test_own_code_is_part_of_what_was_scored_and_trained(
     words.write_text(words.read_text() + "# changed\n")
     with pytest.raises(ConfigError, match="was made with other data or files"):
         compare(plan)
-
-
-def test_a_log_that_is_being_written_is_read(tmp_path: Path) -> None:
-    """Another process may train there, or was killed in the middle of a line."""
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "metrics.json").write_text('{"validation": {"val_loss_tf": 3.0}}')
-    (tmp_path / "log.jsonl").write_text('{"kind": "train", "update": 1, "epoch": 1.0, "loss": 2.5}\n{"kind": "tr')
-    assert comparison._training_of(tmp_path) == {"metrics": {"val_loss_tf": 3.0}, "train_loss": 2.5}
 
 
 @pytest.mark.parametrize(

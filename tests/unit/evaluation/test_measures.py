@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from catchline.evaluation.measures import measure
-from catchline.evaluation.table import Row, copy_table
-from catchline.metrics.words import is_stop_word
 from commands import run
 from json_lines import write_lines
 
@@ -97,21 +95,6 @@ def test_against_loops() -> None:
     assert found["over_copied"] == pytest.approx(sum(map(len, over)) / 40)
     content = [[w for w in group if w not in ("the", "a", "and", "goes")] for group in over]
     assert found["over_copied_content"] == pytest.approx(sum(map(len, content)) / 40)
-
-
-def test_stop_words() -> None:
-    assert all(map(is_stop_word, ("the", "don't", "don’t", "can't", "they're", "it's", "isn't", "won't")))
-    assert not any(map(is_stop_word, ("honda", "o'hara", "anna's")))
-
-
-def test_a_column_that_nobody_has_is_left_out() -> None:
-    def table_of(**systems: dict[str, float]) -> tuple[list[str], list[list[str]]]:
-        return copy_table(Row(name, name, measures=measures) for name, measures in systems.items())
-
-    header, rows = table_of(a={"correct_1": 0.5, "over_copied": 2.0}, b={"correct_1": 0.25}, c={})
-    assert header == ["system", "correct 1-grams %", "over-copied words"]
-    assert rows == [["a", "50.00", "2.00"], ["b", "25.00", ""]]
-    assert table_of(a={}, b={"words": 3.0}) == ([], [])
 
 
 def test_evaluate_and_compare_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

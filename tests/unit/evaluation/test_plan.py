@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from catchline.config.loading import first_difference, load_recipe
+from catchline.config.loading import load_recipe
 from catchline.errors import ConfigError
-from catchline.evaluation.plan import Choice, plan_recipe, plan_systems, settings_of
+from catchline.evaluation.plan import Choice, plan_recipe, plan_systems
 
 EXTRACTIVE = load_recipe("extractive")
 HEADLINE = load_recipe("headline_writer")
@@ -78,12 +78,3 @@ def test_systems_that_exist(tmp_path: Path) -> None:
             plan_systems([one, two], Choice())
     with pytest.raises(ConfigError, match="Did you mean 'data'"):
         plan_systems(["lead"], Choice(overrides={"dta": {"skip_bad": True}}))
-
-
-def test_differences_of_settings() -> None:
-    one = plan_recipe(HEADLINE, Choice(["lstm"], "tiny", 1, DATA)).rows[0].runs[0]
-    changed = {**DATA, "training": {"max_epochs": 9}}
-    two = plan_recipe(HEADLINE, Choice(["lstm"], "tiny", 1, changed)).rows[0].runs[0]
-    assert first_difference(settings_of(one), settings_of(two)) == "training.max_epochs: 1 there, 9 now"
-    searching = plan_recipe(HEADLINE, Choice(["lstm"], "tiny", 1, {**DATA, "search": {"beam_size": 3}}))
-    assert first_difference(settings_of(one), settings_of(searching.rows[0].runs[0])) is None

@@ -79,17 +79,6 @@ def test_marks_are_those_of_the_corrected_test() -> None:
     assert found["BASE (baseline)"] == f"{100 * BASE.mean():.2f} ±{found['BASE (baseline)'].split('±')[1]}"
 
 
-def test_correction_takes_marks_away() -> None:
-    """One comparison that is just significant alone is not among many."""
-    weak = BASE + NOISE + 0.0082
-    alone = approximate_randomization(weak, BASE).p
-    assert 0.01 < alone < 0.05
-    few = differences({"1": BASE}, {"weak": {"1": weak}})
-    many = differences({"1": BASE}, {"weak": {"1": weak}, **{f"s{i}": {"1": BASE + NOISE} for i in range(9)}})
-    assert mark_of(few["weak"]["1"]["p_holm"]) == "*"
-    assert mark_of(many["weak"]["1"]["p_holm"]) == ""
-
-
 def test_seeds_are_averaged_by_document() -> None:
     made = table(outcome("base", BASE), outcome("two", BASE + 0.1, BASE + 0.3))
     figure = made.rows[1].rouge["1"]
@@ -124,6 +113,7 @@ def test_published_figures_stand_beside_ours() -> None:
     assert (found["BLEU"], found["val loss"], found["paper odd measure (subset)"]) == ("0.123", "6.000", "7")
     assert rows[0][header.index("BLEU") + 1] == "0.041"
     assert found["ROUGE-1, paper"] == "39.5"
+    assert "Derived." in notes(replace(made, plan=replace(made.plan, note="Derived.")))
     for nothing_or_percent in (None, {"bleu": 17.0}):
         assert shown(table(outcome("base", BASE, published=nothing_or_percent)))[0]["BLEU"] == "12.00"  # sacreBLEU's
 
@@ -223,14 +213,6 @@ def test_evaluate_has_p_values_too() -> None:
     assert "against a" in said[0]
 
 
-def test_a_recipe_says_where_published_figures_come_from() -> None:
-    made = table(outcome("base", BASE, published={"cnn.rouge1": 44.1}))
-    made = replace(made, plan=replace(made.plan, note="Derived from differences."))
-    assert "Derived from differences." in notes(made)
-    bare = replace(made, rows=tuple(replace(row, published={}) for row in made.rows))
-    assert "Derived from differences." not in notes(bare)
-
-
 # --------------------------------------------------------------------------- what is said when a training ends
 
 
@@ -257,18 +239,13 @@ def test_against_the_first_sentence(level: float, said: str) -> None:
     assert "oneline" not in verdict([LEAD, at(level)], fine_tuned=True)[0]
 
 
-def test_a_model_of_another_script_is_not_told_to_start_from_an_english_one() -> None:
-    lead, model = LEAD, at(0.0)
-    lines = verdict([lead, replace(model, flags=ANOTHER_SCRIPT)], fine_tuned=False)
-    assert "try more pairs or a longer training (training.max_epochs, training.max_minutes)." in lines[0]
-    lines = verdict([replace(one, flags="profile unicode") for one in (lead, model)], fine_tuned=False)
-    assert lines[-1] == "How ROUGE counts: profile unicode.", "where it is not as always"
-
-
 def test_what_else_is_wrong() -> None:
     measures = {"repeating": 0.89, "unsupported_word": 0.4, "empty": 0.25}
     lines = verdict([LEAD, at(0.3, **measures)], fine_tuned=False)
     assert [line.split()[0] for line in lines] == ["Better", "89%", "40%", "25%"]
     assert "no_repeat_ngram=2" in lines[1]
+    other = verdict([LEAD, replace(at(0.0), flags=ANOTHER_SCRIPT)], fine_tuned=False)
+    assert "oneline" not in other[0], "which is English"
+    assert other[-1].startswith("How ROUGE counts: profile unicode")
     again = verdict([LEAD, at(0.3, repeating=0.89)], fine_tuned=False, no_repeat=2)
     assert again[1] == "89% of its summaries repeat themselves: train longer."
