@@ -7,7 +7,7 @@ Claims, each measured here on random documents with random weights (one thread u
 words of documents have log-uniform ranks, about as in texts: the embeddings of frequent ones stay in the cache.
 
 * decoding (beam 5, fixed length) with C2F BOW at 400k words costs at most 1.25 times what it costs at 4k words (for
-  four documents at once more, since they choose twice as many chunks among so many), and at least 50 times less than
+  four documents at once more, since they choose twice as many chunks among this many), and at least 50 times less than
   STANDARD at 40k words;
 * the word encoder's training memory at 400k words is within 20% of that at 4k words;
 * ``encode: auto`` is never more than 15% slower than the better of ``full`` and ``lazy``;

@@ -9,7 +9,7 @@ one process.
 * Decoding: beam search, 4 beams, two documents. A step is the difference between searches of 40 and of 8 words, ends
   forbidden, divided by 32; ``before`` is what remains of the shorter one: encoding, s and p.
 * Memory: what two training steps add to the highest resident size of a process (of a device with ``--device cuda``)
-  in which the model, its gradients and Adam's two sums exist already. Each head in a process of its own.
+  in which the model, its gradients and Adam's two sums exist already. Each head in its own process.
 
     python benchmarks/copying_overhead.py [--backbone bart] [--threads 1 2] [--repeats 5] [--short]
         [--parts training decoding memory] [--device cuda --bf16]

@@ -62,7 +62,7 @@ def log_uniform(vocabulary: int, shape: tuple[int, ...], generator: torch.Genera
 def made_batch(
     vocabulary: int, pairs: int, source: int, target: int, *, outside: int = 0, seed: int = 1, device: str = "cpu"
 ) -> TrainingBatch:
-    """All lengths are full; a third of the target words are words of the source. With ``outside`` so many words of
+    """All lengths are full; a third of the target words are words of the source. With ``outside`` this many words of
     each document are outside the vocabulary (5% of its tokens)."""
     generator = torch.Generator().manual_seed(seed)
     read = log_uniform(vocabulary, (pairs, source), generator)
@@ -94,7 +94,7 @@ def transformer(sizes: dict[str, int], **more: Any) -> Any:
 
 
 def exactly(words: int, beams: int, **more: Any) -> SearchConfig:
-    """A search whose summaries all have so many words."""
+    """A search whose summaries all have this many words."""
     lengths = {"min_length": words, "min_length_share": None, "max_length": words}
     return SearchConfig(beam_size=beams, forbid_unk=False, **lengths | more)
 

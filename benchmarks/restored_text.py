@@ -2,7 +2,7 @@
 
     python benchmarks/restored_text.py CORPORA/arxiv CORPORA/debian CORPORA/aeslc
 
-For each validation pair the person's own line, lower-cased and split into tokens, stands for what a model wrote. Words
+For each validation pair the person's own line, lower-cased and split into tokens, represents what a model wrote. Words
 that the document has count as copied, from any of their places with equal weight: nothing tells the step which one was
 meant. The tokenizer and what it knows of case are learnt from the training pairs. Printed, in percent:
 

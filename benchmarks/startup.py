@@ -2,7 +2,7 @@
 
     python benchmarks/startup.py [--short] [--model MODEL]
 
-Each command runs in a process of its own. Printed are the median by the clock, the best, and the least seconds of the
+Each command runs in its own process. Printed are the median by the clock, the best, and the least seconds of the
 processor, which is the one to trust on a machine with other work; then the most memory the process had. The service is
 asked for forty summaries with their explanation before its memory is read. Exits with 1 above the limits.
 """
@@ -71,7 +71,7 @@ def resident(pid: int) -> dict[str, float]:
 
 
 def served(model: str, requests: int) -> dict[str, float]:
-    """The memory of a service that has answered so many requests."""
+    """The memory of a service that has answered this many requests."""
     with service(model) as (pid, address):
         for number in range(requests):
             body = json.dumps({"document": TEXT * (1 + number % 4), "explain": True}).encode()
@@ -82,7 +82,7 @@ def served(model: str, requests: int) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="5 runs in place of 20")
+    parser.add_argument("--short", action="store_true", help="5 runs instead of 20")
     parser.add_argument("--model", default="oneline", help="what summarizes and is served")
     options = parser.parse_args()
     runs, above = 5 if options.short else 20, 0

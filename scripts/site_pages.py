@@ -231,7 +231,7 @@ def _type(annotation: Any) -> str:
     if annotation is Any:
         return "any"
     return {"str": "text", "int": "integer", "bool": "true or false", "float": "number"}.get(
-        annotation.__name__, "keys of its own"
+        annotation.__name__, "its own keys"
     )
 
 
@@ -241,7 +241,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """A docstring as Markdown: no hard spaces, no headings of its own, no links of Sphinx."""
+    """A docstring as Markdown: no hard spaces, no headings, no links of Sphinx."""
     return re.sub(r"``([^`]+)``", r"`\1`", inspect.cleandoc(text)).replace("::\n", ":\n").replace("\f", "")
 
 

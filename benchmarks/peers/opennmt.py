@@ -1,13 +1,13 @@
 """OpenNMT-py 3.5.1's recurrent model with copying and coverage, as a training step on our batches.
 
 The package asks for an old torch and for tokenizers that a training step never calls, so it is installed on
-its own into a folder of its own, with nothing it depends on:
+its own into a separate folder, with nothing it depends on:
 
     pip install --no-deps --target /tmp/opennmt OpenNMT-py==3.5.1
 
 Its own modules compute everything: encoder, decoder with input feeding, attention, copy generator and loss
 (`onmt.utils.loss.LossCompute`, which is what its trainer calls). Modules that it imports without using them
-here are replaced by empty ones; none of its own is touched.
+here are replaced by empty ones; its own modules are not touched.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class UsualDistraction(nn.Module):
         super().__init__()
         model = copy.deepcopy(model)
         if not (isinstance(model.attention, DistractionAttention) and isinstance(model.decoder, TwoLevelDecoder)):
-            raise TypeError("the usual distraction model has a two-level decoder and attention of its own type")
+            raise TypeError("the usual distraction model has a two-level decoder and its own type of attention")
         if not isinstance(model.encoder, Recurrence):
             raise TypeError("the usual distraction model has torch's GRU")
         self.embedding, self.encoder, self.initial = model.embedding, model.encoder.layer, model.initial

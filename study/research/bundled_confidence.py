@@ -40,7 +40,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def english(tokenizer: Any) -> np.ndarray:
-    """ln p of each id of the vocabulary in English; ids that no word has are as rare as can be told."""
+    """ln p of each id of the vocabulary in English; ids that no word has get the least share that can be counted."""
     with gzip.open(HERE / "english_words.txt.gz", "rt", encoding="ascii") as file:
         lines = [line.split() for line in file if not line.startswith("#")]
     shares = np.full(tokenizer.vocab_size, 1e-7)

@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--folders", default=",".join([*TO_REACH]))
     parser.add_argument("--count", type=int, help="records of a folder")
-    parser.add_argument("--skip", type=int, default=0, help="so many of the drawn records come first and are left out")
+    parser.add_argument("--skip", type=int, default=0, help="the number of drawn records to leave out first")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

@@ -212,7 +212,7 @@ class Failure:
 
 
 def first_failure(tests: list[str], log: Path) -> str:
-    """Which of the tests fails first, in a process of its own; empty if all pass."""
+    """Which of the tests fails first, in its own process; empty if all pass."""
     log.with_suffix(".failed").write_text("out of time, or no test could be collected")
     if child := os.fork():
         os.waitpid(child, 0)

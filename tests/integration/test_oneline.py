@@ -174,7 +174,7 @@ def test_fine_tuning_is_the_default_of_its_recipe(
         "training.max_updates=1",
     ]
     main(command)  # the stand-in is smaller than the recipe says
-    assert "Starting from oneline, the model in the box; --from scratch starts from nothing." in capsys.readouterr().err
+    assert "Starting from oneline, the bundled model; --from scratch starts from nothing." in capsys.readouterr().err
     shutil.rmtree(tmp_path / "box")
     refused(capsys, ModelError.exit_code, "Or start from nothing: --from scratch.", *command)
 

@@ -102,7 +102,7 @@ def test_a_document_beside_a_very_long_one_is_as_alone(model: Path, monkeypatch:
         assert (one.text, one.source_offsets) == (other.text, other.source_offsets)
         assert [word.sources for word in one.words] == [word.sources for word in other.words]
     attending: dict[str, Any] = {"distraction": {"attention": 0.5}}
-    with pytest.raises(DataError, match=r"^Document 2 has more than 12 tokens, and over so many this model shows"):
+    with pytest.raises(DataError, match=r"^Document 2 has more than 12 tokens, and above that this model shows"):
         summarizer.summarize([short[0], long], **attending)
     assert summarizer.summarize([short[0], long], on_error="skip", **attending)[1] is None
     told: list[tuple[int, str]] = []

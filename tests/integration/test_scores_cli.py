@@ -235,7 +235,7 @@ def test_rows_are_trained_and_resumed(
     arguments = ["compare", "headline_writer", "--size", "tiny", "--data", str(data), "--rows", rows]
     out = tmp_path / "out"
     assert main([*arguments, "--out", str(out)]) == 130
-    assert "The same command goes on" in capsys.readouterr().err
+    assert "The same command continues" in capsys.readouterr().err
     assert main([*arguments, "--out", str(out)]) == 0
     assert trained == [("lstm", False), ("gru", False), ("gru", True)]
     printed = capsys.readouterr().out

@@ -44,7 +44,7 @@ def command(
     rows: Annotated[
         list[str] | None, Option(help="Rows of the recipe, a,b,c or one --rows each; all if not given.")
     ] = None,
-    seeds: Annotated[int, Option(min=1, help="Train each row with so many seeds.")] = 1,
+    seeds: Annotated[int, Option(min=1, help="Train each row with this many seeds.")] = 1,
     out: Annotated[Path | None, Option(help="Folder of the comparison; below runs/ if not given.")] = None,
     earlier: Earlier = None,
     overrides: RecipeKeys = None,
@@ -61,7 +61,7 @@ def command(
     """Train and score the rows of a recipe, or score what exists, and print one table.
 
     The folder gets compare.md, compare.csv, compare.tex and compare.json. Interrupted, the same command
-    goes on where it stopped. A row that fails is named in the table, and the exit code is 1.
+    continues where it stopped. A row that fails is named in the table, and the exit code is 1.
     """
     from catchline.evaluation import report
     from catchline.evaluation.compare import Comparison, ComparisonCallbacks
@@ -88,7 +88,7 @@ def command(
         try:
             outcomes = comparison.run()
         except KeyboardInterrupt:
-            say(f"Interrupted; what is finished is kept in {folder}. The same command goes on from there.")
+            say(f"Interrupted; what is finished is kept in {folder}. The same command continues from there.")
             raise Exit(EXIT_INTERRUPTED) from None
         table = report.table_of(plan, outcomes, data=path, records=len(records), test=test)
         _write(table, folder)

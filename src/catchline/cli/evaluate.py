@@ -74,7 +74,7 @@ def command(
 ) -> None:
     """Summarize a data set with each system and print ROUGE, copying, repetition and length.
 
-    Interrupted with --output, the same command goes on where it stopped. Marks compare with the first system.
+    Interrupted with --output, the same command continues where it stopped. Marks compare with the first system.
     """
     settings = search_settings(search)
     names = _names(systems or [])

@@ -53,7 +53,7 @@ def command(
     also: Annotated[list[str] | None, Option("--with", metavar="MODEL", help="Another system beside.")] = None,
     *,
     decoding: DecodingOptions,
-    max_records: Annotated[int, Option(min=1, help="At most so many records of a file.")] = 20,
+    max_records: Annotated[int, Option(min=1, help="At most this many records of a file.")] = 20,
     reading: DocumentOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,
@@ -172,7 +172,7 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
         maps = [HeatMap(title, weights, rows, columns, numbers)]
     else:
         rows = [word.text for word in first.words]
-        marks = ["(start)", *["(end)"] * len(first.source_offsets)]  # special tokens stand for no characters
+        marks = ["(start)", *["(end)"] * len(first.source_offsets)]  # special tokens have no characters
         columns = [first.document[a:b] or mark for (a, b), mark in zip(first.source_offsets, marks, strict=False)]
         named = {"attention": [word.attention for word in first.words]}
         named |= {name: [word.maps[name] for word in first.words] for name in first.words[0].maps}

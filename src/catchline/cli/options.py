@@ -1,4 +1,4 @@
-"""The options that several commands have, each declared once; alone, or in groups that one parameter stands for.
+"""The options that several commands have, each declared once; alone, or in groups that are one parameter.
 
 A group is a dataclass whose fields are options:
 
@@ -153,7 +153,7 @@ class DecodingOptions:
     always_write: Annotated[bool, Option("--always-write", help="What the model wrote, also where it is not sure.")] = (
         False
     )
-    raw: Annotated[bool, Option("--raw", help="The words as the model wrote them, nothing mended.")] = False
+    raw: Annotated[bool, Option("--raw", help="The words as the model wrote them, without clean-up.")] = False
 
     def settings(self, model: str, **more: Any) -> dict[str, Any]:
         """What was given, as settings of ``model``, with ``more`` of a command's own.

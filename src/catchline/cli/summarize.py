@@ -51,7 +51,7 @@ def command(
         list[str] | None, Argument(metavar="[FILE...|-]", help="Text, Markdown, pages or records; - or nothing: stdin.")
     ] = None,
     jsonl: Annotated[bool, Option("--jsonl", help="Standard input is JSON lines, not one text.")] = False,
-    output: Annotated[Path | None, Option(help="File for the results; goes on with one that is partial.")] = None,
+    output: Annotated[Path | None, Option(help="File for the results; continues one that is partial.")] = None,
     min_length: Annotated[int | None, Option(min=0, help="Least number of tokens.")] = None,
     num_return: Annotated[int | None, Option(min=1, help="Summaries a document, best first.")] = None,
     sentences: Annotated[int | None, Option(min=1, help="Sentences to pick (extractive methods).")] = None,
@@ -69,7 +69,7 @@ def command(
     """Summarize text, files, JSON lines or standard input.
 
     A text file gives its summary; a file of records (.jsonl, .json, .csv, .tsv, ...) gives one JSON line a
-    record, in order. With --output, an interrupted command goes on where it stopped, killed or not.
+    record, in order. With --output, an interrupted command continues where it stopped, killed or not.
     """
     model, given = model_and_inputs([name for name in (model, *(files or [])) if name is not None])
     inputs = given or ["-"]

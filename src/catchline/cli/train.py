@@ -60,7 +60,7 @@ def command(
     Of data without a validation file a tenth is held out for validation, and another for the score at the end; near
     duplicates stay together, and RUN/data has the parts.
 
-    Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `catchline resume` goes on.
+    Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `catchline resume` resumes.
     """
     begin: dict[str, Any] = {}
     if start == SCRATCH:

@@ -98,7 +98,7 @@ def _sentence(cls: type[BaseModel], problem: Any, where: str, components: Compon
         return f"Unknown key '{dotted}'.{hint} Known here: {', '.join(sorted(_fields_at(cls, path[:-1])))}."
     if problem["type"] == "model_type":
         known = _fields_at(cls, path)
-        return f"'{dotted}' is a section with keys of its own, such as {dotted}.{known[0]}: {', '.join(known)}."
+        return f"'{dotted}' is a section with its own keys, such as {dotted}.{known[0]}: {', '.join(known)}."
     message = problem["msg"].removeprefix("Value error, ")
     given = "" if problem["type"] in {"missing", "value_error"} else f" (given: {_repr.repr(problem['input'])})"
     place = f"'{dotted}': " if dotted else ""

@@ -1,6 +1,6 @@
 """From a YAML recipe, a row, a size and the user's overrides to one validated `RunConfig`.
 
-A YAML file of a few hundred bytes can stand for billions of values (aliases of aliases), nest deeper than any program
+A YAML file of a few hundred bytes can hold billions of values (aliases of aliases), nest deeper than any program
 follows, or hold a number of a million digits. None of that is a setting, so `parse_yaml` refuses it, and with it what
 YAML would pass over in silence: a key that stands twice, and tags for dates, sets or binary data (a date is text here).
 """
@@ -260,7 +260,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """The value that ``text`` stands for.
+    """The value that ``text`` means.
 
     Raises:
         ConfigError: it is no YAML, or no settings; the sentence begins with ``where``.
@@ -281,7 +281,7 @@ def parse_yaml(text: str, where: str) -> Any:
         raise ConfigError(f"{where} is not valid YAML: {_short(error)}.") from None
     for count, _ in enumerate(_checked(value, where, ())):
         if count > MOST_VALUES:
-            raise ConfigError(f"{where} stands for more than {MOST_VALUES:,} values; that is no recipe.")
+            raise ConfigError(f"{where} holds more than {MOST_VALUES:,} values; that is no recipe.")
     return value
 
 

@@ -32,7 +32,7 @@ def place_of(name: str | PathLike[str]) -> Path:
 
 
 def default_model(tell: Callable[[str], object]) -> str:
-    """What answers when no model is named: the model in the box; ``tell`` hears of it when there is none."""
+    """What answers when no model is named: the bundled model; ``tell`` hears of it when there is none."""
     try:
         place_of(DEFAULT)
     except ModelError:

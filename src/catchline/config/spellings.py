@@ -44,6 +44,6 @@ def _keys(cls: type[BaseModel], prefix: str, components: Mapping[str, type[BaseM
     for name, field in cls.model_fields.items():
         key = f"{prefix}{name}"
         yield key
-        several = get_origin(field.annotation) in (tuple, list)  # of a list of sections none has keys of its own
+        several = get_origin(field.annotation) in (tuple, list)  # no section of a list has its own keys
         for part in filter(None, (*([] if several else sections_in(field.annotation)), components.get(key))):
             yield from _keys(part, f"{key}.", components)

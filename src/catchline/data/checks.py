@@ -323,7 +323,7 @@ def duplicates(sketches: Iterable[tuple[bytes, Any]]) -> Iterator[tuple[int, int
 
 # ------------------------------------------------------------------------------------------------------- hold-out
 
-SHARE, MOST = 10, 1000  # a tenth of the pairs for each split, and never more than so many
+SHARE, MOST = 10, 1000  # a tenth of the pairs for each split, and never more than this many
 LEAST, ENOUGH_FOR_TEST = 20, 200  # pairs of which some are held out; of which some are held out for a test
 
 

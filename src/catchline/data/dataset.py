@@ -130,7 +130,7 @@ class EncodedDataset:
         return float(sources.mean()), float(self.targets_cut.mean())
 
     def limits_of(self, percent: float) -> tuple[int, int]:
-        """The limits of source and target, in tokens, within which so many of the texts are whole."""
+        """The limits of source and target, in tokens, within which this many of the texts are whole."""
         source, target = (np.ceil(np.percentile(side, percent)) for side in (self._source_totals, self._target_totals))
         return int(source) + self._frame.around, int(target) + self._frame.around_target
 

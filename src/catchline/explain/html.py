@@ -138,7 +138,7 @@ def render_report(title: str, sections: Sequence[Any], *, subtitle: str = "") ->
 
 
 def notebook_view(summary: Summary) -> str:
-    """One summary for a notebook: its page in a frame of its own, so that neither's style or script meets the other's.
+    """One summary for a notebook: its page in its own frame, so that neither's style or script meets the other's.
 
     A summary without explanation is its text, and a word on how to get one.
     """

@@ -364,7 +364,7 @@ def merge_spans(
 ) -> tuple[SourceSpan, ...]:
     """Source positions as spans of ``document``, heaviest first, at most ``limit``.
 
-    ``joined[i]`` says that position i goes on with the word of position i - 1 (subword tokens); such
+    ``joined[i]`` says that position i continues the word of position i - 1 (subword tokens); such
     neighbours become one span, whose weight is their sum. Positions with an empty span (special tokens) and
     weights not above ``min_weight`` are left out.
     """

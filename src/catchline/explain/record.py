@@ -146,7 +146,7 @@ def _plain(value: Any) -> Any:
 
 
 def _given(value: Any) -> Any:
-    """``value``, which JSON holds, without the parts that are null: these stand for what is left out.
+    """``value``, which JSON holds, without the parts that are null: these are what is left out.
 
     Raises:
         ValueError: a number is not finite.

@@ -1,4 +1,4 @@
-"""Start the export of a model folder in a process of its own."""
+"""Start the export of a model folder in its own process."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def graphs_of(model: Any) -> tuple[ir.Model, ir.Model, Layout]:
     if model.max_source_tokens is not None and model.max_source_tokens < SIZES["S"]:
         raise ModelError(f"it has {model.max_source_tokens} positions, and graphs are made from {SIZES['S']} tokens")
     most = {"S": model.max_source_tokens, "T": model.max_target_tokens and model.max_target_tokens - 1}
-    dims = {name: Dim(name * 2, min=4, max=most.get(name)) for name in SIZES}  # SymPy has an S of its own
+    dims = {name: Dim(name * 2, min=4, max=most.get(name)) for name in SIZES}  # SymPy has its own S
     beams, words = {0: dims["B"], 1: dims["K"]}, {0: dims["B"], 1: dims["S"]}
     with torch.no_grad():
         batch, state = _example(model)

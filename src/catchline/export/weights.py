@@ -79,7 +79,7 @@ class Weights:
 
 
 def share(model: ir.Model, weights: Weights) -> None:
-    """Let the graph name the stored tensors where it holds numbers of its own. Products with matrices in eight bits are
+    """Let the graph name the stored tensors where it holds its own numbers. Products with matrices in eight bits are
     made in eight bits; a matrix that is used in another way becomes float32 when the graph is opened."""
     graph = model.graph
     for node in list(graph):

@@ -16,7 +16,7 @@ from catchline.text.sentences import sentence_strings
 
 class ExtractorConfig(ConfigBase):
     """``sentences``: how many to pick; ``language``: for splitting a text into sentences (an ISO code),
-    if it shall not be told by the text."""
+    if the text is not to say it."""
 
     sentences: int = Field(3, ge=1)
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")

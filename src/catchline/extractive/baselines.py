@@ -115,7 +115,7 @@ class Longest(Extractor):
 
 
 class Oracle(Extractor):
-    """The greedy ROUGE oracle: what sentence extraction can nearly reach, found with the reference in hand.
+    """The greedy ROUGE oracle: what sentence extraction can nearly reach, found with the reference.
 
     Sentences are added one at a time, each the one that raises mean F of ROUGE-1 and ROUGE-2 most, until none does or
     ``sentences`` are picked (Nallapati et al. 2017). N-gram matches are clipped counts over the summary's words as one

@@ -38,7 +38,7 @@ class ConceptIlp(Extractor):
     When not even one sentence fits, the shortest is taken.
     """
 
-    in_short = "Takes sentences that together hold the most frequent pairs of words, up to so many words."
+    in_short = "Takes sentences that together hold the most frequent pairs of words, up to this many words."
 
     class Config(WordsConfig):
         max_words: int = Field(50, ge=1)

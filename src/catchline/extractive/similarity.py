@@ -95,7 +95,7 @@ def edge_weights(terms: SentenceTerms, *, alone: float) -> np.ndarray:
     """
     counts = terms.counts
     common = counts @ counts.T
-    # By math.log, whose last bit may differ from numpy's: ties shall fall as in a plain implementation.
+    # By math.log, whose last bit may differ from numpy's: ties fall as in a plain implementation.
     table = [0.0, *(math.log(length) for length in range(1, int(terms.lengths.max(initial=0)) + 1))]
     logs = np.array(table)[terms.lengths]
     norms = logs[:, None] + logs[None, :]

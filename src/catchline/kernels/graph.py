@@ -30,7 +30,7 @@ def final_distribution(
 ) -> Tensor:
     """`catchline.papers.pointer_generator.final_distribution`: (B, Q, V), (B, Q), (B, Q, S), (B, Q, S) -> (B, Q, X).
 
-    The same steps as in `catchline.kernels.vocabulary`, each with a result of its own.
+    The same steps as in `catchline.kernels.vocabulary`, each with its own result.
     """
     assert first is not None
     log_gen, log_copy = logsigmoid(gate).unsqueeze(-1), logsigmoid(-gate).unsqueeze(-1)

@@ -159,7 +159,7 @@ class Convolution(CoarseEncoder):
 
 
 class BagOfWords(CoarseEncoder):
-    """BOW: the sum of the chunk's embeddings in a table of its own (section 5), frozen unless told otherwise."""
+    """BOW: the sum of the chunk's embeddings in its own table (section 5), frozen by default."""
 
     class Config(ConfigBase):
         # none: as wide as the word embeddings, and it starts as their copy

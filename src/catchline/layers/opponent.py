@@ -3,7 +3,7 @@
 The equations are in `catchline.papers.contrastive`; this module holds the parameters. One branch serves the whole
 model:
 it reads the queries, keys and values that one decoder layer has projected anyway, and adds a small feed-forward network
-and a vocabulary matrix of its own. The subclasses, `catchline.config.names.OPPONENTS`, say what becomes of the largest
+and its own vocabulary matrix. The subclasses, `catchline.config.names.OPPONENTS`, say what becomes of the largest
 weight (section 3.2.1, Table 3 and footnote 2).
 """
 
@@ -141,7 +141,7 @@ class Opponent(Switchable):
     def features(self, context: Tensor, noise_seed: int | None = None) -> Tensor:
         """Equations (4) to (6), and the minus of (7): (..., F) -> -z3 (z3 for ``output: softmax``).
 
-        The minus is put here, on the few numbers. In training the dropout draws from a generator of its own, seeded
+        The minus is put here, on the few numbers. In training the dropout draws from its own generator, seeded
         with ``noise_seed``, so that the rest of the model sees the masks it would see without the branch.
         """
         generator = None if noise_seed is None else torch.Generator(context.device).manual_seed(noise_seed)

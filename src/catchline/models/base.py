@@ -219,7 +219,7 @@ class AutoregressiveModel(SummarizationModel):
             yield words
 
     def _own_word(self, log_probs: Tensor) -> Tensor:
-        """The model's word, (B, X) -> (B,), as an extended id: the likeliest; in scheduled sampling a drawn one."""
+        """The model's word, (B, X) -> (B,), as an extended id: the most likely; in scheduled sampling a drawn one."""
         if self.prediction_feed == "sample" and self.training:
             return torch.multinomial(log_probs.exp(), 1).squeeze(-1)
         return log_probs.argmax(dim=-1)

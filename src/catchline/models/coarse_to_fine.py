@@ -61,7 +61,7 @@ from catchline.types import (
 _DRAW, _FEED, _WORDS = range(1, 4)
 _MODES = ("auto", "full", "lazy", "replay")
 _EXPLAINS = ("coarse", "sampled", "shares", "fine")
-_FEW_CHUNKS = 12  # reading so many rows at once costs about as much as reading one
+_FEW_CHUNKS = 12  # reading this many rows at once costs about as much as reading one
 
 
 class CoarseToFineConfig(ConfigBase):

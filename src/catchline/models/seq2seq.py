@@ -33,7 +33,7 @@ from catchline.types import AttentionOutput, Batch, Memory, Shared, TrainingBatc
 
 
 class BertConfig(ConfigBase):
-    """An encoder of BERT's form in place of the recurrent one; its width is ``embedding_size``."""
+    """An encoder of BERT's form instead of the recurrent one; its width is ``embedding_size``."""
 
     layers: int = Field(4, ge=1, le=1000)
     num_heads: int = Field(12, ge=1, le=65_536)

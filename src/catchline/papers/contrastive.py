@@ -10,7 +10,7 @@ Duan, Yu, Yin, Zhang, Luo and Zhang, "Contrastive Attention Mechanism for Abstra
 | opponent(alpha_c) in (3) | a table of variants: which positions are ``allowed`` (B, Q, S), and the scores of those |
 | alpha_o, attention_o = alpha_o v | `opponent_weights` (B, Q, S), `opponent_context` (B, Q, F) |
 | z_1, z_2, z_3 | (..., F) |
-| W | (V, F), without bias, a parameter of its own |
+| W | (V, F), without bias, its own parameter |
 | lambda | the weight of log P_o, in training and in decoding |
 
 ``mask`` is true at real tokens. Our readings, where the paper is silent or printed otherwise:

@@ -71,7 +71,7 @@ def rows_of_documents(document_index: Any, beams: int) -> Any:
 def top_candidates(scores: Any, count: int, block: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The ``count`` largest entries of each row of ``scores`` (N, X): values and ids (N, min(count, X)).
 
-    Descending; of equal values the lower id comes first, also across the cut. Which ids stand for values of minus
+    Descending; of equal values the lower id comes first, also across the cut. Which ids have values of minus
     infinity is not defined. A row that holds NaN gives nothing but NaN.
 
     Scores on another device find theirs there (`catchline.search.torch_bridge.DeviceScores`).

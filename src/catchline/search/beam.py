@@ -3,7 +3,7 @@
 Row ``b * K + k`` is hypothesis k of document b. The steps (a) to (g) are those of `_Search.run`.
 
 Of 2K candidates a document, which finish (``config.finish``)? ``see``: an EOS that ranks before the K-th candidate
-that goes on, with ``early_stopping`` as many as are missing (the code of See et al. 2017). ``within_beam``: an EOS
+that continues, with ``early_stopping`` as many as are missing (the code of See et al. 2017). ``within_beam``: an EOS
 among the first K, and of all finished hypotheses the best K are kept (fairseq, transformers). ``config.shrink_beam`` is
 a third rule: see `_ShrinkingSearch`.
 

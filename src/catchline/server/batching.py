@@ -54,7 +54,7 @@ class Job:
 
 # ``work(jobs, check)`` gives one result a job; ``check()`` raises `AbandonedError` when it has no purpose.
 Work = Callable[[Sequence[Job], Callable[[], None]], Sequence[Any]]
-OnBatch = Callable[[Sequence[Job], float], None]  # told by the worker of each batch and its seconds
+OnBatch = Callable[[Sequence[Job], float], None]  # called by the worker with each batch and its seconds
 
 
 class Batcher:

@@ -57,13 +57,13 @@ class _Body(BaseModel, extra="forbid", protected_namespaces=(), allow_inf_nan=Fa
 
 
 class Document(_Body):
-    """A document with a name of its own, which its summary carries too."""
+    """A document with its own name, which its summary carries too."""
 
     document: Text = Field(description="The text.")
     id: Text = Field("", max_length=200)
 
 
-# Told apart by their JSON kind, so that an error is about the kind that was given.
+# Distinguished by their JSON kind, so that an error is about the kind that was given.
 TextOrDocument = Annotated[
     Annotated[Text, Tag("(text)")] | Annotated[Document, Tag("(object)")],
     Discriminator(lambda value: "(object)" if isinstance(value, Mapping) else "(text)"),

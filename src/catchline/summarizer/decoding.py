@@ -37,8 +37,8 @@ _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
 MOST_THREADS = 4  # a quarter of the search around a small model is Python, of which one runs at a time
 _ENDLESS = 10_000  # characters of a summary, which copied a "word" of that length
 _TOLD_SINGLY = 32  # tokens of a summary that is watched
-WRITES = "A trained model: writes a line of its own, word by word."
-WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
+WRITES = "A trained model: writes its own line, word by word."
+WRITES_AND_COPIES = "A trained model: writes its own line, word by word, and can copy words from the text."
 
 
 class DecodingSystem:
@@ -161,11 +161,11 @@ class DecodingSystem:
         return {key: value for key, value in values.items() if key in always or value != usual[key]}
 
     def batches_at_once(self, documents: int, options: SearchConfig) -> int:
-        """How many parts of so many documents are best searched `in_threads`."""
+        """How many parts of this many documents are best searched `in_threads`."""
         return min(documents, threads_each(1), MOST_THREADS)
 
     def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
-        """``work`` of each batch, in order, by so many threads of this process."""
+        """``work`` of each batch, in order, by this many threads of this process."""
         return threaded(work, batches, workers)
 
     def summarize_batch(
@@ -223,7 +223,7 @@ class DecodingSystem:
             return [found[place] for place in range(len(documents))]
         if long and config.distraction and config.distraction.attention:
             raise DataError(
-                f"Document {documents[0].example.record_id} has more than {most:,} tokens, and over so many this model "
+                f"Document {documents[0].example.record_id} has more than {most:,} tokens, and above that this model "
                 "shows no attention: set distraction.attention to 0."
             )
         batch, ids = self._batch([one.example for one in documents]), self.tokenizer.search_ids(self.start_id)

@@ -24,7 +24,7 @@ from catchline.types import Record, Summary, references_of
 if TYPE_CHECKING:
     from catchline.extractive.base import Extractor
 
-Progress = Callable[[int], object]  # is told the number of documents just done
+Progress = Callable[[int], object]  # is called with the number of documents just done
 OnText = Callable[[int, str], object]  # is given the place of a document and its summary so far
 # ``my_package.module:Mine`` or ``my_module:Mine-2``; a drive is one letter, and ``hub:`` stands before data
 _OUTSIDE = re.compile(r"(?!hub:)[^\W\d]\w+(\.\w+)*:[A-Z]\w*(-\d+)?(?=$|:)")

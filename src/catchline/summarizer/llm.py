@@ -162,7 +162,7 @@ class LanguageModelSystem:
         raise ModelError(f"{self._url} gave no line ({reason}).")
 
     def batches_at_once(self, documents: int, options: LanguageModelConfig) -> int:
-        """So many requests are open at a time."""
+        """This many requests are open at a time."""
         return min(documents, _AT_ONCE)
 
     def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:

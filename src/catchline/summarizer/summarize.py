@@ -33,7 +33,7 @@ SYSTEMS = {  # imported when a model is opened
     "llm": "catchline.summarizer.llm:LanguageModelSystem",
 }
 LANGUAGE_MODEL = "openai:"  # before the name of a server's model
-WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
+WINDOW_BATCHES = 8  # this many batches of documents are read ahead and sorted by length
 BATCH = 16  # what a batch counts for there, where nobody says how many documents it has
 
 _Batch = list[tuple[int, Record]]  # each with its place in the window
@@ -85,7 +85,7 @@ class Summarizer:
 
     ::
 
-        summarizer = Summarizer()  # the model in the box; or .from_pretrained("runs/demo"), a hub id, "lexrank-2"
+        summarizer = Summarizer()  # the bundled model; or .from_pretrained("runs/demo"), a hub id, "lexrank-2"
         summary = summarizer.explain("Your text ...")
         for word in summary.words:
             print(word.text, word.copied, [span.text for span in word.sources])
@@ -100,7 +100,7 @@ class Summarizer:
     def from_pretrained(
         cls, folder_or_id: str | Path, device: Any = "cpu", *, trust_code: bool = False, **options: Any
     ) -> Summarizer:
-        """Open a model or run folder, a BART-family checkpoint, a hub id, ``"oneline"`` (the model in the box) or an
+        """Open a model or run folder, a BART-family checkpoint, a hub id, ``"oneline"`` (the bundled model) or an
         extractive method (``"lead-1"``, ``"concept_ilp:max_words=50"``: see `catchline.summarizer.extractive`).
 
         ``options`` are settings of the method (``sentences=2``) or new decoding defaults (``beam_size=8``).
@@ -187,7 +187,7 @@ class Summarizer:
         **overrides: Any,
     ) -> Iterator[Summary]:
         """Like `summarize` over an iterable of any length: read ahead, batched by length, given back in order.
-        ``on_skip(record, error)`` is told about each document that ``on_error="skip"`` passes over; messages number the
+        ``on_skip(record, error)`` is called for each document that ``on_error="skip"`` passes over; messages number the
         documents from ``first``."""
         if on_error not in ("raise", "skip"):
             raise ConfigError(f"on_error is 'raise' or 'skip', not '{on_error}'.")
@@ -221,7 +221,7 @@ class Summarizer:
         calibration = None if always_write else self.system.calibration
         at_once = self.system.documents_at_once if batch_size is None else lambda _: batch_size
         windows = _windows(texts, WINDOW_BATCHES * (batch_size or BATCH), first, skipped)
-        return (  # None, which `summarize` types, in place of what is skipped
+        return (  # None, which `summarize` types, instead of what is skipped
             summary and or_extract(summary, calibration)  # type: ignore[misc]
             for window in windows
             for summary in _by_length(window, self.system, options, at_once, decoded, skipped, progress)
@@ -313,7 +313,7 @@ def _check_batch_size(given: Any) -> None:
 def _windows(
     texts: Iterable[Document], size: int, first: int, skipped: Callable[[Record, CatchlineError], object]
 ) -> Iterator[list[Record | None]]:
-    """The documents by so many, checked; ``None`` for one that was skipped."""
+    """The documents in windows, checked; ``None`` for one that was skipped."""
     for window in batches(texts, size):
         records: list[Record | None] = []
         for number, given in enumerate(window, first):

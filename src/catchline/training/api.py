@@ -43,7 +43,7 @@ def train(
         out: the run folder: model, log and checkpoints.
         row, size: of the recipe; its defaults if not given.
         start: start from this model (a folder, a hub id, ``oneline``).
-        settings: keys of the recipe that shall differ, dotted or nested: ``{"training.batch_size": 16}``.
+        settings: keys of the recipe that differ, dotted or nested: ``{"training.batch_size": 16}``.
         all_pairs: hold none out. Otherwise, of data without validation pairs, a tenth is held out for validation and,
             of 200 pairs or more, another for a test; ``out``/data has the parts.
         how: ``resume``, ``force``, ``progress``, ``on_log``, ``on_message`` of `catchline.training.run.train`.

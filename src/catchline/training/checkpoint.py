@@ -39,7 +39,7 @@ from catchline.training.optim import WeightAverage, parameter_names
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 STATE = "state.json"
-STAGE_FOLDER = "pretraining"  # the sub-folder in which a run's pre-training stage is a run of its own
+STAGE_FOLDER = "pretraining"  # the sub-folder in which a run's pre-training stage is its own run
 _DRAFT = ".draft-"
 
 

@@ -160,7 +160,7 @@ class Phases:
                 )
 
     def end_of_pass(self, number: int) -> int:
-        """The update with which so many passes over the data are done."""
+        """The update with which this many passes over the data are done."""
         ends = [origin + number * size for size, origin in self._passes]
         return next((end for end, last in zip(ends, self._ends, strict=False) if last is None or end <= last), ends[-1])
 

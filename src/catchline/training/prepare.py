@@ -39,7 +39,7 @@ from catchline.training.log import ShowProgress
 
 TOKENIZER_FOLDER = "tokenizer"
 NAMES_SHOWN = 12
-PERCENTILE, MUCH = 95, 0.1  # % of texts that proposed limits leave whole; share of cut ones that is told
+PERCENTILE, MUCH = 95, 0.1  # % of texts that proposed limits leave whole; share of cut ones that is reported
 
 
 @dataclass
@@ -215,7 +215,7 @@ def provide_tokenizer(
         place = cached("tokenizer", sha256(about.encode()), lambda place: make(place / TOKENIZER_FOLDER))
         copy_tokenizer(place / TOKENIZER_FOLDER, folder)
         return trained
-    with replacing_folder(folder) as draft:  # half a tokenizer would be taken for a whole one when the run goes on
+    with replacing_folder(folder) as draft:  # half a tokenizer would be taken for a whole one when the run continues
         make(draft)
     return trained
 

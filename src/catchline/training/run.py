@@ -1,6 +1,6 @@
 """A run from its settings to its model: its folder, its processes, its pre-training stage and the training proper.
 
-A pre-training stage (the same model on other pairs, before the training proper) is a run of its own in the sub-folder
+A pre-training stage (the same model on other pairs, before the training proper) is its own run in the sub-folder
 ``pretraining``: recipe, log, checkpoints, model. Both stages read with one tokenizer, which is made first and lies in
 both folders. The training proper starts from the stage's exported model.
 """
@@ -134,7 +134,7 @@ def _ends(run: RunConfig) -> dict[str, Any]:
 
 
 def stage_of(run: RunConfig) -> RunConfig:
-    """The pre-training stage of ``run`` as a run of its own.
+    """The pre-training stage of ``run`` as its own run.
 
     Raises:
         ConfigError: ``pretraining.data`` is not set, or ``pretraining.set`` does not fit.
@@ -195,7 +195,7 @@ def _share_tokenizer(run: RunConfig, stage: RunConfig, out: Path, accelerator: A
 
 
 def _stage_callbacks(callbacks: Callbacks) -> Callbacks:
-    """The same callbacks, told in each call that it is of the pre-training stage."""
+    """The same callbacks, with the note in each call that it is of the pre-training stage."""
 
     def show(completed: float | None = None, *, description: str | None = None, **shown: Any) -> None:
         if description is not None:
@@ -397,7 +397,7 @@ def _refuse_changes(run: RunConfig, out: Path) -> None:
         validations = [entry["kind"] for entry in entries].count("validation")
         if model.is_file() and not run.pretraining.enabled and validations != 1:
             raise CheckpointError(
-                f"{out} holds a model and no checkpoint to go on from: train another run, from this model's weights "
+                f"{out} holds a model and no checkpoint to continue from: train another run, from this model's weights "
                 f"with `catchline train RECIPE --from {quote(str(out))}`."
             )
         return

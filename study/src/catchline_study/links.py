@@ -69,7 +69,7 @@ def word_spans(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def word_pairs(records: Sequence[Record]) -> list[WordPair]:
-    """The words of each record. Its label is its id, or ``#3`` for the third record without one of its own."""
+    """The words of each record. Its label is its id, or ``#3`` for the third record without its own id."""
     ids = Counter(_flat(record.id) for record in records)
     return [
         word_pair(record, record.id if ids[_flat(record.id)] == 1 else "", number)

@@ -25,7 +25,7 @@ from catchline.metrics.significance import approximate_randomization, paired_boo
 
 COMPARISONS = 10  # primary ones of research/protocol.md, for the bound of Holm's correction
 ANSWERS = "answers.json"  # of the commands within commands, by the first word
-HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
+HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
 _HOLE = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _OUTPUT = re.compile(r"\$\(([^()]*)\)")
 
@@ -92,7 +92,7 @@ def table_named(name: str) -> ReproducedTable:
 def commands(table: ReproducedTable, data: Path, out: Path, earlier: Sequence[Path] = ()) -> list[str]:
     """The command lines behind ``catchline``, in order: splits that hold pairs out, then the steps of the table.
 
-    ``data`` has a folder a corpus with a training and a validation file; comparisons go on from those ``earlier`` ones.
+    ``data`` has a folder a corpus with a training and a validation file; comparisons take rows from ``earlier`` ones.
 
     Raises:
         DataError: a corpus or one of its splits is not there.
@@ -119,7 +119,7 @@ def _held_out(corpus: str, count: int, data: Path, out: Path) -> list[str]:
 
 
 def run(lines: Sequence[str], say: Callable[[str], object], out: Path, earlier: Sequence[Path] = ()) -> int:
-    """Run one command after the other, each in a process of its own; returns the exit code of the first that fails.
+    """Run one command after the other, each in its own process; returns the exit code of the first that fails.
 
     Files of ``data`` commands are written once, comparisons resume, and what a command within a command printed is kept
     in `ANSWERS` of ``out`` and taken from there, or from ``earlier`` ones.
@@ -137,7 +137,7 @@ def run(lines: Sequence[str], say: Callable[[str], object], out: Path, earlier: 
 
     for line in lines:
         words = shlex.split(line)
-        writes = words[0] == "data" and not words[3].startswith("--")  # SOURCE FILE; selecting spans goes on by itself
+        writes = words[0] == "data" and not words[3].startswith("--")  # selecting spans continues by itself
         if writes and _is_made(words):
             continue
         say(shown(line))

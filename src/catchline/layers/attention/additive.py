@@ -29,7 +29,7 @@ from catchline.types import AttentionOutput, Memory, Shared
 
 
 class Switchable(nn.Module):
-    """A part of a model with switches of its own: an attention, an opponent."""
+    """A part of a model with its own switches: an attention, an opponent."""
 
     def switches(self) -> dict[str, Any]:
         """What a training phase or a search may switch, and the present values."""

@@ -80,7 +80,7 @@ class ChunkAttention(Switchable):
 
     @abstractmethod
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
-        """(B, Q, H) -> context (B, Q, H). ``sampling`` says what a mechanism that chooses shall draw; none: the best.
+        """(B, Q, H) -> context (B, Q, H). ``sampling`` says what a mechanism that chooses has to draw; none: the best.
 
         ``aux`` holds ``coarse`` (B, Q, C), and of C2F ``sampled``, ``shares`` (B, Q, k), ``fine`` (B, Q, k, W).
         ``weights`` (B, Q, C W) are those of the cells, where all of them exist.

@@ -54,10 +54,10 @@ class AlignOptions:
     data: Annotated[str | None, Option(help="A file of pairs, or a folder with one file a split.")] = None
     split: Split = "validation"
     alignments: Annotated[str, Option(metavar="FILE|lexical", help="Links by people, or equal words.")] = LEXICAL
-    pairs: Annotated[int, Option(min=1, help="At most so many pairs.")] = 500
+    pairs: Annotated[int, Option(min=1, help="At most this many pairs.")] = 500
     shift: Annotated[bool, Option("--shift", help="Rows: the step that reads the word.")] = False
     set_head: Annotated[bool, Option("--set-head", help="Print the --set options and no more.")] = False
-    sample: Annotated[int | None, Option(min=1, help="Write a sheet of so many pairs to align by hand.")] = None
+    sample: Annotated[int | None, Option(min=1, help="Write a sheet of this many pairs to align by hand.")] = None
     seed: Annotated[int, Option(help="Seed of the sample.")] = 1
     out: Annotated[Path, Option(help="The sheet.")] = Path("sheet.jsonl")
     heatmap: Annotated[

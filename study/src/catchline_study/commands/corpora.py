@@ -24,14 +24,14 @@ def docstrings_command(
         bool, Option("--permissive", help="Only packages whose metadata states a permissive licence.")
     ] = False,
     validation: Annotated[
-        int | None, Option(min=1, help="Hold out so many pairs for validation, not a tenth each and for a test.")
+        int | None, Option(min=1, help="Hold out this many pairs for validation, not a tenth each and for a test.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus of (body, summary line) pairs out of the docstrings of installed packages.
 
     The packages are read, not imported, and no network is used. Whole packages go to one split; installed ones that the
-    model in the box learnt from are not held out. stats.json tells what was read; with --permissive also the version
+    bundled model learnt from are not held out. stats.json tells what was read; with --permissive also the version
     and licence of each package, and those left out for theirs.
     """
     for folder in root or []:
@@ -65,7 +65,7 @@ def docstrings_command(
 def debian_command(
     out: OutFolder,
     lists: Annotated[Path, Option(help="The folder in which apt keeps its index.")] = Path("/var/lib/apt/lists"),
-    validation: Annotated[int | None, Option(min=1, help="Hold out so many pairs for validation.")] = None,
+    validation: Annotated[int | None, Option(min=1, help="Hold out this many pairs for validation.")] = None,
     seed: Annotated[int, Option(help="Which source packages are held out.")] = 0,
     as_json: AsJson = False,
 ) -> None:

@@ -41,12 +41,10 @@ def subset_command(
     window_mean: Annotated[
         float | None, Option(min=0, help="Instead of these: as many next in length whose mean is nearest to this.")
     ] = None,
-    min_tokens: Annotated[int | None, Option(min=0, help="Only documents of at least so many tokens.")] = None,
-    max_tokens: Annotated[int | None, Option(min=0, help="Only documents of at most so many tokens.")] = None,
-    last: Annotated[
-        int | None, Option(min=1, help="The last so many: the newest, where records stand by date.")
-    ] = None,
-    sample: Annotated[int | None, Option(min=1, help="A random sample of so many.")] = None,
+    min_tokens: Annotated[int | None, Option(min=0, help="Only documents of at least this many tokens.")] = None,
+    max_tokens: Annotated[int | None, Option(min=0, help="Only documents of at most this many tokens.")] = None,
+    last: Annotated[int | None, Option(min=1, help="The last ones: the newest, where records stand by date.")] = None,
+    sample: Annotated[int | None, Option(min=1, help="A random sample of this size.")] = None,
     seed: Annotated[int, Option(help="Of the sample.")] = 1,
     rest: Annotated[Path | None, Option(help="Write all other records to this file.")] = None,
     min_human_score: MinHumanScore = None,
@@ -234,7 +232,7 @@ def select_spans_command(
 ) -> None:
     """Select spans of running text that have most in common with the span in front of them, as pairs to train on.
 
-    The same command goes on with a job that was interrupted. The output does not depend on the number of workers.
+    The same command continues a job that was interrupted. The output does not depend on the number of workers.
     """
     from catchline_study.spans.selection import select_spans
 

@@ -25,7 +25,7 @@ def command(
 ) -> None:
     """Make a table of docs/results.md again: hold pairs out for choosing, train every row, score, compare.
 
-    Each step is a command of its own, printed before it runs; interrupted, the same command goes on. A row takes about
+    Each step is its own command, printed before it runs; interrupted, the same command continues. A row takes about
     twenty minutes of one core. Without --data the claims are tested on what is scored in --out (such as study/tables).
     """
     if table is None:

@@ -55,7 +55,7 @@ _STOP_WORDS = frozenset(
 
 
 def learnt_packages() -> Collection[str]:
-    """The packages that the model in the box, which is compared with what is made of the others, learnt from."""
+    """The packages that the bundled model, which is compared with what is made of the others, learnt from."""
     found: Collection[str] = read_json_if_there(ROOT / DEFAULT / "data.json").get("docstring_packages", ())
     return found
 
@@ -72,8 +72,8 @@ def build_corpus(
 ) -> CorpusStats:
     """Write ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl``, as far as they have pairs, and ``stats.json``.
 
-    ``roots`` are folders of installed packages, this interpreter's by default; ``validation`` at most so many pairs for
-    validation and none for a test, instead of a tenth for each; packages ``in_training`` are not held out.
+    ``roots`` are folders of installed packages, this interpreter's by default; ``validation`` the most pairs for
+    validation, with none for a test, instead of a tenth for each; packages ``in_training`` are not held out.
 
     Raises:
         DataError: no pairs were found.
@@ -227,7 +227,7 @@ def split_by_package(
 
     A package much larger than a share stays in the training split, and so do the standard library and those of
     ``in_training``. Within a split the order is that of a hash too: the first n pairs are a fair sample of them.
-    With ``validation`` the validation split has at most so many pairs and the test split none.
+    With ``validation`` the validation split has at most this many pairs and the test split none.
     """
     counts = Counter(pair.group for pair in pairs if pair.group not in {STANDARD_LIBRARY, *in_training})
     tenth, home = len(pairs) // 10, dict[str, str]()

@@ -22,7 +22,7 @@ from catchline.types import Record, references_of
 
 _BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
 _NOT_IN_TITLES = frozenset(("'", '"', "`", "``", "''", "!", "=", "-", "--", ",", "?", ".", "-rrb-", "-llb-", "\\/"))
-# Parts of titles that say that a text is no news story of its own, or that a title is no headline. They are looked for
+# Parts of titles that say that a text is not a news story, or that a title is no headline. They are looked for
 # within words too, as in the original: "ap" is in "japan".
 _BLACKLIST = (
     "update", "recasts", "undated", "grafs", "corrects", "retransmitting", "dateline", "writethru", "recaps", "inserts",
@@ -88,9 +88,9 @@ def _fault(source: Sequence[str], title: Sequence[str]) -> str:
 
 
 def duc_input(text: str, words: Words) -> str:
-    """The sentence that stands for a document of DUC's task 1.
+    """The sentence that represents a document of DUC's task 1.
 
-    The first sentence; if it has fewer than 130 characters, `` , `` and the second in place of its last character.
+    The first sentence; if it has fewer than 130 characters, `` , `` and the second instead of its last character.
     Lower-cased, tokenized; where a closing bracket stands, what precedes the first lone ``--``, ``-`` or ``_`` (a
     dateline) goes; brackets are ``-lrb-`` and ``-rrb-``, ``_`` is a comma. Digits stay.
     """
@@ -173,8 +173,8 @@ def news(record: Record) -> Record:
 
 
 def first_highlight(record: Record) -> Record:
-    """`news` of which the first highlight is the summary that a model learns, and every highlight a reference of its
-    own (`docs/coarse_to_fine.md`): the profile ``cnndm-first`` scores it so, the best reference counts."""
+    """`news` of which the first highlight is the summary that a model learns, and every highlight its own
+    reference (`docs/coarse_to_fine.md`): the profile ``cnndm-first`` scores it so, the best reference counts."""
     made = news(record)
     highlights = tuple(dict.fromkeys(line for text in made.references for line in split_lines(text)))
     return replace(made, summary=highlights[0] if highlights else made.summary, references=highlights)

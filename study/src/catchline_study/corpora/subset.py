@@ -102,7 +102,7 @@ def build_haystacks(
     seed: int = 0,
     progress: Callable[[], object] | None = None,
 ) -> int:
-    """Write ``count`` haystacks of so many documents each to the file ``out``; returns the mean number of words.
+    """Write ``count`` haystacks of this many documents each to the file ``out``; returns the mean number of words.
 
     No record is a needle twice before all were; what lies around it is drawn anew for each haystack.
 

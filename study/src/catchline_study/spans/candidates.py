@@ -42,7 +42,7 @@ CANDIDATE = np.dtype(
 COUNTED = ("documents", "characters", "tokens", "chunks", "short_tails", "blank_chunks", "candidates")
 _BATCH_DOCUMENTS = 64
 _HELD = 1024  # chunks that are scored at a time ...
-_CELLS = 1 << 17  # ... in blocks of so many tokens
+_CELLS = 1 << 17  # ... in blocks of this many tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Shard:
 def find_shards(inputs: Sequence[str], out: Path) -> list[Shard]:
     """The files that ``inputs`` (files, folders, patterns) name, each once, in the order of their names.
 
-    A folder stands for all files of text and JSON lines below it, hidden ones excepted.
+    A folder means all files of text and JSON lines below it, hidden ones excepted.
 
     Raises:
         ConfigError: the output folder lies in an input folder.

@@ -64,7 +64,7 @@ class ScoreKey:
         """F1 of m matches between spans of p and q items is 2m/(p + q); bigrams are one fewer a span.
 
         Raises:
-            ConfigError: the weights have so many digits that the score does not fit 62 bits.
+            ConfigError: the weights have too many digits for a score of 62 bits.
         """
         pairs = shape.window - 2
         parts = [
@@ -136,7 +136,7 @@ def common_lengths(ids: NDArray[np.uint16], shape: Shape) -> NDArray[np.uint8]:
     """Lengths of the longest common subsequences: ``[R, n]`` tokens to ``[R - window + 1, n]``, every start at once.
 
     The bit-parallel dynamic programme (Hyyrö 2004) with the output span as the bits of a word, read backwards: input
-    tokens are taken from the last to the first, and bit b stands for the last output token but b. So the match word of
+    tokens are taken from the last to the first, and bit b is the last output token but b. So the match word of
     the token at p against the output span beginning d behind it comes from that of d - 1 by one shift and one
     comparison, whichever window it is wanted for.
     """

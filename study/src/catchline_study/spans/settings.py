@@ -31,7 +31,7 @@ class SpanSettings:
     random: Annotated[bool, Option("--random", help="Draw spans instead of scoring them.")] = False
     input_length: Annotated[int, Option(min=1, help="Tokens of the input span.")] = 128
     output_length: Annotated[int, Option(min=1, max=64, help="Tokens of the output span behind it.")] = 32  # one word
-    chunk: Annotated[int, Option(max=32_767, help="Documents are cut into chunks of so many tokens.")] = 512  # 16 bits
+    chunk: Annotated[int, Option(max=32_767, help="Tokens of a chunk of a document.")] = 512
     stride: Annotated[int, Option(min=1, help="Tokens between the windows that are looked at.")] = 1
     over: Annotated[
         str | None,
@@ -43,7 +43,7 @@ class SpanSettings:
     ] = False
     text: Annotated[str, Option(metavar="file|line", help="What is a document in plain text.")] = "file"
     column: Annotated[str | None, Option("--document-column", help="The column of the documents in JSON lines.")] = None
-    validation: Annotated[int, Option(metavar="N", help="Hold so many records out.")] = 0
+    validation: Annotated[int, Option(metavar="N", help="Hold this many records out.")] = 0
     shard_records: Annotated[int, Option("--records-per-file", min=1, help="Records of a training file.")] = 100_000
     seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Of draws, of ties and of the order of the records.")] = 1
     skip_bad: SkipBad = False
