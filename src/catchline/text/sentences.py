@@ -20,7 +20,7 @@ from catchline.text.normalization import FUNCTION_WORDS, encodable, is_english, 
 
 Span = tuple[int, int]
 ENGLISH = "en"
-PIECE, AHEAD = 10_000, 2_000  # characters that sentencex sees at once; the last may hold the end of a quotation
+PIECE, AHEAD = 10_000, 2_000  # characters that sentencex sees at once, the last may hold the end of a quotation
 WRAPPED = re.compile(  # between the parts of a word that the end of a line divides
     r"(?<=[a-z][-‐])[^\S\n]*+\n\s*+(?!(?:and|or|to|und|oder)\b)(?=[a-z])"
 )
@@ -185,8 +185,7 @@ def _sentencex_ends(text: str, language: str) -> Iterator[int]:
         start = ends[-1] if ends else start + PIECE
 
 
-_AHEAD = "a an the of and or from with its their our your my his"  # a line with such a word at its end continues
-_GOES_BEFORE = frozenset(_AHEAD.split())
+_AHEAD = ("a", "an", "the", "of", "and", "or", "from", "with", "its", "their", "our", "your", "my", "his")
 _BULLETS = ("*", "-", "•", "–")
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 
