@@ -23,11 +23,9 @@ from catchline.config.names import (
     OPPONENTS,
     build,
 )
-from catchline.layers.attention.chunked import log_of
 from catchline.layers.copying.captured import guided_weights
 from catchline.layers.opponent import DecoderShape
 from catchline.layers.transformer import log_weights
-from catchline.papers.coarse_to_fine import entropy, sparsemax
 from catchline.papers.contrastive import opponent_weights
 from catchline.types import Memory, UpdateContext
 from samples import IDS, TRANSFORMER, UNK, VOCAB, random_batch
@@ -77,19 +75,6 @@ def test_attention(spec: dict[str, Any], states: Tensor, queries: Tensor, mask: 
         output, state = attention(queries[:, t : t + 1], state)
         values += [output.context, output.weights, output.scores[mask.unsqueeze(1)]]
     assert_finite(values, [states, queries], attention)
-
-
-@settings(max_examples=30)
-@given(scores=tensors(B, S), mask=masks(B, S))
-def test_entropy(scores: Tensor, mask: Tensor) -> None:
-    """0 ln 0 is 0 for what is masked and for what underflowed, whichever way the logarithms came about."""
-    log_weights = torch.log_softmax(scores.masked_fill(~mask, -torch.inf), dim=-1)
-    sparse = sparsemax(scores, mask)
-    torch.testing.assert_close(sparse.sum(-1), torch.ones(B))
-    for logarithms in (log_weights, log_of(log_weights.exp()), log_of(sparse)):
-        values = entropy(logarithms)
-        assert bool((values > -1e-5).all())
-        assert_finite([values], [scores])
 
 
 KINDS = [(kind, normalizer) for kind in OPPONENTS for normalizer in ("softmax", "renorm")]

@@ -13,12 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from catchline.cli.main import main
 from catchline.errors import CatchlineError, ConfigError, ModelError
 from catchline.export.apart import export_apart
 from catchline.files import digest_of
 from catchline.models.folder import load_model_folder
-from catchline.runtime import sessions
 from catchline.runtime.manifest import is_exported
 from catchline.summarizer import Summarizer
 from catchline.summarizer.onnx_backend import ExportedSystem
@@ -137,18 +135,6 @@ def test_threads_change_no_bit(fast: dict[str, Pair], monkeypatch: pytest.Monkey
             assert [word.probability for word in other.words] == [word.probability for word in one.words]
 
 
-def test_the_threads_of_the_service(fast: dict[str, Pair], monkeypatch: pytest.MonkeyPatch) -> None:
-    given, options = [], sessions._options
-    monkeypatch.setattr(sessions, "_options", lambda *each: (given.append(found := options(*each)), found)[1])
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setattr("catchline.server.run.serve", lambda *_: True)
-    for more in ([], ["--threads", "2"], ["--threads", "8"]):
-        assert main(["serve", str(fast["writer-see"][1]), *more]) == 0
-    assert [each.intra_op_num_threads for each in given] == [1, 1, 2, 2, 2, 2]
-    assert os.environ["OMP_NUM_THREADS"] == "8"
-
-
 def test_eight_bits(wide: Pair) -> None:
     """Smaller, near to torch, the same alone as together; torch reads the numbers that the graphs read."""
     source, folder = wide
@@ -249,11 +235,3 @@ def test_models_that_no_graph_can_follow(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(ModelError, match="it has 30 positions, and graphs are made from"):
         export_apart(save_case(tmp_path / "model", "transformer"), tmp_path / "out")
     assert not is_exported(tmp_path / "out")
-
-
-def test_places_that_cannot_be_written(
-    fast: dict[str, Pair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    assert main(["export", str(fast["writer-see"][0]), "--out", str(tmp_path / "file/in/it")]) == 1
-    assert capsys.readouterr().err == f"catchline: Cannot use {tmp_path}/file/in: not a directory.\n"

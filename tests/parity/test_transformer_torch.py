@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
 from catchline.config.names import MODELS, build
-from catchline.layers.transformer import BlockSizes, TransformerDecoder, TransformerEncoder
 from catchline.types import Batch
 from samples import EOS, IDS, PAD, TRANSFORMER, UNK, VOCAB, random_batch, randomise
 
@@ -61,43 +59,6 @@ def copied(own: nn.Module, theirs: nn.Module, norms: dict[str, str]) -> dict[str
     assert set(names.values()) == set(state)
     theirs.load_state_dict({name: state[mine] for name, mine in names.items()})
     return names
-
-
-def inputs(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
-
-
-STACKS = {"encoder": (TransformerEncoder, ENCODER_NORMS), "decoder": (TransformerDecoder, DECODER_NORMS)}
-MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0]]).bool()
-
-
-@pytest.mark.parametrize("num_layers", [1, 2])
-@pytest.mark.parametrize("kind", STACKS)
-def test_stacks(kind: str, num_layers: int) -> None:
-    """Values of real tokens, and the gradients of parameters and inputs."""
-    stack, norms = STACKS[kind]
-    own, theirs = stack(num_layers, BlockSizes(SIZE, HEADS, INNER)).double(), theirs_of(kind, num_layers)
-    randomise(own)
-    names = copied(own, theirs, norms)
-    x, y, memory, their_memory = (inputs(4, 6, SIZE, seed=seed) for seed in (0, 0, 2, 2))
-    if kind == "encoder":
-        found, expected, real = own(x, MASK)[0], theirs(y, src_key_padding_mask=~MASK), MASK
-    else:
-        found, taps = own(x, own.read(memory), MASK)
-        causal = torch.ones(6, 6, dtype=torch.bool).triu(1)
-        expected = theirs(y, their_memory, tgt_mask=causal, memory_key_padding_mask=~MASK)
-        real = torch.ones_like(MASK)
-        assert len(taps) == num_layers
-    torch.testing.assert_close(found[real], expected[real], **EXACT)
-    weights = torch.rand(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    (found * weights)[real].sum().backward()
-    (expected * weights)[real].sum().backward()
-    mine = dict(own.named_parameters())
-    for name, parameter in theirs.named_parameters():
-        torch.testing.assert_close(mine[names[name]].grad, parameter.grad, **EXACT)
-    torch.testing.assert_close(x.grad, y.grad, **EXACT)
-    if kind == "decoder":
-        torch.testing.assert_close(memory.grad, their_memory.grad, **EXACT)
 
 
 # ------------------------------------------------------------------------------------ whole model

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
-
 import pytest
 import torch
-from torch import Tensor
 
 import tiny_bart
 from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
-from catchline.jobs import threaded
 from catchline.kernels import dispatch, packed
 from catchline.kernels.packed import Packing, linear
 from catchline.layers.vocabulary import VocabularyProjection
@@ -31,26 +25,6 @@ def small_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.inference_mode():
         if not packed.can_pack(torch.zeros(2, 2)):
             pytest.skip("this build of torch lacks oneDNN's packed linear layer")
-
-
-def test_what_two_threads_want_is_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    weight, bias, made = torch.randn(20, 40), torch.zeros(20), list[int]()
-    meeting, packing, plain = threading.Barrier(2, timeout=30), Packing(), packed.PackedLinear
-
-    def pack(weight: Tensor, bias: Tensor, columns: int) -> packed.Map:
-        made.append(threading.get_ident())
-        time.sleep(0.1)  # in which the other one asks
-        return plain(weight, bias, columns)
-
-    @torch.no_grad()
-    def work(_: int, go_on: Callable[[], None]) -> packed.Map:
-        meeting.wait()
-        return packing.packed(weight, bias, 20)
-
-    monkeypatch.setattr(packed, "PackedLinear", pack)
-    one, other = threaded(work, range(2), 2)
-    assert one is other
-    assert len(made) == 1
 
 
 def test_packed_once_until_a_weight_changes(monkeypatch: pytest.MonkeyPatch) -> None:

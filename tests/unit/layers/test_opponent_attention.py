@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from catchline.config.names import OPPONENTS, build
@@ -35,8 +33,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "inverse": {"type": "inverse"},
     "none": {"type": "none"},
 }
-MASKING = ("max", "max-first", "top-2", "top-2-distinct", "dynamic", "while-over")
-every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def opponent_of(kind: str, **options: Any) -> Opponent:
@@ -126,69 +122,6 @@ def test_which_go(without: Any, weights: Any, number: float, how: str, stay: tup
     assert tuple(without(*padded(weights), number, how)[0, 0].tolist()) == (F, *stay, F)
 
 
-def random_rows(seed: int, rows: int, length: int, peak: float) -> Tensor:
-    g = torch.Generator().manual_seed(seed)
-    return torch.softmax(peak * torch.randn(1, rows, length, generator=g, dtype=torch.float64), -1)
-
-
-@settings(max_examples=50)
-@given(
-    st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([0.1, 1.0, 6.0, 200.0]), st.sampled_from(list(KINDS))
-)
-def test_properties(seed: int, length: int, peak: float, kind: str) -> None:
-    """Rows sum to one or are zero; the maximum is exactly zero; the bounds of a softmax over probabilities; no row
-    depends on the order of positions or on padding."""
-    weights = random_rows(seed, 3, length, peak)
-    alpha = apply(kind, weights)
-    total = alpha.sum(-1)
-    assert bool(((total - 1).abs() < 1e-12).logical_or(total == 0).all())
-    if kind in MASKING:
-        assert not alpha.gather(-1, weights.argmax(-1, keepdim=True)).any()
-        positive = torch.where(alpha > 0, alpha, torch.nan)
-        for one in positive.flatten(0, 1):
-            some = one[~one.isnan()]
-            if len(some):
-                assert float(some.max() / some.min()) <= math.exp(0.5) + 1e-12
-    if kind == "one-minus":
-        assert float((alpha.amax(-1) / alpha.amin(-1)).max()) <= math.e + 1e-12
-    turned = torch.randperm(length, generator=torch.Generator().manual_seed(seed))
-    distinct = len(set(weights.flatten().tolist())) == weights.numel()
-    if distinct:
-        torch.testing.assert_close(apply(kind, weights[..., turned]), alpha[..., turned], atol=1e-14, rtol=0)
-    more = torch.cat([torch.zeros(1, 3, 2).double(), weights, torch.zeros(1, 3, 1).double()], -1)
-    mask = torch.tensor([[[False] * 2 + [True] * length + [False]]])
-    wide = apply(kind, more, mask)
-    torch.testing.assert_close(wide[..., 2:-1], alpha, atol=1e-14, rtol=0)
-    assert not wide[..., :2].any()
-    assert not wide[..., -1].any()
-
-
-@every_kind
-@pytest.mark.filterwarnings("ignore:Anomaly Detection")
-@pytest.mark.parametrize("empty", ["zero", "alpha"])
-@pytest.mark.parametrize("lengths", [(1, 4, 2, 0), (0, 0)])
-def test_nothing_is_not_a_number(kind: str, empty: str, lengths: tuple[int, ...]) -> None:
-    """Sources of one position, and of none: finite values, finite gradients, zeros where nothing is left."""
-    branch = opponent_of(kind, empty=empty)
-    g = torch.Generator().manual_seed(0)
-    shapes = ((len(lengths), n, 2, 4) for n in (3, 4, 4))
-    q, k, v = (torch.randn(shape, generator=g, dtype=torch.float64, requires_grad=True) for shape in shapes)
-    mask = torch.arange(4) < torch.tensor(lengths)[:, None]
-    with torch.autograd.detect_anomaly(check_nan=True):  # nor anywhere on the way back
-        reading = branch.read(q, k, v, mask)
-        branch.features(reading.context).square().sum().backward()
-    for tensor in (q, k, v, *branch.parameters()):
-        assert tensor.grad is None or tensor.grad.isfinite().all()
-    nothing = ~reading.allowed.any(-1)
-    assert torch.equal(nothing, ~(reading.opponent > 0).any(-1)) or empty == "alpha"
-    for b, length in enumerate(lengths):
-        if length == 0:
-            assert not reading.weights[b].any()
-            assert not reading.context[b].any()
-        if length == 1 and kind in MASKING:
-            assert bool((reading.opponent[b].sum(-1) == (0 if empty == "zero" else 1)).all())
-
-
 def test_weights_that_underflowed_are_not_padding() -> None:
     """A real position of weight 0 takes part with e^0."""
     weights = row(0.7, 0.3, 0.0)
@@ -231,15 +164,6 @@ def test_behaviour() -> None:
     assert float(found["masked_positions"]) == pytest.approx((1 + 1 + 2) / 3)
     assert float(found["nothing_left"]) == pytest.approx(1 / 3)
     assert float(found["masked_end"]) == pytest.approx(2 / 3)
-
-
-def test_number_of_parameters() -> None:
-    shape = DecoderShape(num_layers=6, num_heads=8, head_width=64)
-    branch = build("opponent", OPPONENTS, {"type": "max"}, shape=shape, vocab_size=32_000, unk_id=1)
-    assert sum(p.numel() for p in branch.parameters()) == 2_056_576
-    assert float(branch.projection.weight.detach().std()) == pytest.approx(1 / 8, rel=0.01)
-    assert float(branch.expand.weight.detach().abs().max()) <= (6 / 128) ** 0.5
-    assert not branch.expand.bias.any()
 
 
 REFUSED = [

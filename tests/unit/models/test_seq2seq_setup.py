@@ -100,15 +100,6 @@ def test_initial_values_of_see_et_al() -> None:
     assert not parameters, f"not spoken of: {list(parameters)}"
 
 
-def test_initial_values_of_the_defaults() -> None:
-    torch.manual_seed(0)
-    model = build("model", MODELS, {"type": "seq2seq", "embedding_size": 50}, vocab_size=2000)
-    assert float(model.embedding.weight.detach().std()) == pytest.approx(1.0, rel=0.05)
-    assert model.embedding.weight[0].eq(0).all()
-    assert model.head.projection.weight.abs().max() <= (256 + 512) ** -0.5
-    assert model.attention.coverage_vector is None
-
-
 # ------------------------------------------------------------------------------- switches
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from catchline.config.names import OBJECTIVES, build
 from catchline.objectives.attention import guidance_divergence
-from catchline.objectives.base import masked_mean, token_weights
+from catchline.objectives.base import token_weights
 from catchline.types import PLAIN_PASS, ModelOutput, TrainingBatch
 
 MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False]])
@@ -65,12 +65,6 @@ def test_the_hint_of_token_weights_is_the_derivative(reduction: str) -> None:
     (gradient,) = torch.autograd.grad(-term.sum, values)
     torch.testing.assert_close(gradient, layer.wants(batch(), PLAIN_PASS).token_weights.double(), atol=1e-7, rtol=0)
     torch.testing.assert_close(token_weights(MASK, reduction).bool(), MASK)
-
-
-def test_no_tokens_at_all_is_no_division_by_zero() -> None:
-    nothing = torch.zeros(3, 3, dtype=torch.bool)
-    assert token_weights(nothing, "example").tolist() == [[0.0] * 3] * 3
-    assert float(masked_mean(VALUES, ModelOutput(VALUES), batch(nothing))) == 0.0
 
 
 # ------------------------------------------------------------------------------------ guidance

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from search_tables import BOS, EOS, SPECIALS, TableModel, least_length, search, slow_beam
+from search_tables import BOS, EOS, SPECIALS, TableModel, search
 
 from catchline.config.names import SCORERS, build
 from catchline.config.schema import SearchConfig
@@ -110,16 +110,6 @@ def test_a_short_document_has_a_smaller_minimum() -> None:
     scorer.select(np.array([4, 5, 0, 1]))
     scores = scorer.on_tokens(np.zeros((4, 6)), HypothesesView(np.zeros((4, 1), dtype=int)))
     assert (scores[:, EOS] == 0).tolist() == [True, True, False, False]
-
-
-def test_the_share_holds_in_beams_that_are_reordered_and_dropped() -> None:
-    model = TableModel(6, vocab=9, seed=3, sharpness=1.0)
-    model.mask[1, 2:] = model.mask[3, 4:] = False
-    config = SearchConfig(beam_size=3, num_return=3, min_length=4, min_length_share=0.8, max_length=8)
-    assert [least_length(model, document, config) for document in range(6)] == [4, 1, 4, 3, 4, 4]
-    found = search(model, config)
-    for document, hypotheses in enumerate(found):
-        assert [tuple(h.ids) for h in hypotheses] == [ids for _, ids, _ in slow_beam(model, document, config)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from catchline.config.schema import SearchConfig
 from catchline.search import decode as search
 from catchline.search import torch_bridge as decoding
 from catchline.search.arrays import top_candidates
-from catchline.search.torch_bridge import DeviceScores, TorchMemory, TorchModel, TorchState, decode
+from catchline.search.torch_bridge import DeviceScores, TorchModel, TorchState, decode
 from catchline.types import Batch, Memory, Shared, StepOutput
 
 IDS = {"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": 0}
@@ -137,14 +137,6 @@ def test_arrays_are_the_tensors_memory_or_at_least_32_bits_wide(dtype: torch.dty
     assert output.scores.dtype == output.state.dtype == np.float32
     output.scores[0, 0] = -np.inf
     assert bool(given.scores.isinf().any()) == (dtype == torch.float32), "nothing is copied that is wide enough"
-
-
-def test_what_search_sees_of_a_memory() -> None:
-    memory = Memory(torch.zeros(2, 3, 4), torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 3).long(), 9, final="own")
-    seen = TorchMemory.of(memory)
-    assert isinstance(seen.mask, np.ndarray)
-    assert isinstance(seen.extended_ids, np.ndarray)
-    assert (seen.batch_size, seen.extended_vocab_size, seen.own) == (2, 9, memory)
 
 
 WAYS: list[dict[str, Any]] = [
