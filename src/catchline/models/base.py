@@ -1,14 +1,14 @@
 """What every summarization model offers, and what all models here have in common.
 
-`SummarizationModel` is the interface: encode once, then start and step, or a teacher-forced pass. Search sees `step`
-only. A decoder state is a nested structure (dict, tuple, list, dataclass) of tensors with N = B * K decoder rows in
-front; what belongs to the document is wrapped in `Shared` and keeps B in front, so that beams never copy the encoder's
-memory. Row ``b * K + k`` belongs to document ``b``.
+`SummarizationModel` encodes once, then starts and steps, or takes a teacher-forced pass. Search sees `step` only. A
+decoder state is a nested structure (dict, tuple, list, dataclass) of tensors with N = B * K decoder rows in front; what
+belongs to the document is wrapped in `Shared` and keeps B in front, so that beams never copy the encoder's memory. Row
+``b * K + k`` belongs to document ``b``.
 
-`AutoregressiveModel` writes a summary word by word. A model on it says how it reads the source (`encode`), what it
-starts from (`_first_state`) and how a step advances. It has the ids, what words look like when they are fed, the state
-that every search needs, free running, and the projection to the vocabulary: in a step over all X words, in training of
-the gold words alone. `RecurrentModel` has what recurrent decoders share: the loop over the steps and what they leave.
+A model says how it reads the source (`encode`), what it starts from (`_first_state`) and how a step advances. The base
+has the ids, what words look like when they are fed, the state that every search needs, free running, and the projection
+to the vocabulary: in a step over all X words, in training of the gold words alone. `RecurrentModel` has what recurrent
+decoders share: the loop over the steps and what they leave.
 """
 
 from __future__ import annotations
@@ -50,25 +50,28 @@ class SummarizationModel(nn.Module):
 
     Config: type[ConfigBase] = ConfigBase  # options of the model, as they stand below ``model`` in a recipe
     parts: ClassVar[Mapping[str, tuple[str, Table]]] = {}  # options that hold components
-    config: ConfigBase
-    vocab_size: int
-    pad_id: int
-    unk_id: int
-    bos_id: int
-    eos_id: int
-    decoder_start_id: int  # what the decoder reads first
+    decoder_start_id: int  # what the decoder reads first: BOS, unless the model says otherwise
     max_source_tokens: int | None = None  # the longest document that it can read; none: any
     max_target_tokens: int | None = None  # the longest summary that it can write; none: any
     attended_tokens: int | None = None  # a batch with a longer document has no attention over the whole of any
-    encoder_switches: frozenset[str] | None = None  # switches that change what `encode` leaves; none: any may
+    encoder_switches: frozenset[str] | None = frozenset()  # switches that change what `encode` leaves; none: any may
+    head: CopyHead
+    _longer: ClassVar[str] = ""  # how a model of this kind reads more
+
+    def __init__(
+        self, config: ConfigBase, *, vocab_size: int, pad_id: int = 0, unk_id: int = 1, bos_id: int = 2, eos_id: int = 3
+    ) -> None:
+        super().__init__()
+        self.config, self.vocab_size = config, vocab_size
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
+        self.decoder_start_id = bos_id
+        self.prediction_feed = "argmax"
+
+    # -------------------------------------------------------------------------- the interface
 
     @abstractmethod
     def encode(self, batch: Batch) -> Memory:
         """Read the source: ``source_ids``, ``source_mask``, ``source_extended_ids`` of ``batch``."""
-
-    @abstractmethod
-    def start(self, memory: Memory) -> Any:
-        """The decoder state before the first step, one row a document (K = 1)."""
 
     @abstractmethod
     def step(self, last_ids: Tensor, state: Any) -> tuple[StepOutput, Any]:
@@ -108,10 +111,6 @@ class SummarizationModel(nn.Module):
         """Of each document the source tokens ``[first, last)`` of its chunks, (C, 2); empty as `read_figures`."""
         return []
 
-    def load_embeddings(self, matrix: Tensor) -> None:
-        """Replace the word embeddings (V, E) before training; models without any refuse."""
-        raise ConfigError(f"{type(self).__name__} does not take pre-trained word embeddings.")
-
     def switch(self, options: Mapping[str, Any]) -> None:
         """Apply a training phase's model switches, for example ``{"coverage": True}``.
 
@@ -124,30 +123,6 @@ class SummarizationModel(nn.Module):
                     f"The model has no switch '{name}'.{did_you_mean(name, known)} Known: {sorted(known) or 'none'}."
                 )
             self._set_switch(name, value)
-
-    def switches(self) -> dict[str, Any]:
-        """The switches and their present values (stored in checkpoints and in config.json)."""
-        return {}
-
-    def _set_switch(self, name: str, value: Any) -> None:
-        raise AssertionError(name)
-
-
-class AutoregressiveModel(SummarizationModel):
-    """See the file's docstring; ``Class(config, vocab_size=V, pad_id=..., unk_id=..., bos_id=..., eos_id=...)``."""
-
-    encoder_switches: frozenset[str] | None = frozenset()
-    head: CopyHead
-    _longer: ClassVar[str] = ""  # how a model of this kind reads more
-
-    def __init__(
-        self, config: ConfigBase, *, vocab_size: int, pad_id: int = 0, unk_id: int = 1, bos_id: int = 2, eos_id: int = 3
-    ) -> None:
-        super().__init__()
-        self.config, self.vocab_size = config, vocab_size
-        self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
-        self.decoder_start_id = bos_id
-        self.prediction_feed = "argmax"
 
     # ------------------------------------------------------------------------- encode, start, step
 
@@ -255,9 +230,6 @@ class AutoregressiveModel(SummarizationModel):
         return ids.masked_fill(ids >= self.vocab_size, self.unk_id)
 
     def _check_length(self, what: str, length: int, setting: str) -> None:
-        """Raises:
-        DataError: a source or summary of ``length`` tokens does not fit; ``setting`` is what to set lower.
-        """
         limit = self.max_source_tokens if what == "source" else self.max_target_tokens
         if limit is not None and length > limit:
             raise DataError(
@@ -270,10 +242,10 @@ class AutoregressiveModel(SummarizationModel):
         return ()
 
     def load_embeddings(self, matrix: Tensor) -> None:
-        """Copy a (V, E) matrix into the word embeddings, into all tables of its size."""
+        """Copy a (V, E) matrix into the word embeddings before training, into all tables of its size."""
         tables = self._word_tables()
         if not tables:
-            super().load_embeddings(matrix)
+            raise ConfigError(f"{type(self).__name__} does not take pre-trained word embeddings.")
         if matrix.shape != tables[0].weight.shape:
             raise ConfigError(
                 f"The embeddings are {matrix.shape[1]} wide, model.embedding_size is {tables[0].embedding_dim}; "
@@ -289,6 +261,7 @@ class AutoregressiveModel(SummarizationModel):
         return ()
 
     def switches(self) -> dict[str, Any]:
+        """The switches and their present values (stored in checkpoints and in config.json)."""
         found: dict[str, Any] = {"prediction_feed": self.prediction_feed}
         for part in filter(None, self._parts()):
             found |= part.switches()
@@ -330,7 +303,7 @@ class Steps:
             self.coverage.append(reading.aux["coverage"])
 
 
-class RecurrentModel(AutoregressiveModel):
+class RecurrentModel(SummarizationModel):
     """A recurrent decoder with one attention. Training runs all steps first and projects to the vocabulary once,
     afterwards, on the tokens that count. A decoder state has the documents' mask under ``mask``."""
 

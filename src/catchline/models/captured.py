@@ -22,7 +22,7 @@ from catchline.layers.copying.pointer import EncoderFeatures, HeadInput, build_c
 from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput, behaviour, own_seed
 from catchline.layers.transformer import CapturedAttention, head_attention, log_weights, mean_attention
 from catchline.layers.vocabulary import VocabularyProjection
-from catchline.models.base import AutoregressiveModel
+from catchline.models.base import SummarizationModel
 from catchline.types import PLAIN_PASS, AttentionOutput, Memory, ModelOutput, StepOutput, TrainingBatch, UpdateContext
 
 
@@ -56,7 +56,7 @@ class Decoded:
         )
 
 
-class CapturedTransformer(AutoregressiveModel):
+class CapturedTransformer(SummarizationModel):
     """See the file's docstring. ``attention_layer`` counts from 0."""
 
     attention_layer: int
@@ -99,11 +99,7 @@ class CapturedTransformer(AutoregressiveModel):
         """Run the decoder on one word a row: (N,) -> what it leaves, with Q = K, and the next state."""
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        """One word for N = B * K rows; scores are log-probabilities or, with an opponent that decodes, J.
-
-        Raises:
-            DataError: the summary grows longer than the model can write.
-        """
+        """One word for N = B * K rows; scores are log-probabilities or, with an opponent that decodes, J."""
         decoded, state = self._advance(last_ids, state)
         attention = self._attention_output(decoded, state["memory"].tree.states)
         inputs = self._head_input(decoded, attention)

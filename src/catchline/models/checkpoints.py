@@ -163,13 +163,7 @@ class BartSummarizer(CapturedTransformer):
         bos_id: int | None = None,
         eos_id: int | None = None,
     ) -> None:
-        """Build from ``config``; the ids of the tokenizer, where given, fill what the architecture leaves open.
-
-        Raises:
-            ConfigError: neither or both of ``pretrained`` and ``architecture``, no such model type, or layers that
-                may be left out where a head or an opponent reads them.
-            ModelError: the checkpoint cannot be opened or is not of the BART family.
-        """
+        """Build from ``config``; the ids of the tokenizer, where given, fill what the architecture leaves open."""
         given = {"vocab_size": vocab_size, "pad_token_id": pad_id, "bos_token_id": bos_id, "eos_token_id": eos_id}
         network = build_network(config, {name: value for name, value in given.items() if value is not None})
         options, generation = network.config, network.generation_config
@@ -229,11 +223,7 @@ class BartSummarizer(CapturedTransformer):
     # ---------------------------------------------------------------------------- encode, start and step
 
     def encode(self, batch: Batch) -> Memory:
-        """Run the encoder; ``final`` is empty because the decoder starts from nothing but the memory.
-
-        Raises:
-            DataError: the source is longer than the checkpoint's position table.
-        """
+        """Run the encoder; ``final`` is empty because the decoder starts from nothing but the memory."""
         self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
         capture = Capture(self._last_encoder_layer.self_attn)
         states = self.network.get_encoder()(
@@ -340,10 +330,6 @@ def build_network(config: BartSummarizer.Config, ids: Mapping[str, int]) -> PreT
     """The network of ``config.pretrained`` or, with random weights, of ``config.architecture``.
 
     ``ids`` of the tokenizer fill what the architecture leaves open.
-
-    Raises:
-        ConfigError: neither or both, or no such model type.
-        ModelError: the checkpoint cannot be opened or is not of the BART family.
     """
     if (config.pretrained is None) == (config.architecture is None):
         raise ConfigError("A model of type 'bart' needs either 'pretrained' or 'architecture' (and not both).")
@@ -395,11 +381,7 @@ def _open(name_or_path: str) -> PreTrainedModel:
 
 def _check_options(options: PretrainedConfig) -> None:
     """Refuse what transformers would notice in the middle of a summary only, or fill a table of sines for, number by
-    number; and choose our attention, which config.json may not.
-
-    Raises:
-        ConfigError: a dropout that is no share, a size below zero, positions without end, or attention from the hub.
-    """
+    number; and choose our attention, which config.json may not."""
     if options._attn_implementation not in ORDINARY_ATTENTION:
         named = str(options._attn_implementation)[:60]
         raise ConfigError(f"_attn_implementation is {named!r}, which names code outside of transformers: remove it.")

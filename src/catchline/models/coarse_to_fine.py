@@ -43,7 +43,7 @@ from catchline.layers.chunks import (
 )
 from catchline.layers.copying.pointer import HeadInput, VocabularyHead
 from catchline.layers.vocabulary import VocabularyProjection
-from catchline.models.base import AutoregressiveModel, Spec
+from catchline.models.base import Spec, SummarizationModel
 from catchline.papers.coarse_to_fine import entropy, final_context, policy_log_prob
 from catchline.types import (
     PLAIN_PASS,
@@ -110,7 +110,7 @@ class _Trace:
             self.policy.append(policy_log_prob(log_coarse, output.aux["sampled"]).squeeze(1))
 
 
-class CoarseToFine(AutoregressiveModel):
+class CoarseToFine(SummarizationModel):
     """See the file's docstring; ``Class(config, vocab_size=V, pad_id=, unk_id=, bos_id=, eos_id=)``."""
 
     Config = CoarseToFineConfig

@@ -57,11 +57,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def check_sums(folder: Path, expected: Mapping[str, str]) -> None:
-    """Compare the files with the digests that were written.
-
-    Raises:
-        ModelError: a file is another one.
-    """
+    """Compare the files with the digests that were written."""
     for name in filter(expected.get, SUMMED):
         if not (folder / name).is_file():
             raise ModelError(f"{folder} has no {name}; {AGAIN}.")
@@ -125,11 +121,7 @@ def as_model_error(sentence: Callable[[Exception], str]) -> Iterator[None]:
 
 @contextmanager
 def at_most(tensors: int, folder: Path) -> Iterator[None]:
-    """Let the block make no more than this number of parameters.
-
-    Raises:
-        ModelError: there were about to be more.
-    """
+    """Let the block make no more than this number of parameters."""
     count = 0
 
     def registered(module: nn.Module, name: str, parameter: nn.Parameter) -> None:

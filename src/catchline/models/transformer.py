@@ -97,11 +97,7 @@ class Transformer(CapturedTransformer):
     # ------------------------------------------------------------------ encode, start, step
 
     def encode(self, batch: Batch) -> Memory:
-        """The encoder's output (B, S, D), zero at padding.
-
-        Raises:
-            DataError: the source is longer than ``max_positions``.
-        """
+        """The encoder's output (B, S, D), zero at padding."""
         self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
         embedded = F.embedding(batch.source_ids, self.embedding.weight, self.pad_id) * self._scale
         positions = masked_sinusoids(batch.source_mask, self.pad_id + 1, embedded)

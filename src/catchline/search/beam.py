@@ -60,9 +60,6 @@ def beam_search(
         config: beam, lengths and the rules that are named above.
         scorers: what forbids tokens, changes scores and ranks, in this order
             (`catchline.search.scorers.build_scorers`).
-
-    Raises:
-        ModelError: the model gave a score that is not a number.
     """
     search = _ShrinkingSearch if config.shrink_beam else _Search
     return search(step, state, memory, config, specials, scorers).run()

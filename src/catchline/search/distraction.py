@@ -165,11 +165,7 @@ class DistractionScorer(Scorer):
 
 
 def _vectors(output: StepOutput | None, name: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """The step's vectors, in 32-bit floats at least, and of attention its scores, where the model has them.
-
-    Raises:
-        ConfigError: the model does not give them.
-    """
+    """The step's vectors, in 32-bit floats at least, and of attention its scores, where the model has them."""
     vectors: np.ndarray | None = getattr(output, name, None)
     if output is None or vectors is None:
         raise ConfigError(

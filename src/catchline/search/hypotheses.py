@@ -157,11 +157,7 @@ def collect(
     compete: bool,
 ) -> list[list[Hypothesis]]:
     """The best ``num_return`` hypotheses of each document: finished ones first, then unfinished ones; with ``compete``
-    the better one first.
-
-    Raises:
-        ModelError: a document has no hypothesis with a finite score.
-    """
+    the better one first."""
     entries = np.concatenate([finished.table, unfinished.table], axis=1)  # (B, 2K, F)
     final = entries[:, :, FINAL]
     is_finished = np.broadcast_to(np.arange(final.shape[1]) < final.shape[1] // 2, final.shape)

@@ -124,7 +124,7 @@ class Switchable(SummarizationModel):
     encode = start = step = forward = None  # type: ignore[assignment]
 
     def __init__(self) -> None:
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self.values = {"score": "joint", "weight": 0.2}
 
     def switches(self):

@@ -182,9 +182,6 @@ class CoarseToFineAttention(HierarchicalAttention):
         return {"hard": self.hard, "read": self.read}
 
     def switch(self, options: Mapping[str, Any]) -> None:
-        """Raises:
-        ConfigError: the number of chunks to read is none, or ``hard`` neither true nor false.
-        """
         self.hard = flag(options, "hard", self.hard)
         read = options.get("read", self.read)
         if not isinstance(read, int) or read < 1:
