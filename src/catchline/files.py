@@ -50,11 +50,7 @@ def only_here(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Hold the file ``path``, there or not yet, until the block ends or the process dies; its folder is made.
-
-    Raises:
-        FolderInUseError: another process, or another block of this one, holds it.
-    """
+    """Likewise hold the file ``path``, there or not yet; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(_beside(path, LOCK), path):
         yield
@@ -193,11 +189,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 
 def refuse_other(folder: Path, holding: str, what: str) -> None:
-    """Before a folder is replaced that a person named.
-
-    Raises:
-        ConfigError: it holds something, but not the file ``holding`` that ``what`` has: what is in it would be lost.
-    """
+    """Raises: ConfigError: ``folder``, about to be replaced, holds something else than ``what``, which has the file
+    ``holding``."""
     folder = folder.expanduser()
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / holding).is_file()):
         raise ConfigError(f"{folder} is not empty and holds no {what}: name another folder.")

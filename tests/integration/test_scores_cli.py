@@ -197,7 +197,7 @@ def test_a_comparison_of_systems_is_an_earlier_one(data: Path, capsys: pytest.Ca
     refused(capsys, 2, said, *command, "--out", data / "three", "--earlier", data / "empty")
 
 
-def test_nothing_is_scored_twice_and_no_table_is_replaced_silently(
+def test_nothing_is_scored_twice(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -210,10 +210,6 @@ def test_nothing_is_scored_twice_and_no_table_is_replaced_silently(
     assert main([*arguments, "lead-1,lexrank,kl"]) == 0
     assert read(out) == first
     assert capsys.readouterr().err == ""
-    (out / "runs").mkdir()
-    assert main([*arguments, "lead-1,kl"]) == 0
-    replaced = f"The table of 3 rows in {out} (lead-1, lexrank, kl) is replaced by this one"
-    assert capsys.readouterr().err == f"catchline: {replaced}; the runs in {out / 'runs'} stay.\n"
 
 
 def test_rows_are_trained_and_resumed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -84,7 +83,6 @@ def command(
     callbacks = ComparisonCallbacks(once, lambda title, total: progress(title, total=total), note)
     with only_here(folder):
         comparison = Comparison(plan, records, folder, callbacks, earlier or [], device)
-        _say_replaced(folder, [row.name for row in plan.rows])
         try:
             outcomes = comparison.run()
         except KeyboardInterrupt:
@@ -148,18 +146,6 @@ def _folder(plan: Plan, what: list[str], size: str | None, path: str) -> Path:
     size = size or ("" if plan.name == "systems" else load_recipe(what[0]).default_size)
     parts = ["compare", plan.name, size, Path(path).parent.name or Path(path).stem]
     return Path("runs") / "-".join(filter(None, parts))
-
-
-def _say_replaced(folder: Path, rows: list[str]) -> None:
-    """A sentence where the table of an earlier comparison has rows that this one has not."""
-    try:
-        names = [str(row["row"]) for row in json.loads((folder / "compare.json").read_text(encoding="utf-8"))["rows"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    if set(names) - set(rows):
-        count = f"{len(names)} rows" if len(names) > 1 else "one row"
-        stay = f"; the runs in {folder / 'runs'} stay" if (folder / "runs").is_dir() else ""
-        say(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.")
 
 
 def _train(run: RunConfig, folder: Path, *, resume: bool, title: str, on_message: Callable[[str], None] = note) -> Any:

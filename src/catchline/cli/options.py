@@ -1,10 +1,5 @@
-"""The options that several commands have, each declared once; alone, or in groups that are one parameter.
-
-A group is a dataclass whose fields are options:
-
-    def command(file: File, *, reading: ReadingOptions, device: Device = "cpu") -> None:
-        records = read_with(file, reading.options())
-"""
+"""The options that several commands have, alone or in groups: dataclasses whose fields are options, for which a command
+has one parameter."""
 
 from __future__ import annotations
 
@@ -102,7 +97,7 @@ def search_settings(given: list[str] | None) -> dict[str, Any]:
 
 
 def check_picture(path: Path, formats: Sequence[str] = (".png", ".svg", ".pdf")) -> None:
-    """Refuse the name of a picture that is not to be drawn."""
+    """Refuse a picture of another format."""
     if path.suffix not in formats:
         raise ConfigError(unknown_choice("picture format", path.suffix or path.name, formats))
 

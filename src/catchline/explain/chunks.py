@@ -1,10 +1,7 @@
 """What a model that reads in chunks looked at: the coarse map, and the words inside the chunks it read.
 
-A summary of a long document weighs thousands of chunks and millions of words, of which it read a few hundred. Nothing
-here has the size (summary words x document words): weights over words exist for the chunks that were read, and for
-no others.
-
-Symbols: T steps, C chunks, k chunks read a step, W words a chunk, R words of the chunks that some step read.
+Nothing here has the size (summary words x document words): weights over words exist for the chunks that were read only.
+T steps, C chunks, k chunks read a step, W words a chunk, R words of the chunks that some step read.
 """
 
 from __future__ import annotations

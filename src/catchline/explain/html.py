@@ -1,15 +1,12 @@
-"""Self-contained HTML pages: where each word came from.
+"""Self-contained HTML pages: where each word came from. They request nothing from anywhere.
 
-A page requests nothing from anywhere: style and script are inline. Every text of a
-user is escaped by the template engine; the JSON for the script has ``<``, ``>`` and ``&`` as escapes, so a
-document that holds ``</script>`` stays text. Summaries and documents are in the page as plain text too, so it reads
-without its script, which puts linked panels in their place.
+Every text of a user is escaped by the template engine; JSON for the script has ``<``, ``>`` and ``&`` as escapes, so a
+document that holds ``</script>`` stays text. A page reads without its script, which puts linked panels in.
 
-Script and style are the files in ``view/``, plain ES modules and one style sheet that the served page loads one by one;
-nothing is compiled. For a report `bundle` puts the modules behind each other, imported ones first, into one function:
-``import`` lines and documentation fall away, ``export`` is taken off. That asks three things of the modules, to which
-a test holds them: imports have the form ``import { a, b } from "./file.js";`` without renaming, exports stand before a
-declaration, and no two modules declare the same name at top level.
+Script and style are the files in ``view/``, plain ES modules and a style sheet that the served page loads one by one.
+For a report `bundle` puts the modules behind each other, imported ones first, into one function. So imports have the
+form ``import { a, b } from "./file.js";``, exports stand before a declaration, and no two modules declare the same name
+at top level; a test checks that.
 
 A page's sections (`Samples`, `catchline.explain.pictures.HeatMap`) name their templates in ``templates/components``.
 """
@@ -56,12 +53,7 @@ class Samples:
 
     @property
     def groups(self) -> list[dict[str, Any]]:
-        """The summaries by document, neighbours with the same document and id together; one without its document
-        stands alone.
-
-        Raises:
-            ValueError: not as many references as summaries.
-        """
+        """The summaries by document: neighbours with the same document and id are together."""
         given: References = self.references if self.references is not None else [None] * len(self.summaries)
         if len(given) != len(self.summaries):
             raise ValueError(f"{len(given)} references for {len(self.summaries)} summaries")
@@ -138,10 +130,7 @@ def render_report(title: str, sections: Sequence[Any], *, subtitle: str = "") ->
 
 
 def notebook_view(summary: Summary) -> str:
-    """One summary for a notebook: its page in its own frame, so that neither's style or script meets the other's.
-
-    A summary without explanation is its text, and a word on how to get one.
-    """
+    """One summary for a notebook: its page in a frame, so that neither's style or script meets the other's."""
     if not summary.words:
         return (
             f"<blockquote>{escape(summary.text)}</blockquote>"
@@ -162,11 +151,8 @@ def policy() -> str:
 
 
 def exact(text: str) -> Markup:
-    """Text whose characters a browser keeps one for one: positions in it stay true.
-
-    A parser of HTML reads a carriage return as a line feed (two characters as one, before a line feed) and drops
-    the null character.
-    """
+    """Text whose characters a browser keeps one for one: it would read a carriage return as a line feed, and drop the
+    null character."""
     return Markup(str(escape(text)).replace("\r", "&#13;").replace("\0", "\ufffd"))
 
 
@@ -193,7 +179,6 @@ def _environment() -> Environment:
 
 
 def _short(values: Sequence[float]) -> list[float]:
-    """Few characters in a page: four digits, and 0 for what they cannot show."""
     return [round(float(value), 4) or 0 for value in values]
 
 

@@ -1,7 +1,5 @@
-"""Heat maps of attention, drawn by matplotlib or as an HTML page: summary words down, document words across.
-
-Several maps share one colour scale unless asked otherwise, so that a flat map looks flat.
-"""
+"""Heat maps of attention, drawn by matplotlib or as an HTML page: summary words down, document words across. Several
+maps share one colour scale, so that a flat map looks flat."""
 
 from __future__ import annotations
 
@@ -33,19 +31,15 @@ _FONTS = (
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """One map: ``weights`` (summary words, document words), its title, and its numbers in a line. ``read`` is how many
-    document words the model reads (none: all); the others are drawn grey.
-
-    As a part of a page it is a table whose cells are coloured, darkest at the weight ``scale``, and show their weight
-    when pointed at; ``note`` comes below."""
+    """One map of attention, as a picture or as a table of a page, whose cells show their weight when pointed at."""
 
     title: str
-    weights: np.ndarray
+    weights: np.ndarray  # (summary words, document words)
     rows: Sequence[str]
     columns: Sequence[str]
-    numbers: str = ""
-    read: int | None = None
-    scale: float = 1.0
+    numbers: str = ""  # a line below the title
+    read: int | None = None  # how many document words the model reads; the others are drawn grey
+    scale: float = 1.0  # the weight of the darkest cell
     note: str = ""
     template: ClassVar[str] = "components/heatmap.html"
 
@@ -63,12 +57,8 @@ class HeatMap:
         ]
 
 
-def draw_png(maps: Sequence[HeatMap], path: Path, *, title: str = "", own_scale: bool = False) -> list[str]:
-    """Draw the maps below each other into ``path`` (written beside and renamed).
-
-    ``own_scale`` gives each map its own colours. Returns notes for the reader: words left out, characters that no
-    font of this machine has.
-    """
+def draw_png(maps: Sequence[HeatMap], path: Path, *, title: str = "") -> list[str]:
+    """Draw the maps below each other. Returns notes: words left out, characters that no font of this machine has."""
     maps, notes = _cut(maps, MAX_ROWS, MAX_COLUMNS)
     width = 3.0 + _CELL * max(len(one.columns) for one in maps)
     figure = Figure(figsize=(width, 0.5 + sum(1.9 + _ROW * len(one.rows) for one in maps)), layout="constrained")
@@ -77,7 +67,7 @@ def draw_png(maps: Sequence[HeatMap], path: Path, *, title: str = "", own_scale:
     top = max(one.heaviest for one in maps)
     heights = [1.0 + _ROW * len(one.rows) for one in maps]
     for one, axes in zip(maps, figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0], strict=True):
-        image = _draw(axes, one, one.heaviest if own_scale else top)
+        image = _draw(axes, one, top)
         figure.colorbar(image, ax=axes, shrink=0.8, pad=0.01).ax.tick_params(labelsize=8, length=0)
     if notes:
         figure.supxlabel("\n".join(notes), fontsize=8)
@@ -134,11 +124,12 @@ def _cut(maps: Sequence[HeatMap], rows: int, columns: int) -> tuple[list[HeatMap
     return cut, notes
 
 
-def heat_page(maps: Sequence[HeatMap], *, title: str = "Attention", own_scale: bool = False) -> str:
+def heat_page(maps: Sequence[HeatMap], *, title: str = "Attention") -> str:
     """The maps as one self-contained page, at most `PAGE_COLUMNS` document words each."""
     maps, notes = _cut(maps, 10 * MAX_ROWS, PAGE_COLUMNS)
     top = max(one.heaviest for one in maps)
-    sections = [replace(one, scale=one.heaviest if own_scale else top, note=" ".join(notes)) for one in maps]
-    scale = "each map has its own colours" if own_scale else f"all maps share one scale, darkest at {top:.2g}"
-    subtitle = f"Summary words down, document words across; {scale} (square root). Point at a cell for its weight."
+    sections = [replace(one, scale=top, note=" ".join(notes)) for one in maps]
+    subtitle = (
+        f"Summary words down, document words across; all maps share one scale, darkest at {top:.2g} (square root)."
+    )
     return render_report(title, sections, subtitle=subtitle)

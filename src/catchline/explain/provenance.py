@@ -1,14 +1,11 @@
 """From a decoded hypothesis to a `Summary` that says of each word where it came from.
 
-What is computed, for the token w at step t (See et al. 2017, equation 9):
-P(w) = p_gen P_vocab(w) + (1 - p_gen) * (copy probability of the source positions that hold w).
-The copy share of the token is the second summand over the sum (``copy_probs`` of the details has 1 - p_gen in it
-already). A word of several tokens has the product of their probabilities and the mean of their copy shares (our
-reading: the product of shares would call a long word generated only because it is long).
+Of the token w at step t, P(w) = p_gen P_vocab(w) + (1 - p_gen) * (copy probability of the source positions that hold w)
+(See et al. 2017, equation 9). Its copy share is the second summand over the sum; ``copy_probs`` of the details has
+1 - p_gen in it. A word of several tokens has the product of their probabilities and the mean of their copy shares (our
+reading: a product of shares would call a long word generated only because it is long).
 
-Models that copy in several steps give maps (T, S) and figures (T,) beside their attention: `MAPS`, `GATES` and `SUMS`
-are what is read of a hypothesis's details (layers/copying and layers/opponent say how they come about), `SYMBOLS` how
-the papers write them.
+Models that copy in several steps give maps (T, S) and figures (T,) beside their attention.
 """
 
 from __future__ import annotations
@@ -98,16 +95,12 @@ def build_summary(
     search: SearchConfig = PLAIN,
     explain: bool = True,
 ) -> Summary:
-    """Turn search's answer into text with provenance.
+    """Turn search's answer into text with provenance; with ``explain=False`` only the text and the scores are made.
 
-    ``document`` is the text that ``source_encoding`` was made of, or its record, which gives the summary its
-    id too. ``oov_words`` are the strings of the ids from V on, as the batch numbered them. Of ``search`` three settings
-    count here: ``replace_unk`` puts a source token where the model wrote UNK, see `catchline.text.unknown`; such a word
-    counts as copied in whole; ``surface`` and ``capitals`` say how the words are written, see `catchline.text.render`.
-    With ``explain=False`` only the text and the scores are made.
-
-    ``SummaryWord.sources`` of a word that was copied are the places it was copied from; of any other word
-    the places that were most attended to.
+    ``document`` is the text that ``source_encoding`` was made of, or its record. ``oov_words`` are the strings of the
+    ids from V on, as the batch numbered them. Of ``search``, ``replace_unk`` puts a source token where the model wrote
+    UNK (`catchline.text.unknown`), which counts as copied in whole; ``surface`` and ``capitals`` say how the words are
+    written (`catchline.text.render`). ``sources`` of a word that was not copied are what was attended to.
     """
     record = Record(document) if isinstance(document, str) else document
     shown_encoding, attention, positions = _seen(hypothesis, source_encoding)

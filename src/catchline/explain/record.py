@@ -55,8 +55,7 @@ def support_of(summary: Summary) -> SupportReport | None:
 
 
 def support_to_dict(report: SupportReport) -> dict[str, Any]:
-    """The report as JSON values: numbers, dates and names that the document lacks, other words that it lacks, and what
-    it has, with the places in both texts. ``rate`` is null where there was no number, date or name to compare."""
+    """The report as JSON values; ``rate`` is null where there was no number, date or name to compare."""
     kinds = [claim.kind for claim in report.claims]
     checked = {kind: kinds.count(kind) for kind in (*CLAIMS, "word")}
     values: dict[str, Any] = {"checked": checked, "unsupported": [], "new_words": [], "supported": []}

@@ -1,7 +1,6 @@
 """A summary in the terminal: copied words in colour, the unknown word marked, a legend, and the sources.
 
-Colour is used when the output is a terminal and ``NO_COLOR`` is not set. Without colour a copied word stands
-in [brackets] and an unknown word in {braces}, so the view survives pipes and files.
+Without colour (a pipe, or ``NO_COLOR``) a copied word stands in [brackets] and an unknown word in {braces}.
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ MAX_QUOTE = 30
 
 
 def show(summary: Summary, console: Console, *, words: bool = False, document: bool = False) -> None:
-    """Print the summary with its provenance; ``words`` lists every word with its sources.
-
-    ``document`` also prints the document with the copied-from places marked.
-    """
+    """Print the summary with its provenance; ``words`` lists every word with its sources, ``document`` prints the
+    document with the copied-from places marked."""
     summary = _harmless(summary)
     colour = console.is_terminal and not console.no_color and console.color_system is not None
     parts: list[Any] = []
@@ -172,7 +169,9 @@ def token_table(summary: Summary) -> Table:
     for token in tokens:
         values = token.probability, *[token.p_gen] * with_gate, *map(token.figures.get, gates)
         places = [
-            Text("  ".join(f"{_flat(span.text)} ({span.weight:.2f})" for span in token.sources.get(name, ())))
+            Text(
+                "  ".join(f"{' '.join(span.text.split())} ({span.weight:.2f})" for span in token.sources.get(name, ()))
+            )
             for name in maps
         ]
         style = "copied" if token.copy_share > 0.5 else ""
