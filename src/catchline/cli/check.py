@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from typer import Argument
@@ -11,6 +10,7 @@ from catchline.cli.io import aligned, documents_of, read_once, stream_records
 from catchline.cli.options import AsJson, DocumentOptions, ReadingOptions
 from catchline.explain.record import support_to_dict
 from catchline.metrics.faithfulness import SupportReport, check_support
+from catchline.text.control import json_line
 from catchline.types import Record
 
 
@@ -52,7 +52,7 @@ def command(
 
 def _line(record: Record, report: SupportReport) -> str:
     values: dict[str, Any] = {"id": record.id} if record.id else {}
-    return json.dumps({**values, "summary": record.summary, **support_to_dict(report)}, ensure_ascii=False)
+    return json_line({**values, "summary": record.summary, **support_to_dict(report)})
 
 
 def _of_one(document: str, report: SupportReport) -> str:

@@ -68,6 +68,9 @@ def command(
         raise ConfigError(f"{inputs[0]} and {inputs[1]} are both inputs; explain shows one.")
     source = inputs[0] if inputs else "-"
     check_output("--html", html, [source])
+    for path in filter(None, (html, heatmap)):
+        if not path.parent.is_dir():
+            raise ConfigError(f"There is no folder {path.parent} for {path.name}.")
     if heatmap is not None:
         check_picture(heatmap, [".png"])
     if model == STORED:
@@ -157,6 +160,9 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
     from catchline.explain.provenance import TITLES
 
     first = summaries[0] if summaries else None
+    if first and first.extracted and first.alternatives[0].words:
+        say(f"the model's line is drawn; the answer is extracted, because {first.extracted}.")
+        first = first.alternatives[0]
     if first is None or not first.words:
         hint = "; `catchline summarize --explain` stores them" if first and first.text else ""
         raise DataError(f"The first summary has no words, so there is nothing to draw{hint}.")

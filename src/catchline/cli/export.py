@@ -41,6 +41,8 @@ def command(
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")
+    if out.suffix == ".onnx":
+        raise ConfigError(f"{out}: a folder is written, with two graphs in it; name it {out.with_suffix('')}.")
     out = out.expanduser().absolute()  # the working directory may be replaced
     how = reading.options(need_summary=False)
     records = None if check is None else records_of(split_of(check, split), how, max_records, some=True)

@@ -22,6 +22,7 @@ from catchline.data.lines import bare_name, unreadable
 from catchline.data.records import FORMAT_OF, ReadOptions, SkipCounter, read_json_lines, read_with
 from catchline.errors import ConfigError, DataError
 from catchline.summarizer.extractive import is_method
+from catchline.text.control import json_line
 from catchline.text.control import safe_print as print
 from catchline.text.markup import MARKDOWN, READ_AS_BYTES, SUBTITLES, as_prose, read_bytes
 from catchline.types import Record
@@ -231,7 +232,8 @@ def as_lines(path: Path) -> Path:
 
 def print_json(value: Any, indent: int | None = 2) -> None:
     """The result of a command for machines; ``indent=None`` for JSON lines."""
-    print(json.dumps(value, ensure_ascii=not is_unicode(sys.stdout), indent=indent))
+    plain = not is_unicode(sys.stdout)
+    print(json.dumps(value, ensure_ascii=plain, indent=indent) if plain or indent else json_line(value))
 
 
 def is_unicode(stream: IO[str]) -> bool:

@@ -30,6 +30,7 @@ from catchline.cli.io import (
 )
 from catchline.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode
 from catchline.errors import ConfigError, DataError
+from catchline.explain.provenance import UNKNOWN
 from catchline.files import flush, keeps_its_place, only_writer, sha256, write_text
 from catchline.summarizer.bulk import Lines, Request, SummaryJob, lines_of
 from catchline.text.control import safe_print as print
@@ -133,6 +134,8 @@ def remarks(summary: Summary) -> Iterator[str]:
         yield f"the text is not of a kind that the model knows: {summary.out_of_domain}."
     if not summary.text.strip():
         yield "the model wrote nothing: an empty line."
+    elif set(summary.text.split()) <= set(UNKNOWN):
+        yield "the model knows none of the words that it wrote."
     if summary.truncated:
         yield f"read {summary.tokens_read:,} of {summary.tokens_given:,} tokens."
 

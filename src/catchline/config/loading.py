@@ -224,9 +224,7 @@ def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
     if (place := os.path.abspath(path)) in seen:
         raise ConfigError(f"{path} extends itself.")
     if path.suffix.lower() in (".jsonl", ".json", ".csv", ".tsv", ".txt"):
-        raise ConfigError(
-            f"{path} is data, not a recipe: `catchline train headline_writer --data {path}`, for example."
-        )
+        raise ConfigError(f"{path} is data, not a recipe: `catchline train oneline --data {path}`, for example.")
     values = _read_yaml(path)
     parent = values.pop("extends", None)
     if parent is None:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,6 +36,7 @@ from catchline.data.columns import ReadOptions, Records
 from catchline.data.lines import BadRecordError, bare_name, raw_lines, unreadable
 from catchline.errors import ConfigError, DataError, unknown_choice
 from catchline.files import part_of
+from catchline.text.control import json_line
 from catchline.types import Record
 
 OnSkip = Callable[[BadRecordError], object]
@@ -179,7 +179,7 @@ def write_records(path: Path, records: Iterable[Record], progress: Callable[[int
                 values["references"] = list(record.references)
             if record.sentences:
                 values["sentences"] = list(record.sentences)
-            file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+            file.write(json_line(values).encode() + b"\n")
             count += 1
             progress(1)
     return count

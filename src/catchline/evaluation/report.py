@@ -14,6 +14,7 @@ from catchline.metrics.scoring import Scoring
 
 KINDS = ("1", "2", "L")  # of ROUGE
 PERPLEXITY = "val_ppl"
+MOSTLY = 0.5  # the share of empty summaries that a note is about
 
 
 @dataclass(slots=True)
@@ -182,6 +183,9 @@ def notes(table: ComparisonTable) -> list[str]:
     lines += [tables.READING_NOTE] if table.having("chunks_read") else []
     blank = any(table.having(column.measure) for column in tables.BLANK)
     lines += [tables.FAITHFUL_NOTE, *([tables.BLANK_NOTE] if blank else [])]
+    for row in table.rows:
+        if (empty := row.measures.get("empty", 0.0)) > MOSTLY:
+            lines.append(f"{row.label}: {empty:.0%} of its summaries are empty; train longer, or take a larger size.")
     lines += [f"{row.label} failed: {error}" for row in table.failed for error in row.errors]
     return lines + signatures(table)
 

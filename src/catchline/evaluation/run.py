@@ -30,6 +30,7 @@ from catchline.metrics.rouge import RougeResult
 from catchline.metrics.scoring import Scoring, Shown, check_scoring, score_as, scoring, suited
 from catchline.summarizer.extractive import ExtractiveSystem, Progress, is_method
 from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
+from catchline.text.control import json_line
 from catchline.text.unknown import restore_numbers
 from catchline.types import Record, Summary, references_of
 
@@ -402,7 +403,7 @@ class Journal:
 
 
 def as_lines(values: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
+    return "".join(json_line(value) + "\n" for value in values)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

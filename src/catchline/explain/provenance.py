@@ -57,6 +57,7 @@ TITLES = {
     "conventional_attention": "Conventional attention",
 }
 SHOWN = 3  # source places a token and map
+UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")  # what models write for a word that they do not know
 PLAIN = SearchConfig(surface="raw")
 _WORD = re.compile(rf"(?:\S*{WRAPPED.pattern})?\S+")
 

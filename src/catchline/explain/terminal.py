@@ -15,12 +15,11 @@ from rich.text import Text
 from rich.theme import Theme
 
 from catchline.explain.chunks import read_to
-from catchline.explain.provenance import GATES, ON_SPECIALS, SUMS, SYMBOLS
+from catchline.explain.provenance import GATES, ON_SPECIALS, SUMS, SYMBOLS, UNKNOWN
 from catchline.explain.record import support_of
 from catchline.text.control import harmless
 from catchline.types import Summary, SummaryWord
 
-UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")  # what models write for a word that they do not know
 STYLES = {"copied": "bold green", "unknown": "bold red reverse", "source": "cyan", "heading": "bold", "quiet": "dim"}
 BRACKETS = {"copied": ("[", "]"), "unknown": ("{", "}")}  # where there is no colour
 MAX_QUOTE = 30
@@ -42,7 +41,7 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
         parts += ["", marked_document(summary, colour)]
     if summary.extracted:
         parts.append(Text(f"extracted from the document, because {summary.extracted}"))
-    if words and summary.words:
+    if words and summary.words and not summary.extracted:  # of which every word is its own source
         parts += ["", word_table(summary)]
     if words and any(word.tokens for word in summary.words):
         parts += ["", token_table(summary)]

@@ -15,6 +15,7 @@ from catchline.explain.record import support_of, support_to_dict, to_dict
 from catchline.jobs import batches, parallel
 from catchline.summarizer.extractive import Progress
 from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
+from catchline.text.control import json_line
 from catchline.types import Record, Summary
 
 OnSkip = Callable[[CatchlineError], object]
@@ -106,7 +107,7 @@ class SummaryJob:
         if self.request.always_write:
             values["always_write"] = True
         values["decoding"] = self.decoding
-        return json.dumps(values, ensure_ascii=False)
+        return json_line(values)
 
 
 def lines_of(request: Request, jobs: int | None, ray: bool, on_skip: OnSkip) -> Lines:

@@ -199,7 +199,7 @@ class DecodingSystem:
             found = [one.faultless_first(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
-        return [one.summary(best[: options.num_return], explain) for one, best in zip(documents, found, strict=True)]
+        return [one.summary(best, options.num_return, explain) for one, best in zip(documents, found, strict=True)]
 
     def _found(
         self,
@@ -295,10 +295,16 @@ class DecodedDocument:
                 return [hypothesis, *hypotheses[:place], *hypotheses[place + 1 :]]
         return hypotheses
 
-    def summary(self, hypotheses: Sequence[Hypothesis], explain: bool) -> Summary:
-        """The first with the others as alternatives; of a calibrated model with what confidence is computed from. To
-        any other model only a text most of whose words are unknown is out of domain."""
-        made = [self._build(hypothesis, explain=explain) for hypothesis in hypotheses]
+    def summary(self, hypotheses: Sequence[Hypothesis], most: int, explain: bool) -> Summary:
+        """The first with at most ``most - 1`` of other texts as alternatives; of a calibrated model with what confidence
+        is computed from. To any other model only a text most of whose words are unknown is out of domain."""
+        distinct: dict[str, tuple[Summary, Hypothesis]] = {}
+        for hypothesis in hypotheses:
+            summary = self._build(hypothesis, explain=explain)
+            distinct.setdefault(summary.text, (summary, hypothesis))
+            if len(distinct) == most:
+                break
+        made, hypotheses = (list(each) for each in zip(*distinct.values(), strict=True))
         calibration, extended_ids = self._calibration, self.example.source_extended_ids.tolist()
         ratios, unk_id = calibration.word_ratios if calibration else "", self._tokenizer.unk_id
         facts = [facts_of(hypothesis, extended_ids, self.encoding, unk_id, ratios) for hypothesis in hypotheses]

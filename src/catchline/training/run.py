@@ -241,7 +241,9 @@ def recipe_of(out: Path) -> Path:
             f"weights with `catchline train RECIPE --from {quote(str(out))}`."
         )
     if not (out / RECIPE).is_file():
-        raise CheckpointError(f"{out} is not a run folder: it has no {RECIPE}. Start one with `catchline train`.")
+        runs = ", ".join(sorted(str(path.parent) for path in out.glob(f"*/{RECIPE}")))
+        instead = f"In it are runs: {runs}." if runs else "Start one with `catchline train`."
+        raise CheckpointError(f"{out} is not a run folder: it has no {RECIPE}. {instead}")
     return out / RECIPE
 
 

@@ -18,8 +18,9 @@ from rich.console import Console
 
 from catchline.explain import html
 from catchline.explain.html import Samples, bundle, embed_json, render, render_report, report_script, view_files
+from catchline.explain.provenance import UNKNOWN
 from catchline.explain.record import to_dict
-from catchline.explain.terminal import UNKNOWN, show
+from catchline.explain.terminal import show
 from catchline.types import SourceSpan, Summary, SummaryToken, SummaryWord
 
 EVIL = 'Tom & "Jerry" </script><script>alert(1)</script> <img src=x onerror=alert(2)> \u2028 end'
