@@ -296,8 +296,8 @@ class DecodedDocument:
         return hypotheses
 
     def summary(self, hypotheses: Sequence[Hypothesis], most: int, explain: bool) -> Summary:
-        """The first with at most ``most - 1`` of other texts as alternatives; of a calibrated model with what confidence
-        is computed from. To any other model only a text most of whose words are unknown is out of domain."""
+        """The first with at most ``most - 1`` of other texts as alternatives; of a calibrated model with the facts of
+        confidence. To any other model only a text most of whose words are unknown is out of domain."""
         distinct: dict[str, tuple[Summary, Hypothesis]] = {}
         for hypothesis in hypotheses:
             summary = self._build(hypothesis, explain=explain)
