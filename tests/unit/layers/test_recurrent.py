@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from catchline.layers import recurrent
-from catchline.layers.recurrent import Bridge, Recurrence
-from samples import rand
+from catchline.layers.recurrent import Bridge, GruCell, PaperGruCell, PaperRecurrence, Recurrence
+from samples import rand, randomise
 
 B, T, E, H = 3, 5, 4, 6
 
@@ -118,3 +118,52 @@ def test_a_cpu_without_bf16_reads_in_float32_under_autocast(monkeypatch: pytest.
     with torch.autocast("cpu", torch.bfloat16):
         states, _ = layer.over_real_tokens(inputs, torch.ones(3, 5, dtype=torch.bool))
     assert states.dtype == torch.float32
+
+
+B_P, T_P, E_P, H_P = 3, 6, 4, 5
+LENGTHS = (6, 3, 1)
+MASK = torch.arange(T_P) < torch.tensor(LENGTHS)[:, None]
+EXACT = {"atol": 1e-13, "rtol": 0}
+
+
+def by_hand(cell: PaperGruCell, x: Tensor, h: Tensor) -> Tensor:
+    """Equations (2) to (5) with u = 1 - z for one row."""
+    w_r, w_z, w = cell.weight_ih.split(H_P)
+    u_r, u_z, u = cell.weight_hh.split(H_P)
+    b_r, b_z, b = torch.zeros(3, H_P).double() if cell.bias_ih is None else cell.bias_ih.split(H_P)
+    r = torch.sigmoid(w_r @ x + u_r @ h + b_r)
+    update = torch.sigmoid(-(w_z @ x + u_z @ h + b_z))
+    return (1 - update) * h + update * torch.tanh(w @ x + u @ (r * h) + b)
+
+
+def cell_of(cls: type[GruCell] = PaperGruCell, *, bias: bool = True, seed: int = 0) -> GruCell:
+    cell = cls(E_P, H_P, bias=bias).double()
+    randomise(cell, seed=seed, scale=1.0)
+    return cell
+
+
+def test_the_input_may_come_in_two_parts() -> None:
+    cell, inputs = cell_of(), rand(B_P, E_P)
+    first = cell.project(inputs[:, :3], slice(0, 3))
+    rest = nn.functional.linear(inputs[:, 3:], cell.weight_ih[:, 3:])
+    torch.testing.assert_close(first + rest, cell.project(inputs), **EXACT)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_a_sequence_is_its_steps(bidirectional: bool, bias: bool) -> None:
+    """Each document alone, without padding, one step at a time; the backward direction from its last real token."""
+    layer = PaperRecurrence(E_P, H_P, bidirectional=bidirectional, bias=bias).double()
+    randomise(layer, scale=1.0)
+    inputs = torch.where(MASK[..., None], rand(B_P, T_P, E_P), 100 * rand(B_P, T_P, E_P, seed=3))
+    outputs, (final,) = layer.over_real_tokens(inputs, MASK)
+    assert outputs[~MASK].eq(0).all()
+    assert final.shape == (1 + bidirectional, B_P, H_P)
+    for b, length in enumerate(LENGTHS):
+        for number, cell in enumerate(layer.cells):
+            h = torch.zeros(H_P).double()
+            order = range(length) if number == 0 else reversed(range(length))
+            for t in order:
+                h = by_hand(cell, inputs[b, t], h)
+                torch.testing.assert_close(outputs[b, t, number * H_P : (number + 1) * H_P], h, **EXACT)
+            torch.testing.assert_close(final[number, b], h, **EXACT)

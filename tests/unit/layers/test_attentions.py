@@ -1,4 +1,4 @@
-"""Opponent attention on rows written by hand, and its properties."""
+"""Coverage: when it is on, and what it starts with. Its numbers and gradients are in tests/parity."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from catchline.config.names import OPPONENTS, build
+from catchline.config.names import ATTENTIONS, OPPONENTS, build
 from catchline.errors import ConfigError
+from catchline.layers.attention.additive import AdditiveAttention
+from catchline.layers.attention.distraction import DistractionAttention
 from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput, behaviour
 from catchline.papers.contrastive import (
     joint_score,
@@ -19,7 +21,78 @@ from catchline.papers.contrastive import (
     without_largest,
     without_run,
 )
-from catchline.types import TrainingBatch
+from catchline.types import Memory, TrainingBatch
+from samples import rand, randomise
+
+B, S, D, A, H = 2, 4, 3, 5, 6
+
+
+def module(**options) -> AdditiveAttention:
+    torch.manual_seed(0)
+    result = AdditiveAttention(AdditiveAttention.Config(size=A, **options), memory_size=D, query_size=H).double()
+    with torch.no_grad():
+        for parameter in result.parameters():
+            parameter.uniform_(-1, 1)
+    return result
+
+
+def test_a_switch_is_true_or_false() -> None:
+    attention = AdditiveAttention(AdditiveAttention.Config(size=4, coverage=True), memory_size=3, query_size=2)
+    attention.switch({"coverage": False})
+    assert not attention.coverage_on
+    for wrong in ("nope", 1, None):
+        with pytest.raises(ConfigError, match="'coverage' is true or false"):
+            attention.switch({"coverage": wrong})
+
+
+def test_initial_values_of_the_coverage_vector() -> None:
+    def vector(**options) -> Tensor:
+        torch.manual_seed(0)
+        config = AdditiveAttention.Config(coverage=True, **options)
+        return AdditiveAttention(config, memory_size=D, query_size=H).coverage_vector
+
+    assert vector().tolist() == [0.0] * D, "and the default width is the memory's"
+    assert vector(coverage_init="default", size=50).abs().min() > 0
+
+
+B_D, S_D, D_D, Q, A_D = 3, 6, 4, 5, 7
+MASK = torch.arange(S_D) < torch.tensor([6, 3, 1])[:, None]
+
+
+def attention_of(**options: Any) -> DistractionAttention:
+    spec = {"type": "distraction", "size": A_D, **options}
+    attention: DistractionAttention = build("attention", ATTENTIONS, spec, memory_size=D_D, query_size=Q)
+    attention.double()
+    randomise(attention, scale=1.0)
+    return attention
+
+
+def memory_of(mask: Tensor = MASK, dtype: torch.dtype = torch.float64) -> Memory:
+    return Memory(
+        rand(B_D, S_D, D_D).to(dtype),
+        mask,
+        torch.zeros(mask.shape, dtype=torch.int64),
+        10,
+    )
+
+
+@pytest.mark.parametrize("m1_init", ["identity", "released"])
+def test_what_starts_where(m1_init: str) -> None:
+    torch.manual_seed(0)
+    spec = {"type": "distraction", "size": 400, "m1_init": m1_init}
+    attention = build("attention", ATTENTIONS, spec, memory_size=500, query_size=Q)
+    for vector in (attention.history_vector, attention.content_history_vector):
+        assert float(vector.detach().std()) == pytest.approx(0.01, rel=0.15)
+    if m1_init == "identity":
+        assert attention.content_vector.eq(1).all()
+    else:
+        assert float(attention.content_vector.detach().std()) == pytest.approx(0.01, rel=0.15)
+
+
+def test_no_bias() -> None:
+    assert attention_of(bias=False).query_projection.bias is None
+    assert attention_of().query_projection.bias is not None
+
 
 SHAPE = DecoderShape(num_layers=3, num_heads=2, head_width=4)
 KINDS: dict[str, dict[str, Any]] = {
