@@ -67,7 +67,7 @@ MISTAKES = [
     (f"{TRAIN} broken.jsonl", 3, "broken.jsonl:2: broken JSON"),
     (f"{TRAIN} good.jsonl --set training.batch_size=-4", 2, "'training.batch_size': input should be greater than"),
     (f"{TRAIN} good.jsonl --set training.optimizer=adamw", 2, "is a section with its own keys, such as"),
-    ("train good.jsonl", 2, "is data, not a recipe: `catchline train headline_writer --data good.jsonl`"),
+    ("train good.jsonl", 2, "is data, not a recipe: `catchline train oneline --data good.jsonl`"),
     ("train no_recipe.yaml --data good.jsonl", 2, "begins with a line such as `extends: headline_writer`"),
     ("train headline_writer", 2, "Which pairs? Give --data"),
     ("train headline_writer --size tiny --data good.jsonl --out good.jsonl", 2, "is a file; name a folder."),

@@ -167,8 +167,6 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
         hint = "; `catchline summarize --explain` stores them" if first and first.text else ""
         raise DataError(f"The first summary has no words, so there is nothing to draw{hint}.")
     if not (first.chunks or first.words[0].attention):
-        if first.extracted:
-            raise DataError(f"There is no attention to draw; {first.extracted}. --always-write gives what it wrote.")
         raise DataError("There is no attention to draw: extractive methods and models without it store none.")
     if first.chunks:
         weights, rows, columns = coarse_map(first, MAX_COLUMNS)
