@@ -28,7 +28,7 @@ from catchline.metrics.rouge import rouge
 from catchline.metrics.scoring import Scoring, suited
 from catchline.metrics.words import words
 from catchline.summarizer import Summarizer
-from catchline.summarizer.extractive import Progress
+from catchline.summarizer.system import Progress
 from catchline.text.base import Tokenizer
 from catchline.types import Record, references_of
 
@@ -44,7 +44,7 @@ def fit_confidence(
     """Fit the confidence of the model in ``folder`` to its summaries of ``records`` and store it there; also the shares
     of lines, and of first prose sentences, that `accepted` accepts, and of lines that reach the threshold."""
     summarizer = Summarizer.from_pretrained(str(folder))
-    summarizer.system.calibration = Calibration.blank()  # type: ignore[misc]
+    summarizer.system.calibration = Calibration.blank()
     made = summarizer.summarize(records, progress=progress)
     good, facts = accepted([summary.text for summary in made], records), [summary.facts for summary in made]
     calibration = regression(facts, good)

@@ -28,8 +28,9 @@ from catchline.evaluation.measures import measure, reading_measures
 from catchline.files import digest_of, only_writer, write_text
 from catchline.metrics.rouge import RougeResult
 from catchline.metrics.scoring import Scoring, Shown, check_scoring, score_as, scoring, suited
-from catchline.summarizer.extractive import ExtractiveSystem, Progress, is_method
+from catchline.summarizer.extractive import ExtractiveSystem, is_method
 from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
+from catchline.summarizer.system import Progress
 from catchline.text.control import json_line
 from catchline.text.unknown import restore_numbers
 from catchline.types import Record, Summary, references_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -23,13 +23,13 @@ from catchline.data.collate import Collator
 from catchline.data.dataset import EncodedDataset, Example, encode_documents
 from catchline.errors import ConfigError, DataError
 from catchline.explain.provenance import build_summary
-from catchline.jobs import R, T, Threaded, batches, threaded, threads_each
+from catchline.jobs import batches, threads_each
 from catchline.metrics.confidence import Calibration, facts_of, unknown_words
 from catchline.metrics.copying import repeats
 from catchline.metrics.faithfulness import SourceFacts, check_support
 from catchline.metrics.words import words
 from catchline.search.decode import decode
-from catchline.summarizer.extractive import OnText, Progress
+from catchline.summarizer.system import OnText, Progress, System
 from catchline.text.base import Tokenizer
 from catchline.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
@@ -41,7 +41,7 @@ WRITES = "A trained model: writes its own line, word by word."
 WRITES_AND_COPIES = "A trained model: writes its own line, word by word, and can copy words from the text."
 
 
-class DecodingSystem:
+class DecodingSystem(System):
     """Settings, decoding and explanation.
 
     Args:
@@ -64,6 +64,7 @@ class DecodingSystem:
         self.text: TextConfig = opened.text
         if model.max_source_tokens is not None and self.text.max_source_tokens > model.max_source_tokens:
             self.text = self.text.model_copy(update={"max_source_tokens": model.max_source_tokens})
+        self.unk_text = self.tokenizer.token(self.tokenizer.unk_id)
         self._collator = Collator(self.tokenizer)
 
     # ---------------------------------------------------------------------------------- what differs
@@ -76,14 +77,6 @@ class DecodingSystem:
     def _kind(self) -> tuple[str, bool, int]:
         """The family of the model, whether it copies, and how many parameters it has."""
 
-    @abstractmethod
-    def to(self, device: Any) -> None:
-        """Move the model.
-
-        Raises:
-            ConfigError: there is no such device.
-        """
-
     def _batch(self, examples: Sequence[Example]) -> Any:
         """A batch where the model is, with the summaries if all examples have one."""
         return self._collator(examples)
@@ -95,7 +88,6 @@ class DecodingSystem:
     # ----------------------------------------------------------------------------------- what is common
 
     def about(self) -> dict[str, Any]:
-        """What kind of model this is, for those who choose one: family, whether it copies, its size and limits."""
         family, copies, parameters = self._kind()
         return {
             "family": family,
@@ -121,8 +113,7 @@ class DecodingSystem:
             hypothesis.details["opponent_log_prob"] = row[: len(hypothesis.details["opponent_attention"])]
 
     def set_defaults(self, overrides: Mapping[str, Any]) -> None:
-        """Change the decoding that is used when nothing else is asked for."""
-        self.search = self._changed(overrides)
+        self.search = self.options(overrides)
 
     def options(self, overrides: Mapping[str, Any]) -> SearchConfig:
         """The decoding defaults changed by ``overrides``.
@@ -133,9 +124,6 @@ class DecodingSystem:
         Raises:
             ConfigError: an unknown key, a value that does not fit, or a summary longer than can be written.
         """
-        return self._changed(overrides)
-
-    def _changed(self, overrides: Mapping[str, Any]) -> SearchConfig:
         if not overrides:
             return self.search
         values = merge(self.search.model_dump(), overrides, revive=True)
@@ -164,15 +152,11 @@ class DecodingSystem:
         """How many parts of this many documents are best searched `in_threads`."""
         return min(documents, threads_each(1), MOST_THREADS)
 
-    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
-        """``work`` of each batch, in order, by this many threads of this process."""
-        return threaded(work, batches, workers)
-
     def summarize_batch(
         self,
         records: Sequence[Record],
         *,
-        explain: bool,
+        explain: bool | None,
         options: SearchConfig,
         on_step: Callable[[], object] | None = None,
         on_text: OnText | None = None,
@@ -199,7 +183,8 @@ class DecodingSystem:
             found = [one.faultless_first(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
-        return [one.summary(best, options.num_return, explain) for one, best in zip(documents, found, strict=True)]
+        explained = bool(explain)
+        return [one.summary(best, options.num_return, explained) for one, best in zip(documents, found, strict=True)]
 
     def _found(
         self,
@@ -235,13 +220,7 @@ class DecodingSystem:
     def _search(self, model: Any, batch: Any, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
         return decode(model, batch, config, **ids)
 
-    @property
-    def unk_text(self) -> str | None:
-        """The token for words outside the vocabulary."""
-        return self.tokenizer.token(self.tokenizer.unk_id)
-
     def documents_at_once(self, longest: str) -> int:
-        """How many documents, none longer than this one, are best decoded together."""
         words = min(len(longest.encode(errors="replace")) // _BYTES_A_WORD + 1, self.text.max_source_tokens)
         return min(max(self.words_at_once // words, _FEWEST), _MOST)
 

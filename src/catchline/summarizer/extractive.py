@@ -1,4 +1,4 @@
-"""Extractive methods: the grammar of their names, and one behind the interface of `catchline.summarizer.System`.
+"""Extractive methods: the grammar of their names, and one as a `catchline.summarizer.system.System`.
 
 A name is ``lexrank``, ``lead-1`` (that many sentences) or ``concept_ilp:max_words=50,sentences=9`` (any settings); a
 class of one's own is ``my_package.module:Mine``, with ``-1`` or settings behind it likewise. A name means the same in
@@ -8,8 +8,7 @@ every command and in Python.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +17,12 @@ from catchline.config.names import EXTRACTIVE, parse, resolve
 from catchline.config.shipped import SHIPPED, place_of
 from catchline.errors import ConfigError, ModelError, did_you_mean
 from catchline.explain.provenance import extractive_summary
-from catchline.jobs import R, T, Threaded, threaded
+from catchline.summarizer.system import OnText, System
 from catchline.types import Record, Summary, references_of
 
 if TYPE_CHECKING:
     from catchline.extractive.base import Extractor
 
-Progress = Callable[[int], object]  # is called with the number of documents just done
-OnText = Callable[[int, str], object]  # is given the place of a document and its summary so far
 # ``my_package.module:Mine`` or ``my_module:Mine-2``; a drive is one letter, and ``hub:`` stands before data
 _OUTSIDE = re.compile(r"(?!hub:)[^\W\d]\w+(\.\w+)*:[A-Z]\w*(-\d+)?(?=$|:)")
 
@@ -87,12 +84,9 @@ def check_name(name: str, recipes: Sequence[str] = ()) -> bool:
     return False
 
 
-class ExtractiveSystem:
+class ExtractiveSystem(System):
     """The method ``name`` with further ``settings``, or, where these have a ``type``, the method they describe; its
     provenance is the place of each sentence."""
-
-    calibration = None  # its words are the document's own
-    unk_text = None
 
     def __init__(self, name: str, settings: Mapping[str, Any] | None = None) -> None:
         self.name = name
@@ -119,7 +113,6 @@ class ExtractiveSystem:
         return cls(config)
 
     def describe(self, options: Extractor) -> dict[str, Any]:
-        """The settings, for records of results."""
         return {"method": self._spec["type"], **options.config.model_dump(mode="json")}
 
     def summarize_batch(
@@ -131,8 +124,7 @@ class ExtractiveSystem:
         on_step: Callable[[], object] | None = None,
         on_text: OnText | None = None,
     ) -> list[Summary]:
-        """Pick the sentences of each document; ``on_step()`` is called before each, and ``on_text(i, text)`` given the
-        whole summary of document i. Words have their places unless ``explain`` is None."""
+        """Pick the sentences of each document. Words have their places unless ``explain`` is None."""
         summaries = []
         for index, record in enumerate(records):
             if on_step:
@@ -143,7 +135,6 @@ class ExtractiveSystem:
         return summaries
 
     def about(self) -> dict[str, Any]:
-        """What kind of thing this is, for those who choose one."""
         return {
             "family": self._spec["type"],
             "in_short": self._extractor.in_short,
@@ -152,12 +143,6 @@ class ExtractiveSystem:
             "max_source_tokens": None,
             "max_summary_tokens": None,
         }
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        raise ConfigError(f"'{self.name}' has no weights, so there is nothing to save; its name opens it anywhere.")
-
-    def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        raise ConfigError(f"'{self.name}' has no weights, so there is nothing to upload; its name opens it anywhere.")
 
     def _one(self, record: Record, extractor: Extractor, *, words: bool) -> Summary:
         document = record.document
@@ -173,23 +158,6 @@ class ExtractiveSystem:
         if extractor.cuts:
             spans = shorten(document, spans, len("".join(extractor.text(given).split())))
         return extractive_summary(document, spans, model_name=self.name, record_id=record.id, with_words=words)
-
-    def batches_at_once(self, documents: int, options: Extractor) -> int:
-        """The work is Python's, which several threads do no faster."""
-        return 1
-
-    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
-        return threaded(work, batches, workers)
-
-    def documents_at_once(self, longest: str) -> int:
-        """They are picked from one by one."""
-        return 16
-
-    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
-        raise ConfigError(f"'{self.name}' is extractive and gives summaries no probability; score with a model.")
-
-    def to(self, device: Any) -> None:
-        """Nothing to move."""
 
 
 def locate(document: str, sentences: Sequence[str]) -> list[tuple[int, int] | None]:

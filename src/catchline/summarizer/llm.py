@@ -11,7 +11,7 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -24,9 +24,8 @@ from catchline.config.base import ConfigBase, validate
 from catchline.data.records import read_records
 from catchline.errors import ConfigError, DataError, ModelError
 from catchline.files import digest_of
-from catchline.jobs import R, T, Threaded, threaded
-from catchline.summarizer.extractive import OnText, Progress
 from catchline.summarizer.summarize import LANGUAGE_MODEL
+from catchline.summarizer.system import OnText, System
 from catchline.types import Record, Summary
 
 PROMPT = "Write a title for the text. Answer with the title alone, in one line, without quotation marks."
@@ -45,11 +44,8 @@ class LanguageModelConfig(ConfigBase):
     timeout: float = Field(120.0, gt=0)
 
 
-class LanguageModelSystem:
+class LanguageModelSystem(System):
     """A model of a server, asked once a document."""
-
-    calibration = None
-    unk_text = None
 
     def __init__(self, name: str, settings: Mapping[str, Any] | None = None) -> None:
         model, at, rest = name.removeprefix(LANGUAGE_MODEL).rpartition("@http")
@@ -61,11 +57,6 @@ class LanguageModelSystem:
         self._config = self.options({})
 
     def options(self, overrides: Mapping[str, Any]) -> LanguageModelConfig:
-        """The settings changed by ``overrides``.
-
-        Raises:
-            ConfigError: an unknown setting, or a value that does not fit.
-        """
         given = {key: _plain(value) for key, value in {**self._given, **overrides}.items()}
         return validate(LanguageModelConfig, given, where="")
 
@@ -73,13 +64,11 @@ class LanguageModelSystem:
         self._given |= overrides
 
     def describe(self, options: LanguageModelConfig) -> dict[str, Any]:
-        """The settings, for records of results; of the prompt and the examples the digests too."""
         named = {name: Path(path) for name in ("prompt", "examples") if (path := getattr(options, name))}
         files = {name: digest_of(path) for name, path in named.items() if path.is_file()}
         return {"model": self._model, "url": self._url, **options.model_dump(), "sha256": files}
 
     def about(self) -> dict[str, Any]:
-        """What kind of thing this is, for those who choose one."""
         in_short = "A language model of another server, which is asked by a prompt."
         most = dict.fromkeys(("parameters", "max_source_tokens"), None)
         return {"family": "llm", "in_short": in_short, "copies": False, **most, "max_summary_tokens": 4096}
@@ -165,24 +154,8 @@ class LanguageModelSystem:
         """This many requests are open at a time."""
         return min(documents, _AT_ONCE)
 
-    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
-        return threaded(work, batches, workers)
-
     def documents_at_once(self, longest: str) -> int:
-        """A request has one."""
         return 1
-
-    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
-        raise ConfigError(f"'{self.name}' says no probabilities; score with a model of your own.")
-
-    def to(self, device: Any) -> None:
-        """Nothing to move."""
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        raise ConfigError(f"'{self.name}' is a server's model, so there is nothing to save.")
-
-    def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        raise ConfigError(f"'{self.name}' is a server's model, so there is nothing to upload.")
 
 
 def _plain(value: Any) -> Any:

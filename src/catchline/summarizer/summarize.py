@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, overload
 
 from catchline.config.names import resolve, trusting
 from catchline.config.shipped import default_model, place_of
 from catchline.errors import CatchlineError, ConfigError, DataError
 from catchline.explain.provenance import extractive_summary
 from catchline.files import put_back
-from catchline.jobs import R, T, Threaded, batches
+from catchline.jobs import Threaded, batches
 from catchline.metrics.confidence import Calibration, prose_sentence
 from catchline.runtime.manifest import is_exported
-from catchline.summarizer.extractive import ExtractiveSystem, OnText, Progress, is_method
+from catchline.summarizer.extractive import ExtractiveSystem, is_method
+from catchline.summarizer.system import Progress, System
 from catchline.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened
@@ -47,37 +48,6 @@ def _repr_html_(summary: Summary) -> str:
 
 
 Summary._repr_html_ = _repr_html_  # type: ignore[attr-defined]
-
-
-class System(Protocol):
-    """What makes summaries of a batch: an extractive method or a trained model. ``options`` checks settings once;
-    ``unk_text`` is what a word outside the vocabulary looks like in the output, if it can occur."""
-
-    name: str
-
-    @property
-    def calibration(self) -> Calibration | None: ...
-    @property
-    def unk_text(self) -> str | None: ...
-    def summarize_batch(
-        self,
-        records: Sequence[Record],
-        *,
-        explain: bool,
-        options: Any,
-        on_step: Callable[[], object] | None = None,
-        on_text: OnText | None = None,
-    ) -> list[Summary]: ...
-    def about(self) -> dict[str, Any]: ...
-    def options(self, overrides: Mapping[str, Any]) -> Any: ...
-    def describe(self, options: Any) -> dict[str, Any]: ...
-    def documents_at_once(self, longest: str) -> int: ...
-    def batches_at_once(self, documents: int, options: Any) -> int: ...
-    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]: ...
-    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]: ...
-    def to(self, device: Any) -> None: ...
-    def save_pretrained(self, folder: str | Path) -> None: ...
-    def push_to_hub(self, repo_id: str, **options: Any) -> str: ...
 
 
 class Summarizer:

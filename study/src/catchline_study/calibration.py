@@ -30,7 +30,7 @@ from catchline.evaluation.confidence import (
 from catchline.metrics.confidence import FACTS, Calibration, Facts, prose_sentence
 from catchline.metrics.words import words
 from catchline.summarizer import Summarizer
-from catchline.summarizer.extractive import Progress
+from catchline.summarizer.system import Progress
 from catchline.types import Record
 from catchline_study.judge import read_lines
 
