@@ -58,8 +58,9 @@ demo-train: $(USE)  ## fine-tune the bundled model on examples/pairs.jsonl for M
 
 docs: | $(BIN)/python  ## the documentation site, in build/site
 	$(BIN)/python -m pip install -q -c constraints.txt $(TORCH)
-	$(BIN)/python -m pip install -q -c constraints.txt -e ".[train,serve,docs]"
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[train,serve,docs]" -e ./study
+	$(BIN)/python scripts/site_pages.py
+	$(BIN)/zensical build -f build/mkdocs.yml --strict
 
 wheel: | $(BIN)/python  ## dist/catchline-*.whl
 	$(BIN)/python -m pip wheel -q --no-deps --wheel-dir dist .

@@ -1,13 +1,18 @@
-"""The documentation site's pages that are made, not written: a hook of mkdocs (`mkdocs.yml`), nothing of it committed.
+"""Write the documentation site's pages into build/docs, from which `make docs` builds it.
 
 Commands come from their parsers, the keys of recipes from the schema, the API from docstrings, the first page from the
-README. Pages of ``docs/`` read on GitHub as they are; here a link that leaves ``docs/`` becomes its text.
+README. A file outside docs/ that a page links to is in the site too, below source/.
 """
 
 from __future__ import annotations
 
+import argparse
 import inspect
+import json
+import os
 import re
+import shutil
+import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from catchline.cli.main import COMMANDS, EXIT_CODES, VARIABLES, load_command
+from catchline.cli.main import COMMANDS, EXIT_CODES, STUDY, VARIABLES, load_command
 from catchline.config import names
 from catchline.config.schema import RunConfig
 
@@ -53,30 +58,62 @@ API = {
 }
 
 
-# --------------------------------------------------------------------------------------------- the hook
+# ---------------------------------------------------------------------------------------------- the site
 
 
-def on_files(files: Any, config: Any) -> Any:
-    """Add the made pages."""
-    from mkdocs.structure.files import File
+def main() -> int:
+    """Write every page into ``build/docs`` and the contents into ``build/mkdocs.yml``, from which zensical builds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "build", help="folder of what is written")
+    out = parser.parse_args().out
+    shutil.rmtree(out / "docs", ignore_errors=True)
+    shutil.copytree(ROOT / "docs", out / "docs", ignore=shutil.ignore_patterns("*.md", "take"))
+    pages = site_pages()
+    for place, text in pages.items():
+        target = out / "docs" / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(text) if isinstance(text, bytes) else target.write_text(text, encoding="utf-8")
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    contents = json.dumps(navigation({place for place in pages if not place.startswith("source/")}))
+    (out / "mkdocs.yml").write_text(f"{config}nav: {contents}\n", encoding="utf-8")
+    return 0
 
-    for place, text in made_pages().items():
-        files.append(File.generated(config, place, content=text))
-    config["nav"] = navigation({file.src_uri for file in files.documentation_pages()})
-    return files
 
+def site_pages() -> dict[str, str | bytes]:
+    """Place in the site -> content: the written pages, the made ones, and below ``source/`` what they link to."""
+    written = {"index.md": ROOT / "README.md"} | {page.name: page for page in (ROOT / "docs").glob("*.md")}
+    places = {path: place for place, path in written.items()}
+    pages: dict[str, str | bytes] = {**made_pages()}
+    waiting = dict(written)
+    while waiting:
+        place, path = waiting.popitem()
+        if path.suffix != ".md":
+            pages[place] = path.read_bytes()
+            continue
 
-def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
-    """Links out of ``docs/`` become text: the site has no copy of the sources."""
-    return markdown if "/" in page.file.src_uri else inside_only(markdown)
+        def moved(link: re.Match[str], place: str = place, path: Path = path) -> str:
+            target, _, anchor = link[3].partition("#")
+            file = (path.parent / target).resolve()
+            if "://" in target or not target:
+                return link[0]
+            if not file.is_file():
+                return link[2]  # a folder
+            if file.is_relative_to(ROOT / "docs/images"):
+                places[file] = str(file.relative_to(ROOT / "docs"))
+            elif file not in places:
+                waiting[f"source/{file.relative_to(ROOT)}"] = file
+                places[file] = f"source/{file.relative_to(ROOT)}"
+            to = os.path.relpath(places[file], Path(place).parent)
+            return f"{link[1]}[{link[2]}]({to}{'#' if anchor else ''}{anchor})"
+
+        pages[place] = LINK.sub(moved, path.read_text(encoding="utf-8"))
+    return pages
 
 
 def made_pages() -> dict[str, str]:
-    """Place in the site -> Markdown."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    """Place in the site -> Markdown that is made, not written."""
     card = (ROOT / "src/catchline/oneline/README.md").read_text(encoding="utf-8")
     pages = {
-        "index.md": re.sub(r"\]\(docs/", "](", readme),
         "model_card.md": re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL),
         "reference/api.md": api_page(),
         "reference/commands.md": commands_page(),
@@ -107,12 +144,6 @@ def navigation(pages: set[str]) -> list[Any]:
     return [{title: [place for place in places if place in pages]} for title, places in sections.items() if places]
 
 
-def inside_only(markdown: str) -> str:
-    """A page of ``docs/`` or the README; of a link to a file outside the site only the words stay."""
-    outside = ("../", "src/", "benchmarks/", "notebooks", "LICENSE", "CONTRIBUTING", "CHANGELOG")
-    return LINK.sub(lambda found: found[2] if found[3].startswith(outside) else found[0], markdown)
-
-
 # --------------------------------------------------------------------------------------------- the pages
 
 
@@ -133,6 +164,8 @@ def commands_page() -> str:
         "# Commands\n\nOptions that every command knows: `--help`; `catchline --quiet COMMAND` shows no progress.\n"
     ]
     parts += [_command(f"catchline {name}", load_command(name)) for name in COMMANDS]
+    parts.append("## Commands of catchline-study\n\n`pip install ./study` adds these.\n")
+    parts += [_command(f"catchline {name}", load_command(name), 3) for name in STUDY]
     for title, table in {"Exit codes": EXIT_CODES, "Environment variables": VARIABLES}.items():
         rows = [f"| `{key}` | {said} |" for key, said in table.items()]
         parts += [f"## {title}\n", "| | |", "| --- | --- |", *rows, ""]
@@ -247,3 +280,7 @@ def _plain(text: str) -> str:
 
 def _cell(text: str) -> str:
     return _plain(text).replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
