@@ -29,10 +29,6 @@ TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PROSE = {name: FENCE.sub("", text) for name, text in TEXTS.items()}
 NAMES = sorted(TEXTS)
-BANNED = (
-    *("in place of", " shall ", " goes on", "likeliest", " in hand", "mended", "at hand", "is told", "the box"),
-    *("so many", "of its own", " house", " stands ", "is no longer", "nowadays"),
-)
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -183,12 +179,9 @@ def test_the_makefile_and_ci_have_what_the_pages_name() -> None:
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
 
 
-@pytest.mark.parametrize("name", sorted({"README.md", *(page.name for page in DOCS)}))
-def test_pages_keep_to_plain_english(name: str) -> None:
-    """Without the phrases that plain English does without; the site's page says at its head who needs it."""
-    prose = re.sub(r"`[^`]*`", "", re.sub(r"\s+", " ", PROSE[name]))
-    assert not [phrase for phrase in BANNED if phrase in prose.lower()]
-    assert name == "README.md" or re.search(r"^# .+\n\n\*For ", TEXTS[name])
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_pages_say_at_their_head_who_needs_them(page: Path) -> None:
+    assert re.search(r"^# .+\n\n\*For ", TEXTS[page.name])
 
 
 # ----------------------------------------------------------------------------------------------- the site
