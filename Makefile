@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install what they need into it, the demo
 # only the core. The stamp files make that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo demo-train docs wheel test test-cpus test-plain test-floor test-all check bench bench-peers clean
+.PHONY: help install browser demo demo-train docs wheel test test-cpus test-plain test-floor test-slow test-all check bench bench-peers clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -93,8 +93,10 @@ test-floor: $(STAMP)  ## the parity tests with the oldest versions that pyprojec
 	$(FLOOR)/bin/python -m pip install -e '.[train]' pytest pytest-xdist hypothesis rouge-score sumy nltk
 	OMP_NUM_THREADS=1 $(FLOOR)/bin/python -m pytest -n $(WORKERS) tests/parity
 
-test-all: test-cpus  ## every test: the fast ones with each set of instructions, then the slow ones
+test-slow: $(STAMP)  ## the slow tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+test-all: test-cpus test-slow  ## every test: the fast ones with each set of instructions, then the slow ones
 
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check .

@@ -97,7 +97,7 @@ def ctranslate2(network: Any, sources: torch.Tensor, beams: int, words: int, thr
 def transformer(count: int, threads: int, *, short: bool) -> Ways:
     sizes = SMALL if short else BASE
     model, network = transformer_of(sizes), make_peer(sizes)
-    batch = made_batch(sizes["vocabulary"] - 1, count, 64, 1)
+    batch = made_batch(sizes["vocabulary"], count, 64, 1)
     ways = ours(model, batch, 5, 20) | {"transformers": generate(network, batch.source_ids, 5, 20)}
     return ways | ctranslate2(network, batch.source_ids, 5, 20, threads)
 
@@ -116,7 +116,7 @@ def bart(threads: int, *, short: bool) -> Ways:
     network.config.normalize_before, network.config.normalize_embedding = False, True  # asked for by the converter
     model = BartSummarizer(BartSummarizer.Config(architecture={"model_type": "bart", **options}), unk_id=1).eval()
     model.network.load_state_dict(network.state_dict())
-    batch, words = made_batch(vocabulary - 1, 1, 400, 1), 10 if short else 60
+    batch, words = made_batch(vocabulary, 1, 400, 1), 10 if short else 60
     ways = ours(model, batch, 4, words, IDS | {"bos_id": model.decoder_start_id})
     ways["transformers"] = generate(network, batch.source_ids, 4, words)
     return ways | ctranslate2(network, batch.source_ids, 4, words, threads)

@@ -56,7 +56,7 @@ def write_pairs(path: Path, count: int, shortest: int, longest: int, seed: int =
 def log_uniform(vocabulary: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Word ids whose ranks are log-uniform, about as in texts: frequent words repeat within a document."""
     share = torch.rand(shape, generator=generator)
-    return 4 + ((vocabulary - 4) ** share).long().clamp_max(vocabulary - 5)
+    return 4 + ((vocabulary - 4) ** share).long().clamp_max(vocabulary - 6)  # the last id is padding to one peer
 
 
 def made_batch(

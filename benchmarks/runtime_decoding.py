@@ -91,7 +91,7 @@ def pointer(threads: int, *, short: bool) -> tuple[Ways, int]:
 
 def transformer(count: int, threads: int, *, short: bool) -> tuple[Ways, int]:
     sizes = SMALL if short else BASE
-    documents = made_batch(sizes["vocabulary"] - 1, count, 64, 1)
+    documents = made_batch(sizes["vocabulary"], count, 64, 1)
     ways = in_runtime(transformer_of(sizes), "transformer", documents, 5, 20, threads)
     return decoding_precision.transformer(count, threads, short=short) | ways, 21
 
