@@ -10,13 +10,13 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Self, TextIO
+from typing import Any
 
 from catchline.config.loading import read_run
 from catchline.config.names import sources_of, trusting
@@ -246,19 +246,19 @@ def predict(
     header = {"predictions_of": fingerprint(about, records)}
     explain = None if isinstance(system.system, ExtractiveSystem) else True
     how: dict[str, Any] = {"batch_size": options.batch_size, "progress": progress, "always_write": True}
-    with Journal(partial, header) as predictions:
-        done = len(predictions.lines)
+    with journal(partial, header) as (lines, add):
+        done = len(lines)
         if progress is not None and done:
             progress(done)
         window = WINDOW_BATCHES * (options.batch_size or BATCH)
         for first in range(done, len(records), window):
             chunk = records[first : first + window]
             summaries = system.summarize(chunk, explain=explain, **how)
-            predictions.add(prediction_of(summary, record) for summary, record in zip(summaries, chunk, strict=True))
+            add([prediction_of(summary, record) for summary, record in zip(summaries, chunk, strict=True)])
     if out is not None and partial is not None:
-        write_text(out, as_lines(predictions.lines))  # only a finished file gets its name
+        write_text(out, as_lines(lines))  # only a finished file gets its name
         keep(partial)
-    return predictions.lines, 0.0 if done else time.perf_counter() - start
+    return lines, 0.0 if done else time.perf_counter() - start
 
 
 def score(
@@ -363,8 +363,11 @@ def file_name(system: str) -> str:
     return kept.encode()[-80:].decode(errors="ignore") or "system"
 
 
-class Journal:
-    """JSON lines that are on the disk when `add` returns; ``lines`` are those so far, an earlier process's first.
+@contextmanager
+def journal(
+    path: Path | None, header: Mapping[str, Any]
+) -> Iterator[tuple[list[Any], Callable[[Sequence[Any]], None]]]:
+    """Lines of JSON, an earlier process's first, and what adds some; they are on the disk when it returns.
 
     A line that a crash cut short is dropped, and so is all of a file whose first line is not ``header``. Without
     ``path`` lines are kept in memory only.
@@ -372,35 +375,25 @@ class Journal:
     Raises:
         FolderInUseError: another process writes this file.
     """
-
-    def __init__(self, path: Path | None, header: Mapping[str, Any] | None = None) -> None:
-        self.lines: list[dict[str, Any]] = []
-        self._file: TextIO | None = None
-        self._open = ExitStack()
-        if path is None:
-            return
-        self._open.enter_context(only_writer(path))
+    lines: list[Any] = []
+    if path is None:
+        yield lines, lines.extend
+        return
+    with only_writer(path):
         first, *old = path.read_bytes().splitlines(keepends=True) if path.is_file() else [b""]
         with suppress(ValueError):  # a line that was cut short, which has no end either
-            if first == as_lines([header or {}]).encode():
-                self.lines.extend(json.loads(line) for line in old if line.endswith(b"\n"))
-        path.write_text(as_lines([header or {}, *self.lines]), encoding="utf-8")
-        self._file = self._open.enter_context(path.open("a", encoding="utf-8"))
+            if first == as_lines([header]).encode():
+                lines.extend(json.loads(line) for line in old if line.endswith(b"\n"))
+        path.write_text(as_lines([header, *lines]), encoding="utf-8")
+        with path.open("a", encoding="utf-8") as file:
 
-    def __enter__(self) -> Self:
-        return self
+            def add(new: Sequence[Any]) -> None:
+                lines.extend(new)
+                file.write(as_lines(new))
+                file.flush()
+                os.fsync(file.fileno())
 
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
-
-    def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Append ``lines``."""
-        new = [dict(line) for line in lines]
-        self.lines += new
-        if self._file is not None:
-            self._file.write(as_lines(new))
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            yield lines, add
 
 
 def as_lines(values: Iterable[Mapping[str, Any]]) -> str:
