@@ -139,13 +139,6 @@ def test_an_example_by_hand() -> None:
     assert head_error_rates(head_counts(one_head, SURE, POSSIBLE)) == pytest.approx(np.array([[0.25]]))
 
 
-def test_counts_are_summed_over_pairs_before_dividing() -> None:
-    # first pair: one sure link, found; second: three sure links, none found. 1 - 2/8, not the mean of 0 and 1
-    found = head_counts(np.array([[[1.0, 0.0]]]), {(0, 0)})
-    lost = head_counts(np.tile([0.0, 1.0], (1, 3, 1)), {(0, 0), (1, 0), (2, 0)})
-    assert head_error_rates(found + lost) == pytest.approx(np.array([0.75]))
-
-
 def test_words_without_links_and_empty_rows_are_dropped() -> None:
     maps = np.array([[[0.9, 0.1], [0.5, 0.5], [0.0, 0.0]]])
     counts = head_counts(maps, {(1, 0), (2, 1)})

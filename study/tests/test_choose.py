@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,10 +57,3 @@ def test_bounds_and_samples() -> None:
     assert choose(many, SubsetOptions(sample=5, max_tokens=5)) == [0, 1, 2, 3, 4]
     with pytest.raises(DataError, match="6 documents"):
         choose(lengths, SubsetOptions(sample=6))
-
-
-def test_equal_lengths_stand_in_the_order_of_the_file() -> None:
-    for lengths in itertools.permutations([2, 2, 3, 3]):
-        chosen = choose(lengths, SubsetOptions(shortest_mean=2.4))
-        assert chosen == sorted([*(i for i in range(4) if lengths[i] == 2), lengths.index(3)])
-        assert choose(lengths, SubsetOptions(shortest_mean=2.4, last=2)) == chosen[-2:]  # of the file, not the longest

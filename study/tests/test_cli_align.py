@@ -121,22 +121,6 @@ def test_maps_of_a_pair(contrastive: str, data: Path, tmp_path: Path, capsys: py
     assert run(capsys, *arguments).startswith("summary: Parliament voted on foxes\n")
 
 
-def test_maps_of_a_text_with_its_own_summary_and_a_given_one(
-    contrastive: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = tmp_path / "article.txt"
-    text.write_text("Rain fell on the lazy town.")
-    written = values(capsys, contrastive, "--text", str(text))
-    assert written["summary"]
-    assert [one["map"] for one in written["maps"]] == ["mean"]
-    given = values(capsys, contrastive, "--text", str(text), "--summary", "rain fell", "--heatmap", "opponent")
-    assert (given["summary"], given["summary_words"]) == ("rain fell", ["rain", "fell"])
-    reference = values(capsys, contrastive, "--data", str(data), "--pair-id", "rain")
-    shifted = values(capsys, contrastive, "--data", str(data), "--pair-id", "rain", "--shift")
-    assert reference["summary"] == "Rain fell"
-    assert shifted["maps"][0]["weights"] != reference["maps"][0]["weights"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

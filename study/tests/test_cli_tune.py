@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,9 @@ from typing import Any
 import pytest
 
 from catchline.cli.main import main
-from catchline.config.loading import parse_overrides
 from catchline.metrics.confidence import Calibration
 from catchline.models.folder import load_model_folder
 from catchline.summarizer import Summarizer
-from catchline.summarizer.torch_backend import NeuralSystem
 from commands import refused, run
 from json_lines import write_lines
 from tiny_models import save_tiny_model
@@ -106,22 +103,6 @@ def test_more_trials_continue_where_fewer_stopped(
     assert len(decoded) == 6, "figures of another way of scoring are others"
 
 
-def test_the_surface_is_that_of_the_run_unless_it_is_asked_for(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = place / "run" / "model" / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("surface: null", "surface: raw"))
-    decoded = watch(monkeypatch, NeuralSystem, "summarize_batch", lambda *_, options, **__: options.surface)
-    for arguments, surfaces in (
-        (["--grid", "beam_size=1"], {"raw"}),
-        (["--grid", "surface=raw,clean"], {"raw", "clean"}),
-        (["--grid", "beam_size=3", "--set", "search.surface=cased"], {"cased"}),
-    ):
-        decoded.clear()
-        assert tune(place, *arguments) == 0
-        assert set(decoded) == surfaces
-
-
 def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Calibration.blank().save(place / "run" / "model")
     asked = ["--grid", "max_length=1,2,4", "--apply", "--set", "length_normalisation=none"]
@@ -134,18 +115,6 @@ def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.Capt
     assert model.search.max_length == first["best"]["settings"]["max_length"]
     again = tuned(capsys, place, "--grid", "max_length=1,2,4")
     assert again["present"]["rouge1"] == first["best"]["rouge1"]
-
-
-def test_options_of_scorers_are_searched_and_said_as_a_shell_takes_them(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_pairs(place, [text.split()[0] for text in TEXTS])
-    lists = [[], [{"type": "forbid_tokens", "ids": [5]}], [{"type": "repetition_penalty", "penalty": 2.0}]]
-    grid = ",".join(map(json.dumps, lists))
-    assert tune(place, "--grid", "scorers=" + grid, "--set", "forbid_unk=false", "--set", "max_length=9") == 0
-    wanted = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Best by"))
-    words = shlex.split(wanted.partition("settings: ")[2])
-    assert parse_overrides(words[1::2])["scorers"] == record_of(place)["best"]["settings"]["scorers"]
 
 
 @pytest.mark.parametrize(

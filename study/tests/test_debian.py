@@ -10,7 +10,7 @@ import pytest
 
 from catchline.errors import DataError
 from catchline.evaluation.run import read_lines as rows
-from catchline_study.corpora.debian import build_debian, plain_text, read_descriptions
+from catchline_study.corpora.debian import build_debian, read_descriptions
 
 PREFIX = "deb.example.org_debian_dists_"
 PROSE = (
@@ -87,12 +87,6 @@ def test_splits_share_no_source_package(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["train.jsonl"]
 
 
-def test_descriptions_inside_packages_need_no_translation(tmp_path: Path) -> None:
-    text = f"Package: kite\nDescription: flies\n {PROSE}\n"
-    (tmp_path / f"{PREFIX}one_main_binary-amd64_Packages").write_text(text, encoding="utf-8")
-    assert [(pair.name, pair.document) for pair in read_descriptions(tmp_path)] == [("kite", PROSE)]
-
-
 def test_no_index(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no package descriptions: run apt-get update once"):
         read_descriptions(tmp_path / "missing")
@@ -102,9 +96,3 @@ def test_no_index(tmp_path: Path) -> None:
     (tmp_path / f"{PREFIX}one_main_i18n_Translation-en.gz").write_bytes(b"no gzip")
     with pytest.raises(DataError, match=r"Translation-en\.gz cannot be read"):
         read_descriptions(tmp_path)
-
-
-def test_plain_text() -> None:
-    assert plain_text(" One\n two.\n .\n   - first\n     of two\n   - second\n * no item") == (
-        "One two.\n\n- first of two\n- second * no item"
-    )

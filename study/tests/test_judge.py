@@ -21,7 +21,6 @@ from catchline.errors import ConfigError, DataError
 from catchline.evaluation.run import as_lines, read_lines
 from catchline.metrics.significance import holm, paired_t_test
 from catchline.types import Record
-from catchline_study import judge
 from catchline_study.calibration import Ratings
 from catchline_study.judge import (
     MAX_CELL,
@@ -281,16 +280,6 @@ def test_predictions_are_matched_by_id_and_those_of_another_split_refused(tmp_pa
         path.write_text(f"\n{line}\n")
         with pytest.raises(DataError, match=r"p\.jsonl:2 is no JSON object with a text as its 'summary'"):
             read_predictions(path, RECORDS)
-
-
-def test_what_is_damaged_is_named(filled: Path) -> None:
-    (filled / "sheets" / "annotator-1.csv").write_bytes(b'item,summary\r\n1,"x" y\r\n')
-    with pytest.raises(DataError, match=r"annotator-1\.csv cannot be read \(.*; save the sheet"):
-        analyse(filled)
-    for text in ("[" * 9, "{}", "3"):
-        (filled / "key.json").write_text(text)
-        with pytest.raises(DataError, match="is no key of sheets; it must stay as"):
-            judge.rated_lines(filled)
 
 
 # Krippendorff 2011, example C: four observers, twelve units, missing ratings.

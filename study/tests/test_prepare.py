@@ -10,9 +10,6 @@ import pytest
 
 from catchline.cli.main import main
 from catchline.data.records import read_records, write_records
-from catchline.errors import DataError
-from catchline.extractive.base import Extractor
-from catchline.extractive.baselines import Lead, Longest
 from catchline.types import Record, references_of
 from catchline_study.corpora.prepare import dialogue, duc_input, duc_records, gigaword_pair, news, words_by
 from commands import run
@@ -117,16 +114,6 @@ def test_the_distribution_of_duc(tmp_path: Path) -> None:
     assert records[0].summary == "Rain by A"
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no folders of documents"):
-        list(duc_records(tmp_path / "none", tmp_path))
-    documents, references = distribution(tmp_path)
-    for path in references.glob("D30002*"):
-        path.unlink()
-    with pytest.raises(DataError, match=r"no reference named D30002\*NYT2.02"):
-        list(duc_records(documents, references))
-
-
 # ----------------------------------------------------------------------------------------- dialogues and news
 
 TALK = "Ann:  hello there\r\n\r\nBob: I lost my keys | really\nAnn: oh no, where did you put them now?\nBob: here"
@@ -145,21 +132,6 @@ def test_turns_are_joined_by_bars_and_names_stay() -> None:
     assert made.summary == "Bob lost his keys."
     assert dialogue(Record("Ann: hi | Bob: bye", "x")).sentences == ("Ann: hi", "Bob: bye")
     assert dialogue(Record("Ann: hi", "x")).document == "Ann: hi"
-
-
-@pytest.mark.parametrize(("method", "picked"), [(Longest, [1, 2, 0]), (Lead, [0, 1, 2])])
-def test_methods_pick_turns_in_the_order_of_the_dialogue(
-    method: type[Extractor], picked: list[int], tmp_path: Path
-) -> None:
-    """The longest three by words: 9, 7 and 3 of them, the last against 2."""
-    path = tmp_path / "talk.jsonl"
-    write_records(path, [dialogue(Record(TALK, "Bob lost his keys.", "7"))])
-    record = next(read_records(path))
-    assert record.sentences == tuple(TURNS)
-    text = method(method.Config(sentences=3)).text(list(record.sentences))
-    assert text == " ".join(TURNS[place] for place in sorted(picked))
-    only = Longest(Longest.Config(sentences=1)).text(list(record.sentences))
-    assert only == TURNS[2]
 
 
 def test_highlights_are_joined_to_learn_and_apart_to_score(tmp_path: Path) -> None:
