@@ -19,8 +19,8 @@ from typing import Any
 import yaml
 
 from catchline.config import names
+from catchline.config.base import sections_in
 from catchline.config.schema import RunConfig, SearchConfig, TextConfig
-from catchline.config.spellings import sections_in
 
 OLD, NEW = "laconic", "catchline"
 CONVERTED = ("recipe.yaml", "config.json", "tokenizer_config.json", "generation_config.json", "state.json")

@@ -21,8 +21,7 @@ from catchline.config import names
 from catchline.config.base import validate
 from catchline.config.loading import load_recipe, recipe_names, resolve_run
 from catchline.config.names import MODELS, OBJECTIVES, build, parse
-from catchline.data.collate import Collator
-from catchline.data.dataset import Example
+from catchline.data.dataset import Collator, Example
 from catchline.errors import ConfigError
 from catchline.models.base import SummarizationModel
 from catchline.models.stored import FAMILY

@@ -18,8 +18,7 @@ from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build
 from catchline.config.schema import SearchConfig, TextConfig
 from catchline.data.checks import ENOUGH_FOR_TEST
-from catchline.data.collate import Collator
-from catchline.data.dataset import EncodedDataset
+from catchline.data.dataset import Collator, EncodedDataset
 from catchline.errors import ConfigError
 from catchline.evaluation import confidence
 from catchline.models.seq2seq import Seq2Seq

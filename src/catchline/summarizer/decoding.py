@@ -19,8 +19,7 @@ import numpy as np
 from catchline.config.base import validate
 from catchline.config.loading import merge
 from catchline.config.schema import SearchConfig, TextConfig
-from catchline.data.collate import Collator
-from catchline.data.dataset import EncodedDataset, Example, encode_documents
+from catchline.data.dataset import Collator, EncodedDataset, Example, encode_documents
 from catchline.errors import ConfigError, DataError
 from catchline.explain.provenance import build_summary
 from catchline.jobs import batches, threads_each

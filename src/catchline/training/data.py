@@ -35,8 +35,7 @@ from catchline.config.names import sources_of
 from catchline.config.schema import SPLITS, DataConfig, TextConfig, TrainingConfig
 from catchline.data import sampler
 from catchline.data.checks import supported_share
-from catchline.data.collate import Collator
-from catchline.data.dataset import EncodedDataset, Example, encode
+from catchline.data.dataset import Collator, EncodedDataset, Example, encode
 from catchline.data.records import ReadOptions, SkipCounter, files_of, read_with
 from catchline.errors import ConfigError, DataError
 from catchline.files import digest_of, replacing_folder, sha256, write_json

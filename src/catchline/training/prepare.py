@@ -23,8 +23,7 @@ from torch import nn
 from catchline.config.loading import first_difference
 from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build, parse
 from catchline.config.schema import RunConfig, Spec, TextConfig
-from catchline.data.collate import Collator
-from catchline.data.dataset import EncodedDataset
+from catchline.data.dataset import Collator, EncodedDataset
 from catchline.data.embeddings import load_glove
 from catchline.data.records import ReadOptions, read_with
 from catchline.errors import ConfigError

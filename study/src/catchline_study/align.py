@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from catchline.data.collate import Collator
-from catchline.data.dataset import EncodedDataset, Example, encode_documents
+from catchline.data.dataset import Collator, EncodedDataset, Example, encode_documents
 from catchline.errors import ConfigError
 from catchline.jobs import batches
 from catchline.models.base import SummarizationModel

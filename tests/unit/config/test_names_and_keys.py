@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from catchline.config import names
-from catchline.config.base import ConfigBase, validate
+from catchline.config.base import ConfigBase, place_of_key, validate
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import MODELS, OBJECTIVES, check_run, outside_names, parse, refuse_code, trusting
 from catchline.config.schema import RunConfig, SearchConfig
-from catchline.config.spellings import place_of_key
 from catchline.errors import ConfigError
 from catchline.training.run import train
 

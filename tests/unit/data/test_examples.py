@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchline.config.schema import TextConfig
-from catchline.data.collate import Collator
-from catchline.data.dataset import EncodedDataset, Example, encode, encode_documents, record_gaps
+from catchline.data.dataset import Collator, EncodedDataset, Example, encode, encode_documents, record_gaps
 from catchline.data.embeddings import load_glove
 from catchline.data.sampler import bucketed, cut_by_number, cut_by_tokens, part_of_rank, presorted, shuffled
 from catchline.errors import ConfigError, DataError
