@@ -87,7 +87,8 @@ def child(values: dict[str, Any], out: str, slowly: float, resume: bool, rank: i
 
     from catchline.config.schema import RunConfig
     from catchline.training import loop
-    from catchline.training.run import close_processes, train
+    from catchline.training.run import train
+    from catchline.training.step import close_processes
 
     torch.set_num_threads(1)
     update = loop.Trainer._update
@@ -151,10 +152,9 @@ def bits(out: Path) -> dict[str, Any]:
         name = str(path.relative_to(out))
         if path.name == "state.json":
             state = json.loads(path.read_text())
-            for clock in ("elapsed_seconds", "timing_bytes"):
-                state["train_state"].pop(clock)
+            state["train_state"].pop("elapsed_seconds")
             found[name] = state
-        elif path.is_dir() or path.name in {"timing.jsonl", "manifest.json", "finished.json"}:
+        elif path.is_dir() or path.name in {"manifest.json", "finished.json"}:
             found[name] = None  # its name counts: no litter
         else:
             found[name] = path.read_bytes()

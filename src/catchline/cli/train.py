@@ -127,7 +127,8 @@ def run_training(run: RunConfig, out: Path, *, as_json: bool, score: bool = True
     as in `catchline.training.run.train`.
     """
     from catchline.training.loop import TrainingInterrupted
-    from catchline.training.run import close_processes, train
+    from catchline.training.run import train
+    from catchline.training.step import close_processes
 
     first = os.environ.get("RANK", "0") == "0"  # known before torch is: the launchers set it
     try:

@@ -85,10 +85,8 @@ class SplitReport:
 
     def extend(self, other: SplitReport) -> None:
         """Add what was measured of the records that come next."""
-        self.records += other.records
-        self.hardly_supported += other.hardly_supported
-        self.covered += other.covered
-        self.reappearing += other.reappearing
+        for name in ("records", "hardly_supported", "covered", "reappearing"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, values in other.lengths.items():
             self.lengths[name].extend(values)
         self.references.update(other.references)
@@ -141,13 +139,9 @@ class DataReport:
         return sum(split.skipped.total for split in self.splits)
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "splits": {split.name: split.as_dict(self.options) for split in self.splits},
-            "leakage": {
-                pair: {kind: asdict(found) for kind, found in kinds.items()} for pair, kinds in self.leakage.items()
-            },
-            "refused": self.refused,
-        }
+        leakage = {pair: {kind: asdict(found) for kind, found in kinds.items()} for pair, kinds in self.leakage.items()}
+        splits = {split.name: split.as_dict(self.options) for split in self.splits}
+        return {"splits": splits, "leakage": leakage, "refused": self.refused}
 
 
 def check(
@@ -195,13 +189,12 @@ def check(
 
     for later, earlier, kind in duplicates(sketches()):
         (here, origin), (there, other) = homes[later], homes[earlier]
-        example = f"{origin} and {other}"
         if here is there:
-            here.found[f"documents {'the same' if kind == 'exact' else 'nearly the same'} as an earlier one"].add(
-                example
-            )
+            reason = f"documents {'the same' if kind == 'exact' else 'nearly the same'} as an earlier one"
+            findings = here.found[reason]
         else:
-            report.leakage.setdefault(f"{there.name} -> {here.name}", {}).setdefault(kind, Findings()).add(example)
+            findings = report.leakage.setdefault(f"{there.name} -> {here.name}", {}).setdefault(kind, Findings())
+        findings.add(f"{origin} and {other}")
     return report
 
 
@@ -250,15 +243,8 @@ def lengths(values: Sequence[int]) -> dict[str, float]:
     """Mean, median, 90th percentile and extremes."""
     if not values:
         return {}
-    array = np.asarray(values)
-    median, p90 = np.percentile(array, (50, 90)).tolist()
-    return {
-        "mean": round(float(array.mean()), 1),
-        "min": int(array.min()),
-        "median": median,
-        "p90": p90,
-        "max": int(array.max()),
-    }
+    least, median, p90, most = np.percentile(values, (0, 50, 90, 100)).tolist()
+    return {"mean": round(float(np.mean(values)), 1), "min": int(least), "median": median, "p90": p90, "max": int(most)}
 
 
 def _share(values: Sequence[int], limit: int) -> dict[str, float]:

@@ -124,13 +124,12 @@ class ReadOptions:
             summary = _named("summary", names, where, taken=document, required=self.need_summary)
         split = next((name for name in names if _fold(name) in _SPLITS), None)
         id = _id_column(names, document, summary)
-        said = f"document: '{document}', summary: {(summary and repr(summary)) or 'none'}" + (
-            f", id: '{id}'" if id else ""
-        )
-        said += "" if self.document_column or self.summary_column else " (--document-column, --summary-column)"
-        said += f"; column '{split}' is not read: splits are files (train, validation, test)" if split else ""
+        choice = f"document: '{document}', summary: {(summary and repr(summary)) or 'none'}"
+        choice += f", id: '{id}'" if id else ""
+        choice += "" if self.document_column or self.summary_column else " (--document-column, --summary-column)"
+        choice += f"; column '{split}' is not read: splits are files (train, validation, test)" if split else ""
         if split or (document, summary) != ("document", "summary"):
-            self.on_choice(f"{where}: {said}")
+            self.on_choice(f"{where}: {choice}")
         return document, summary
 
 
@@ -201,7 +200,7 @@ class Rows:
         self._options, self._where = options, where
         self._chosen: tuple[str, str | None] | None = None
         self._optional: dict[tuple[str, ...], tuple[Any, ...]] = {}
-        self._lists_told = False
+        self._lists_named = False
 
     def choose(self, names: Sequence[str]) -> tuple[str, str | None]:
         """The columns of document and summary, chosen at the first call."""
@@ -260,8 +259,8 @@ class Rows:
         if len(texts) < 2:
             return texts
         joined = _fold(name) in JOINED
-        if not self._lists_told:
-            self._lists_told = True
+        if not self._lists_named:
+            self._lists_named = True
             read = "one summary, a sentence each" if joined else "several references, of which the first is learnt"
             self._options.on_choice(f"{self._where}: the lists in '{name}' are read as {read}.")
         return ["\n".join(texts)] if joined else texts

@@ -35,7 +35,7 @@ def read_jsonl(path: Path, options: ReadOptions, lines: Iterable[tuple[int, byte
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            yield _bad_line(origin, line, f"broken JSON: {_json_problem(error)}", "repair the line")
+            yield _bad_line(origin, line, _json_problem(error))
             continue
         yield rows.record(value, origin, str(number))
 
@@ -61,20 +61,18 @@ def read_json(path: Path, options: ReadOptions) -> Records:
 
 
 def _json_problem(error: ValueError | RecursionError) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
-    return str(error)
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
-def _bad_line(origin: str, line: str, reason: str, advice: str) -> BadRecordError:
-    """The problem of a line; that it is not text comes first."""
+def _bad_line(origin: str, line: str, problem: str) -> BadRecordError:
+    """The problem of a line of JSON; that it is not text comes first."""
     try:
         check_text(origin, line)
-    except BadRecordError as problem:
-        return problem
-    return BadRecordError(origin, reason, advice)
+    except BadRecordError as error:
+        return error
+    return BadRecordError(origin, f"broken JSON: {problem}", "repair the line")
 
 
 # ------------------------------------------------------------------------------------------------- CSV and TSV
@@ -393,13 +391,11 @@ def read_hub(path: Path, options: ReadOptions) -> Records:
     """
     match = _HUB.fullmatch(path.as_posix())
     if match is None:
-        raise DataError(
-            f"hub:{path.as_posix()}: expected hub:owner/name or hub:owner/name:configuration@revision/split."
-        )
-    split = match["split"] or "train"
+        raise DataError(f"hub:{path.as_posix()}: expected hub:owner/name[:configuration][@revision][/split].")
+    where, split = f"hub:{match['name']}", match["split"] or "train"
     what = f"hub:{path.as_posix()} could not be read"
     rows = _loaded(what, match["name"], match["part"], revision=match["revision"], split=split)
-    return _rows(rows, options, f"hub:{match['name']}", f"hub:{match['name']}: {split} row")
+    return _rows(rows, options, where, f"{where}: {split} row")
 
 
 def _loaded(what: str, *names: str | None, **options: Any) -> Iterator[Mapping[str, Any]]:

@@ -15,21 +15,19 @@ import os
 import random
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
 import safetensors.torch
 import torch
 from accelerate.utils import gather_object
-from safetensors import SafetensorError
 from torch import Tensor
 
-from catchline.errors import CheckpointError, DiskFullError, is_disk_full
+from catchline.errors import CheckpointError
 from catchline.files import digest_of, remove_leftovers, replacing_folder, write_json
 from catchline.models.base import SummarizationModel
 from catchline.models.stored import save_tensors
@@ -68,7 +66,6 @@ class TrainState:
     elapsed_seconds: float = 0.0
     stopped: str | None = None
     log_bytes: int = 0
-    timing_bytes: int = 0
     averaged_updates: int = 0
     window: dict[str, float] = field(default_factory=dict)
     last_metrics: dict[str, float] = field(default_factory=dict)
@@ -235,20 +232,6 @@ def write_checkpoint(run_folder: Path, update: int, snapshot: Snapshot) -> Path:
         files = {p.name: {"bytes": p.stat().st_size, "sha256": digest_of(p)} for p in sorted(folder.iterdir())}
         write_json(folder / MANIFEST, {"format_version": FORMAT_VERSION, "files": files})
     return final
-
-
-@contextmanager
-def naming_a_full_disk(run_folder: Path) -> Iterator[None]:
-    """Turn "no space left" anywhere inside into a DiskFullError that names the last good checkpoint."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        if not is_disk_full(error):
-            raise
-        raise DiskFullError(
-            f"The disk is full, so training into {run_folder} had to stop. {last_good(run_folder)} "
-            f"Free some space, then: catchline resume {quote(str(run_folder))}"
-        ) from error
 
 
 def last_good(run_folder: Path) -> str:

@@ -182,12 +182,12 @@ def encoded(
 
     settings = text.model_dump(mode="json", exclude={"tokenizer", "vocabulary_from", "pretrained_embeddings"})
     files = (folder / TOKENIZER_FILE, folder / CONFIG_FILE, *sources_of(text.tokenizer))
-    own = [tokenizer.vocab_size, *(digest_of(file) for file in files)]
-    table = _mapped(cached("encoded", _digest(corpus.key, own, settings, most, references), make))
+    made_of = [tokenizer.vocab_size, *(digest_of(file) for file in files)]
+    table = _mapped(cached("encoded", _digest(corpus.key, made_of, settings, most, references), make))
     totals = np.array([table[f"{side}_total"].to_numpy() for side in ("source", "target")])
     data = EncodedDataset(_Examples(table), totals, tokenizer, text, _Texts(table["references"]) if references else ())
-    notes, left = [], corpus.table.num_rows - len(data)
-    if left:
+    notes = []
+    if left := corpus.table.num_rows - len(data):
         notes.append(
             f"{name} data: {left:,} of {len(data) + left:,} pairs left out, because the document has more than "
             f"{most:,} tokens (data.max_document_tokens); {len(data):,} are left"

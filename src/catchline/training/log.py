@@ -1,7 +1,6 @@
 """What leaves the loop while it runs: the log, trackers, and the callbacks of whoever started it.
 
-``log.jsonl`` holds only what training determines, so a resumed run's log equals an uninterrupted one's byte for byte;
-``timing.jsonl`` holds what the clock determines.
+``log.jsonl`` holds only what training determines, so a resumed run's log equals an uninterrupted one's byte for byte.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from accelerate import Accelerator
 from catchline.errors import DataError
 from catchline.training.checkpoint import TrainState
 
-LOG, TIMING = "log.jsonl", "timing.jsonl"
+LOG = "log.jsonl"
 SHOW_EVERY_SECONDS = 0.2
 
 # how far training is: ``update(completed, total=, description=, note=)`` of a progress bar (`catchline.cli.io`)
@@ -44,29 +43,6 @@ class Callbacks:
     on_message: Callable[[str], None] = _to_stderr
 
 
-class LogFile:
-    """A file of JSON lines that a checkpoint can cut back to the length it had then."""
-
-    def __init__(self, path: Path, keep_bytes: int = 0) -> None:
-        self.path = path
-        self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115 - closed by `close`
-        self._file.truncate(keep_bytes)
-
-    def write(self, entry: dict[str, Any]) -> None:
-        """Append one line; it is in the operating system's hands when this returns."""
-        self._file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
-        self._file.flush()
-
-    def sync(self) -> int:
-        """Force the file to the disk; return its length in bytes."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return os.fstat(self._file.fileno()).st_size
-
-    def close(self) -> None:
-        self._file.close()
-
-
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The entries of a ``log.jsonl``; a last line cut off by a crash is left out.
 
@@ -83,15 +59,14 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 class RunLog:
-    """Both files, the trackers and the callbacks. Only the first process writes; the others keep the window."""
+    """The file, the trackers and the callbacks. Only the first process writes; the others keep the window."""
 
     def __init__(self, out: Path, state: TrainState, accelerator: Accelerator, callbacks: Callbacks) -> None:
         self._state, self._accelerator, self._callbacks = state, accelerator, callbacks
-        self._log: LogFile | None = None
-        self._timing: LogFile | None = None
+        self._file: IO[bytes] | None = None
         if accelerator.is_main_process:
-            self._log = LogFile(out / LOG, state.log_bytes)
-            self._timing = LogFile(out / TIMING, state.timing_bytes)
+            self._file = open(out / LOG, "ab")  # noqa: SIM115 - closed by `close`
+            self._file.truncate(state.log_bytes)  # to the length that the checkpoint noted
         self._window_at = self._shown_at = time.perf_counter()
         self._read_tokens = self._rate = 0.0
 
@@ -122,9 +97,6 @@ class RunLog:
         self._write({"kind": "train", **place, **(details or {}), **means, "tokens": tokens})
         now = time.perf_counter()
         self._rate = self._read_tokens / max(now - self._window_at, 1e-9)
-        if self._timing:
-            seconds, rate = round(self._state.elapsed_seconds, 3), round(self._rate, 1)
-            self._timing.write({"update": self._state.update, "elapsed_seconds": seconds, "tokens_per_second": rate})
         self._window_at, self._read_tokens = now, 0.0
 
     def validation(self, values: dict[str, float], place: dict[str, Any], *, best: bool) -> None:
@@ -135,20 +107,21 @@ class RunLog:
         self._window_at, self._read_tokens = time.perf_counter(), 0.0
 
     def sync(self) -> None:
-        """Force the files to the disk and note their lengths in the training state."""
-        if self._log and self._timing:
-            self._state.log_bytes, self._state.timing_bytes = self._log.sync(), self._timing.sync()
+        """Force the file to the disk and note its length in the training state."""
+        if self._file:
+            os.fsync(self._file.fileno())
+            self._state.log_bytes = os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
-        for file in (self._log, self._timing):
-            if file:
-                file.close()
+        if self._file:
+            self._file.close()
         for tracker in self._accelerator.trackers:
             tracker.finish()
 
     def _write(self, entry: dict[str, Any]) -> None:
-        if self._log:
-            self._log.write(entry)
+        if self._file:
+            self._file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+            self._file.flush()
             self._callbacks.on_log(entry)
         if self._accelerator.trackers:
             prefix = "" if entry["kind"] == "train" else "validation/"

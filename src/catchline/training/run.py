@@ -7,19 +7,15 @@ both folders. The training proper starts from the stage's exported model.
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import torch
 from accelerate import Accelerator
-from accelerate.tracking import get_available_trackers
-from accelerate.utils import DistributedType, broadcast_object_list
 
 from catchline.config.base import validate
 from catchline.config.loading import dump_run, first_difference, merge, with_absolute_paths
@@ -28,15 +24,16 @@ from catchline.config.schema import SPLITS, DataConfig, RunConfig
 from catchline.data.checks import LEAST
 from catchline.data.checks import hold_out as split_pairs
 from catchline.data.records import ReadOptions, SkipCounter, read_with, splits_in, write_records
-from catchline.errors import CatchlineError, CheckpointError, ConfigError, DataError
+from catchline.errors import CheckpointError, ConfigError, DataError
 from catchline.files import digest_of, only_here, remove_leftovers, write_json, write_text
 from catchline.text.base import read_json_if_there
 from catchline.training import checkpoint as files
 from catchline.training.checkpoint import STAGE_FOLDER
 from catchline.training.data import Corpus
-from catchline.training.log import LOG, TIMING, Callbacks, ShowProgress, ignore, read_log
+from catchline.training.log import LOG, Callbacks, ShowProgress, ignore, read_log
 from catchline.training.loop import MODEL_FOLDER, Trainer, TrainResult
 from catchline.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
+from catchline.training.step import join_processes, launched, on_the_first
 
 RECIPE = "recipe.yaml"
 PARTS = ".held_out.json"  # in the sub-folder data: the digest of each part that was held out for a run
@@ -72,7 +69,6 @@ def train(
         DataError: the data is not usable.
         TrainingError: loss or gradients are not finite, or a process of the run died.
         CheckpointError: no checkpoint can be read, or it is of another run.
-        DiskFullError: there is no room for a checkpoint.
         FolderInUseError: another process works in ``out``.
         TrainingInterrupted: Ctrl-C or SIGTERM; a checkpoint has been written.
     """
@@ -86,7 +82,6 @@ def train(
     with ExitStack() as stack:
         folder = run_folder(run, out, resume=resume, force=force)
         on_the_first(accelerator, lambda: stack.enter_context(folder))
-        stack.enter_context(files.naming_a_full_disk(out))
         stack.enter_context(trusting(outside_names(run.model_dump())))
         if result := finished(run, out):
             return result
@@ -255,7 +250,7 @@ def refuse_used(out: Path, *, force: bool) -> None:
     """
     folders = (out, out / STAGE_FOLDER)
     if not _is_of_a_run(out):
-        written = [out / name for name in (RECIPE, LOG, TIMING, MODEL_FOLDER, TOKENIZER_FOLDER)]
+        written = [out / name for name in (RECIPE, LOG, MODEL_FOLDER, TOKENIZER_FOLDER)]
         if lost := [path for path in (*written, *files.checkpoint_folders(out)) if path.exists()]:
             raise ConfigError(f"{out} is no run folder, and its {lost[0].name} would be lost: name another (--out).")
     elif not force and any((at / LOG).exists() or (at / MODEL_FOLDER).exists() or _saved(at) for at in folders):
@@ -274,7 +269,7 @@ def clear_run(out: Path) -> None:
     _remove_leftovers(out)
     for folder in (*files.checkpoint_folders(out), out / TOKENIZER_FOLDER, out / MODEL_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)
-    for name in (LOG, TIMING, FINISHED, "predictions.jsonl", RECIPE):  # the last tells whose the others are
+    for name in (LOG, FINISHED, "predictions.jsonl", RECIPE):  # the last tells whose the others are
         (out / name).unlink(missing_ok=True)
 
 
@@ -417,58 +412,3 @@ def _refuse_changes(run: RunConfig, out: Path) -> None:
 def _fixed(run: RunConfig) -> dict[str, Any]:
     """What an exact continuation cannot change. Data counts by its content, wherever it lies."""
     return run.model_dump(mode="json", exclude={"training": {*run.training.CHANGEABLE}, "data": {*SPLITS}})
-
-
-# ------------------------------------------------------------------------------------------ processes
-
-
-def launched() -> int:
-    """How many processes a launcher (torchrun, accelerate) started for this run."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def join_processes(trackers: Sequence[str], out: Path) -> Accelerator:
-    """The group of processes that a launcher started, or this one alone; ``trackers`` write into ``out``.
-
-    Raises:
-        ConfigError: they did not find each other, or work together in a way that a run cannot, or a tracker is absent.
-    """
-    # Without cpu=True accelerate takes two processes of torchrun on a machine without a GPU for two single ones, and it
-    # takes the GPU of a Mac, which has no float64, in which losses are summed.
-    cpu = not torch.accelerator.is_available() or torch.backends.mps.is_available()
-    absent = sorted(set(trackers) - {tracker.value for tracker in get_available_trackers()})
-    if absent:
-        raise ConfigError(f"training.trackers: {absent[0]} is not installed; install it, or leave it out.")
-    accelerator = Accelerator(mixed_precision="no", cpu=cpu, log_with=list(trackers) or None, project_dir=str(out))
-    expected = launched()
-    if accelerator.num_processes != expected:
-        raise ConfigError(
-            f"The launcher started {expected} processes, but they did not find each other "
-            f"({accelerator.num_processes} here); start them with torchrun or accelerate launch."
-        )
-    known = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
-    if accelerator.distributed_type not in known:
-        raise ConfigError(
-            f"Training under accelerate's '{accelerator.distributed_type.value}' is not supported; "
-            "use plain data parallelism: accelerate launch --num_processes N (or torchrun)."
-        )
-    return accelerator
-
-
-def on_the_first(accelerator: Accelerator, do: Callable[[], object]) -> None:
-    """Have the first process do something; if that fails with an error of ours, it is every process's error."""
-    failed: list[CatchlineError | None] = [None]
-    if accelerator.is_main_process:
-        try:
-            do()
-        except CatchlineError as error:
-            failed = [error]
-    broadcast_object_list(failed)
-    if failed[0] is not None:
-        raise failed[0]
-
-
-def close_processes() -> None:
-    """Leave the group of processes, if there is one; the last thing a distributed program does."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()

@@ -8,17 +8,19 @@ same bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
+from accelerate.tracking import get_available_trackers
+from accelerate.utils import DistributedType, broadcast_object_list, gather_object
 from torch import Tensor, nn
 
 from catchline.config.schema import TrainingConfig
-from catchline.errors import ConfigError, TrainingError, refuse_unknown
+from catchline.errors import CatchlineError, ConfigError, TrainingError, refuse_unknown
 from catchline.layers.chunks import sent
 from catchline.models.base import SummarizationModel
 from catchline.objectives.base import Objective
@@ -243,3 +245,58 @@ def sum_gradients(parameters: Sequence[nn.Parameter], figures: Tensor, accelerat
     for parameter, gradient, users in zip(trained, sums, present.tolist(), strict=True):
         parameter.grad = gradient.view_as(parameter) if users else None
     return figures
+
+
+# ------------------------------------------------------------------------------------------ processes
+
+
+def launched() -> int:
+    """How many processes a launcher (torchrun, accelerate) started for this run."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def join_processes(trackers: Sequence[str], out: Path) -> Accelerator:
+    """The group of processes that a launcher started, or this one alone; ``trackers`` write into ``out``.
+
+    Raises:
+        ConfigError: they did not find each other, or work together in a way that a run cannot, or a tracker is absent.
+    """
+    # Without cpu=True accelerate takes two processes of torchrun on a machine without a GPU for two single ones, and it
+    # takes the GPU of a Mac, which has no float64, in which losses are summed.
+    cpu = not torch.accelerator.is_available() or torch.backends.mps.is_available()
+    absent = sorted(set(trackers) - {tracker.value for tracker in get_available_trackers()})
+    if absent:
+        raise ConfigError(f"training.trackers: {absent[0]} is not installed; install it, or leave it out.")
+    accelerator = Accelerator(mixed_precision="no", cpu=cpu, log_with=list(trackers) or None, project_dir=str(out))
+    expected = launched()
+    if accelerator.num_processes != expected:
+        raise ConfigError(
+            f"The launcher started {expected} processes, but they did not find each other "
+            f"({accelerator.num_processes} here); start them with torchrun or accelerate launch."
+        )
+    known = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
+    if accelerator.distributed_type not in known:
+        raise ConfigError(
+            f"Training under accelerate's '{accelerator.distributed_type.value}' is not supported; "
+            "use plain data parallelism: accelerate launch --num_processes N (or torchrun)."
+        )
+    return accelerator
+
+
+def on_the_first(accelerator: Accelerator, do: Callable[[], object]) -> None:
+    """Have the first process do something; if that fails with an error of ours, it is every process's error."""
+    failed: list[CatchlineError | None] = [None]
+    if accelerator.is_main_process:
+        try:
+            do()
+        except CatchlineError as error:
+            failed = [error]
+    broadcast_object_list(failed)
+    if failed[0] is not None:
+        raise failed[0]
+
+
+def close_processes() -> None:
+    """Leave the group of processes, if there is one; the last thing a distributed program does."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

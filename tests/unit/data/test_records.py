@@ -193,7 +193,7 @@ def test_parquet_through_datasets(tmp_path: Path, write: Write, monkeypatch: pyt
     parquet.write_table(pyarrow.table({"article": ["x y", "z"], "highlights": [["a", "b"], ["c"]]}), path)
     assert pairs(path) == [("x y", "a\nb"), ("z", "c")]
     assert "could not be read as Parquet" in problem(write("bad.parquet", "PAR1junk"))
-    assert "expected hub:owner/name" in problem("hub:only")
+    assert "expected hub:owner/name[" in problem("hub:only")
     asked: dict[str, Any] = {}
 
     class Library:

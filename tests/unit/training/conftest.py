@@ -16,7 +16,7 @@ from catchline.config.schema import RunConfig
 from catchline.training.log import Callbacks
 from catchline.training.loop import Trainer
 from catchline.training.prepare import prepare
-from catchline.training.run import join_processes
+from catchline.training.step import join_processes
 
 MakeRun = Callable[..., RunConfig]
 MakeTrainer = Callable[..., Trainer]

@@ -59,7 +59,6 @@ def continues_exactly(run: RunConfig, folder: Path) -> Path:
 def bits(out: Path) -> tuple[Any, ...]:
     newest = checkpoint_folders(out)[0]
     state = json.loads((newest / "state.json").read_text())
-    for clock in ("elapsed_seconds", "timing_bytes"):
-        state["train_state"].pop(clock)
+    state["train_state"].pop("elapsed_seconds")
     tensors = {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
     return newest.name, tensors, state, (out / "log.jsonl").read_bytes()

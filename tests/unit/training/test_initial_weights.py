@@ -20,7 +20,8 @@ from catchline.training.checkpoint import seed_everything
 from catchline.training.log import Callbacks
 from catchline.training.loop import Trainer
 from catchline.training.prepare import Prepared, adopted_tokenizer, prepare, take_weights
-from catchline.training.run import join_processes, train
+from catchline.training.run import train
+from catchline.training.step import join_processes
 
 TRANSFORMER = {
     "type": "transformer",
@@ -114,12 +115,12 @@ def test_names_are_learnt_with_the_tokenizer_and_by_further_training(
         return run.model_copy(update={"data": run.data.model_copy(update={"train": str(path)})})
 
     first = drawn(with_pairs(base, "PyTree", "Tree of word1"), tmp_path / "first").tokenizer.casing
-    assert (first.form("pytree"), first.form("tree"), first.capitals) == ("PyTree", None, "sentence")
+    assert (first.forms["pytree"][0], "tree" in first.forms, first.capitals) == ("PyTree", False, "sentence")
     start = Path(shutil.copytree(trained, tmp_path / "start"))
     first.save(start / "model")
     run = with_pairs(starting_from(base, start), "GNUtool", "tree of word1")
     second = drawn(run, tmp_path / "second", start).tokenizer.casing
-    assert (second.form("pytree"), second.form("gnutool"), second.capitals) == ("PyTree", "GNUtool", "lower")
+    assert (second.forms["pytree"][0], second.forms["gnutool"][0], second.capitals) == ("PyTree", "GNUtool", "lower")
     assert (tmp_path / "second" / "tokenizer" / "casing.json").is_file()
 
 

@@ -165,7 +165,7 @@ def test_pairs_held_out_for_an_earlier_run_go(make_run: MakeRun, pairs: Path, tm
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize(
-    "name", ["recipe.yaml", "log.jsonl", "timing.jsonl", "model/notes", "tokenizer/tokenizer.json", "checkpoint-500/x"]
+    "name", ["recipe.yaml", "log.jsonl", "model/notes", "tokenizer/tokenizer.json", "checkpoint-500/x"]
 )
 def test_what_no_run_wrote_is_never_replaced(run: RunConfig, tmp_path: Path, name: str, force: bool) -> None:
     out = tmp_path / "a project"
@@ -224,7 +224,7 @@ def test_equal_runs_make_equal_files_and_the_umask_is_the_rule(make_run: MakeRun
         assert modes == {0o640}
         assert {stat.S_IMODE(path.stat().st_mode) for path in out.rglob("*") if path.is_dir()} == {0o750}
         files.append(contents(out))
-    timed = ("state.json", "manifest.json", "timing.jsonl", "finished.json")
+    timed = ("state.json", "manifest.json", "finished.json")
     clocks = {name for name in files[0] if name.endswith(timed)}
     assert files[0].keys() == files[1].keys()
     assert {name for name in files[0] if files[0][name] != files[1][name]} <= clocks

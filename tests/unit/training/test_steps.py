@@ -21,8 +21,8 @@ from catchline.config.schema import RunConfig, TrainingConfig
 from catchline.errors import ConfigError, TrainingError
 from catchline.training.checkpoint import checkpoint_folders, read_checkpoint
 from catchline.training.log import read_log
-from catchline.training.run import close_processes, join_processes, train
-from catchline.training.step import UpdateStep
+from catchline.training.run import train
+from catchline.training.step import UpdateStep, close_processes, join_processes
 from catchline.types import Term
 from samples import TRANSFORMER
 

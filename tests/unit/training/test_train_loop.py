@@ -22,7 +22,7 @@ from catchline.models.folder import load_model_folder
 from catchline.summarizer import Summarizer
 from catchline.training.checkpoint import checkpoint_folders, read_checkpoint
 from catchline.training.data import pairs_of
-from catchline.training.log import LogFile, read_log
+from catchline.training.log import read_log
 from catchline.training.loop import TrainResult
 from catchline.training.run import train
 from catchline.training.validate import is_best
@@ -57,7 +57,6 @@ def test_a_run_learns_logs_and_exports(make_run: Any, tmp_path: Path) -> None:
     assert (result.updates, result.stopped) == (20, "max_updates")
     best = min(validations, key=lambda entry: entry["val_loss_tf"])
     assert (result.best_update, result.best_metric) == (best["update"], best["val_loss_tf"])
-    assert len(read_log(out / "timing.jsonl")) == len(lines)
     assert not any("seconds" in key for entry in entries for key in entry)
     loaded = load_model_folder(result.model_folder)
     assert loaded.metrics["update"] == best["update"]
@@ -351,18 +350,3 @@ def test_the_exported_weights_are_the_average(make_run: Any, tmp_path: Path) -> 
     tensors = read_checkpoint(tmp_path / "run" / f"checkpoint-{result.best_update}").tensors
     assert_equal_tensors(tensors["average"], load_model_folder(result.model_folder).model.state_dict())
     assert any(not torch.equal(tensors["model"][name], value) for name, value in tensors["average"].items())
-
-
-def test_a_log_is_cut_back(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "log.jsonl")
-    log.write({"a": 1})
-    length = log.sync()
-    log.write({"a": 2})
-    log.close()
-    with open(tmp_path / "log.jsonl", "a", encoding="utf-8") as file:
-        file.write('{"a": 3, "cut off')
-    assert read_log(tmp_path / "log.jsonl") == [{"a": 1}, {"a": 2}]
-    again = LogFile(tmp_path / "log.jsonl", length)
-    again.write({"a": 4})
-    again.close()
-    assert read_log(tmp_path / "log.jsonl") == [{"a": 1}, {"a": 4}]
