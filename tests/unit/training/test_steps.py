@@ -293,7 +293,7 @@ def test_training_leaves_apples_gpu_alone(monkeypatch: pytest.MonkeyPatch, tmp_p
         asked.update(options)
         return SimpleNamespace(num_processes=1, distributed_type=DistributedType.NO)
 
-    monkeypatch.setattr("catchline.training.run.Accelerator", made)
+    monkeypatch.setattr("catchline.training.step.Accelerator", made)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     for apple in (False, True):
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda apple=apple: apple)
