@@ -15,8 +15,7 @@ from catchline.text.sentences import sentence_strings
 
 
 class ExtractorConfig(ConfigBase):
-    """``sentences``: how many to pick; ``language``: for splitting a text into sentences (an ISO code),
-    if the text is not to say it."""
+    """``sentences``: how many to pick; ``language``: of the text, an ISO code, where the text does not tell it."""
 
     sentences: int = Field(3, ge=1)
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")
@@ -45,11 +44,8 @@ class Extractor:
         self.config: Any = self.Config() if config is None else config
 
     def summarize(self, document: str | Sequence[str]) -> list[int]:
-        """The indices of the picked sentences, in document order; all of them if there are too few.
-
-        Raises:
-            DataError: the document is neither a text nor a list of texts.
-        """
+        """The indices of the picked sentences, in document order; all of them if there are too few. Raises DataError
+        where the document is neither a text nor a list of texts."""
         first: dict[str, int] = {}
         for index, sentence in enumerate(self.sentences(document)):
             if stripped := sentence.strip():
@@ -90,11 +86,7 @@ def best(ratings: np.ndarray, count: int) -> list[int]:
 
 
 def summarize(name: str, document: str | Sequence[str], **options: Any) -> str:
-    """Summarize with the method ``name`` of the table EXTRACTIVE (``lead``, ``lexrank``, ...).
-
-    Raises:
-        ConfigError: an unknown method or option.
-        DataError: the document is neither a text nor a list of texts.
-    """
+    """Summarize with the method ``name`` of the table EXTRACTIVE (``lead``, ``lexrank``, ...). Raises ConfigError for
+    an unknown method or option, DataError where the document is neither a text nor a list of texts."""
     extractor: Extractor = build("extractive method", EXTRACTIVE, {"type": name, **options})
     return extractor.text(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
@@ -57,41 +58,38 @@ class FirstWords(Extractor):
 
     in_short = "Takes the first words of the text, wherever they end."
     cuts = True
+    unit = UNIT
 
     class Config(ExtractorConfig):
         words: int = Field(50, ge=1)
 
+    @property
+    def _limit(self) -> int:
+        return int(self.config.words)
+
     def pick(self, sentences: list[str]) -> Sequence[int]:
-        return _until([len(UNIT.findall(sentence)) for sentence in sentences], self.config.words)
+        """The first sentences, up to the one in which the limit is reached."""
+        sizes = accumulate(len(self.unit.findall(sentence)) for sentence in sentences)
+        return range(len(sentences))[: bisect_left([*sizes], self._limit) + 1]
 
     def text(self, document: str | Sequence[str], separator: str = " ") -> str:
         whole = document if isinstance(document, str) else separator.join(document)
-        found = [*islice(UNIT.finditer(whole), self.config.words)]
-        return separator.join(whole[: found[-1].end()].split()) if found else ""
+        units = [*islice(self.unit.finditer(whole), self._limit)]
+        return separator.join(whole[: units[-1].end()].split()) if units else ""
 
 
-class FirstCharacters(Extractor):
+class FirstCharacters(FirstWords):
     """The document's first ``characters`` characters, blanks not counted (LCSTS's first 30)."""
 
     in_short = "Takes the first characters of the text, wherever they end."
-    cuts = True
+    unit = re.compile(r"\S")
 
     class Config(ExtractorConfig):
         characters: int = Field(30, ge=1)
 
-    def pick(self, sentences: list[str]) -> Sequence[int]:
-        return _until([len("".join(sentence.split())) for sentence in sentences], self.config.characters)
-
-    def text(self, document: str | Sequence[str], separator: str = " ") -> str:
-        whole = document if isinstance(document, str) else separator.join(document)
-        places = [place for place, character in enumerate(whole) if not character.isspace()]
-        kept = places[: self.config.characters]
-        return whole[kept[0] : kept[-1] + 1] if kept else ""
-
-
-def _until(sizes: Sequence[int], limit: int) -> range:
-    """The first sentences, up to the one in which ``limit`` is reached."""
-    return range(len(sizes))[: bisect_left([*accumulate(sizes)], limit) + 1]
+    @property
+    def _limit(self) -> int:
+        return int(self.config.characters)
 
 
 class Longest(Extractor):
@@ -129,11 +127,7 @@ class Oracle(Extractor):
     needs_reference = True
 
     def summarize(self, document: str | Sequence[str], references: str | Sequence[str] = ()) -> list[int]:
-        """The picked indices, in document order.
-
-        Raises:
-            DataError: no reference was given.
-        """
+        """The picked indices, in document order. Raises DataError without a reference."""
         models = [references] if isinstance(references, str) else list(references)
         if not models:
             raise DataError("The ROUGE oracle picks sentences by the reference summary; give at least one reference.")

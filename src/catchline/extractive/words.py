@@ -77,25 +77,19 @@ def treebank_words(sentence: str) -> list[str]:
     return words
 
 
-def character_words(sentence: str) -> list[str]:
-    """Unspaced scripts letter by letter, other words whole."""
-    return _WORD.findall(_UNSPACED.sub(r" \g<0> ", sentence))
-
-
 def cut_words(sentences: Sequence[str]) -> list[list[str]]:
-    """The words of each sentence, cased as written, without invisible characters."""
-    text = "".join(sentences)
-    rule = character_words if 3 * len(_UNSPACED.findall(text)) > len(text) else treebank_words
-    return [rule(without_invisible(sentence)) for sentence in sentences]
+    """The words of each sentence, cased as written, without invisible characters; in a text mostly in scripts without
+    blanks its letters."""
+    text, sentences = "".join(sentences), list(map(without_invisible, sentences))
+    if 3 * len(_UNSPACED.findall(text)) > len(text):
+        return [_WORD.findall(_UNSPACED.sub(r" \g<0> ", sentence)) for sentence in sentences]
+    return list(map(treebank_words, sentences))
 
 
 @cache
 def stop_words(name: str) -> frozenset[str]:
-    """Lower-case stop words: a list that comes with the toolkit, ``none``, or a file's lines.
-
-    Raises:
-        ConfigError: no such list and no such file, or one that cannot be read.
-    """
+    """Lower-case stop words: a list that comes with the toolkit, ``none``, or a file's lines. Raises ConfigError where
+    there is neither, or the file cannot be read."""
     if name == "none":
         return frozenset()
     lists = {file.stem.removeprefix("stop_words_"): file for file in _DATA.glob("stop_words_*.txt")}
@@ -110,13 +104,8 @@ def stop_words(name: str) -> frozenset[str]:
 
 @cache
 def stemmer(name: str) -> Callable[[str], str]:
-    """A function from a lower-case word to its stem, remembering what it has seen.
-
-    English is `stem_english`, so that picks equal sumy's; other languages are those of the installed Snowball.
-
-    Raises:
-        ConfigError: Snowball has no such language.
-    """
+    """A function from a lower-case word to its stem, remembering what it has seen. English is `stem_english`, so that
+    picks equal sumy's; other languages are Snowball's. Raises ConfigError where it has no such language."""
     if name == "none":
         return str
     if name in ("english", "en"):

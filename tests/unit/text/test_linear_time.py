@@ -107,11 +107,12 @@ def patterns() -> dict[str, re.Pattern[str]]:
                 found.setdefault(pattern, f"{module.name}.{name}")
     for path in sorted(ROOT.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            called = isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.") and node.args
-            if called and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
-                method = ast.unparse(node.func).removeprefix("re.")
-                if method != "compile":  # those are in the modules
-                    found.setdefault(re.compile(node.args[0].value), f"{path.relative_to(ROOT)}:{node.lineno}.{method}")
+            function = node.func if isinstance(node, ast.Call) and node.args else None
+            called = isinstance(function, ast.Attribute) and ast.unparse(function.value) == "re"
+            # compiled ones are in the modules
+            if called and function.attr != "compile" and isinstance(node.args[0], ast.Constant):
+                place = f"{path.relative_to(ROOT)}:{node.lineno}.{function.attr}"
+                found.setdefault(re.compile(node.args[0].value), place)
     return {f"{place} {number}": pattern for number, (pattern, place) in enumerate(found.items())}
 
 
