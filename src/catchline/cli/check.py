@@ -11,6 +11,7 @@ from catchline.cli.options import AsJson, DocumentOptions, ReadingOptions
 from catchline.explain.record import support_to_dict
 from catchline.metrics.faithfulness import SupportReport, check_support
 from catchline.text.control import json_line
+from catchline.text.control import safe_print as print
 from catchline.types import Record
 
 

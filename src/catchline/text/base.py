@@ -20,7 +20,7 @@ from catchline.errors import ConfigError, ModelError
 from catchline.jobs import batches
 from catchline.text.normalization import SPACE_MARK, encodable, extend_over_marks
 from catchline.text.render import Detokenized, join_marked
-from catchline.text.sentences import insert_separators
+from catchline.text.sentences import between
 from catchline.text.truecase import Casing
 from catchline.text.unknown import unknown_words
 from catchline.types import TokenizedText
@@ -177,9 +177,12 @@ class Tokenizer(ABC):
             raise ConfigError(f"max_tokens {max_tokens} leaves no room for text beside the special tokens.")
         pairs = zip(map(encodable, texts), repeat(()) if gaps is None else gaps, strict=gaps is not None)
         for chunk in batches(pairs, _CHUNK):
-            encodings = self.backend.encode_batch([text for text, _ in chunk], add_special_tokens=False)
-            for (text, places), encoding in zip(chunk, encodings, strict=True):
-                yield self._encoded(text, encoding, places, room, prefix, suffix)
+            parts = [between(text, places if self.separator else ()) for text, places in chunk]
+            encodings = iter(
+                self.backend.encode_batch([part for own in parts for _, part in own], add_special_tokens=False)
+            )
+            for own in parts:
+                yield self._encoded(own, encodings, room, prefix, suffix)
 
     def encode_ids(
         self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Gaps] | None = None
@@ -191,24 +194,31 @@ class Tokenizer(ABC):
 
     def _encoded(
         self,
-        text: str,
-        encoding: tokenizers.Encoding,
-        gaps: Gaps,
+        parts: Sequence[tuple[int, str]],
+        encodings: Iterator[tokenizers.Encoding],
         room: int | None,
         prefix: tuple[int, ...],
         suffix: tuple[int, ...],
     ) -> TokenizedText:
-        # which tokens give way to separators is known behind them only; the last needs the one behind it
-        end = None if room is None or gaps else room + 1
-        total = len(encoding)
-        ids, offsets = encoding.ids[:end], encoding.offsets[:end]
-        tokens = [self.vocabulary[index] for index in ids]
-        if not text.isascii():
-            offsets = extend_over_marks(text, offsets)
-        self._finish(text, ids, tokens, offsets)
-        if gaps and self.separator is not None and self.separator_id is not None:
-            ids, tokens, offsets = insert_separators(ids, tokens, offsets, gaps, (self.separator_id, self.separator))
-            total = len(ids)
+        """The tokens of the parts of a text, each with its position, and a separator between two parts with tokens."""
+        ids, tokens, offsets, total = list[int](), list[str](), list[tuple[int, int]](), 0
+        for position, text in parts:
+            encoding = next(encodings)
+            if total and len(encoding):
+                total += 1
+                ids.append(self.separator_id or 0)
+                tokens.append(self.separator or "")
+                offsets.append((offsets[-1][1],) * 2)
+            end = None if room is None else max(0, room + 1 - total)  # the last needs the one behind it
+            total += len(encoding)
+            part_ids, spans = encoding.ids[:end], encoding.offsets[:end]
+            part_tokens = [self.vocabulary[index] for index in part_ids]
+            if not text.isascii():
+                spans = extend_over_marks(text, spans)
+            self._finish(text, part_ids, part_tokens, spans)
+            ids += part_ids
+            tokens += part_tokens
+            offsets += [(position + start, position + end) for start, end in spans] if position else spans
         ids, tokens, offsets = ids[:room], tokens[:room], offsets[:room]
         if prefix or suffix:
             last = offsets[-1][1] if offsets else 0

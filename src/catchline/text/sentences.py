@@ -230,10 +230,10 @@ def sentence_gaps(text: str, separator: str, sentences: Sequence[str] = (), *, b
     return [(before[1], after[0]) for before, after in pairwise(spans)]
 
 
-def between_gaps(text: str, gaps: Sequence[Span]) -> list[str]:
-    """What stands in front of the gaps, between them and behind them."""
+def between(text: str, gaps: Sequence[Span]) -> list[tuple[int, str]]:
+    """What stands in front of the gaps, between them and behind them, each with its position."""
     edges = [0, *(edge for gap in gaps for edge in gap), len(text)]
-    return [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    return [(start, text[start:end]) for start, end in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _located(text: str, sentences: Sequence[str]) -> list[Span]:
@@ -243,24 +243,3 @@ def _located(text: str, sentences: Sequence[str]) -> list[Span]:
             return []
         spans.append((start, end := start + len(sentence)))
     return spans
-
-
-def insert_separators(
-    ids: Sequence[int], tokens: Sequence[str], offsets: Sequence[Span], gaps: Sequence[Span], separator: tuple[int, str]
-) -> tuple[list[int], list[str], list[Span]]:
-    """Put ``separator`` (id, string) where gaps, in order and apart, lie between two tokens; those within are left out.
-    Gaps without a token on either side, or without one between them, give no second separator."""
-    rows: list[tuple[int, str, Span]] = []
-    passed, pending = 0, False
-    for row in zip(ids, tokens, offsets, strict=True):
-        start, _ = row[2]
-        while passed < len(gaps) and start >= gaps[passed][1]:
-            passed, pending = passed + 1, True
-        if passed < len(gaps) and start >= gaps[passed][0]:
-            continue  # a blank, or the separator spelled out
-        if pending and rows:
-            _, _, (_, end) = rows[-1]
-            rows.append((*separator, (end, end)))
-        pending = False
-        rows.append(row)
-    return [index for index, _, _ in rows], [token for _, token, _ in rows], [span for _, _, span in rows]

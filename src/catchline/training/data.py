@@ -42,7 +42,7 @@ from catchline.files import digest_of, replacing_folder, sha256, write_json
 from catchline.jobs import batches, parallel
 from catchline.layers import chunks as noise
 from catchline.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
-from catchline.text.sentences import between_gaps, sentence_gaps
+from catchline.text.sentences import between, sentence_gaps
 from catchline.text.truecase import MAX_CHARACTERS, Casing, learn_casing
 from catchline.training.log import ShowProgress
 from catchline.types import Record, TrainingBatch, references_of
@@ -139,7 +139,7 @@ class Corpus:
         for name in names[:1] if text.vocabulary_from == "documents" else names:
             for own in _Texts(self.table[name]):
                 if separator is not None and separator in own:
-                    own = " ".join(between_gaps(own, sentence_gaps(own, separator)))
+                    own = " ".join(part for _, part in between(own, sentence_gaps(own, separator)))
                 yield own
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from catchline.cli.io import documents_of
+from catchline.cli.options import DocumentOptions
 from catchline.errors import DataError
 from catchline.text import markup
 from catchline.text.markup import as_prose, is_markdown, markdown_text, own_words
@@ -61,7 +62,7 @@ SAID = [
 
 
 def read(path: Path) -> str:
-    return next(documents_of(str(path))).document
+    return next(documents_of(str(path), DocumentOptions())).document
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\u2028"])

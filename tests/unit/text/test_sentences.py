@@ -17,7 +17,7 @@ from catchline.text.sentences import (
     WRAPPED as HYPHENED,
 )
 from catchline.text.sentences import (
-    between_gaps,
+    between,
     language_of,
     sentence_gaps,
     sentence_strings,
@@ -195,7 +195,7 @@ def test_gaps_lie_between_sentences(text: str, options: dict[str, Any], gaps: li
 
 def test_a_separator_in_the_data_is_the_boundary() -> None:
     text = "a b . <EOS> c. d <EOS> <EOS> e"
-    assert between_gaps(text, sentence_gaps(text, EOS)) == ["a b .", "c. d", "e"]
+    assert between(text, sentence_gaps(text, EOS)) == [(0, "a b ."), (12, "c. d"), (29, "e")]
     encoding = encode(trained(), "the cat <EOS> sat")
     assert encoding.tokens == ("the", "cat", EOS, "sat")
     assert encoding.total == 4
