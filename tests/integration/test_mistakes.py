@@ -20,6 +20,7 @@ from commands import run
 TRAIN = "train headline_writer --size tiny --out out --data"
 STRICT = f"{TRAIN} good.jsonl --set data.min_supported=1"
 ONE = "compare lead-1 longest-1 --data good.jsonl --max-records 1"
+COARSE = "train coarse_to_fine --row c2f --size tiny --all-pairs --data good.jsonl --out out"
 EVALUATE = "evaluate --data good.jsonl"
 COMPARE = "compare --data good.jsonl"
 PAGE = "<html><body><script>a()</script><article><p>The river rose in the night.</p></article></body></html>"
@@ -114,6 +115,11 @@ MISTAKES = [
     (f"summarize '{'A text. ' * 99}'", 2, "A text comes from a file or through standard input"),
     ("summarize '' text.txt", 2, "An argument is empty"),
     ("recipes show --rwo x", 2, "--row"),
+    (f"{COARSE} --set model.chunking=sentence --set text.sentence_separator=null", 2, "text.sentence_separator"),
+    (f"{COARSE} --set model.encode=sometimes", 2, "model.encode"),
+    (f"{COARSE} --set model.position_size=4 --set model.chunks=null", 2, "model.position_rows"),
+    (f"{COARSE} --set model.head.type=pointer", 2, "Unknown key 'model.head'"),
+    (f"{COARSE} --set model.coarse.type=rnn", 2, "coarse encoder"),
     # systems and measures
     ("evaluate --data absent.jsonl lead-1", 3, "does not exist"),
     (EVALUATE, 2, "Name a model or an extractive method"),

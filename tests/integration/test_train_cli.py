@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from catchline.evaluation import confidence
 from catchline.models.seq2seq import Seq2Seq
 from catchline.search.torch_bridge import decode
 from catchline.text.base import Tokenizer
-from catchline.training import loop
 from catchline.training.data import pairs_of
 from catchline.training.log import read_log
 from catchline.training.run import hold_out
@@ -32,6 +30,7 @@ from catchline.types import PLAIN_PASS, Record, TrainingBatch
 from commands import refused, run
 from word_pairs import write_word_pairs
 
+Capture = pytest.CaptureFixture[str]
 END = "training.max_updates"
 held_out = partial(hold_out, force=False, say=say, note=say)
 
@@ -48,20 +47,20 @@ def arguments(data: Path, out: Path, *more: str) -> list[str]:
     return ["train", "headline_writer", "--size", "tiny", "--data", str(data), "--out", str(out), *changes, *more]
 
 
-def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_then_train_further(data: Path, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "run"
     assert main(arguments(data, out)) == 0
     said = capsys.readouterr()
-    assert "train on 48 pairs, validate on 8" in said.err
-    assert "4 updates" in said.err
-    assert f"Model: {out / 'model'}" in said.out
-    assert f"faster as graphs: catchline export {out / 'model'} --out DIR --int8" in said.out
-    assert "lead-1" in said.out
-    assert "taking the first sentence" in said.out
+    assert all(part in said.err for part in ("train on 48 pairs, validate on 8", "4 updates"))
+    graphs = f"faster as graphs: catchline export {out / 'model'} --out DIR --int8"
+    few = "12 held-out pairs are fewer than the 100"
+    for part in (f"Model: {out / 'model'}", graphs, "lead-1", "taking the first sentence", few):
+        assert part in said.out
     assert not (out / "data").exists()
+    assert not (out / "model" / "calibration.json").exists()
 
     refused(capsys, 2, "already holds a run", *arguments(data, out))
-    assert main(["resume", str(out), "--set", "training.max_updates=7", "--json"]) == 0
+    assert main(["resume", str(out), "--set", f"{END}=7", "--json"]) == 0
     said = capsys.readouterr()
     result = json.loads(said.out)
     assert (result["updates"], result["stopped"]) == (7, "max_updates")
@@ -69,11 +68,11 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.Cap
     assert "Resuming from" in said.err
 
     # the same seven updates as a run that was planned so from the start
-    whole = json.loads(run(capsys, *arguments(data, tmp_path / "whole"), "--set", "training.max_updates=7", "--json"))
+    whole = json.loads(run(capsys, *arguments(data, tmp_path / "whole"), "--set", f"{END}=7", "--json"))
     assert whole["metrics"] == result["metrics"]
 
 
-def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "run"
     single = arguments(data / "train.jsonl", out)
     assert main(single) == 0
@@ -95,7 +94,7 @@ def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: pytest
     assert "Nothing was held out" in run(capsys, *arguments(data / "train.jsonl", tmp_path / "all"), "--all-pairs")
 
 
-def test_ones_own_test_pairs_are_what_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ones_own_test_pairs_are_what_is_scored(tmp_path: Path, capsys: Capture) -> None:
     columns = {"document_column": "work text", "summary_column": "head line"}
     for name, count in (("train", ENOUGH_FOR_TEST), ("test", 3)):
         lines = [f"{name} w{number} v{number * 7},{name} s{number}" for number in range(count)]
@@ -113,78 +112,65 @@ def test_ones_own_test_pairs_are_what_is_scored(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_pairs_in_the_run_folder_that_no_run_wrote_stay(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], linked: bool
+    data: Path, tmp_path: Path, capsys: Capture, linked: bool
 ) -> None:
-    own, out = data / "train.jsonl", tmp_path / "a project"
-    place = out / "data" / "train.jsonl"
+    own, place = data / "train.jsonl", tmp_path / "a project" / "data" / "train.jsonl"
     place.parent.mkdir(parents=True)
-    if linked:
-        place.symlink_to(own)
-    else:
-        place.write_text("mine")
+    place.symlink_to(own) if linked else place.write_text("mine")
     before = own.read_bytes(), place.read_bytes()
     for given in (own, place) if linked else (own,):
-        for more in ((), ("--force",)):
-            refused(capsys, 2, f"{place} exists and no run wrote it: move", *arguments(given, out, *more))
+        command = arguments(given, tmp_path / "a project", "--force")
+        refused(capsys, 2, f"{place} exists and no run wrote it: move", *command)
     assert (own.read_bytes(), place.read_bytes()) == before
-    assert [path.name for path in out.iterdir()] == ["data"]
 
 
-def test_the_parts_of_a_run_are_replaced_with_it(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own, out = data / "train.jsonl", tmp_path / "run"
-    place = out / "data" / "train.jsonl"
-    place.parent.mkdir(parents=True)  # what stood there has been removed, as one was told
-    assert main(arguments(own, out)) == 0
-    parts = {path.name: path.read_bytes() for path in place.parent.iterdir()}
-    place.write_text("mine")  # in the place of a part
-    refused(capsys, 2, "no run wrote it", *arguments(own, out, "--force"))
-    assert place.read_text() == "mine"
-    place.write_bytes(parts["train.jsonl"])
-    assert main(arguments(own, out, "--force", "--set", "training.seed=2")) == 0
-    assert {path.name for path in place.parent.iterdir()} == parts.keys()
-    assert place.read_bytes() != parts["train.jsonl"]
-    assert [entry["update"] for entry in read_log(out / "log.jsonl") if entry["kind"] == "validation"] == [4]
+def test_the_parts_of_a_run_are_replaced_with_it(data: Path, tmp_path: Path, capsys: Capture) -> None:
+    command, parts = arguments(data / "train.jsonl", tmp_path / "run"), tmp_path / "run" / "data"
+    run(capsys, *command)
+    before = {path.name: path.read_bytes() for path in parts.iterdir()}
+    (parts / "train.jsonl").write_text("mine")  # in the place of a part
+    refused(capsys, 2, "no run wrote it", *command, "--force")
+    assert (parts / "train.jsonl").read_text() == "mine"
+    (parts / "train.jsonl").write_bytes(before["train.jsonl"])
+    run(capsys, *command, "--force", "--set", "training.seed=2")
+    after = {path.name: path.read_bytes() for path in parts.iterdir()}
+    assert after.keys() == before.keys()
+    assert after != before
+    validations = [entry for entry in read_log(tmp_path / "run" / "log.jsonl") if entry["kind"] == "validation"]
+    assert [entry["update"] for entry in validations] == [4]
 
 
-def test_why_nothing_is_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for number, said in ((3, "3 pairs are too few to hold any out."), (30, "29 are (near) duplicates of others")):
-        lines = [f"the same text that is in every record,summary {count}" for count in range(number)]
-        (tmp_path / "pairs.csv").write_text("\n".join(["document,summary", *lines]))
-        run = resolve_run(
-            load_recipe("headline_writer"), size="tiny", overrides={"data": {"train": str(tmp_path / "pairs.csv")}}
-        )
-        assert held_out(run, tmp_path / "run") is run
-        assert said in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("count", "said"), [(3, "3 pairs are too few to hold any out."), (30, "29 are (near) duplicates of others")]
+)
+def test_why_nothing_is_held_out(count: int, said: str, tmp_path: Path, capsys: Capture) -> None:
+    lines = [f"the same text that is in every record,summary {number}" for number in range(count)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["document,summary", *lines]))
+    changes = {"data": {"train": str(tmp_path / "pairs.csv")}}
+    run = resolve_run(load_recipe("headline_writer"), size="tiny", overrides=changes)
+    assert held_out(run, tmp_path / "run") is run
+    assert said in capsys.readouterr().err
     assert not (tmp_path / "run" / "data").exists()
 
 
+@pytest.mark.parametrize(("every", "share"), [(3, 33), (13, 8)])
 def test_the_held_out_pairs_calibrate_the_model(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    every: int,
+    share: int,
+    data: Path,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    few, enough = tmp_path / "a few", tmp_path / "enough"
-    assert main(arguments(data, few)) == 0
-    said = capsys.readouterr().out
-    assert "12 held-out pairs are fewer than the 100" in said
-    assert "`catchline calibrate` fits it to more held-out pairs." in said
-    assert not (few / "model" / "calibration.json").exists()
-
     monkeypatch.setattr(confidence, "LEAST_RECORDS", 12)
-    monkeypatch.setattr(confidence, "accepted", lambda made, *_: [number % 3 == 0 for number in range(len(made))])
-    assert main(arguments(data, enough)) == 0
-    assert "Of 12 held-out lines 33% have ROUGE-1 of 0.4 or more" in capsys.readouterr().out
-    stored = json.loads((enough / "model" / "calibration.json").read_text())
+    monkeypatch.setattr(confidence, "accepted", lambda made, *_: [n % every == 0 for n in range(len(made))])
+    said = run(capsys, *arguments(data, tmp_path / "run"))
+    assert f"Of 12 held-out lines {share}% have ROUGE-1 of 0.4 or more" in said
+    stored = json.loads((tmp_path / "run" / "model" / "calibration.json").read_text())
     assert (stored["records"], stored["threshold"]) == (12, 0.0), "of sentences as many"
 
-    monkeypatch.setattr(confidence, "accepted", lambda made, *_: [False] * len(made))
-    assert main(arguments(data, enough, "--force")) == 0
-    said = capsys.readouterr().out
-    assert "Of 12 held-out lines 0% have ROUGE-1" in said
-    assert "taking the first sentence" in said
 
-
-def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: Capture) -> None:
     refused(capsys, 5, "is not a run folder", "resume", tmp_path)
     out = tmp_path / "run"
     assert main(arguments(data, out)) == 0
@@ -199,12 +185,6 @@ def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: pytest.CaptureF
     said = capsys.readouterr().err
     assert "model.safetensors is not the file that was written" in said
     assert "None of the" in said
-
-
-def test_train_needs_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, 2, "--data DIR", "train", "headline_writer", "--size", "tiny", "--out", tmp_path / "run")
-    (tmp_path / "test.jsonl").write_text("{}\n")
-    refused(capsys, 2, "no training file", "train", "headline_writer", "--data", tmp_path, "--out", tmp_path / "run")
 
 
 RECIPE = """
@@ -233,62 +213,38 @@ def compare(place: Path, *more: str) -> int:
     return main([*arguments, "--rows", "lstm,staged", "--out", str(place / "out"), *more])
 
 
-def spans_of(place: Path) -> list[str]:
-    return ["--set", f"pretraining.data={place / 'spans'}"]
+def read(place: Path, name: str) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((place / "out" / name).read_text())
+    return values
 
 
-def results(place: Path) -> dict[str, dict[str, Any]]:
-    return {row["row"]: row for row in json.loads((place / "out" / "compare.json").read_text())["rows"]}
-
-
-def test_only_the_row_with_a_stage_is_pre_trained(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_row_with_a_stage_is_pre_trained(place: Path, capsys: Capture) -> None:
     # without the data, the row says what to set, and the other row is there all the same
     assert compare(place) == 1
-    rows = results(place)
-    assert rows["lstm"]["rouge"]
+    assert read(place, "compare.json")["rows"][0]["rouge"]
     said = " ".join(capsys.readouterr().out.split())
     assert "Row 'staged' has a pre-training stage, and nothing says on which pairs: set pretraining.data" in said
     assert not (place / "out" / "runs" / "staged-seed-1").exists()
-    state = json.loads((place / "out" / "state.json").read_text())
+    state = read(place, "state.json")
 
     # with it, the row that is trained stays as it is
-    assert compare(place, *spans_of(place)) == 0
+    spans = ["--set", f"pretraining.data={place / 'spans'}"]
+    assert compare(place, *spans) == 0
     assert "Stage 1 of 2: pre-training" in capsys.readouterr().err
-    again = json.loads((place / "out" / "state.json").read_text())
+    again = read(place, "state.json")
     assert again["runs"]["lstm-seed-1"] == state["runs"]["lstm-seed-1"]
     assert "pretraining" not in again["runs"]["lstm-seed-1"]["settings"]
     folders = [path.parent.name for path in (place / "out" / "runs").glob("*/pretraining")]
     assert folders == ["staged-seed-1"]
-    assert results(place)["staged"]["rouge"]["1"]["f"] is not None
+    assert read(place, "compare.json")["rows"][1]["rouge"]["1"]["f"] is not None
 
     # what the stage was made of is part of what the row is
-    assert compare(place, *spans_of(place), "--set", "pretraining.set.training.max_updates=4") == 2
+    assert compare(place, *spans, "--set", "pretraining.set.training.max_updates=4") == 2
     assert "pretraining.set.training.max_updates: 3 there, 4 now" in capsys.readouterr().err
     with open(place / "spans" / "train.jsonl", "a", encoding="utf-8") as file:
         file.write('{"document": "one more", "summary": "more"}\n')
-    assert compare(place, *spans_of(place)) == 2
+    assert compare(place, *spans) == 2
     assert "other data or files" in capsys.readouterr().err
-
-
-def test_interrupted_in_the_stage_a_comparison_goes_on_there(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    real = loop.Trainer._update
-    updates: list[tuple[str, int]] = []
-
-    def update(trainer: Any, stop: Any) -> None:
-        real(trainer, stop)
-        updates.append((trainer.out.name, trainer.state.update))
-        if updates[-1] == ("pretraining", 1):
-            signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(loop.Trainer, "_update", update)
-    rows = ["--rows", "staged"]
-    assert compare(place, *spans_of(place), *rows) == 130
-    assert compare(place, *spans_of(place), *rows) == 0
-    capsys.readouterr()
-    of_stage = [number for name, number in updates if name == "pretraining"]
-    assert of_stage == [1, 2, 3]
 
 
 KNOWN = [f"word{chr(97 + i)}{chr(97 + j)}" for i in range(12) for j in range(12)]
@@ -315,9 +271,7 @@ def tokenizer() -> Tokenizer:
 
 
 def batches(tokenizer: Tokenizer, count: int, seed: int) -> list[TrainingBatch]:
-    text = TextConfig()
-    data = EncodedDataset.build(records(count, seed), tokenizer, text)
-    collate = Collator(tokenizer)
+    data, collate = EncodedDataset.build(records(count, seed), tokenizer, TextConfig()), Collator(tokenizer)
     return [pairs_of(collate, [data[i] for i in range(start, start + BATCH)]) for start in range(0, count, BATCH)]
 
 
