@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from catchline.models.checkpoints import BartSummarizer, folded_attention
 from catchline.models.stored import FAMILY
-from tiny_bart import BOS, EOS, UNK, VOCABULARY, architecture, reference_of, shifted, source_batch, theirs
+from catchline.types import Batch, UpdateContext
+from tiny_bart import BOS, EOS, UNK, VOCABULARY, architecture, copying_bart, reference_of, shifted, source_batch, theirs
 
 LAST = -1
 
@@ -90,3 +93,119 @@ def test_folding_is_what_repeating_the_keys_would_give() -> None:
     weights = scores.masked_fill(~mask.repeat_interleave(2, 0), -torch.inf).softmax(-1)
     expected = (weights @ value.repeat_interleave(2, 0)).transpose(1, 2)
     assert torch.allclose(output, expected, atol=1e-12)
+
+
+COPYING = ["attentional", "guided", "correlational"]
+EXACT = {"atol": 1e-10, "rtol": 0}
+every_head = pytest.mark.parametrize("head", COPYING)
+
+
+def pairs(heads: list[str]) -> pytest.MarkDecorator:
+    """Every head on BART, the one with a state on every family; a head sees nothing of a family but its states."""
+    usual = [(kind, head) for kind in FAMILY for head in heads if kind == "bart" or head == "correlational"]
+    slow = [(kind, head) for kind in FAMILY for head in heads if (kind, head) not in usual]
+    return pytest.mark.parametrize(
+        ("kind", "head"), [*usual, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in slow)]
+    )
+
+
+def gold_of(logits: Tensor, batch: Batch) -> Tensor:
+    gold = logits.log_softmax(-1).gather(2, batch.target_ids[..., None])[..., 0]
+    return gold.masked_fill(~batch.target_mask, 0.0)
+
+
+def stepped(model: BartSummarizer, batch: Batch) -> list[Any]:
+    """The outputs of the steps that read the gold words."""
+    outputs, state = [], model.start(model.encode(batch))
+    last = torch.full((len(batch.target_ids),), EOS)
+    for step in range(batch.target_ids.shape[1]):
+        output, state = model.step(last, state)
+        outputs.append(output)
+        last = batch.target_ids[:, step]
+    return outputs
+
+
+# ------------------------------------------------------------------------------- where nothing is copied
+
+
+@pairs(["vocabulary", *COPYING])
+@torch.no_grad()
+def test_without_copying_it_is_the_checkpoint(kind: str, head: str) -> None:
+    """lambda = 1: every log-probability is transformers', whatever the padding's side."""
+    model = copying_bart(head, kind)
+    if head != "vocabulary":
+        model.head.generation.bias.data.fill_(1e4)
+    network = reference_of(model)
+    for batch in (source_batch(), source_batch(left=True)):
+        expected = theirs(network, batch).logits
+        torch.testing.assert_close(model(batch).gold_log_probs, gold_of(expected, batch), **EXACT)
+        for step, output in enumerate(stepped(model, batch)):
+            torch.testing.assert_close(output.log_probs, expected[:, step].log_softmax(-1), **EXACT)
+
+
+@pytest.mark.parametrize("change", [lambda model: model.double(), lambda model: model.float().double()])
+def test_the_output_bias_is_always_the_networks(change: Any) -> None:
+    """Also when it was changed, loaded or made anew after the model had been built."""
+    model, batch = copying_bart("vocabulary"), source_batch()
+    change(model)
+    model.network.final_logits_bias = torch.nn.Buffer(torch.linspace(-2, 2, VOCABULARY).double()[None])
+    expected = theirs(reference_of(model), batch).logits
+    with torch.no_grad():
+        torch.testing.assert_close(model(batch).gold_log_probs, gold_of(expected, batch), atol=1e-6, rtol=0)
+
+
+# ---------------------------------------------------------------------------------------- distributions
+
+
+@every_head
+def test_the_head_stays_precise_under_autocast(head: str) -> None:
+    """The network in bfloat16, the mixture not: rows of P_final sum to one, and log P is near float32's."""
+    model, batch = copying_bart(head).float(), source_batch()
+    with torch.no_grad():
+        expected = model(batch).gold_log_probs
+        with torch.autocast("cpu", torch.bfloat16):
+            output, steps = model(batch), stepped(model, batch)
+    assert output.gold_log_probs.dtype == torch.float32
+    torch.testing.assert_close(output.attention.sum(-1), torch.ones(3, 5), atol=1e-6, rtol=0)
+    for step in steps:
+        assert step.details["p_final"].dtype == step.log_probs.dtype == torch.float32
+        torch.testing.assert_close(step.details["p_final"].sum(-1), torch.ones(3), atol=1e-6, rtol=0)
+        torch.testing.assert_close(step.log_probs.exp().sum(-1), torch.ones(3), atol=1e-5, rtol=0)
+    assert (output.gold_log_probs - expected).abs().max() < 1.0
+
+
+# ------------------------------------------------------------------------------- own words, the opponent
+
+
+@pairs(["vocabulary", *COPYING])
+def test_own_words_are_read_with_the_history_they_were_made_with(kind: str, head: str) -> None:
+    """Free running is greedy decoding: the same words, then the same probabilities as forcing those words."""
+    model, batch = copying_bart(head, kind), source_batch()
+    steps = batch.target_ids.shape[1]
+    batch.target_mask = torch.ones_like(batch.target_mask)
+    unforced = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
+    with torch.no_grad():
+        free = model(batch, context=unforced)
+        state, last, words = model.start(model.encode(batch)), torch.full((3,), EOS), []
+        for step in range(steps):
+            output, state = model.step(last, state)
+            expected = output.log_probs.gather(1, batch.target_ids[:, step, None])[:, 0]
+            torch.testing.assert_close(free.gold_log_probs[:, step], expected, **EXACT)
+            torch.testing.assert_close(free.attention[:, step], output.attention, **EXACT)
+            last = output.log_probs.argmax(-1)
+            words.append(last)
+        own = replace(batch, target_ids=torch.stack(words, 1))
+        forced = model(own).gold_log_probs
+        again = model(own, context=unforced).gold_log_probs
+    torch.testing.assert_close(forced, again, **EXACT)
+
+
+@pytest.mark.parametrize("forced", [None, BOS])
+def test_a_forced_first_token_leaves_the_copy_state_alone(forced: int | None) -> None:
+    """Its probability is never used, but what was copied with it is remembered."""
+    model, batch = copying_bart(options={"forced_bos_id": forced}), source_batch(targets=False)
+    with torch.no_grad():
+        first, state = model.step(torch.full((3,), EOS), model.start(model.encode(batch)))
+        torch.testing.assert_close(first.details["p_final"], state["head"], **EXACT)
+        assert (first.scores.isfinite().sum(-1) == (1 if forced == BOS else VOCABULARY)).all()
+        assert first.log_probs.isfinite().all()

@@ -1,4 +1,7 @@
-"""Losses and gradients of the coarse-to-fine models against loops over the equations."""
+"""Coarse-to-fine attention once more, from the equations: one example, one step and one word at a time, in float64.
+
+Written from the paper and the readings in docs/coarse_to_fine.md, as `plain` has it; the grid's padding is `None`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,155 @@ from typing import Any
 
 import pytest
 import torch
-from coarse_to_fine_reference import Reference, advantages
+from plain import affine, lstm, softmax, zero
+from torch import Tensor
 
 from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.models.coarse_to_fine import CoarseToFine
 from catchline.types import Batch, UpdateContext
 from samples import VOCAB, random_batch
+
+
+class Reference:
+    """``kind``: standard, standard-chunked, hierarchical, sparsemax, coarse_to_fine. No dropout."""
+
+    def __init__(self, parameters: dict[str, Tensor], kind: str, *, layers: int, width: int, chunk_words: int) -> None:
+        self.p, self.kind, self.layers, self.width, self.n = parameters, kind, layers, width, chunk_words
+        self.hidden = parameters["merge.weight"].shape[0]
+        self.mask_padding = False
+        self.activation = "tanh"
+        kinds = {name.rpartition(".")[2] for name in parameters if ".layers." in name}
+        assert kinds == {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0"}, "a cell has one bias"
+
+    # ------------------------------------------------------------------------------ encoder
+
+    def recur(self, stack: str, x: Tensor, state: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """One word through the layers of a stack, whose ``state`` moves on."""
+        for layer in range(self.layers):
+            state[layer] = lstm(self.p, f"{stack}.layers.{layer}.{{}}_l0", x, *state[layer])
+            x = state[layer][0]
+        return x
+
+    def run_words(self, embedded: list[Tensor | None]) -> list[Tensor]:
+        """States of a sequence from the zero state; a padding word (None) leaves the zero vector in its place."""
+        nothing = torch.zeros(self.hidden, dtype=torch.float64)
+        state = [(nothing, nothing)] * self.layers
+        return [nothing if x is None else self.recur("encoder", x, state) for x in embedded]
+
+    def read(self, ids: list[int], rows: int) -> tuple[list[list[Tensor]], list[list[bool]]]:
+        """The document's grid of ``rows`` chunks: word states, and which cells are real words."""
+        cells: list[int | None] = [*ids[: rows * self.n]]
+        cells += [None] * (rows * self.n - len(cells))
+        grid = [cells[r * self.n : (r + 1) * self.n] for r in range(rows)]
+        table = self.p["embedding.weight"]
+        embed = [[None if w is None else table[w] for w in row] for row in grid]
+        if self.kind == "standard":
+            flat = self.run_words([x for row in embed for x in row])
+            states = [flat[r * self.n : (r + 1) * self.n] for r in range(rows)]
+        else:
+            states = [self.run_words(row) for row in embed]
+        self.grid = grid
+        return states, [[w is not None for w in row] for row in grid]
+
+    def coarse(self) -> list[Tensor]:
+        """CONV or BOW of each chunk, with +POS its place's vector."""
+        vectors = []
+        for place, row in enumerate(self.grid):
+            if "coarse.filters.weight" in self.p:
+                table = self.p.get("coarse.own.weight", self.p["embedding.weight"])
+                words = [torch.zeros(table.shape[1], dtype=torch.float64) if w is None else table[w] for w in row]
+                kernel = self.p["coarse.filters.weight"]  # (F, E, width)
+                while len(words) < kernel.shape[2]:
+                    words.append(torch.zeros(table.shape[1], dtype=torch.float64))
+                windows = []
+                for start in range(len(words) - kernel.shape[2] + 1):
+                    total = self.p["coarse.filters.bias"]
+                    for u in range(kernel.shape[2]):
+                        total = total + kernel[:, :, u] @ words[start + u]
+                    windows.append(self.act(total))
+                vector = torch.stack(windows).max(dim=0).values
+            else:
+                table = self.p["coarse.own.weight"]
+                vector = torch.zeros(table.shape[1], dtype=torch.float64)
+                for w in row:
+                    vector = vector if w is None else vector + table[w]
+            if "positions.weight" in self.p:
+                table = self.p["positions.weight"]
+                vector = torch.cat([vector, table[min(place, len(table) - 1)]])
+            vectors.append(vector)
+        return vectors
+
+    def act(self, x: Tensor) -> Tensor:
+        return {"tanh": torch.tanh, "relu": torch.relu, "none": lambda v: v}[self.activation](x)
+
+    # ------------------------------------------------------------------------------ attention
+
+    def normalise(self, scores: list[Tensor], real: list[bool]) -> list[Tensor]:
+        """A softmax over the real entries."""
+        return list(softmax(torch.stack(scores), real))
+
+    def sparse(self, scores: list[Tensor], real: list[bool]) -> list[Tensor]:
+        """The simplex projection by its definition: tau with sum max(z - tau, 0) = 1."""
+        kept = sorted((s for s, r in zip(scores, real, strict=True) if r), key=torch.Tensor.item, reverse=True)
+        tau = kept[0] - 1
+        for k in range(1, len(kept) + 1):
+            candidate = (sum(kept[:k]) - 1) / k
+            if kept[k - 1].item() > candidate.item():
+                tau = candidate
+        return [torch.clamp(s - tau, min=0) if r else zero() for s, r in zip(scores, real, strict=True)]
+
+    def attend(self, h: Tensor, states: list, real: list, picks: list[int] | None, top: int) -> tuple[Tensor, dict]:
+        """c~ of one step, with log alpha^s where there is one."""
+        fine = self.p["attention.fine_query.weight"] @ h
+        may = [[r or not self.mask_padding for r in row] for row in real]
+        if self.kind.startswith("standard"):
+            flat = [s for row in states for s in row]
+            weights = self.normalise([s @ fine for s in flat], [m for row in may for m in row])
+            return sum(w * s for w, s in zip(weights, flat, strict=True)), {}
+        wanted = self.p["attention.coarse_query.weight"] @ h
+        scores = [vector @ wanted for vector in self.vectors]
+        chunk_may = [any(row) for row in may]
+        alpha = (self.sparse if self.kind == "sparsemax" else self.normalise)(scores, chunk_may)
+        within = []
+        for row, ok in zip(states, may, strict=True):
+            weights = self.normalise([s @ fine for s in row], ok)
+            within.append(sum(w * s for w, s in zip(weights, row, strict=True)))
+        if self.kind != "coarse_to_fine":
+            return sum(a * c for a, c in zip(alpha, within, strict=True)), {"alpha": alpha}
+        if picks is None:
+            order = sorted(range(len(alpha)), key=lambda i: (-alpha[i].item(), i))[:top]
+            total = sum(alpha[i] for i in order)
+            shares = {i: alpha[i] / total for i in order}
+        else:
+            shares = {}
+            for i in picks:
+                shares[i] = shares.get(i, 0.0) + 1.0 / len(picks)
+        return sum(share * within[i] for i, share in shares.items()), {"alpha": alpha}
+
+    # -------------------------------------------------------------------------------- decoder
+
+    def log_probs(self, ids: list[int], rows: int, inputs: list[int], picks: list[list[int]] | None, top: int = 1):
+        """Per step: log p over the vocabulary, and alpha^s (None for STANDARD)."""
+        states, real = self.read(ids, rows)
+        if "attention.coarse_query.weight" in self.p:
+            self.vectors = self.coarse()
+        feed, out = torch.zeros(self.hidden, dtype=torch.float64), []
+        state = [(feed, feed)] * self.layers
+        for t, word in enumerate(inputs):
+            x = self.recur("decoder", torch.cat([self.p["target_embedding.weight"][word], feed]), state)
+            context, found = self.attend(x, states, real, None if picks is None else picks[t], top)
+            feed = torch.tanh(self.p["merge.weight"] @ torch.cat([context, x]))
+            out.append((softmax(affine(self.p, "head.projection", feed)).log(), found.get("alpha")))
+        return out
+
+
+def advantages(rewards: list[list[float]], baseline: list[float], gamma: float, scale: float) -> list[list[float]]:
+    """A_t = lambda sum_{s >= t} gamma^(s - t) (r_s - b_s), by two loops; ragged rows, ended ones stop."""
+    return [
+        [scale * sum(gamma ** (s - t) * (row[s] - baseline[s]) for s in range(t, len(row))) for t in range(len(row))]
+        for row in rewards
+    ]
+
 
 SIZES: dict[str, Any] = {"embedding_size": 5, "hidden_size": 6, "chunk_words": 3, "dropout": 0.0, "init_range": 0.6}
 CONV: dict[str, Any] = {"type": "convolution", "size": 7, "width": 2}

@@ -128,7 +128,7 @@ LENGTHS: list[dict[str, int]] = [{"max_length": 12}, {"min_length": 5, "max_leng
 
 @pytest.mark.filterwarnings("ignore:Using the model-agnostic default")  # a checkpoint may name no length
 @pytest.mark.parametrize(
-    "kind",  # `test_bart_copying` compares every family's probabilities, and a search sees nothing else
+    "kind",  # `test_bart` compares every family's probabilities, and a search sees nothing else
     [pytest.param(kind, marks=[] if kind == "bart" else pytest.mark.slow) for kind in FAMILY],
 )
 def test_every_kind_of_setting_on_some_documents(kind: str) -> None:
