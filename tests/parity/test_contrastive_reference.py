@@ -156,7 +156,6 @@ OPPONENTS: dict[str, dict[str, Any]] = {
     "one-minus": {"type": "one_minus"},
     "inverse": {"type": "inverse"},
     "inverse-clamped": {"type": "inverse", "eps": 0.2},
-    "none": {"type": "none"},
     "renorm": {"type": "max", "normalizer": "renorm"},
     "release": {"type": "max", "out_proj": True, "empty": "alpha"},
     "wide": {"type": "max", "ffn_dim": 7},

@@ -86,7 +86,6 @@ OPPONENTS: Table = {
     "dynamic": "catchline.layers.opponent:MaskDynamic",
     "inverse": "catchline.layers.opponent:Inverse",
     "max": "catchline.layers.opponent:MaskMaximum",
-    "none": "catchline.layers.opponent:Unmasked",
     "one_minus": "catchline.layers.opponent:OneMinus",
     "topk": "catchline.layers.opponent:MaskTopK",
 }

@@ -24,7 +24,6 @@ from catchline.layers.copying.pointer import GoldTokens, generated
 from catchline.layers.transformer import head_attention, initialise
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers import contrastive
-from catchline.types import Batch, TrainingBatch
 
 DecodeScore = Literal["joint", "pc", "po"]
 AVERAGE = "average"
@@ -197,33 +196,6 @@ class Opponent(Switchable):
         self.decode_score, self.lambda_decode = checked.decode_score, checked.lambda_decode
 
 
-def own_seed(batch: Batch, seed: int | None) -> int | None:
-    """The seed of this batch's dropout: the trainer's, which all processes share, with the first example's number."""
-    if seed is None:
-        return None
-    return seed ^ (batch.indices[0] + 1 if batch.indices else 0)
-
-
-@torch.no_grad()
-def behaviour(output: OpponentOutput, batch: TrainingBatch, end_id: int) -> dict[str, Tensor]:
-    """What the log says of alpha_c, as means over the real decoder steps of a training pass.
-
-    The largest weight and the entropy (nats), how many positions were masked, the share of steps that have nothing
-    left, and of those at which an END of the source was masked.
-    """
-    weights, allowed, counted = output.weights, output.allowed, batch.target_mask
-    masked = batch.source_mask.unsqueeze(1) & ~allowed
-    values = {
-        "alpha_max": weights.amax(dim=-1),
-        "alpha_entropy": -torch.xlogy(weights, weights).sum(dim=-1),
-        "masked_positions": masked.sum(dim=-1),
-        "nothing_left": ~allowed.any(dim=-1),
-        "masked_end": (masked & (batch.source_ids == end_id).unsqueeze(1)).any(dim=-1),
-    }
-    steps = counted.sum().clamp_min(1)
-    return {f"opponent_{name}": (value.to(weights.dtype) * counted).sum() / steps for name, value in values.items()}
-
-
 # -------------------------------------------------------------------------- the opponents
 
 
@@ -231,21 +203,17 @@ class MaskMaximum(Opponent):
     """The position of the largest weight goes; the rest keep their weights. The paper's choice."""
 
     class Config(OpponentConfig):
-        ties: contrastive.Ties = "all"  # (11)
+        ties: contrastive.Ties = "all"  # (11), (12)
 
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return weights, contrastive.without_largest(weights, mask, 1, self.config.ties)
+        return weights, contrastive.without_largest(weights, mask, getattr(self.config, "k", 1), self.config.ties)
 
 
-class MaskTopK(Opponent):
+class MaskTopK(MaskMaximum):
     """The k largest weights go."""
 
-    class Config(OpponentConfig):
+    class Config(MaskMaximum.Config):
         k: int = Field(2, ge=1, le=65_536)
-        ties: contrastive.Ties = "all"  # (12)
-
-    def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return weights, contrastive.without_largest(weights, mask, self.config.k, self.config.ties)
 
 
 class MaskDynamic(Opponent):
@@ -275,7 +243,3 @@ class Inverse(Opponent):
 
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return contrastive.inverse(weights, mask, self.config.eps), mask.expand_as(weights)
-
-
-class Unmasked(Opponent):
-    """``softmax(alpha_c)``: nothing is taken away. For comparison."""

@@ -1,4 +1,4 @@
-"""Recurrent layers: one-layer LSTM and GRU over sequences or step by step, encoder and bridge.
+"""Recurrent layers: one-layer LSTM and GRU over sequences or step by step.
 
 Cells follow torch's convention (gates i, f, g, o; r, z, n; the GRU's reset gate after the product U h). The GRU
 of Cho et al. 2014, which the distraction paper prints, has the reset gate before it, U (r * h): another function,
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -83,10 +82,7 @@ class Recurrence(nn.Module):
             with torch.autocast("cpu", enabled=False):
                 return gru_over_real_tokens(torch_gru, inputs, mask, weights)
         with torch.autocast(inputs.device.type, enabled=runs_in_bf16(inputs.device)):
-            if inputs.device.type != "cpu" or not bool(mask.all()):  # elsewhere the host would wait for the answer
-                return self._padded(inputs, mask)
-            outputs, last = self.layer(inputs)
-            return outputs, last if isinstance(last, tuple) else (last,)
+            return self._padded(inputs, mask)
 
     def _padded(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         # torch's packed sequences cost S^2 in the backward pass on a CPU. Instead an extra input, one at padding,
@@ -117,12 +113,8 @@ class Recurrence(nn.Module):
 
 def runs_in_bf16(device: torch.device) -> bool:
     """Is autocast on, and can ``device`` run a recurrent layer in bf16? oneDNN's needs AVX-512, and fails without."""
-    low = torch.is_autocast_enabled(device.type)
-    return low and (device.type != "cpu" or _multiplies_in_bf16())
-
-
-@cache
-def _multiplies_in_bf16() -> bool:
+    if not torch.is_autocast_enabled(device.type) or device.type != "cpu":
+        return torch.is_autocast_enabled(device.type)
     return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
@@ -238,29 +230,3 @@ def _turned_positions(lengths: Tensor, width: int) -> Tensor:
     """
     positions = torch.arange(width, device=lengths.device).expand(lengths.shape[0], -1)
     return torch.where(positions < lengths.unsqueeze(-1), lengths.unsqueeze(-1) - 1 - positions, positions)
-
-
-class Bridge(nn.Module):
-    """From the encoder's final states to the decoder's first: ``act(W [forward; backward] + b)`` each.
-
-    One linear layer for each part of the state (h, and c of an LSTM). Identity for a unidirectional
-    encoder as wide as the decoder.
-    """
-
-    def __init__(self, parts: int, directions: int, encoder_size: int, size: int, activations: Sequence[str]) -> None:
-        super().__init__()
-        self.activations = list(activations)[:parts]
-        identity = directions == 1 and encoder_size == size
-        self.layers = nn.ModuleList(
-            [] if identity else [nn.Linear(directions * encoder_size, size) for _ in range(parts)]
-        )
-
-    def forward(self, final: tuple[Tensor, ...]) -> RecurrentState:
-        """Each of ``final`` (directions, B, He) -> (B, H)."""
-        flat = [torch.cat(tuple(part), dim=-1) for part in final]
-        if not self.layers:
-            return tuple(flat)
-        return tuple(
-            ACTIVATIONS[name](layer(part))
-            for name, layer, part in zip(self.activations, self.layers, flat, strict=True)
-        )

@@ -260,30 +260,6 @@ class TransformerEncoder(nn.Module):
         return x, captured
 
 
-class BertEncoder(nn.Module):
-    """An encoder of BERT's form (Devlin et al. 2019): learnt positions, a layer norm after the sum, GELU in between.
-
-    It stands where a `Recurrence` does; the last state, which starts the decoder, is the mean over real tokens.
-    """
-
-    def __init__(self, num_layers: int, sizes: BlockSizes, max_positions: int) -> None:
-        super().__init__()
-        self.positions = nn.Embedding(max_positions, sizes.size)
-        self.norm = nn.LayerNorm(sizes.size)
-        self.dropout = nn.Dropout(sizes.dropout)
-        self.encoder = TransformerEncoder(num_layers, sizes)
-        nn.init.normal_(self.positions.weight, std=0.02)
-
-    def over_real_tokens(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """(B, S, D) under a (B, S) mask -> (B, S, D), zero at padding, and its mean (1, B, D)."""
-        places = (token_positions(mask) - 1).clamp_min(0)
-        summed = embedded + F.embedding(places, self.positions.weight)
-        states, _ = self.encoder(self.dropout(self.norm(summed)), mask)
-        states = states * mask.unsqueeze(-1)
-        mean = (states.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp_min(1)).unsqueeze(0)
-        return states, (mean,)
-
-
 class TransformerDecoder(nn.Module):
     """The stack of decoder layers."""
 

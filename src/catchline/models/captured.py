@@ -19,11 +19,20 @@ from torch import Tensor
 from catchline.config.names import OPPONENTS, build
 from catchline.layers.attention.additive import Switchable
 from catchline.layers.copying.pointer import EncoderFeatures, HeadInput, build_copy_head
-from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput, behaviour, own_seed
+from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput
 from catchline.layers.transformer import CapturedAttention, head_attention, log_weights, mean_attention
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import SummarizationModel
-from catchline.types import PLAIN_PASS, AttentionOutput, Memory, ModelOutput, StepOutput, TrainingBatch, UpdateContext
+from catchline.types import (
+    PLAIN_PASS,
+    AttentionOutput,
+    Batch,
+    Memory,
+    ModelOutput,
+    StepOutput,
+    TrainingBatch,
+    UpdateContext,
+)
 
 
 @dataclass(slots=True)
@@ -217,3 +226,30 @@ class CapturedTransformer(SummarizationModel):
 
     def _parts(self) -> Sequence[Switchable | None]:
         return (self.opponent,)
+
+
+def own_seed(batch: Batch, seed: int | None) -> int | None:
+    """The seed of this batch's dropout: the trainer's, which all processes share, with the first example's number."""
+    if seed is None:
+        return None
+    return seed ^ (batch.indices[0] + 1 if batch.indices else 0)
+
+
+@torch.no_grad()
+def behaviour(output: OpponentOutput, batch: TrainingBatch, end_id: int) -> dict[str, Tensor]:
+    """What the log says of alpha_c, as means over the real decoder steps of a training pass.
+
+    The largest weight and the entropy (nats), how many positions were masked, the share of steps that have nothing
+    left, and of those at which an END of the source was masked.
+    """
+    weights, allowed, counted = output.weights, output.allowed, batch.target_mask
+    masked = batch.source_mask.unsqueeze(1) & ~allowed
+    values = {
+        "alpha_max": weights.amax(dim=-1),
+        "alpha_entropy": -torch.xlogy(weights, weights).sum(dim=-1),
+        "masked_positions": masked.sum(dim=-1),
+        "nothing_left": ~allowed.any(dim=-1),
+        "masked_end": (masked & (batch.source_ids == end_id).unsqueeze(1)).any(dim=-1),
+    }
+    steps = counted.sum().clamp_min(1)
+    return {f"opponent_{name}": (value.to(weights.dtype) * counted).sum() / steps for name, value in values.items()}

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from catchline.config.base import ConfigBase
 from catchline.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, Table, build
 from catchline.errors import ConfigError
-from catchline.layers.attention.chunked import ChunkAttention, ChunkFeatures, ChunkSampling, laid_out, log_of
+from catchline.layers.attention.chunked import ChunkAttention, ChunkFeatures, ChunkSampling, log_of
 from catchline.layers.chunks import (
     STREAMS,
     ChunkStates,
@@ -392,3 +392,13 @@ class CoarseToFine(SummarizationModel):
             self.encode_mode = value
         else:
             self.attention.switch({name: value})
+
+
+def laid_out(output: AttentionOutput, grid: Grid) -> Tensor:
+    """The weights of all cells, (B, Q, C, W): those of the chunks read, zero elsewhere, if chunks were chosen."""
+    if "sampled" not in output.aux:
+        return output.weights.unflatten(2, grid.ids.shape[1:])
+    sampled, shares, fine = (output.aux[name] for name in ("sampled", "shares", "fine"))
+    laid = fine.new_zeros(*sampled.shape[:2], *grid.ids.shape[1:])
+    index = sampled.unsqueeze(-1).expand_as(fine)
+    return laid.scatter_add(2, index, shares.unsqueeze(-1) * fine)

@@ -20,13 +20,14 @@ from typing import Any, Literal
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from catchline.config.base import ConfigBase
 from catchline.config.names import ATTENTIONS, build
 from catchline.layers.attention.additive import Attention, Switchable
 from catchline.layers.copying.pointer import CopyHead, HeadInput, build_copy_head
-from catchline.layers.recurrent import Bridge, Recurrence
-from catchline.layers.transformer import BertEncoder, BlockSizes
+from catchline.layers.recurrent import ACTIVATIONS, Recurrence, RecurrentState
+from catchline.layers.transformer import BlockSizes, TransformerEncoder, token_positions
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import RecurrentModel, Spec, Steps
 from catchline.types import AttentionOutput, Batch, Memory, Shared, TrainingBatch
@@ -85,6 +86,56 @@ class Seq2SeqConfig(ConfigBase):
         if self.tie_output and self.output_layers == 2:
             raise ValueError("tie_output already puts a layer before the output: set output_layers to 1")
         return self
+
+
+class BertEncoder(nn.Module):
+    """An encoder of BERT's form (Devlin et al. 2019): learnt positions, a layer norm after the sum, GELU in between.
+
+    It stands where a `Recurrence` does; the last state, which starts the decoder, is the mean over real tokens.
+    """
+
+    def __init__(self, num_layers: int, sizes: BlockSizes, max_positions: int) -> None:
+        super().__init__()
+        self.positions = nn.Embedding(max_positions, sizes.size)
+        self.norm = nn.LayerNorm(sizes.size)
+        self.dropout = nn.Dropout(sizes.dropout)
+        self.encoder = TransformerEncoder(num_layers, sizes)
+        nn.init.normal_(self.positions.weight, std=0.02)
+
+    def over_real_tokens(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """(B, S, D) under a (B, S) mask -> (B, S, D), zero at padding, and its mean (1, B, D)."""
+        places = (token_positions(mask) - 1).clamp_min(0)
+        summed = embedded + F.embedding(places, self.positions.weight)
+        states, _ = self.encoder(self.dropout(self.norm(summed)), mask)
+        states = states * mask.unsqueeze(-1)
+        mean = (states.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp_min(1)).unsqueeze(0)
+        return states, (mean,)
+
+
+class Bridge(nn.Module):
+    """From the encoder's final states to the decoder's first: ``act(W [forward; backward] + b)`` each.
+
+    One linear layer for each part of the state (h, and c of an LSTM). Identity for a unidirectional
+    encoder as wide as the decoder.
+    """
+
+    def __init__(self, parts: int, directions: int, encoder_size: int, size: int, activations: Sequence[str]) -> None:
+        super().__init__()
+        self.activations = list(activations)[:parts]
+        identity = directions == 1 and encoder_size == size
+        self.layers = nn.ModuleList(
+            [] if identity else [nn.Linear(directions * encoder_size, size) for _ in range(parts)]
+        )
+
+    def forward(self, final: tuple[Tensor, ...]) -> RecurrentState:
+        """Each of ``final`` (directions, B, He) -> (B, H)."""
+        flat = [torch.cat(tuple(part), dim=-1) for part in final]
+        if not self.layers:
+            return tuple(flat)
+        return tuple(
+            ACTIVATIONS[name](layer(part))
+            for name, layer, part in zip(self.activations, self.layers, flat, strict=True)
+        )
 
 
 class Seq2Seq(RecurrentModel):

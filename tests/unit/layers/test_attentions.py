@@ -13,7 +13,8 @@ from catchline.config.names import ATTENTIONS, OPPONENTS, build
 from catchline.errors import ConfigError
 from catchline.layers.attention.additive import AdditiveAttention
 from catchline.layers.attention.distraction import DistractionAttention
-from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput, behaviour
+from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput
+from catchline.models.captured import behaviour
 from catchline.papers.contrastive import (
     joint_score,
     log_softmin,
@@ -104,7 +105,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "while-over": {"type": "dynamic", "ratio": 1.1, "rule": "while_over"},
     "one-minus": {"type": "one_minus"},
     "inverse": {"type": "inverse"},
-    "none": {"type": "none"},
 }
 
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from catchline.layers import recurrent
-from catchline.layers.recurrent import Bridge, GruCell, PaperGruCell, PaperRecurrence, Recurrence
+from catchline.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
+from catchline.models.seq2seq import Bridge
 from samples import rand, randomise
 
 B, T, E, H = 3, 5, 4, 6
@@ -113,7 +114,7 @@ def test_what_is_read_under_padding_is_a_multiple_of_eight_wide(size: int, monke
 
 
 def test_a_cpu_without_bf16_reads_in_float32_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent, "_multiplies_in_bf16", lambda: False)
+    monkeypatch.setattr(recurrent, "runs_in_bf16", lambda device: False)
     layer, inputs = Recurrence("lstm", 8, 8), torch.randn(3, 5, 8)
     with torch.autocast("cpu", torch.bfloat16):
         states, _ = layer.over_real_tokens(inputs, torch.ones(3, 5, dtype=torch.bool))

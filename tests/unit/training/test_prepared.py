@@ -14,7 +14,7 @@ from runs import bits, collate, quiet
 from torch import Tensor, nn
 
 from catchline.errors import ConfigError, DataError, TrainingError
-from catchline.layers.opponent import own_seed
+from catchline.models.captured import own_seed
 from catchline.models.folder import load_model_folder
 from catchline.objectives.base import Objective
 from catchline.summarizer import Summarizer

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError
 from catchline.layers.attention.additive import Switchable, flag
-from catchline.layers.chunks import ChunkStates, Grid, gumbel
+from catchline.layers.chunks import ChunkStates, gumbel
 from catchline.papers import coarse_to_fine
 from catchline.types import AttentionOutput, Shared
 
@@ -230,13 +230,3 @@ class CoarseToFineAttention(HierarchicalAttention):
             contexts = contexts.new_zeros(sampled.numel(), contexts.shape[1]).index_copy(0, rows, contexts)
             fine = fine.new_zeros(sampled.numel(), fine.shape[1]).index_copy(0, rows, fine)
         return coarse_to_fine.shared_context(shares, contexts.view(*sampled.shape, -1)), fine.view(*sampled.shape, -1)
-
-
-def laid_out(output: AttentionOutput, grid: Grid) -> Tensor:
-    """The weights of all cells, (B, Q, C, W): those of the chunks read, zero elsewhere, if chunks were chosen."""
-    if "sampled" not in output.aux:
-        return output.weights.unflatten(2, grid.ids.shape[1:])
-    sampled, shares, fine = (output.aux[name] for name in ("sampled", "shares", "fine"))
-    laid = fine.new_zeros(*sampled.shape[:2], *grid.ids.shape[1:])
-    index = sampled.unsqueeze(-1).expand_as(fine)
-    return laid.scatter_add(2, index, shares.unsqueeze(-1) * fine)

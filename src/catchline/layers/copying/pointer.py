@@ -319,7 +319,7 @@ def build_copy_head(
     cls, config = parse("copy head", COPY_HEADS, spec)
     if cls.reads_captured and not captured:
         raise ConfigError(
-            f"The copy head '{spec['type']}' reads a Transformer's attention, which this model does not have: set "
-            "model.type to transformer or bart, or model.head to {type: pointer} or {type: vocabulary}."
+            f"The copy head '{spec['type']}' reads a Transformer's attention: set model.type to transformer or bart, "
+            "or model.head to {type: pointer}."
         )
     return cls(config, **context, **({"special_ids": special_ids} if cls.reads_captured else {}))
