@@ -147,12 +147,9 @@ class Convolution(CoarseEncoder):
         return self._shared[0] if self.own is None else self.own
 
     def forward(self, grid: Grid) -> Tensor:
-        ids = grid.ids.flatten(0, 1)
-        words = grid.words.flatten(0, 1)
-        missing = self.config.width - ids.shape[1]
-        if missing > 0:
-            ids = nn.functional.pad(ids, (0, missing), value=0)
-            words = nn.functional.pad(words, (0, missing), value=False)
+        missing = (0, max(0, self.config.width - grid.ids.shape[2]))
+        ids = nn.functional.pad(grid.ids.flatten(0, 1), missing)
+        words = nn.functional.pad(grid.words.flatten(0, 1), missing)
         best = max_over_windows(ids, words, self.table.weight, self.filters.weight)
         assert self.filters.bias is not None
         return ACTIVATIONS[self.config.activation](best + self.filters.bias).view(*grid.chunks.shape, -1)

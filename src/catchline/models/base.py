@@ -122,6 +122,8 @@ class SummarizationModel(nn.Module):
                 raise ConfigError(
                     f"The model has no switch '{name}'.{did_you_mean(name, known)} Known: {sorted(known) or 'none'}."
                 )
+            if isinstance(known[name], bool) and not isinstance(value, bool):
+                raise ConfigError(f"The switch '{name}' is true or false, not '{value}'.")
             self._set_switch(name, value)
 
     # ------------------------------------------------------------------------- encode, start, step

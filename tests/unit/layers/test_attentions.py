@@ -37,15 +37,6 @@ def module(**options) -> AdditiveAttention:
     return result
 
 
-def test_a_switch_is_true_or_false() -> None:
-    attention = AdditiveAttention(AdditiveAttention.Config(size=4, coverage=True), memory_size=3, query_size=2)
-    attention.switch({"coverage": False})
-    assert not attention.coverage_on
-    for wrong in ("nope", 1, None):
-        with pytest.raises(ConfigError, match="'coverage' is true or false"):
-            attention.switch({"coverage": wrong})
-
-
 def test_initial_values_of_the_coverage_vector() -> None:
     def vector(**options) -> Tensor:
         torch.manual_seed(0)

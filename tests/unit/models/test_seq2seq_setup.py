@@ -147,6 +147,9 @@ def test_switching_coverage_on(options: dict[str, Any]) -> None:
     assert vector.abs().min() > 0
     model.switch({"coverage": False})
     assert model(batch).coverage_losses is None
+    for wrong in ("nope", 1, None):
+        with pytest.raises(ConfigError, match="'coverage' is true or false"):
+            model.switch({"coverage": wrong})
 
 
 # -------------------------------------------------------------------------- configuration

@@ -22,7 +22,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
-from catchline.errors import ConfigError
 from catchline.kernels.dispatch import attention_scores
 from catchline.papers.pointer_generator import attention_weights, context, next_coverage
 from catchline.types import AttentionOutput, Memory, Shared
@@ -58,14 +57,6 @@ class Attention(Switchable):
     def forward(self, query: Tensor, state: Any) -> tuple[AttentionOutput, Any]:
         """Read with queries (B, Q, query_size). A recurrent mechanism carries Q rows a document through
         the state: Q are then beams of one step, never the steps of a sequence."""
-
-
-def flag(options: Mapping[str, Any], name: str, now: bool) -> bool:
-    """The switch among ``options``, or what it is now. Raises: ConfigError: it is neither true nor false."""
-    value = options.get(name, now)
-    if not isinstance(value, bool):
-        raise ConfigError(f"The switch '{name}' is true or false, not '{value}'.")
-    return value
 
 
 class AdditiveEnergies(Attention):
@@ -121,7 +112,7 @@ class AdditiveAttention(AdditiveEnergies):
         return {"coverage": self.coverage_on} if self.config.coverage else {}
 
     def switch(self, options: Mapping[str, Any]) -> None:
-        self.coverage_on = flag(options, "coverage", self.coverage_on)
+        self.coverage_on = options.get("coverage", self.coverage_on)
 
     def init_state(self, memory: Memory) -> dict[str, Any]:
         """With coverage c^0 = 0 (equation 6), kept in float32 at least."""

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError
-from catchline.layers.attention.additive import Switchable, flag
+from catchline.layers.attention.additive import Switchable
 from catchline.layers.chunks import ChunkStates, gumbel
 from catchline.papers import coarse_to_fine
 from catchline.types import AttentionOutput, Shared
@@ -182,7 +182,7 @@ class CoarseToFineAttention(HierarchicalAttention):
         return {"hard": self.hard, "read": self.read}
 
     def switch(self, options: Mapping[str, Any]) -> None:
-        self.hard = flag(options, "hard", self.hard)
+        self.hard = options.get("hard", self.hard)
         read = options.get("read", self.read)
         if not isinstance(read, int) or read < 1:
             raise ConfigError(f"The number of chunks to read must be a whole number of at least 1, not '{read}'.")

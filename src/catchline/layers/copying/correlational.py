@@ -170,7 +170,6 @@ class CorrelationalHead(CapturedHead):
     def gold_log_probs(
         self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See the base class."""
         c = self.config
         if self.training and torch.is_grad_enabled() and not (c.is_distribution or c.allow_literal_training):
             raise ConfigError(
