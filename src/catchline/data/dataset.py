@@ -124,16 +124,6 @@ class EncodedDataset:
         """Which summaries are longer than the present truncation: bool."""
         return self._target_totals + self._frame.around_target > self.max_target_tokens
 
-    def cut_shares(self) -> tuple[float, float]:
-        """The shares of the documents and of the summaries that are longer than the present truncation."""
-        sources = self._source_totals + self._frame.around > self.max_source_tokens
-        return float(sources.mean()), float(self.targets_cut.mean())
-
-    def limits_of(self, percent: float) -> tuple[int, int]:
-        """The limits of source and target, in tokens, within which this many of the texts are whole."""
-        source, target = (np.ceil(np.percentile(side, percent)) for side in (self._source_totals, self._target_totals))
-        return int(source) + self._frame.around, int(target) + self._frame.around_target
-
 
 def encode(records: Sequence[Record], tokenizer: Tokenizer, config: TextConfig) -> Iterator[tuple[Example, int, int]]:
     """Each record as an example, cut, without special tokens, with the numbers of tokens of its document and summary

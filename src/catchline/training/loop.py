@@ -32,7 +32,6 @@ from catchline.training.step import UpdateStep
 from catchline.training.validate import LOWER_IS_BETTER, Validator, is_best
 
 MODEL_FOLDER = "model"
-ESTIMATE_AFTER = 20  # updates
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,6 @@ class Trainer:
         settings = {"processes": accelerator.num_processes, "recipe": run.model_dump(mode="json")}
         self._identity = parts.identity | settings
         self._saved_update, self._improved, self._elapsed_before = 0, False, 0.0
-        self._first_update, self._first_at = 0, 0.0  # of this process, and when it was done
         self._stop_flag = self._end_flag = 0.0
         files.seed_everything(training.seed, accelerator.process_index + 1)
         self._load()
@@ -150,21 +148,6 @@ class Trainer:
         self._stop_flag, self._end_flag = figures.flags
         values = {"loss": figures.loss, **figures.values, "grad_norm": figures.grad_norm, "tokens": figures.tokens}
         self.log.update(values, place, self.run.training.log_every, figures.details)
-        if not self._first_update:
-            self._first_update, self._first_at = state.update, time.perf_counter()
-        elif state.update == self._first_update + ESTIMATE_AFTER:
-            self._estimate((time.perf_counter() - self._first_at) / ESTIMATE_AFTER)
-
-    def _estimate(self, seconds: float) -> None:
-        """Say how long it will take, by the seconds of an update; nothing if that is less than a minute."""
-        infinite, minutes = float("inf"), self.run.training.max_minutes
-        updates = infinite if self.total is None else self.total - self.state.update
-        within = infinite if minutes is None else 60 * minutes - self.state.elapsed_seconds
-        if 60 < min(left := updates * seconds, within) < infinite:
-            text = f"about {left / 60:,.0f} minutes for {updates:,} more updates"
-            if within < left:
-                text = f"the time ({minutes:g} minutes) will be up after about {within / seconds:,.0f} more updates"
-            self.callbacks.on_message(f"Time:  {text}, validation not counted ({seconds:.2f} s an update).")
 
     def _control_flags(self, stop: StopRequest) -> list[float]:
         """What this process wants to happen after the update: stop, end (time is up).

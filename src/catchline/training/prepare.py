@@ -38,7 +38,6 @@ from catchline.training.log import ShowProgress
 
 TOKENIZER_FOLDER = "tokenizer"
 NAMES_SHOWN = 12
-PERCENTILE, MUCH = 95, 0.1  # % of texts that proposed limits leave whole; share of cut ones that is reported
 
 
 @dataclass
@@ -100,13 +99,6 @@ def prepare(
         accelerator.wait_for_everyone()
     lines = [note for corpus in corpora.values() for note in corpus.facts["notes"]]
     lines += [*(note for name in corpora for note in notes[name]), *built]
-    tables = {name: p for name, p in model.named_parameters() if p.dim() == 2 and len(p) == model.vocab_size}
-    frozen = [name for name, table in tables.items() if not table.requires_grad]
-    if frozen and initial is None and run.text.pretrained_embeddings is None:
-        lines.append(
-            f"Words: {' and '.join(frozen)} stay as they were drawn: they are frozen, and no vectors are given; name a "
-            "file with text.pretrained_embeddings, or set model.freeze_words=false and model.coarse.frozen=false."
-        )
     if initial is not None:
         lines.append(take_weights(model, initial, tokenizer, str(start)))
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
@@ -148,20 +140,6 @@ def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]
         f"Data:  train on {len(parts.train_set):,} pairs{validation}; {batch}{processes}",
         f"Model: {type(model).__name__}, {count:,} parameters, vocabulary of {parts.tokenizer.vocab_size:,}, "
         f"on {accelerator.device} in {training.precision}",
-        *_cut(parts.train_set),
-    ]
-
-
-def _cut(data: EncodedDataset) -> list[str]:
-    """How much of the data is cut, and the limits that cut less, where that is much."""
-    shares = data.cut_shares()
-    if max(shares) <= MUCH:
-        return []
-    source, target = data.limits_of(PERCENTILE)
-    return [
-        f"Cut:   {shares[0]:.0%} of the documents (over {data.max_source_tokens:,} tokens), {shares[1]:.0%} of the "
-        f"summaries (over {data.max_target_tokens:,}); text.max_source_tokens={source} and "
-        f"text.max_target_tokens={target} leave {PERCENTILE}% of both whole."
     ]
 
 
