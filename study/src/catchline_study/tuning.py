@@ -90,7 +90,7 @@ def parse_grid(text: str) -> Grid:
 
 
 def parse_range(text: str) -> Range:
-    """``key=low:high[:log][:both-signs]``; of whole numbers where the search takes no fraction.
+    """``key=low:high[:log][:both-signs]``; of whole numbers where both ends are written without a point.
 
     Raises:
         ConfigError: ends that are no numbers or the wrong way round, or an unknown flag.
@@ -109,7 +109,7 @@ def parse_range(text: str) -> Range:
         raise ConfigError(f"--random '{text}': the low end {parts[0]} must not be above the high end {parts[1]}.")
     if (log and low <= 0) or (both_signs and low < 0):
         raise ConfigError(f"--random '{text}': the low end must be above 0 with log, at least 0 with both-signs.")
-    return Range(key, low, high, log, both_signs, low.is_integer() and high.is_integer() and _is_whole(key, low, high))
+    return Range(key, low, high, log, both_signs, all(part.strip().isdecimal() for part in parts[:2]))
 
 
 def _split(text: str, option: str, example: str) -> tuple[str, str]:
@@ -118,15 +118,6 @@ def _split(text: str, option: str, example: str) -> tuple[str, str]:
     if not equals or not key or not rest.strip():
         raise ConfigError(f"{option} '{text}' is not of the form key=..., for example {example}.")
     return key, rest.strip()
-
-
-def _is_whole(key: str, low: float, high: float) -> bool:
-    """Does the search refuse a fraction between these ends?"""
-    try:
-        validate(SearchConfig, merge({}, {key: low + (high - low) * 0.382 + 0.001}), where="search")
-    except ConfigError:
-        return not key.startswith("model.")
-    return False
 
 
 @dataclass(frozen=True, slots=True)

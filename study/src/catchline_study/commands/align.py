@@ -14,7 +14,6 @@ from typer import Argument, Option
 
 from catchline.cli.io import (
     aligned,
-    check_output,
     documents_of,
     note,
     print_json,
@@ -25,8 +24,7 @@ from catchline.cli.io import (
 from catchline.cli.options import AsJson, Device, DocumentOptions, ReadingOptions, Split, TrustCode, check_picture
 from catchline.data.records import split_of
 from catchline.errors import ConfigError, DataError, did_you_mean
-from catchline.explain.pictures import HeatMap, draw_png, heat_page
-from catchline.files import write_text
+from catchline.explain.pictures import HeatMap, draw_png
 from catchline.summarizer import Summarizer
 from catchline.summarizer.extractive import is_method
 from catchline.summarizer.torch_backend import NeuralSystem
@@ -67,7 +65,6 @@ class AlignOptions:
     pair_id: Annotated[str | None, Option(help="The pair of --data to draw maps of: its id, or #3.")] = None
     summary: Annotated[str | None, Option(help="The summary to force; default: the pair's, or the model's.")] = None
     png: Annotated[Path | None, Option(help="Draw the maps as a picture.")] = None
-    html: Annotated[Path | None, Option(help="Write the maps as a page.")] = None
     batch_size: Annotated[int, Option(min=1, help="Pairs read at once.")] = 8
     device: Device = "cpu"
     as_json: AsJson = False
@@ -87,8 +84,6 @@ def command(
     --alignments when it is filled.
     `catchline align MODEL --heatmap 2:4 --text article.txt --png map.png` draws.
     """
-    read = [asked.text or "", split_of(asked.data, asked.split) if asked.data else ""]
-    check_output("--html", asked.html, read)
     if asked.png is not None:
         check_picture(asked.png, [".png"])
     records = _records(asked, reading)
@@ -99,7 +94,7 @@ def command(
     one = asked.text is not None or asked.pair_id is not None
     if asked.text is not None and asked.pair_id is not None:
         raise ConfigError("Give either --text or --pair-id, not both.")
-    if not one and (asked.summary is not None or asked.png or asked.html or asked.heatmap):
+    if not one and (asked.summary is not None or asked.png or asked.heatmap):
         raise ConfigError("Say what to draw: --text FILE, or --data D with --pair-id ID.")
     if is_method(model):
         raise ConfigError(f"'{model}' is an extractive method; it has no attention.")
@@ -256,8 +251,6 @@ def _show_maps(system: NeuralSystem, choices: list[MapChoice], pair: WordPair, a
     if asked.png is not None:
         for said in draw_png(drawn, asked.png, title=pair.label):
             note(said)
-    if asked.html is not None:
-        write_text(asked.html, heat_page(drawn, title=pair.label))
     if asked.as_json:
         both = {"document_words": pair.source_words, "summary_words": pair.target_words}
         print_json({"id": pair.label, "summary": pair.summary, **both, "maps": values}, indent=None)

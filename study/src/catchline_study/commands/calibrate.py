@@ -13,7 +13,6 @@ from catchline.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions
 from catchline.config.shipped import SHIPPED
 from catchline.data.records import split_of
 from catchline.errors import ConfigError, ModelError
-from catchline.evaluation.confidence import ACCEPT
 from catchline.evaluation.run import model_folder
 from catchline.models.card import card_follows
 from catchline.summarizer.extractive import is_method
@@ -22,19 +21,12 @@ from catchline.summarizer.extractive import is_method
 def command(
     model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
     data: Annotated[str, Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
-    split: Split = "validation",
     ratings: Annotated[
-        Path | None,
-        Option(help="What readers said of its lines: JSON lines with id, summary and rating (`catchline judge`)."),
-    ] = None,
-    accept: Annotated[
-        float | None,
-        Option(help=f"ROUGE-1 F, or with --ratings the rating, that is accepted; {ACCEPT}, or the highest."),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        Option(min=0.0, max=1.0, help="Confidence below which a sentence answers; 0.5, or the best without ratings."),
-    ] = None,
+        Path, Option(help="What readers said of its lines: JSON lines with id, summary and rating (`catchline judge`).")
+    ],
+    split: Split = "validation",
+    accept: Annotated[float | None, Option(help="The rating that is accepted; the highest if not given.")] = None,
+    threshold: Annotated[float, Option(min=0.0, max=1.0, help="Confidence below which a sentence answers.")] = 0.5,
     *,
     reading: ReadingOptions,
     max_records: MaxRecords = None,
@@ -42,7 +34,7 @@ def command(
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a model's confidence to validation records and store it in its folder.
+    """Fit a model's confidence to readers' ratings of its lines and store it in its folder.
 
     Its summaries then carry a confidence. Where that is below the threshold, or the text is out of the model's domain,
     the answer is the first prose sentence of the text (--always-write gives the model's line anyway).
@@ -51,19 +43,12 @@ def command(
     from catchline_study import calibration as study
 
     folder = _folder(model)
-    if ratings is None and accept is not None and not 0 <= accept <= 1:
-        raise ConfigError(f"--accept {accept:g} is no ROUGE F: take a number from 0 to 1.")
-    rated = None if ratings is None else study.Ratings.read(ratings, accept)
+    rated = study.Ratings.read(ratings, accept)
     records = records_of(split_of(data, split), reading.options(), max_records, some=True)
-    how: dict[str, Any] = {"threshold": threshold, "ratings": rated, "batch_size": batch_size}
+    how: dict[str, Any] = {"threshold": threshold, "batch_size": batch_size}
     with progress("Summarizing", total=len(records)) as bar:
-        calibration, found = study.calibrate(
-            Summarizer.from_pretrained(str(folder)),
-            records,
-            accept=ACCEPT if accept is None else accept,
-            progress=bar.advance,
-            **how,
-        )
+        model_ = Summarizer.from_pretrained(str(folder))
+        calibration, found = study.calibrate(model_, records, rated, progress=bar.advance, **how)
     with card_follows(folder):
         calibration.save(folder)
     told = [*study.describe(calibration, found), f"Stored in {folder}."]
