@@ -8,7 +8,7 @@ For a report `bundle` puts the modules behind each other, imported ones first, i
 form ``import { a, b } from "./file.js";``, exports stand before a declaration, and no two modules declare the same name
 at top level; a test checks that.
 
-A page's sections (`Samples`, `catchline.explain.pictures.HeatMap`) name their templates in ``templates/components``.
+The sections of a page (`Samples`) name their templates in ``templates/components``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Heat maps of attention, drawn by matplotlib or as an HTML page: summary words down, document words across. Several
-maps share one colour scale, so that a flat map looks flat."""
+"""Heat maps of attention, drawn by matplotlib: summary words down, document words across. Several maps share one colour
+scale, so that a flat map looks flat."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from matplotlib import font_manager
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 
-from catchline.explain.html import render_report
 from catchline.files import part_of
 
 MAX_ROWS, MAX_COLUMNS = 40, 60  # words drawn; more would not be readable
-PAGE_COLUMNS = 400
 _LONGEST_LABEL = 18  # characters of a word that are drawn
 _CELL, _ROW = 0.24, 0.26  # inches
 _UNREAD = "#e4e2df"
@@ -31,7 +29,7 @@ _FONTS = (
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """One map of attention, as a picture or as a table of a page, whose cells show their weight when pointed at."""
+    """One map of attention."""
 
     title: str
     weights: np.ndarray  # (summary words, document words)
@@ -39,22 +37,10 @@ class HeatMap:
     columns: Sequence[str]
     numbers: str = ""  # a line below the title
     read: int | None = None  # how many document words the model reads; the others are drawn grey
-    scale: float = 1.0  # the weight of the darkest cell
-    note: str = ""
-    template: ClassVar[str] = "components/heatmap.html"
 
     @property
     def heaviest(self) -> float:
         return float(self.weights.max(initial=0.0))
-
-    @property
-    def cells(self) -> list[tuple[str, list[tuple[float, str]]]]:
-        """Row by row: the summary word, and of each document word the depth of colour and the weight."""
-        values = np.sqrt(np.clip(self.weights / (self.scale or 1.0), 0.0, 1.0))
-        return [
-            (word, [(round(float(depth), 3), f"{weight:.3f}") for depth, weight in zip(depths, weights, strict=True)])
-            for word, depths, weights in zip(self.rows, values, self.weights, strict=True)
-        ]
 
 
 def draw_png(maps: Sequence[HeatMap], path: Path, *, title: str = "") -> list[str]:
@@ -122,14 +108,3 @@ def _cut(maps: Sequence[HeatMap], rows: int, columns: int) -> tuple[list[HeatMap
     if (most := max(len(one.rows) for one in maps)) > rows:
         notes.append(f"The first {rows} of {most} summary words are drawn.")
     return cut, notes
-
-
-def heat_page(maps: Sequence[HeatMap], *, title: str = "Attention") -> str:
-    """The maps as one self-contained page, at most `PAGE_COLUMNS` document words each."""
-    maps, notes = _cut(maps, 10 * MAX_ROWS, PAGE_COLUMNS)
-    top = max(one.heaviest for one in maps)
-    sections = [replace(one, scale=top, note=" ".join(notes)) for one in maps]
-    subtitle = (
-        f"Summary words down, document words across; all maps share one scale, darkest at {top:.2g} (square root)."
-    )
-    return render_report(title, sections, subtitle=subtitle)

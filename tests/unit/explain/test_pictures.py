@@ -10,7 +10,7 @@ from matplotlib.image import imread
 
 from catchline.cli.explain import write_heatmap
 from catchline.explain import pictures
-from catchline.explain.pictures import HeatMap, draw_png, heat_page
+from catchline.explain.pictures import HeatMap, draw_png
 from catchline.types import Summary, SummaryWord
 
 
@@ -67,24 +67,6 @@ def test_odd_maps_are_drawn(odd: HeatMap, notes: str, tmp_path: Path) -> None:
     assert (tmp_path / "map.png").exists()
     assert len(said) == bool(notes)
     assert notes in "".join(said)
-
-
-def test_page() -> None:
-    first, second = some_map(title="layer 0, head 1"), some_map(title="<b>opponent</b>", seed=1)
-    page = heat_page([first, second], title="pair <7>")
-    assert page.count('class="heatmap"') == 2
-    assert "pair &lt;7&gt;" in page
-    assert "<b>opponent" not in page
-    assert page.count("--w:") == 2 * first.weights.size
-    assert f'title="row1 ← word3: {first.weights[1, 3]:.3f}"' in page
-    assert "http://" not in page.replace("http://www.w3.org", "")
-    top = max(first.weights.max(), second.weights.max())
-    depth = round(float(np.sqrt(first.weights[1, 3] / top)), 3)
-    assert f'--w:{depth}" title="row1 ← word3' in page
-    assert "--w:1.0" in heat_page([first])
-    long = heat_page([some_map(columns=900)])
-    assert long.count("--w:") == 4 * 400
-    assert "The first 400 of 900 document words" in long
 
 
 def test_columns_of_special_tokens_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
