@@ -61,11 +61,11 @@ class System(ABC):
         return 16
 
     def batches_at_once(self, documents: int, options: Any) -> int:
-        """How many parts of so many documents are best worked on `in_threads`."""
+        """How many parts of this many documents are best worked on `in_threads`."""
         return 1
 
     def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
-        """``work`` of each batch, in order, by so many threads of this process."""
+        """``work`` of each batch, in order, by this many threads of this process."""
         return threaded(work, batches, workers)
 
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
