@@ -26,7 +26,7 @@ MARKDOWN = frozenset((".md", ".markdown"))
 SUBTITLES = frozenset((".srt", ".vtt"))
 OFFICE = frozenset((".pdf", ".docx", ".pptx", ".epub", ".ipynb"))
 READ_AS_BYTES = PAGES | OFFICE | {".eml"}
-MOST_UNPACKED = 300_000_000  # bytes of the parts of a DOCX, PPTX or EPUB file
+MOST_UNPACKED = 10_000_000  # bytes of the parts of a DOCX, PPTX or EPUB file that hold text
 MOST_PAGES = 1_000  # of a PDF
 
 _PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*<(?:!doctype html|html[\s>])", re.I | re.S)
@@ -111,8 +111,9 @@ def _check_size(raw: bytes, suffix: str, name: str) -> None:
             raise DataError(f"{name} has {pages:,} pages; at most {MOST_PAGES:,} are read. Save the pages you want.")
     elif suffix != ".ipynb":
         with zipfile.ZipFile(io.BytesIO(raw)) as parts:
-            if sum(part.file_size for part in parts.infolist()) > MOST_UNPACKED:
-                raise DataError(f"{name} unpacks to more than {MOST_UNPACKED:,} bytes; save its text as .txt.")
+            texts = (part.file_size for part in parts.infolist() if part.filename.lower().endswith(("ml", ".htm")))
+            if sum(texts) > MOST_UNPACKED:
+                raise DataError(f"{name} has more than {MOST_UNPACKED:,} bytes of text; save it as .txt.")
 
 
 class _Headers(policy.EmailPolicy):
