@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from catchline.config.base import ConfigBase
-from catchline.config.names import COPY_HEADS, build, parse
+from catchline.config.names import COPY_HEADS, parse
 from catchline.errors import ConfigError
 from catchline.kernels import dispatch
 from catchline.kernels.dispatch import first_positions as _first_positions
@@ -240,24 +240,6 @@ def test_what_does_not_go_together(options: dict[str, Any], message: str) -> Non
 
 
 # ------------------------------------------------------------------------------------------------- beginning
-
-
-def test_first_weights() -> None:
-    """Gates N(0, 0.02) with the biases asked for; the global generator goes on as if there were no head."""
-    torch.manual_seed(0)
-    expected = (VocabularyProjection(600, V_C).weight, torch.rand(3))
-    torch.manual_seed(0)
-    projection = VocabularyProjection(600, V_C)
-    spec = {"type": "correlational", "lambda_bias_init": 2.0, "sigma_bias_init": -4.0}
-    head = build("copy head", COPY_HEADS, spec, projection=projection, gate_size=1, unk_id=UNK)
-    assert torch.equal(projection.weight, expected[0])
-    assert torch.equal(torch.rand(3), expected[1])
-    gates = [head.generation, head.semantic_gate, head.attention_gate, head.spread]
-    assert [each.bias.item() for each in gates] == [2.0, 0.0, 0.0, -4.0]
-    assert all(float(each.weight.std()) == pytest.approx(0.02, rel=0.1) for each in gates)
-    assert sum(p.numel() for p in head.parameters()) == 4 * 601 + (V_C * 600 + V_C)
-    guided = build("copy head", COPY_HEADS, {"type": "guided"}, projection=projection, gate_size=1, unk_id=1)
-    assert float(guided.guide) == 0
 
 
 @torch.no_grad()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -96,21 +95,6 @@ def test_bridge(cell_parts: int, activations: tuple[str, str]) -> None:
             both = torch.cat([final[k][0, b], final[k][1, b]])  # [forward; backward]
             expected = functions[activations[k]](bridge.layers[k].weight @ both + bridge.layers[k].bias)
             torch.testing.assert_close(result[b], expected, atol=1e-14, rtol=0)
-
-
-@pytest.mark.parametrize("size", [7, 8, 12])
-def test_what_is_read_under_padding_is_a_multiple_of_eight_wide(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an odd width oneDNN's recurrence in bf16 takes twice as long."""
-    widths, own = [], torch.lstm
-
-    def lstm(inputs: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-        widths.append(inputs.shape[-1])
-        return own(inputs, *rest)
-
-    monkeypatch.setitem(recurrent._SEQUENCES, "lstm", lstm)
-    mask = torch.arange(T) < torch.tensor([T, 3, 1])[:, None]
-    Recurrence("lstm", size, H, bidirectional=True).over_real_tokens(torch.randn(B, T, size), mask)
-    assert widths == [8 * (size // 8 + 1)]
 
 
 def test_a_cpu_without_bf16_reads_in_float32_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,20 +114,6 @@ def test_rows_encoded_are_the_distinct_chunks_drawn(monkeypatch: pytest.MonkeyPa
     assert len(drawn) < sum(-(-length // 3) for length in LENGTHS)
 
 
-@pytest.mark.parametrize("gradients", [False, True])
-def test_chunks_read_one_by_one(gradients: bool) -> None:
-    """Their states are those of all at once."""
-    model, batch = make(encode="lazy").eval(), random_batch((180,), (1,), vocab_size=VOCAB)
-    chunks, document = torch.arange(60), torch.zeros(60, dtype=torch.int64)
-    with torch.set_grad_enabled(gradients):
-        together = model.encode(batch).extra["features"].states.read(document, chunks)
-        states = model.encode(batch).extra["features"].states
-        for chunk in chunks.flip(0):
-            states.read(document[:1], chunk.view(1))
-        assert torch.allclose(states.read(document, chunks), together, rtol=0, atol=1e-12)
-    assert len(states.states) == 60
-
-
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("read", [1, 2])
 def test_search_with_and_without_the_cache(monkeypatch: pytest.MonkeyPatch, beam: int, read: int) -> None:
@@ -246,23 +232,6 @@ def test_sentences_as_chunks() -> None:
     tokens = grid.flat(cells, 9)
     assert tokens[0, 0].tolist() == [1, 2, 3, 4, 5, 7, 8, 9, 0]  # the last word is cut off with its sentence
     assert tokens[1, 0].tolist() == [1, 2, 0, 0, 0, 0, 0, 0, 0]
-
-
-@pytest.mark.parametrize("chunks", [None, 3])
-@pytest.mark.parametrize("attention", ["standard", "hierarchical", "coarse_to_fine"])
-@pytest.mark.parametrize("mask_padding", [False, True])
-def test_a_document_of_one_word_and_chunks_shorter_than_the_filter(
-    attention: str, mask_padding: bool, chunks: int | None
-) -> None:
-    spec = {"type": "coarse_to_fine", "attention": {"type": attention}, "embedding_size": 4, "hidden_size": 4}
-    spec |= {"chunk_words": 2, "chunks": chunks, "mask_padding": mask_padding}
-    model, batch = build("model", MODELS, spec, vocab_size=VOCAB).double(), random_batch((1,), (3,), vocab_size=VOCAB)
-    output = model(batch)
-    output.gold_log_probs.sum().backward()
-    assert bool(output.gold_log_probs.isfinite().all())
-    assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
-    found = decode(model.eval(), batch, SearchConfig(beam_size=2, max_length=4), **IDS)
-    assert found[0][0].attention is not None
 
 
 def test_switches_and_what_they_refuse() -> None:

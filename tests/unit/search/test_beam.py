@@ -287,21 +287,6 @@ def test_a_batch_equals_its_documents(options: dict[str, Any]) -> None:
             assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
 
 
-def test_documents_of_different_extended_vocabularies() -> None:
-    """Two documents with 3 and 1 words of their own: the others' columns hold minus infinity."""
-    model = TableModel(2, vocab=10, seed=4, sharpness=1.0)
-    model.log_probs[1, ..., 8:] = -torch.inf
-    config = SearchConfig(beam_size=4, num_return=4, max_length=4)
-    together = search(model, config)
-    narrow = model.only([1])
-    narrow.log_probs = narrow.log_probs[..., :8]
-    for one, two in zip(together[1], search(narrow, config)[0], strict=True):
-        assert one.ids == two.ids
-        assert one.score == two.score
-    assert any(id_ >= 8 for h in together[0] for id_ in h.ids)
-    assert all(id_ < 8 for h in together[1] for id_ in h.ids)
-
-
 @pytest.mark.parametrize("rules", [{}, {"finish": "within_beam", "early_stopping": False}, {"early_stopping": "never"}])
 @pytest.mark.parametrize("unfinished", UNFINISHED)
 def test_a_beam_of_one_is_greedy(unfinished: str, rules: dict[str, Any]) -> None:
