@@ -1,4 +1,5 @@
-"""The BART family against transformers itself: teacher-forced log-probabilities, attention, gradients, the cache."""
+"""The BART family against transformers: log-probabilities, attention, gradients, the cache; and copy heads on it, in
+models made so that the history counts (`tiny_bart.copying_bart`)."""
 
 from __future__ import annotations
 
@@ -14,90 +15,17 @@ from catchline.models.stored import FAMILY
 from catchline.types import Batch, UpdateContext
 from tiny_bart import BOS, EOS, UNK, VOCABULARY, architecture, copying_bart, reference_of, shifted, source_batch, theirs
 
-LAST = -1
-
-
-def tiny(kind: str, **changes: Any) -> BartSummarizer:
-    torch.manual_seed(FAMILY.index(kind))
-    options = architecture(kind, **{"init_std": 0.4, **changes})
-    model = BartSummarizer(BartSummarizer.Config(architecture=options), unk_id=UNK)
-    model.network.final_logits_bias[0, EOS] = 1.0  # so that some hypotheses end
-    return model.double().eval()
-
-
-@pytest.mark.parametrize("kind", FAMILY)
-def test_forward_gives_the_log_probabilities_and_attention_of_transformers(kind: str) -> None:
-    """The attention of every head of every layer, too."""
-    model, batch = tiny(kind), source_batch()
-    found = theirs(reference_of(model), batch)
-    with torch.no_grad():
-        ours, heads = model(batch), model.cross_attentions(batch)
-    gold = found.logits.log_softmax(-1).gather(2, batch.target_ids[..., None])[..., 0]
-    assert torch.allclose(ours.gold_log_probs, gold.masked_fill(~batch.target_mask, 0.0), atol=1e-10)
-    assert torch.allclose(ours.attention, found.cross_attentions[LAST].mean(1), atol=1e-10)
-    torch.testing.assert_close(heads, torch.stack(found.cross_attentions).transpose(1, 2))
-    assert torch.equal(ours.attention > 0, batch.source_mask[:, None].expand_as(ours.attention))
-
-
-@pytest.mark.parametrize("kind", ["bart", "marian", "pegasus"])  # mBART's own shift moves a language code to the front
-def test_labels_shift_as_in_transformers(kind: str) -> None:
-    model, batch = tiny(kind), source_batch()
-    labels = batch.target_ids.masked_fill(~batch.target_mask, -100)
-    with torch.no_grad():
-        loss = reference_of(model)(
-            input_ids=batch.source_ids, attention_mask=batch.source_mask.long(), labels=labels
-        ).loss
-        ours = -model(batch).gold_log_probs.sum() / batch.target_mask.sum()
-    assert torch.allclose(loss, ours, atol=1e-10)
-
-
-@pytest.mark.parametrize("kind", FAMILY)
-def test_gradients_equal_those_of_transformers(kind: str) -> None:
-    model, batch = tiny(kind), source_batch()
-    network = reference_of(model)
-    (-model(batch).gold_log_probs.sum()).backward()
-    logits = network(
-        input_ids=batch.source_ids,
-        attention_mask=batch.source_mask.long(),
-        decoder_input_ids=shifted(batch.target_ids),
-    ).logits
-    gold = logits.log_softmax(-1).gather(2, batch.target_ids[..., None])[..., 0]
-    (-(gold * batch.target_mask).sum()).backward()
-    for (name, mine), (_, other) in zip(model.network.named_parameters(), network.named_parameters(), strict=True):
-        if other.grad is not None:
-            assert torch.allclose(mine.grad, other.grad, atol=1e-9), name
-
-
-def test_a_forced_first_token_is_forced_and_costs_nothing() -> None:
-    plain, batch = tiny("bart"), source_batch(targets=False)
-    model = BartSummarizer(plain.config.model_copy(update={"forced_bos_id": BOS})).eval()
-    with torch.no_grad():
-        state = model.start(model.encode(batch))
-        first, state = model.step(torch.full((3,), EOS), state)
-        second, _ = model.step(torch.full((3,), BOS), state)
-    assert first.scores.argmax(-1).tolist() == [BOS] * 3
-    assert torch.isinf(first.scores).sum() == 3 * (VOCABULARY - 1)
-    assert (first.scores.amax(-1) == 0).all()
-    assert torch.isfinite(first.log_probs).all()
-    assert torch.equal(second.scores, second.log_probs)
-
-
-def test_folding_is_what_repeating_the_keys_would_give() -> None:
-    generator = torch.Generator().manual_seed(1)
-    query = torch.randn(6, 2, 1, 4, generator=generator, dtype=torch.float64)
-    key, value = (torch.randn(3, 2, 5, 4, generator=generator, dtype=torch.float64) for _ in range(2))
-    mask = torch.ones(3, 1, 1, 5, dtype=torch.bool)
-    mask[1, ..., 3:] = False
-    output, _ = folded_attention(torch.nn.Identity(), query, key, value, mask)
-    scores = (query @ key.repeat_interleave(2, 0).transpose(2, 3)) / 2.0
-    weights = scores.masked_fill(~mask.repeat_interleave(2, 0), -torch.inf).softmax(-1)
-    expected = (weights @ value.repeat_interleave(2, 0)).transpose(1, 2)
-    assert torch.allclose(output, expected, atol=1e-12)
-
-
 COPYING = ["attentional", "guided", "correlational"]
 EXACT = {"atol": 1e-10, "rtol": 0}
-every_head = pytest.mark.parametrize("head", COPYING)
+every_family = pytest.mark.parametrize("kind", FAMILY)
+
+
+def tiny(kind: str) -> BartSummarizer:
+    torch.manual_seed(FAMILY.index(kind))
+    config = BartSummarizer.Config(architecture=architecture(kind, init_std=0.4))
+    model = BartSummarizer(config, unk_id=UNK)
+    model.network.final_logits_bias[0, EOS] = 1.0  # so that some hypotheses end
+    return model.double().eval()
 
 
 def pairs(heads: list[str]) -> pytest.MarkDecorator:
@@ -125,7 +53,45 @@ def stepped(model: BartSummarizer, batch: Batch) -> list[Any]:
     return outputs
 
 
-# ------------------------------------------------------------------------------- where nothing is copied
+@every_family
+@torch.no_grad()
+def test_attention_of_every_head_of_every_layer(kind: str) -> None:
+    model, batch = tiny(kind), source_batch()
+    expected = theirs(reference_of(model), batch).cross_attentions
+    attention, heads = model(batch).attention, model.cross_attentions(batch)
+    torch.testing.assert_close(attention, expected[-1].mean(1), **EXACT)
+    torch.testing.assert_close(heads, torch.stack(expected).transpose(1, 2))
+    assert torch.equal(attention > 0, batch.source_mask[:, None].expand_as(attention))
+
+
+@every_family
+def test_loss_and_gradients_equal_those_of_transformers(kind: str) -> None:
+    """Also with transformers' own shift of the labels; mBART's moves a language code to the front."""
+    model, batch = tiny(kind), source_batch()
+    network, loss = reference_of(model), -model(batch).gold_log_probs.sum() / batch.target_mask.sum()
+    loss.backward()
+    read = {"input_ids": batch.source_ids, "attention_mask": batch.source_mask.long()}
+    labels = batch.target_ids.masked_fill(~batch.target_mask, -100)
+    inputs = {} if kind != "mbart" else {"decoder_input_ids": shifted(batch.target_ids)}
+    expected = network(**read, labels=labels, **inputs).loss
+    expected.backward()
+    torch.testing.assert_close(loss, expected, **EXACT)
+    for (name, mine), (_, other) in zip(model.network.named_parameters(), network.named_parameters(), strict=True):
+        if other.grad is not None:
+            torch.testing.assert_close(mine.grad, other.grad, **EXACT, msg=name)
+
+
+def test_folding_is_what_repeating_the_keys_would_give() -> None:
+    generator = torch.Generator().manual_seed(1)
+    query = torch.randn(6, 2, 1, 4, generator=generator, dtype=torch.float64)
+    key, value = (torch.randn(3, 2, 5, 4, generator=generator, dtype=torch.float64) for _ in range(2))
+    mask = torch.ones(3, 1, 1, 5, dtype=torch.bool)
+    mask[1, ..., 3:] = False
+    output, _ = folded_attention(torch.nn.Identity(), query, key, value, mask)
+    scores = (query @ key.repeat_interleave(2, 0).transpose(2, 3)) / 2.0
+    weights = scores.masked_fill(~mask.repeat_interleave(2, 0), -torch.inf).softmax(-1)
+    expected = (weights @ value.repeat_interleave(2, 0)).transpose(1, 2)
+    assert torch.allclose(output, expected, atol=1e-12)
 
 
 @pairs(["vocabulary", *COPYING])
@@ -154,29 +120,6 @@ def test_the_output_bias_is_always_the_networks(change: Any) -> None:
         torch.testing.assert_close(model(batch).gold_log_probs, gold_of(expected, batch), atol=1e-6, rtol=0)
 
 
-# ---------------------------------------------------------------------------------------- distributions
-
-
-@every_head
-def test_the_head_stays_precise_under_autocast(head: str) -> None:
-    """The network in bfloat16, the mixture not: rows of P_final sum to one, and log P is near float32's."""
-    model, batch = copying_bart(head).float(), source_batch()
-    with torch.no_grad():
-        expected = model(batch).gold_log_probs
-        with torch.autocast("cpu", torch.bfloat16):
-            output, steps = model(batch), stepped(model, batch)
-    assert output.gold_log_probs.dtype == torch.float32
-    torch.testing.assert_close(output.attention.sum(-1), torch.ones(3, 5), atol=1e-6, rtol=0)
-    for step in steps:
-        assert step.details["p_final"].dtype == step.log_probs.dtype == torch.float32
-        torch.testing.assert_close(step.details["p_final"].sum(-1), torch.ones(3), atol=1e-6, rtol=0)
-        torch.testing.assert_close(step.log_probs.exp().sum(-1), torch.ones(3), atol=1e-5, rtol=0)
-    assert (output.gold_log_probs - expected).abs().max() < 1.0
-
-
-# ------------------------------------------------------------------------------- own words, the opponent
-
-
 @pairs(["vocabulary", *COPYING])
 def test_own_words_are_read_with_the_history_they_were_made_with(kind: str, head: str) -> None:
     """Free running is greedy decoding: the same words, then the same probabilities as forcing those words."""
@@ -201,11 +144,14 @@ def test_own_words_are_read_with_the_history_they_were_made_with(kind: str, head
 
 
 @pytest.mark.parametrize("forced", [None, BOS])
-def test_a_forced_first_token_leaves_the_copy_state_alone(forced: int | None) -> None:
+@torch.no_grad()
+def test_a_forced_first_token_costs_nothing_and_leaves_the_copy_state_alone(forced: int | None) -> None:
     """Its probability is never used, but what was copied with it is remembered."""
     model, batch = copying_bart(options={"forced_bos_id": forced}), source_batch(targets=False)
-    with torch.no_grad():
-        first, state = model.step(torch.full((3,), EOS), model.start(model.encode(batch)))
-        torch.testing.assert_close(first.details["p_final"], state["head"], **EXACT)
-        assert (first.scores.isfinite().sum(-1) == (1 if forced == BOS else VOCABULARY)).all()
-        assert first.log_probs.isfinite().all()
+    first, state = model.step(torch.full((3,), EOS), model.start(model.encode(batch)))
+    second, _ = model.step(torch.full((3,), BOS), state)
+    torch.testing.assert_close(first.details["p_final"], state["head"], **EXACT)
+    assert (first.scores.isfinite().sum(-1) == (1 if forced == BOS else VOCABULARY)).all()
+    assert forced is None or (first.scores[:, BOS] == 0).all()
+    assert first.log_probs.isfinite().all()
+    assert torch.equal(second.scores, second.log_probs)

@@ -25,7 +25,7 @@ from catchline.types import Summary
 from exports import CASES, save_case
 from tiny_models import DOCUMENTS
 
-FAST = ["writer-see", "distraction-paper", "contrastive-dynamic", "bart-correlational"]  # one takes 10 seconds
+FAST = ["writer-see", "contrastive-dynamic", "bart-correlational"]  # one takes 10 seconds
 TEXTS = [*DOCUMENTS, "cat", "Zebratown Ellinghaus Zebratown sat"]
 GOLD = [text[:30] for text in TEXTS]
 Pair = tuple[Path, Path]  # a model's folder and its exported one
@@ -77,8 +77,8 @@ def check(pair: Pair) -> None:
     torch_model, graphs = opened(pair)
     assert isinstance(graphs.system, ExportedSystem)
     for texts, options in ((TEXTS, {"num_return": 3}), (TEXTS, {"beam_size": 1}), (TEXTS[1:4], {"batch_size": 1})):
-        ours = torch_model.summarize(texts, explain=True, **options)
-        for one, other in zip(ours, graphs.summarize(texts, explain=True, **options), strict=True):
+        every = [summarizer.summarize(texts, explain=True, **options) for summarizer in (torch_model, graphs)]
+        for one, other in zip(*every, strict=True):
             for first, second in zip([one, *one.alternatives], [other, *other.alternatives], strict=True):
                 assert_equal(first, second)
     np.testing.assert_allclose(torch_model.score(TEXTS, GOLD), graphs.score(TEXTS, GOLD), atol=NEAR)
@@ -98,16 +98,16 @@ def test_every_family_equal_to_torch(tmp_path: Path) -> None:
 
 def test_no_torch_is_imported(fast: dict[str, Pair]) -> None:
     """From the command line, with what the extras bring out of reach."""
-    code = (
-        "import sys\n"
-        "class Refuse:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('torch', 'transformers', 'onnx', 'onnx_ir', 'huggingface_hub'):\n"
-        "            raise ModuleNotFoundError(f'No module named {name}', name=name)\n"
-        "sys.meta_path.insert(0, Refuse())\n"
-        "from catchline.cli.main import main\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
+    code = """if True:
+        import sys
+        class Refuse:
+            def find_spec(self, name, path=None, target=None):
+                if name.split('.')[0] in ('torch', 'transformers', 'onnx', 'onnx_ir', 'huggingface_hub'):
+                    raise ModuleNotFoundError(f'No module named {name}', name=name)
+        sys.meta_path.insert(0, Refuse())
+        from catchline.cli.main import main
+        sys.exit(main(sys.argv[1:]))
+    """
     folder = fast["writer-see"][1]
     command = [sys.executable, "-c", code, "summarize", str(folder), "-"]
     done = subprocess.run(command, input=DOCUMENTS[0], capture_output=True, text=True, check=False)
@@ -182,13 +182,10 @@ def manifest(**values: object) -> Callable[[bytes], bytes]:
     [
         ("step.onnx", None, "has no step.onnx"),
         ("step.onnx", lambda content: content[: len(content) // 2], "cannot be opened"),
-        ("step.onnx", lambda content: b"not a graph", "cannot be opened"),
         ("step.onnx", lambda content: content.replace(b"model.safetensors", b"../secrets.json__"), "escapes model dir"),
         ("step.onnx", lambda content: content.replace(b"model.safetensors", b"/etc/passwd//////"), "Absolute path"),
         ("model.safetensors", lambda content: content[:200], "cannot be opened"),
-        ("model.safetensors", None, "has no model.safetensors"),
         ("export.json", manifest(format=99), "export format 99"),
-        ("export.json", lambda content: b"{}", "export format"),
         ("export.json", manifest(sha256={"x" * 3000: ""}), "has no digest of"),
         ("export.json", lambda content: content.replace(b"recurrent", b"recurring"), "does not fit its graphs"),
         ("export.json", manifest(start_id=10**6), "does not fit its graphs (id 1000000)"),
@@ -222,9 +219,9 @@ def test_what_graphs_cannot(fast: dict[str, Pair]) -> None:
 def test_what_is_there_is_not_lost(fast: dict[str, Pair], tmp_path: Path) -> None:
     source = str(fast["writer-see"][0])
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(ConfigError, match="is no exported model: name another"):
+    with pytest.raises(ConfigError, match="holds no exported model: name another"):
         export_apart(source, tmp_path)
-    with pytest.raises(ConfigError, match="is no model folder: name another"):
+    with pytest.raises(ConfigError, match="no model folder: name another"):
         Summarizer.from_pretrained(source).save_pretrained(tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "precious"
 
