@@ -130,16 +130,12 @@ class SourceText:
                 self.spans.append((start, end))
                 self._tokens.append((first, last))
 
-    def places(self, keys: Sequence[str], copying: np.ndarray) -> list[int | None]:
-        """The source word that each of W written words is: an equal word, behind that of the word before where it was
-        copied from there too, else where it was copied most; ``copying`` (W, S) over source tokens."""
-        places: list[int | None] = []
-        for weights, key in zip(copying, keys, strict=True):
-            shares = {place: weights[slice(*self._tokens[place])].sum() for place in self._by_key.get(key, ())}
-            following = -1 if not places or places[-1] is None else places[-1] + 1
-            place = following if shares.get(following) else max(shares, key=lambda place: shares[place], default=None)
-            places.append(place)
-        return places
+    def place(self, key: str, weights: np.ndarray, before: int | None) -> int | None:
+        """The source word that a written word is: an equal word, behind ``before``, that of the word before, where it
+        was copied from there too, else where it was copied most; ``weights`` (S,) over source tokens."""
+        shares = {place: weights[slice(*self._tokens[place])].sum() for place in self._by_key.get(key, ())}
+        following = -1 if before is None else before + 1
+        return following if shares.get(following) else max(shares, key=lambda place: shares[place], default=None)
 
     def form(self, word: int) -> str:
         """The word as the document writes it."""
@@ -207,7 +203,7 @@ class _Word:
     gap: str  # in front of it
     starts: list[int]  # of its tokens, within it
     copied: bool
-    place: int | None = None
+    place: int | None
 
     def follows(self, before: _Word) -> bool:
         """Do two words stand next to each other as written and in the source?"""
@@ -234,16 +230,14 @@ def rendered(
     """
     text, spans = tokenizer.detokenize(tokens)
     words: list[_Word] = []
-    behind = 0
+    behind, place = 0, None
     for group in tokenizer.word_groups(tokens):
         start, end = bounds(text, spans[group[0]][0], max(spans[token][1] for token in group))
         key = tokenizer.word_key(tokens[group[0] : group[-1] + 1], text[spans[group[0]][0] : spans[group[-1]][1]])
-        starts = [max(spans[token][0] - start, 0) for token in group]
-        words.append(_Word(key, group, text[start:end], text[behind:start], starts, bool(share[group].mean() > 0.5)))
+        starts, copied = [max(spans[token][0] - start, 0) for token in group], bool(share[group].mean() > 0.5)
+        place = source.place(key, copying[group].mean(0), place)
+        words.append(_Word(key, group, text[start:end], text[behind:start], starts, copied, place))
         behind = end
-    copied_mass = np.array([copying[word.tokens].mean(0) for word in words])
-    for word, place in zip(words, source.places([word.key for word in words], copied_mass), strict=True):
-        word.place = place
     if tokenizer.guesses_spaces:
         _set_gaps(words, source)
     if clean:

@@ -47,8 +47,6 @@ from catchline.text.normalization import (
 from catchline.text.render import Detokenized, join_with, join_words
 from catchline.text.sentences import bounds
 
-__all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
-
 TEXTS = 5000  # whose chunks are counted at a time
 MOST_CHUNKS = 1_000_000  # that are remembered
 _PROBE = "a"
@@ -61,7 +59,7 @@ class _OpenTokenizer(Tokenizer):
 
     pattern: str  # of a token
     marks: Literal["none", "before words", "between words"] = "none"  # of blanks, see `build_normalizer`
-    config: NormalizationConfig
+    config: Any  # a `NormalizationConfig` with the options of the class
 
     def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
         backend = tokenizers.Tokenizer(model)
@@ -94,7 +92,9 @@ class _OpenTokenizer(Tokenizer):
         """How often each token that a vocabulary could have stands in the texts."""
         return Counter(piece for text in texts for piece in self._pieces(text))
 
-    def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
+    def train(self, texts: Iterable[str]) -> None:
+        """Keep the most frequent tokens; equal counts are ordered by the token itself."""
+        size, min_frequency = self.config.max_vocabulary, self.config.min_frequency
         counts = self.count_words(texts)
         reserved = self._reserved()
         for special in reserved:
@@ -166,10 +166,6 @@ class WordTokenizer(_ByChunks):
         if config.digits_to_hash:
             self.pattern = word_pattern(hash_digits=True)
 
-    def train(self, texts: Iterable[str]) -> None:
-        """Keep the most frequent words; equal counts are ordered by the word itself."""
-        self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
-
     def count_words(self, texts: Iterable[str]) -> Counter[str]:
         """As above; what is cut here need not be cut again by `encode_ids`."""
         counts = Counter[str]()
@@ -208,10 +204,6 @@ class CharacterTokenizer(_OpenTokenizer):
         super().__init__(config)
         self.pattern = CHARACTER_PATTERN if config.keep_spaces else VISIBLE_CHARACTER_PATTERN
         self.marks = "between words" if config.keep_spaces else "none"
-
-    def train(self, texts: Iterable[str]) -> None:
-        """Keep the most frequent characters; equal counts are ordered by the character itself."""
-        self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
 
     def _starts_word(self, previous: str, token: str) -> bool:
         together = (previous[:1].isalnum() and token[:1].isalnum()) and (previous + token).isascii()
