@@ -356,9 +356,10 @@ def _shards(files: list[Path]) -> list[Path]:
     if len(kinds) != 1 or len(numbered) < len(files) or (first := min(numbered)) > 1:  # large numbers are years, rather
         return []
     last = max(max(numbered), *(int(match["total"] or 0) - 1 + first for match in matches.values()))
-    if missing := [number for number in range(first, last + 1) if number not in numbered]:
+    missing = next((number for number in range(first, last + 1) if number not in numbered), None)
+    if missing is not None:
         raise DataError(
-            f"{files[0].parent}: of the parts {files[0].name} to {files[-1].name}, number {missing[0]} is "
+            f"{files[0].parent}: of the parts {files[0].name} to {files[-1].name}, number {missing} is "
             "missing; put it back, or name the file to read."
         )
     return [numbered[number] for number in sorted(numbered)]
