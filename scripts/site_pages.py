@@ -39,11 +39,11 @@ TABLES = {
     "Extractive methods": names.EXTRACTIVE,
 }
 PAPERS = {  # file of equations -> its title, and the page that tells the rest
-    "pointer_generator": ("Pointer-generator, coverage (Wu et al., after See et al. 2017)", "headline_writer.md"),
-    "distraction": ("Distraction (Chen et al. 2016)", "distraction.md"),
-    "coarse_to_fine": ("Coarse-to-fine attention (Ling and Rush 2017)", "coarse_to_fine.md"),
-    "contrastive": ("Contrastive attention (Duan et al. 2019)", "contrastive.md"),
-    "coconet": ("Correlational copying (Li et al. 2021)", "coconet.md"),
+    "pointer_generator": ("pointer-generator, coverage", "headline_writer.md"),
+    "distraction": ("distraction", "distraction.md"),
+    "coarse_to_fine": ("coarse-to-fine", "coarse_to_fine.md"),
+    "contrastive": ("contrastive attention", "contrastive.md"),
+    "coconet": ("correlational copying", "coconet.md"),
 }
 API = {
     "Summarize": ("catchline.summarizer.Summarizer",),
@@ -121,7 +121,7 @@ def made_pages() -> dict[str, str]:
     }
     for name, (title, page) in PAPERS.items():
         pages[f"papers/{name}.md"] = (
-            f"# {title}: the equations\n\nEach function is one equation, under its number in the paper, as it runs. "
+            f"# Equations: {title}\n\nEach function is one equation, under its number in the paper, as it runs. "
             f"[How it is trained and used](../{page}).\n\n::: catchline.papers.{name}\n"
         )
     return pages
