@@ -67,7 +67,7 @@ def test_the_manifest_as_json_and_in_words(corpus: Path, tmp_path: Path, capsys:
     assert selected(*arguments, str(out), "--json") == 0
     manifest = json.loads(capsys.readouterr().out)
     assert manifest == json.loads((out / "manifest.json").read_text())
-    assert [shard["name"] for shard in manifest["shards"]] == [f"part-0{number}.jsonl" for number in range(3)]
+    assert [file[0] for file in manifest["asked"]["files"]] == [f"part-0{number}.jsonl" for number in range(3)]
     assert manifest["records"] == 20
     assert selected(*arguments, str(out)) == 0
     printed = capsys.readouterr().out

@@ -108,7 +108,7 @@ def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.Capt
     asked = ["--grid", "max_length=1,2,4", "--apply", "--set", "length_normalisation=none"]
     assert tune(place, *asked) == 0
     first = record_of(place)
-    assert "run `catchline calibrate` on it again." in capsys.readouterr().out
+    assert "run `catchline calibrate` on it again" in capsys.readouterr().out
     model = load_model_folder(place / "run")
     assert model.run.search == model.search
     assert model.search.length_normalisation == "none"

@@ -37,7 +37,6 @@ from catchline.evaluation.run import (
     score,
 )
 from catchline.files import write_json
-from catchline.metrics import confidence
 from catchline.models.card import card_follows
 from catchline.summarizer.extractive import is_method
 from catchline_study import tuning
@@ -168,9 +167,7 @@ def _report(ranked: list[tuning.Trial], refused: list[str], content: dict[str, A
         lines.append(f"Best by {metric}, {gain:+.2f} against the present settings: {wanted}")
         lines.append("Chosen on these records, it looks better on them than it is: score it on others.")
     if content["applied"]:
-        lines.append("The model's defaults now.")
-        if (model_folder(content["model"]) / confidence.FILE).is_file():
-            lines.append("Its confidence is that of the settings before: run `catchline calibrate` on it again.")
+        lines.append("The model's defaults now; if it has a confidence, run `catchline calibrate` on it again.")
     elif new:
         lines.append("Not applied; --apply makes them the defaults.")
     lines.append(f"Everything tried is in {folder / 'tune.json'}.")

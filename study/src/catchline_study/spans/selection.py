@@ -73,36 +73,32 @@ def select_spans(
                 (out / name).unlink(missing_ok=True)
         shards = find_shards(inputs, out)
         mark = sha256(WORD.pattern.encode()) if tokenizer is None else digest_of(tokenizer)
-        asked = {"settings": asdict(settings), "tokenizer": mark}
+        files = [[shard.name, shard.size] for shard in shards]
+        asked = {"settings": asdict(settings), "tokenizer": mark, "files": files}
         if (out / MANIFEST).is_file():
             manifest = _read_json(out / MANIFEST)
-            if not isinstance(manifest, dict) or "settings" not in manifest:
+            if not isinstance(manifest, dict) or "asked" not in manifest:
                 raise ConfigError(f"{out / MANIFEST} is not of a selection of spans; choose another folder.")
-            sizes = [[shard.name, shard.size] for shard in shards]
-            there = {"settings": manifest["settings"], "tokenizer": manifest["tokenizer"]["sha256"]}
-            there["files"] = [[shard["name"], shard["bytes"]] for shard in manifest["shards"]]
-            _refuse_other(out, there, asked | {"files": sizes})
+            _refuse_other(out, manifest["asked"], asked)
             shutil.rmtree(out / WORK, ignore_errors=True)
             return SelectionResult(manifest, complete_before=True)
-        plan, work = asked | {"files": [asdict(shard) for shard in shards]}, out / WORK
-        if (work / "plan.json").is_file():
-            _refuse_other(out, _read_json(work / "plan.json"), plan)
+        if (out / WORK / "plan.json").is_file():
+            _refuse_other(out, _read_json(out / WORK / "plan.json"), asked)
         elif any(path.name not in {WORK, LOCK} for path in out.iterdir()):
             raise ConfigError(f"{out} is not an empty folder; choose another one.")
-        _write_json(work / "plan.json", plan)
+        _write_json(out / WORK / "plan.json", asked)
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # `workers` says how many cores are used
-        manifest = _Job(out, settings, tokenizer, shards, workers, progress).finish(mark)
-        return SelectionResult(manifest)
+        return SelectionResult(_Job(out, settings, tokenizer, shards, workers, progress).finish(asked))
 
 
 def _refuse_other(out: Path, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Raises: ConfigError: what the folder holds is of other settings, files or tokens."""
     old, new = there["settings"], asked["settings"]
-    if differs := [f"{name} {old.get(name)} instead of {new[name]}" for name in new if old.get(name) != new[name]]:
-        raise ConfigError(f"{out} holds a selection with other settings ({', '.join(differs[:3])}); {_ADVICE}")
-    for part, what in (("tokenizer", "tokens: the tokenizer changed"), ("files", "files")):
-        if there[part] != asked[part]:
-            raise ConfigError(f"{out} holds a selection from other {what}; {_ADVICE}")
+    settings = ", ".join(f"{name} {old.get(name)} instead of {new[name]}" for name in new if old.get(name) != new[name])
+    differs = [f"other settings ({settings})"] if settings else []
+    differs += [f"other {name}" for name in ("tokenizer", "files") if there[name] != asked[name]]
+    if differs:
+        raise ConfigError(f"{out} holds a selection with {differs[0]}; {_ADVICE}")
 
 
 class _Job:
@@ -125,7 +121,7 @@ class _Job:
             return tokens.WordSpanTokenizer(self.settings.lowercase)
         return tokens.VocabularySpanTokenizer(self._tokenizer_file)
 
-    def finish(self, fingerprint: str) -> dict[str, Any]:
+    def finish(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Do what is not done; returns the manifest."""
         everything = range(len(self.shards))
         self._each("Scoring spans", self._scan, everything, ".json")
@@ -142,7 +138,7 @@ class _Job:
             "duplicate_outputs": len(outputs) - len(np.unique(outputs, axis=0)),
             "longest_subsequence_at_ceiling": int((subsequences == self.settings.shape.ceiling).sum()),
         }
-        manifest = describe(self.settings, fingerprint, self.shards, scans, files, threshold | {"reports": reports})
+        manifest = describe(self.settings, scans, files, threshold | {"reports": reports, "asked": asked})
         _write_json(self.out / MANIFEST, manifest)
         shutil.rmtree(self.out / WORK, ignore_errors=True)
         return manifest
@@ -258,15 +254,11 @@ def _line(settings: SpanSettings, shard: Shard, row: Any, text: str) -> str:
 
 
 def describe(
-    settings: SpanSettings,
-    tokenizer: str,
-    shards: Sequence[Shard],
-    scans: Sequence[Mapping[str, Any]],
-    files: list[dict[str, Any]],
-    found: Mapping[str, Any],
+    settings: SpanSettings, scans: Sequence[Mapping[str, Any]], files: list[dict[str, Any]], found: dict[str, Any]
 ) -> dict[str, Any]:
-    """The manifest: counts, threshold, settings and rules. Nothing in it depends on when, where or by how many it was
-    made. ``found`` has the threshold and the ``reports``."""
+    """The manifest: counts, threshold and what was asked. Nothing in it depends on when, where or by how many it was
+    made. ``found`` has the threshold, the ``reports`` and what was ``asked``."""
+    reports, asked = found.pop("reports"), found.pop("asked")
     skipped = sum((Counter(scan["skipped"]) for scan in scans), Counter[str]())
     records = sum(file["records"] for file in files)
     warnings = []
@@ -281,20 +273,15 @@ def describe(
         "wanted": settings.k,
         "files": files,
         "warnings": warnings,
-        "threshold": {name: value for name, value in found.items() if name != "reports"},
+        "threshold": found,
         "corpus": {
             "shards": len(scans),
             **{name: sum(scan[name] for scan in scans) for name in COUNTED},
             "skipped_records": dict(sorted(skipped.items())),
         },
-        "reports": found["reports"],
+        "reports": reports,
         "ties": "by BLAKE2b of seed, file name below the input folder, document number and token offset",
-        "settings": asdict(settings),
-        "tokenizer": {"name": settings.tokenizer, "sha256": tokenizer},
-        "shards": [
-            {"name": shard.name, "bytes": shard.size, **{key: scan.get(key) for key in ("chunks", "candidates")}}
-            for shard, scan in zip(shards, scans, strict=True)
-        ],
+        "asked": asked,
     }
 
 
