@@ -88,8 +88,8 @@ def test_lines_and_json_lines(tmp_path: Path) -> None:
         ("x.txt", "1-0\n0-0\n0-0\n0-0\n", "has 4 lines, the data 3 pairs"),
         ("x.txt", "1-0\n0-9\n", r"x\.txt:2: '0-9' links summary word 9"),
         ("x.txt", "\n\n", "holds no link"),
-        ("x.txt", "\xff\xfe", "not UTF-8"),
-        ("x.jsonl", '{"id": "z", "links": "0-0"}\n', r"x\.jsonl:1: the data has no pair 'z'"),
+        ("x.txt", "\xff\xfe", "cannot be read as a file of links"),
+        ("x.jsonl", '{"id": "z", "links": "0-0"}\n', r"x\.jsonl:1 is not of the form"),
         ("x.jsonl", '{"id": "c"}\n', r"x\.jsonl:1 is not of the form"),
         ("x.jsonl", '{"id": ' + "[" * 3000 + "\n", r"x\.jsonl:1 is not of the form"),
         ("x.jsonl", '{"id": "c", "links": "5-0"}\n', r"x\.jsonl:1: '5-0' links document word 5"),
@@ -100,7 +100,7 @@ def test_files_of_links_that_are_refused(name: str, content: str, said: str, tmp
     (tmp_path / name).write_text(content, encoding="latin-1")
     with pytest.raises(DataError, match=said):
         read_links(tmp_path / name, PAIRS)
-    with pytest.raises(DataError, match="no file of links"):
+    with pytest.raises(DataError, match="cannot be read as a file of links"):
         read_links(tmp_path / "absent", PAIRS)
 
 
@@ -121,9 +121,9 @@ def test_sheet_goes_round(tmp_path: Path) -> None:
     assert found[3].possible == {(0, 1), (2, 4)}
     assert found[0].sure == {(5, 5)}
     changed = word_pairs([Record("The dog sat.", "Cat sat on mat.", id="a"), *RECORDS[1:], Record(odd, id="odd")])
-    with pytest.raises(DataError, match=r"sheet\.jsonl:1: the document of pair 'a' is not the one in the data"):
+    with pytest.raises(DataError, match=r"sheet\.jsonl:1 is not of the form"):
         read_links(path, changed)
-    with pytest.raises(DataError, match="the data has no pair 'a'"):
+    with pytest.raises(DataError, match=r"sheet\.jsonl:1 is not of the form"):
         read_links(path, pairs[1:])
 
 

@@ -131,7 +131,7 @@ def test_maps_of_a_pair(contrastive: str, data: Path, tmp_path: Path, capsys: py
         (["{model}", "--data", "{data}", "--pair-id", "rain", "--heatmap", "opponent"], 2, "has no opponent attention"),
         (["{model}", "--data", "{data}", "--pair-id", "rain", "--heatmap", "best"], 2, "'best' is no attention map"),
         (["{model}", "--data", "{data}", "--alignments", "lexicl"], 2, "Did you mean 'lexical'?"),
-        (["{model}", "--data", "{data}", "--alignments", "/absent/links.txt"], 3, "no file of links"),
+        (["{model}", "--data", "{data}", "--alignments", "/absent/links.txt"], 3, "cannot be read as a file of links"),
         (["{model}", "--data", "{data}", "--pair-id", "foxen"], 3, "Did you mean 'foxes'?"),
         (["{model}", "--data", "{data}", "--png", "x.png"], 2, "Say what to draw"),
         (["{model}", "--text", "x", "--pair-id", "y"], 2, "not both"),

@@ -157,8 +157,11 @@ def read_links(path: Path, pairs: Sequence[WordPair]) -> dict[int, Links]:
     Raises:
         DataError: the file cannot be read, is of neither form, or does not fit the pairs.
     """
-    lines = _lines(path)
-    is_json = any(line.lstrip().startswith("{") for line in lines[:1])
+    try:
+        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as a file of links: {error}.") from None
+    is_json = lines[0].lstrip().startswith("{")
     if not is_json and len(lines) > len(pairs):
         raise DataError(f"{path} has {len(lines)} lines, the data {len(pairs)} pairs; line by line they do not fit.")
     places = {pair.label: index for index, pair in enumerate(pairs)}
@@ -166,39 +169,19 @@ def read_links(path: Path, pairs: Sequence[WordPair]) -> dict[int, Links]:
     for number, line in enumerate(lines):
         where, index, text = f"{path}:{number + 1}", number, line
         if is_json and line.strip():
-            label, text, shown = _entry(line, where)
-            if label not in places:
-                raise DataError(f"{where}: the data has no pair '{label}'.")
-            index = places[label]
-            if shown not in (None, _numbered(pairs[index].source_words)):
-                raise DataError(
-                    f"{where}: the document of pair '{label}' is not the one in the data; give the data and the split "
-                    "of the sheet."
-                )
+            try:
+                values = json.loads(line)
+                index, text = places[_flat(str(values["id"]))], values["links"]
+                assert values.get("document") in (None, _numbered(pairs[index].source_words))
+            except (ValueError, KeyError, TypeError, RecursionError, AssertionError):
+                form = '{"id": "...", "links": "0-0 3-1 4?1"}'
+                raise DataError(f"{where} is not of the form {form} for a pair of the data.") from None
+            text = " ".join(map(str, text)) if isinstance(text, list) else str(text)
         if text.strip():
             found[index] = parse_links(text, where, pairs[index])
     if not any(links.possible for links in found.values()):
         raise DataError(f"{path} holds no link; there is nothing to compare the attention with.")
     return found
-
-
-def _entry(line: str, where: str) -> tuple[str, str, str | None]:
-    """The label, the links and the numbered document of a JSON line."""
-    try:
-        values = json.loads(line)
-        label, text = _flat(str(values["id"])), values["links"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise DataError(f'{where} is not of the form {{"id": "...", "links": "0-0 3-1 4?1"}}.') from None
-    return label, " ".join(map(str, text)) if isinstance(text, list) else str(text), values.get("document")
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-    except FileNotFoundError:
-        raise DataError(f"There is no file of links {path}.") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not UTF-8 text; a file of links is.") from None
 
 
 # ------------------------------------------------------------------------------------------------- error rates of heads

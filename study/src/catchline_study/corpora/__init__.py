@@ -1,1 +1,0 @@
-"""Corpora made of what is on this machine: docstrings, descriptions of Debian packages."""
