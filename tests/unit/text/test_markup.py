@@ -304,9 +304,9 @@ def test_pages(tmp_path: Path) -> None:
 def test_files_that_unpack_to_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.docx").write_bytes(docx())
     (tmp_path / "a.pdf").write_bytes(pdf())
-    monkeypatch.setattr(markup, "MOST_UNPACKED", 500)
+    monkeypatch.setattr(markup, "MOST_UNPACKED", 100)
     monkeypatch.setattr(markup, "MOST_PAGES", 0)
-    for name, reason in {"a.docx": "has more than 500 bytes of text", "a.pdf": "has 1 pages; at most 0"}.items():
+    for name, reason in {"a.docx": "has more than 100 bytes of text", "a.pdf": "has 1 pages; at most 0"}.items():
         with pytest.raises(DataError, match=reason):
             read(tmp_path / name)
 
