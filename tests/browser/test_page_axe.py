@@ -9,7 +9,7 @@ import pytest
 from actions import TEXT, summarize, visit, word
 from stand_in import Server, record
 
-from catchline.explain.html import Samples, render_report
+from catchline.explain.html import render
 from catchline.explain.record import from_dict
 
 axe = pytest.importorskip("axe_playwright_python.base", reason="the page's tests need: pip install 'catchline[dev]'")
@@ -46,8 +46,8 @@ def test_axe_finds_nothing_serious_on_the_page(page: Any, server: Server, scheme
 
 def test_axe_finds_nothing_serious_in_a_report(page: Any, tmp_path: Path) -> None:
     summaries = [from_dict(record(model, TEXT) | {"document": TEXT}) for model in ("pointer", "first")]
-    sections = [Samples("Samples", summaries, ["The meeting moves.", None])]
-    (tmp_path / "report.html").write_text(render_report("A report", sections), encoding="utf-8")
+    page_text = render(summaries, references=["The meeting moves.", None])
+    (tmp_path / "report.html").write_text(page_text, encoding="utf-8")
     page.goto((tmp_path / "report.html").as_uri())
     page.locator(".charts > summary").click()
     page.wait_for_selector(".heat")

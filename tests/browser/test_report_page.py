@@ -9,7 +9,7 @@ import pytest
 from actions import TEXT, lit, overflow, place_of, word
 from stand_in import record
 
-from catchline.explain.html import Samples, render, render_report
+from catchline.explain.html import render
 from catchline.explain.record import from_dict
 from catchline.types import Summary
 
@@ -57,10 +57,10 @@ def test_a_report_reads_without_its_script(browser: Any, tmp_path: Path) -> None
 
 
 def test_a_report_is_as_wide_as_its_window(page: Any, tmp_path: Path) -> None:
-    sections = [Samples("Samples", [made(), made("first"), made("whole", TEXT * 40)])]
+    summaries = [made(), made("first"), made("whole", TEXT * 40)]
     for width in (1280, 360):
         page.set_viewport_size({"width": width, "height": 800})
-        opened(page, tmp_path, render_report("A report", sections, subtitle="of 3 records"))
+        opened(page, tmp_path, render(summaries))
         page.wait_for_selector(".word.copied")
         assert overflow(page) == 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -170,10 +169,9 @@ def _check_text(report: DataReport) -> str:
     if not report.near:
         parts.append(f"\nNear duplicates were not looked for. {not_installed('rensa')}")
     if report.refused:
-        them = "them" if report.refused > 1 else "it"
         parts.append(
-            f"\n{report.refused:,} record{'s' if report.refused > 1 else ''} would be refused by a training; "
-            f"repair {them}, or leave {them} out with `catchline train --skip-bad`."
+            f"\n{report.refused:,} record{'s' if report.refused > 1 else ''} would be refused by a training; repair "
+            "them, or leave them out with `catchline train --skip-bad`."
         )
     return "\n".join(parts)
 
@@ -185,16 +183,10 @@ def _problems(report: DataReport) -> list[str]:
             sentence = split.skipped.describe().replace("skipped", "cannot be used")
             told.append((f"{split.name}: {sentence}", split.skipped.examples[:3]))
         for what, findings in split.problems().items():
-            one = re.sub(r"^(document|summar|record)(?:ies|s)( that are| that share)?", _singular, what)
-            told.append((f"{split.name}: {findings.count:,} {one if findings.count == 1 else what}", findings.examples))
+            told.append((f"{split.name}: {what}: {findings.count:,}", findings.examples))
     for pair, kinds in report.leakage.items():
         for kind, findings in kinds.items():
             word = "the same" if kind == "exact" else "nearly the same"
             are = "document is" if findings.count == 1 else "documents are"
             told.append((f"{pair}: {findings.count:,} {are} {word} (leakage)", findings.examples))
     return [line for sentence, examples in told for line in (sentence, *(f"    {example}" for example in examples))]
-
-
-def _singular(match: re.Match[str]) -> str:
-    verb = {"": "", " that are": " that is", " that share": " that shares"}[match[2] or ""]
-    return ("summary" if match[1] == "summar" else match[1]) + verb

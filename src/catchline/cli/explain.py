@@ -157,7 +157,6 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
 
     from catchline.explain.chunks import coarse_map
     from catchline.explain.pictures import MAX_COLUMNS, HeatMap, draw_png
-    from catchline.explain.provenance import TITLES
 
     first = summaries[0] if summaries else None
     if first and first.extracted and first.alternatives[0].words:
@@ -180,7 +179,7 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
         columns = [first.document[a:b] or mark for (a, b), mark in zip(first.source_offsets, marks, strict=False)]
         named = {"attention": [word.attention for word in first.words]}
         named |= {name: [word.maps[name] for word in first.words] for name in first.words[0].maps}
-        maps = [HeatMap(TITLES.get(name, name), np.array(values), rows, columns) for name, values in named.items()]
+        maps = [HeatMap(name, np.array(values), rows, columns) for name, values in named.items()]
     for remark in draw_png(maps, path):
         say(remark)
     say(f"{path} shows the first summary.")

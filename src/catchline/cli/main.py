@@ -86,8 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed by who started us: `catchline ... >&-`
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, it stays open
     was_quiet = os.environ.get("CATCHLINE_QUIET")
-    # Before torch is imported: threads that wait give the core away instead of spinning, and oneDNN keeps fewer than
-    # 1,024 prepared products, of which a recurrence in bf16 has megabytes each.
+    # before torch is imported: waiting threads give the core away, and oneDNN keeps fewer prepared products
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     try:

@@ -65,27 +65,20 @@ def check(
         recipe = load_recipe(name)
         for row, size in product(recipe.rows, recipe.sizes):
             checked += 1
-            where = f"row {row}, size {size}"
             try:
                 if recipe.extractive:
                     parse("extractive method", EXTRACTIVE, resolve_method(recipe, row, size))
                     continue
                 check_run(resolve_run(recipe, row, size))
             except CatchlineError as error:
-                problems.setdefault((name, str(error)), []).append(where)
+                problems.setdefault((name, str(error)), []).append(f"row {row}, size {size}")
     if problems:
-        lines = [f"{sum(map(len, problems.values()))} of {checked} combinations are wrong:", *_each_once(problems)]
+        lines = [f"{sum(map(len, problems.values()))} of {checked} combinations are wrong:"]
+        for (name, text), where in problems.items():  # each once, with the first combination that it is true of
+            more = f" and {len(where) - 1} more" if where[1:] else ""
+            lines.append(f"{name}, {where[0]}{more}: {text}")
         raise ConfigError("\n".join(lines))
     print(f"{checked} combinations of recipe, row and size are sound.")
-
-
-def _each_once(said: dict[tuple[str, str], list[str]]) -> list[str]:
-    """A line for each thing that is said of a recipe, with the first combination that it is true of."""
-    lines = []
-    for (name, text), (first, *others) in said.items():
-        more = f" and {len(others)} {'others' if others[1:] else 'other'}" if others else ""
-        lines.append(f"{name}, {first}{more}: {text}")
-    return lines
 
 
 def _summary(recipe: Recipe) -> dict[str, Any]:

@@ -94,27 +94,21 @@ def read_both(hypotheses: str, references: Sequence[str]) -> tuple[list[str], li
 
 def _entries(name: str) -> list[Any]:
     """What each line holds: the line itself or, by the file's name or where the first line is an object, its JSON."""
-    lines = _NEWLINES.split(text_of(name))
-    if lines and not lines[-1]:
-        lines.pop()
-    if not lines:
+    lines, entries = _NEWLINES.split(text_of(name).removesuffix("\n")), list[Any]()
+    if lines == [""]:
         raise DataError(f"{name} is empty; it must have one document a line.")
-    if not name.endswith((".jsonl", ".ndjson")) and not _is_object(lines[0]):
-        return lines
-    found = []
+    of_json = name.endswith((".jsonl", ".ndjson"))
     for number, line in enumerate(lines, 1):
         try:
-            found.append(json.loads(line))
+            entries.append(json.loads(line))
         except (ValueError, RecursionError) as error:
+            if not of_json:
+                return lines
             raise DataError(f"{name}, line {number}: this is not JSON ({error}).") from None
-    return found
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
+        of_json = of_json or isinstance(entries[0], dict)
+        if not of_json:
+            return lines
+    return entries
 
 
 def _texts(name: str, entries: Sequence[Any], keys: Sequence[str]) -> list[list[str]]:

@@ -8,7 +8,6 @@ For a report `bundle` puts the modules behind each other, imported ones first, i
 form ``import { a, b } from "./file.js";``, exports stand before a declaration, and no two modules declare the same name
 at top level; a test checks that.
 
-The sections of a page (`Samples`) name their templates in ``templates/components``.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -38,28 +36,6 @@ References = Sequence[str | Sequence[str] | None]
 _IMPORT = re.compile(r'^import \{(?:(?! as )[^}])*\} from "\./([\w.-]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class)\b)", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*/\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)  # of a module or a declaration
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """Summaries with their provenance; neighbours of the same document (several systems, or several hypotheses) share
-    one panel. ``references[i]`` is the reference (or references) of ``summaries[i]``."""
-
-    title: str
-    summaries: Sequence[Summary]
-    references: References | None = None
-    note: str = ""
-    template: ClassVar[str] = "components/samples.html"
-
-    @property
-    def groups(self) -> list[dict[str, Any]]:
-        """The summaries by document: neighbours with the same document and id are together."""
-        given: References = self.references if self.references is not None else [None] * len(self.summaries)
-        if len(given) != len(self.summaries):
-            raise ValueError(f"{len(given)} references for {len(self.summaries)} summaries")
-        pairs = zip(self.summaries, given, strict=True)
-        alike = groupby(pairs, lambda pair: (pair[0].document, pair[0].id) if pair[0].document else object())
-        return [_group(list(members)) for _, members in alike]
 
 
 # ------------------------------------------------------------------------------- one document's panel
@@ -120,8 +96,15 @@ def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> dic
 def render(
     summaries: Sequence[Summary], *, title: str = "Where the words came from", references: References | None = None
 ) -> str:
-    """One page of these `Samples`: hover or focus a word and its sources light up, and the reverse."""
-    return render_report(title, [Samples("", summaries, references)])
+    """One page: hover or focus a word and its sources light up, and the reverse. Summaries of the same document share a
+    panel; ``references[i]`` is the reference, or references, of ``summaries[i]``."""
+    given: References = references if references is not None else [None] * len(summaries)
+    if len(given) != len(summaries):
+        raise ValueError(f"{len(given)} references for {len(summaries)} summaries")
+    pairs = zip(summaries, given, strict=True)
+    alike = groupby(pairs, lambda pair: (pair[0].document, pair[0].id) if pair[0].document else object())
+    groups = [_group(list(members)) for _, members in alike]
+    return render_report(title, [{"title": "Summaries", "template": "components/samples.html", "groups": groups}])
 
 
 def render_report(title: str, sections: Sequence[Any], *, subtitle: str = "") -> str:

@@ -49,13 +49,6 @@ SYMBOLS = {  # of the maps and figures, as the papers write them
     "copied_from_specials": "specials",
     "opponent_log_prob": "log P_o",
 }
-TITLES = {
-    "attention": "Attention",
-    "p_co": "Correlational copying P_co",
-    "p_final": "Copying P_final",
-    "opponent_attention": "Opponent attention",
-    "conventional_attention": "Conventional attention",
-}
 SHOWN = 3  # source places a token and map
 UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")  # what models write for a word that they do not know
 PLAIN = SearchConfig(surface="raw")

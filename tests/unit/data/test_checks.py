@@ -162,9 +162,9 @@ def test_exit_codes_and_what_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     write(tmp_path / "test.jsonl", same)
     main(["data", "check", str(tmp_path)])
     said = capsys.readouterr().out
-    assert "train: 1 document the same as an earlier one" in said
-    assert "test: 1 summary that shares no word with the document" in said
-    assert "train: 2 summaries that share no word with the document" in said
+    assert "train: documents the same as an earlier one: 1" in said
+    assert "test: summaries that share no word with the document: 1" in said
+    assert "train: summaries that share no word with the document: 2" in said
     assert ": 1 document is the same (leakage)" in said
 
 

@@ -17,7 +17,7 @@ from lxml.html import fromstring
 from rich.console import Console
 
 from catchline.explain import html
-from catchline.explain.html import Samples, bundle, embed_json, render, render_report, report_script, view_files
+from catchline.explain.html import bundle, embed_json, render, report_script, view_files
 from catchline.explain.provenance import UNKNOWN
 from catchline.explain.record import to_dict
 from catchline.explain.terminal import show
@@ -78,7 +78,7 @@ def test_the_page_shows_document_and_summary_as_text_whatever_they_hold() -> Non
 
 
 def test_the_page_asks_for_nothing_from_anywhere_and_carries_its_policy() -> None:
-    page = render_report("t", [Samples("s", [made("plain text")])])
+    page = render([made("plain text")])
     root = fromstring(page)
     assert not root.xpath("//link|//iframe|//object|//embed")
     values = [value for name in ("src", "href", "action", "data", "srcset") for value in root.xpath(f"//@{name}")]
