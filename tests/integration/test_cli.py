@@ -300,8 +300,8 @@ def test_a_recipe_is_shown_resolved_and_checked(tmp_path: Path, capsys: pytest.C
     refused(capsys, 2, "Did you mean 'training.batch_size'?", *misspelt)
     assert "4 combinations" in run(capsys, "recipes", "check", path)
     for right, wrong, said in (
-        ("{type: seq2seq}", "{type: seq2seq, hiden_size: 3}", "row plain, size small and 3 others: Unknown key"),
-        ("{training.batch_size: 64}", "{model.hiden_size: 3}", "row fast, size small and 1 other: Unknown key"),
+        ("{type: seq2seq}", "{type: seq2seq, hiden_size: 3}", "row plain, size small and 3 more: Unknown key"),
+        ("{training.batch_size: 64}", "{model.hiden_size: 3}", "row fast, size small and 1 more: Unknown key"),
     ):
         path.write_text(RECIPE.replace(right, wrong))
         assert cli.main(["recipes", "check", str(path)]) == 2

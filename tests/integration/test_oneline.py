@@ -176,7 +176,7 @@ def test_fine_tuning_is_the_default_of_its_recipe(
     main(command)  # the stand-in is smaller than the recipe says
     assert "Starting from oneline, the bundled model; --from scratch starts from nothing." in capsys.readouterr().err
     shutil.rmtree(tmp_path / "box")
-    refused(capsys, ModelError.exit_code, "Or start from nothing: --from scratch.", *command)
+    refused(capsys, ModelError.exit_code, "oneline is not in this installation", *command)
 
 
 def test_the_card_of_the_bundled_model_is_that_of_its_files() -> None:

@@ -39,9 +39,6 @@ NO_LINES = {".csv", ".tsv", ".xlsx", ".ods", ".parquet", ".arrow", ".html", ".do
 OnSkip = Callable[[Exception], object]
 
 
-# ---------------------------------------------------------------------------------------------------- inputs
-
-
 def check_output(option: str, path: Path | None, read: Iterable[str | Path]) -> None:
     """Refuse to write over what a command reads."""
     if path is not None and path.is_file() and any(path.samefile(name) for name in filter(os.path.exists, read)):
@@ -196,11 +193,7 @@ def count_lines(inputs: list[str]) -> int | None:
     """How many lines there are to do, when that is quick to know."""
     if not all(name.endswith((".jsonl", ".ndjson")) and Path(name).is_file() for name in inputs):
         return None
-    total = 0
-    for name in inputs:
-        with Path(name).open("rb") as file:
-            total += sum(1 for _ in file)  # the last line may lack its end
-    return total
+    return sum(sum(1 for _ in Path(name).open("rb")) for name in inputs)  # the last line may lack its end
 
 
 @dataclass
@@ -220,9 +213,6 @@ class Skipped:
             more = [f"... and {self.total - len(self.examples)} more"] if self.total > len(self.examples) else []
             lines = [f"{self.total} record{'s' if self.total > 1 else ''} skipped:", *self.examples, *more]
             say("\n  ".join(lines))
-
-
-# --------------------------------------------------------------------------------------------------- results
 
 
 def as_lines(path: Path) -> Path:
@@ -289,9 +279,6 @@ def show_summaries(summaries: Iterable[Summary], *, words: bool = True, document
         if number:
             console.print()
         show(summary, console, words=words, document=document)
-
-
-# -------------------------------------------------------------------------------------------------- progress
 
 
 class Progress:

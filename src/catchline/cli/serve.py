@@ -9,11 +9,11 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from catchline.cli.io import say
+from catchline.cli.io import say, text_of
 from catchline.cli.options import Device, TrustCode
 from catchline.config.loading import parse_overrides
 from catchline.config.shipped import default_model
-from catchline.errors import ConfigError, DataError
+from catchline.errors import ConfigError
 from catchline.jobs import limit_threads
 
 TOKEN_VARIABLE = "CATCHLINE_TOKEN"
@@ -86,11 +86,7 @@ def read_token(path: Path | None) -> str | None:
     """The token of the file, or of the environment; ``None`` when there is neither."""
     if path is None and TOKEN_VARIABLE not in os.environ:
         return None
-    try:
-        given = os.environ[TOKEN_VARIABLE] if path is None else path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        raise DataError(f"There is no file {path} with a token.") from None
-    token = given.strip()
+    token = (os.environ[TOKEN_VARIABLE] if path is None else text_of(str(path))).strip()
     if any(not 33 <= ord(character) <= 126 for character in token) or not token:
         where = f"${TOKEN_VARIABLE}" if path is None else path
         raise ConfigError(f"{where} holds no usable token; make one with: openssl rand -hex 32")

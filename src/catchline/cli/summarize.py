@@ -142,10 +142,8 @@ def remarks(summary: Summary) -> Iterator[str]:
 
 def print_lines(lines: list[str]) -> None:
     """Print and forget the lines."""
-    for line in lines:
-        print(line)
+    print("".join(f"{line}\n" for line in lines), end="", flush=True)
     lines.clear()
-    sys.stdout.flush()
 
 
 def write_lines(lines: Lines, records: Iterable[Record], output: Path | None, total: int | None) -> None:

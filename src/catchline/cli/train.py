@@ -20,7 +20,7 @@ from catchline.config.names import check_run, outside_names, trusting
 from catchline.config.schema import SPLITS, RunConfig, TrainingConfig
 from catchline.config.shipped import SHIPPED, place_of
 from catchline.data.records import data_changes
-from catchline.errors import CatchlineError, ConfigError, ModelError
+from catchline.errors import CatchlineError, ConfigError
 from catchline.evaluation.run import evaluate_system, open_system, options_of
 from catchline.evaluation.table import MEASURES, cells_of, for_card, rouge_column, verdict
 from catchline.evaluation.table import Row as TableRow
@@ -78,13 +78,8 @@ def command(
     if run.pretraining.data is not None and not run.pretraining.enabled:
         say("pretraining.data is set, but this run has no pre-training stage: pretraining.enabled is false.")
     if start is None and run.training.initial_weights in SHIPPED:
-        name = run.training.initial_weights
-        try:
-            place_of(name)
-        except ModelError as error:
-            instead = f"Or start from nothing: --from {SCRATCH}."
-            raise ModelError(f"This size starts from {name}. {error} {instead}") from None
-        say(f"Starting from {name}, the bundled model; --from scratch starts from nothing.")
+        place_of(run.training.initial_weights)  # which it may lack
+        say(f"Starting from {run.training.initial_weights}, the bundled model; --from {SCRATCH} starts from nothing.")
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, run.size) if part)
     if run.data.validation is None and data is not None and not all_pairs:
         from catchline.training.run import hold_out
@@ -164,9 +159,6 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
         return words
     command = f"catchline export {quote(result.model_folder)} --out DIR --int8"
     return f"{words}\nOn a CPU it starts and runs faster as graphs: {command}"
-
-
-# ------------------------------------------------------------------------------ what is said at the end
 
 
 def closing_score(model_folder: str, run: RunConfig) -> str:

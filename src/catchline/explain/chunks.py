@@ -57,10 +57,7 @@ def chunk_spans(chunk_tokens: np.ndarray, offsets: Sequence[tuple[int, int]]) ->
 def build_chunks(
     hypothesis: Hypothesis, words: Sequence[Sequence[int]], offsets: Sequence[tuple[int, int]]
 ) -> tuple[Chunk, ...]:
-    """The chunks of the document, with the coarse weights of each word: the mean over its steps.
-
-    ``words`` has the steps of each word of the summary.
-    """
+    """The chunks of the document with the coarse weights of each word, the mean over its steps in ``words``."""
     coarse = hypothesis.details.get("coarse")
     if coarse is None or hypothesis.chunk_tokens is None or not words:
         return ()
@@ -92,10 +89,7 @@ def read_to(summary: Summary) -> int:
 
 
 def coarse_map(summary: Summary, most: int) -> tuple[np.ndarray, list[str], list[str]]:
-    """(words, chunks) the coarse weights, the words, and a name for each chunk: its number and first words.
-
-    Of more than ``most`` chunks those of the largest weights, in the document's order.
-    """
+    """(words, chunks) the coarse weights, the words, and a name for each chunk; at most the ``most`` heaviest."""
     weights = np.array([chunk.weights for chunk in summary.chunks]).T
     shown = np.sort(np.argsort(-weights.max(axis=0), kind="stable")[:most])
     names = []

@@ -38,9 +38,6 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class)\b)", re.MU
 _COMMENT = re.compile(r"^[ \t]*/\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)  # of a module or a declaration
 
 
-# ------------------------------------------------------------------------------- one document's panel
-
-
 def _data(group: Mapping[str, Any], charts_open: bool) -> Markup:
     """What the script needs, as JSON that cannot end the script element."""
     records = [_record(summary) for summary in group["summaries"]]
@@ -90,9 +87,6 @@ def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> dic
     }
 
 
-# ------------------------------------------------------------------------------------------ the pages
-
-
 def render(
     summaries: Sequence[Summary], *, title: str = "Where the words came from", references: References | None = None
 ) -> str:
@@ -134,8 +128,7 @@ def policy() -> str:
 
 
 def exact(text: str) -> Markup:
-    """Text whose characters a browser keeps one for one: it would read a carriage return as a line feed, and drop the
-    null character."""
+    """Text whose characters a browser keeps one for one, carriage returns and the null character too."""
     return Markup(str(escape(text)).replace("\r", "&#13;").replace("\0", "\ufffd"))
 
 
@@ -163,9 +156,6 @@ def _environment() -> Environment:
 
 def _short(values: Sequence[float]) -> list[float]:
     return [round(float(value), 4) or 0 for value in values]
-
-
-# ------------------------------------------------------------------------------------ script and style
 
 
 @cache

@@ -75,22 +75,18 @@ def _draw(axes: Any, one: HeatMap, scale: float) -> Any:
         axes.axvspan(one.read, len(one.columns), facecolor=_UNREAD, edgecolor="none", zorder=image.get_zorder() + 0.1)
     axes.set_xlim(0, len(one.columns))
     axes.set_ylim(len(one.rows), 0)
-    names = [_label(word) for word in one.columns]
+    names = [_plain(word, _LONGEST_LABEL) for word in one.columns]
     upright = all(len(name) <= 2 for name in names)  # a language of single characters
     axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=0 if upright else 90, fontsize=9)
-    axes.set_yticks(np.arange(len(one.rows)) + 0.5, [_label(word) for word in one.rows], fontsize=9)
+    axes.set_yticks(np.arange(len(one.rows)) + 0.5, [_plain(word, _LONGEST_LABEL) for word in one.rows], fontsize=9)
     axes.tick_params(length=0, pad=4)
     axes.set_title("\n".join(filter(None, [_plain(one.title), one.numbers])), loc="left", fontsize=10)
     return image
 
 
-def _plain(text: str) -> str:
-    """Dollars begin formulas in matplotlib."""
-    return text.replace("$", r"\$")
-
-
-def _label(word: str) -> str:
-    return _plain(word if len(word) <= _LONGEST_LABEL else word[: _LONGEST_LABEL - 1] + "…")
+def _plain(text: str, most: int = 1000) -> str:
+    """At most so many characters; dollars begin formulas in matplotlib."""
+    return (text if len(text) <= most else text[: most - 1] + "…").replace("$", r"\$")
 
 
 def _cut(maps: Sequence[HeatMap], rows: int, columns: int) -> tuple[list[HeatMap], list[str]]:

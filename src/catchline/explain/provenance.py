@@ -200,10 +200,8 @@ def extractive_summary(
 
 
 def _seen(hypothesis: Hypothesis, encoding: TokenizedText) -> tuple[TokenizedText, np.ndarray, np.ndarray | None]:
-    """The source tokens (R) that weights exist for, the weights of all steps (T, R), and where those tokens stand.
-
-    All tokens, with ``None`` for their places, but in a long document in chunks those of the chunks that were read.
-    """
+    """The source tokens (R) that weights exist for, the weights of all steps (T, R), and the positions of those tokens;
+    ``None`` for all, which they are but in a long document in chunks."""
     if hypothesis.attention is not None:
         return encoding, np.asarray(hypothesis.attention, dtype=np.float64)[:, : len(encoding.ids)], None
     if hypothesis.chunk_tokens is None:
@@ -213,7 +211,7 @@ def _seen(hypothesis: Hypothesis, encoding: TokenizedText) -> tuple[TokenizedTex
 
 
 def _joined(groups: Sequence[list[int]], positions: np.ndarray | None) -> tuple[bool, ...]:
-    """Of each token, does it go on with the word of the token before? ``groups`` are the words."""
+    """Of each token, does it continue the word of the token before? ``groups`` are the words."""
     return tuple(
         at > group[0] and (positions is None or bool(positions[at] == positions[at - 1] + 1))
         for group in groups
@@ -319,10 +317,7 @@ def _token(t: int, text: str, steps: _Steps, source: ReadSource) -> SummaryToken
 def _chain(
     details: Mapping[str, np.ndarray], steps: list[int], offsets: Sequence[tuple[int, int]]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The maps and figures that ``details`` hold of some steps; none for a model that does not copy in several steps.
-
-    A gate of each source position (the release's u) is shown as its mean over the source.
-    """
+    """The maps and figures that ``details`` hold of some steps; a gate of each source position is shown as its mean."""
     length = len(offsets)
     maps = {
         name: np.asarray(details[detail], dtype=np.float64)[steps, :length]
@@ -349,12 +344,8 @@ def merge_spans(
     limit: int = MAX_SOURCES,
     min_weight: float = 0.0,
 ) -> tuple[SourceSpan, ...]:
-    """Source positions as spans of ``document``, heaviest first, at most ``limit``.
-
-    ``joined[i]`` says that position i continues the word of position i - 1 (subword tokens); such
-    neighbours become one span, whose weight is their sum. Positions with an empty span (special tokens) and
-    weights not above ``min_weight`` are left out.
-    """
+    """Source positions as spans of ``document``, heaviest first, at most ``limit``, special tokens left out. Where
+    ``joined[i]``, position i continues the word of i - 1: both are one span of their summed weight."""
     merged: list[list[float]] = []  # start, end, weight, last position
     for position, (start, end) in enumerate(offsets):
         weight = float(weights[position])

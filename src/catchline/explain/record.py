@@ -24,10 +24,7 @@ ROUNDING = 1e-3  # by which a sum of probabilities may miss 1
 
 
 def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) -> dict[str, Any]:
-    """The summary as JSON values; weights and probabilities are rounded to five digits.
-
-    ``document=False`` and ``attention=False`` leave the two large parts out.
-    """
+    """The summary as JSON values, rounded to five digits; its two large parts can be left out."""
     values: dict[str, Any] = {"id": summary.id, "summary": summary.text}
     values |= {name: _plain(getattr(summary, name)) for name in ALWAYS}
     for name in WHERE_KNOWN:

@@ -36,7 +36,9 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
     parts.append(marked_summary(summary, colour))
     parts += [Text(line, style="quiet") for line in (facts(summary), *support_lines(summary))]
     if summary.words:
-        parts.append(legend(colour))
+        copied, unknown = (_marked("word", kind, colour) for kind in BRACKETS)
+        between = (" copied from the document   word generated   ", "quiet")
+        parts.append(Text.assemble(copied, between, unknown, (" not in the vocabulary", "quiet")))
     if document and summary.document:
         parts += ["", marked_document(summary, colour)]
     if summary.extracted:
@@ -86,13 +88,6 @@ def marked_document(summary: Summary, colour: bool) -> Text:
     return text
 
 
-def legend(colour: bool) -> Text:
-    """What the marks mean."""
-    copied, unknown = (_marked("word", kind, colour) for kind in BRACKETS)
-    between = (" copied from the document   word generated   ", "quiet")
-    return Text.assemble(copied, between, unknown, (" not in the vocabulary", "quiet"))
-
-
 def facts(summary: Summary) -> str:
     """One line: share of copied words, score, how much of the document was read."""
     parts = []
@@ -140,10 +135,8 @@ def _chunks_read(reading: Mapping[str, float]) -> str:
 
 
 def word_table(summary: Summary) -> Table:
-    """A row a word: probability, p_gen, share copied, and where it was copied from, its characters counted from 1.
-
-    Of a word that was generated it is what the model attended to, which is not where the word is from.
-    """
+    """A row a word: probability, p_gen, share copied, and where it was copied from, or what the model attended to;
+    characters count from 1."""
     with_gate = any(word.p_gen is not None for word in summary.words)
     headings = ("P", *["p_gen"] * with_gate, "copied")
     table = _table("word", headings, ["from where: text @ its characters (weight)"])
