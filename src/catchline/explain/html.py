@@ -98,12 +98,7 @@ def render(
     pairs = zip(summaries, given, strict=True)
     alike = groupby(pairs, lambda pair: (pair[0].document, pair[0].id) if pair[0].document else object())
     groups = [_group(list(members)) for _, members in alike]
-    return render_report(title, [{"title": "Summaries", "template": "components/samples.html", "groups": groups}])
-
-
-def render_report(title: str, sections: Sequence[Any], *, subtitle: str = "") -> str:
-    """One page with these sections in order."""
-    return _environment().get_template("page.html").render(title=title, subtitle=subtitle, sections=sections)
+    return _environment().get_template("page.html").render(title=title, groups=groups)
 
 
 def notebook_view(summary: Summary) -> str:
