@@ -41,7 +41,7 @@ LEFT_OUT = """kernels/windows kernels/gru_sequence kernels/deferral kernels/grap
     text/html text/manual text/copied text/reading text/sentences metrics/confidence metrics/support metrics/quantities
     metrics/dates metrics/words metrics/alignment metrics/card metrics/consensus metrics/lower_precision
     systems/revision systems/bulk export/tracing export/lowering export/shapes export/products export/builder
-    runtime/onnx_file runtime/eight_bits server/middleware server/streaming server/run server/metrics config/base
+    runtime/onnx_file runtime/eight_bits server/middleware server/streaming server/run server/metrics config/spellings
     cli/tune cli/calibrate cli/plot cli/data_write cli/align cli/demo cli/own_data cli/judge cli/completion cli/card
     cli/data cli/inputs cli/options"""
 GONE = re.compile("RDrop|Unmoved|Band|[Gg]roup|[Dd]ivers|[Ss]kip|[Jj]ack|drand|[Pp]recision|_automatic|[Rr]ay|Stemmer")

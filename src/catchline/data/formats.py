@@ -412,7 +412,12 @@ def _loaded(what: str, *names: str | None, **options: Any) -> Iterator[Mapping[s
 def _rows(rows: Iterable[Any], options: ReadOptions, where: str, origin: str) -> Records:
     records = Rows(options, where)
     for number, row in enumerate(rows, start=1):
-        yield records.record(row, f"{origin} {number}", str(number))
+        place, values = f"{origin} {number}", row
+        if isinstance(row, Record):
+            place, values = row.origin or place, asdict(row)
+        elif isinstance(row, Mapping):
+            values = {str(name): value for name, value in row.items()}
+        yield records.record(values, place, str(number))
 
 
 def read_rows(data: Any, options: ReadOptions) -> Records:
@@ -426,10 +431,4 @@ def read_rows(data: Any, options: ReadOptions) -> Records:
         rows = data.to_dicts() if hasattr(data, "to_dicts") else data.to_dict("records")
     if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
         raise DataError(f"Pairs are a file, a table, or a list of dictionaries, no {type(rows).__name__}.")
-    records = Rows(options, "data")
-    for number, row in enumerate(rows, start=1):
-        origin = row.origin or f"record {number}" if isinstance(row, Record) else f"record {number}"
-        values = asdict(row) if isinstance(row, Record) else row
-        if isinstance(values, Mapping):
-            values = {str(name): value for name, value in values.items()}
-        yield records.record(values, origin, str(number))
+    return _rows(rows, options, "data", "record")
