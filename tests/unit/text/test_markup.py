@@ -235,18 +235,6 @@ def docx() -> bytes:
     return packed(files)
 
 
-def epub() -> bytes:
-    container = "urn:oasis:names:tc:opendocument:xmlns:container"
-    root = '<rootfiles><rootfile full-path="c.opf"/></rootfiles>'
-    parts = '<manifest><item id="a" href="a.xhtml"/></manifest><spine><itemref idref="a"/></spine>'
-    files = {
-        "META-INF/container.xml": f'<container xmlns="{container}">{root}</container>',
-        "c.opf": f'<package xmlns="http://www.idpf.org/2007/opf"><metadata/>{parts}</package>',
-        "a.xhtml": f"<html><body><h1>River</h1><p>{PROSE}</p></body></html>",
-    }
-    return packed(files)
-
-
 def pptx() -> bytes:
     from pptx import Presentation
 
@@ -276,7 +264,7 @@ def ipynb() -> bytes:
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
 
 
-@pytest.mark.parametrize("make", [docx, epub, pptx, pdf, ipynb])
+@pytest.mark.parametrize("make", [docx, pptx, pdf, ipynb])
 def test_office_files(make: Callable[[], bytes], tmp_path: Path) -> None:
     path = tmp_path / f"a.{make.__name__}"
     path.write_bytes(make())
