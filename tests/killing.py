@@ -150,6 +150,8 @@ def bits(out: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in sorted(out.rglob("*")):
         name = str(path.relative_to(out))
+        if name == "pretraining/.lock":  # of a process that was killed at the end of the stage
+            continue
         if path.name == "state.json":
             state = json.loads(path.read_text())
             state["train_state"].pop("elapsed_seconds")

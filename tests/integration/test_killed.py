@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from catchline.files import only_here, only_writer
 from commands import refused, run
 from json_lines import write_lines
-from killing import FAMILIES, PAIRS, assert_same, finish, kill, start, survive
+from killing import FAMILIES, PAIRS, assert_same, finish, kill, settings, start, survive
 from word_pairs import write_word_pairs
 
 KILLS = 15  # of each family, in one process and in two: 180 together
@@ -27,44 +26,26 @@ def test_every_family_survives(tmp_path: Path, family: str, world: int) -> None:
     survive(tmp_path, family, world=world, kills=KILLS, seed=world)
 
 
-STAGE_UPDATES, UPDATES = 12, 14
 SLOWLY = 0.05
-
-
-def settings(data: Path) -> dict[str, Any]:
-    """With everything that draws random numbers, and checkpoints that do not fall on the ends."""
-    stage = {"max_updates": STAGE_UPDATES, "optimizer": {"learning_rate": 0.01}, "average_last": 3}
-    return {
-        "name": "stages",
-        "data": {split: str(data / "pairs" / f"{split}.jsonl") for split in ("train", "validation")},
-        "text": {"max_source_tokens": 10, "max_target_tokens": 4, "tokenizer": {"type": "word", "min_frequency": 1}},
-        "model": {"type": "seq2seq", "embedding_size": 8, "encoder_hidden": 8, "hidden_size": 8, "dropout": 0.2},
-        "pretraining": {"enabled": True, "data": str(data / "spans"), "set": {"training": stage}},
-        "training": {
-            "batch_size": 4,
-            "max_updates": UPDATES,
-            "teacher_forcing": {"ratio": 0.6, "scope": "example_step"},
-            "log_every": 3,
-            "validation": {"every_updates": 4},
-            "checkpoint": {"every_updates": 5},
-        },
-    }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [1, 2])
 def test_killed_in_both_stages_it_ends_in_the_same_bits(tmp_path: Path, world: int) -> None:
+    """With everything that draws random numbers, and checkpoints that do not fall on the ends."""
     for seed, place in enumerate((tmp_path / "pairs", tmp_path / "spans")):
         write_word_pairs(place, PAIRS, seed)
-    values = settings(tmp_path)
+    stage = {"max_updates": 14, "phases": [], "optimizer": {"learning_rate": 0.01}, "average_last": 3}
+    pretraining = {"enabled": True, "data": str(tmp_path / "spans"), "set": {"training": stage}}
+    values = settings(tmp_path / "pairs") | {"pretraining": pretraining}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(values, whole, world))
-    stage = killed / "pretraining"
-    assert kill(values, killed, world, (stage / "checkpoint-5").is_dir, SLOWLY)
-    assert not (stage / "finished.json").exists()
-    assert kill(values, killed, world, (stage / "finished.json").exists, SLOWLY)
+    stages = killed / "pretraining"
+    assert kill(values, killed, world, (stages / "checkpoint-4").is_dir, SLOWLY)
+    assert not (stages / "finished.json").exists()
+    assert kill(values, killed, world, (stages / "finished.json").exists, SLOWLY)
     assert not list(killed.glob("checkpoint-*"))
-    assert kill(values, killed, world, (killed / "checkpoint-5").is_dir, SLOWLY)
+    assert kill(values, killed, world, (killed / "checkpoint-4").is_dir, SLOWLY)
     finish(start(values, killed, world))
     assert_same(whole, killed)
 

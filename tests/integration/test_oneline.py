@@ -24,6 +24,7 @@ from catchline.models.folder import load_model_folder
 from catchline.server.catalogue import open_models
 from commands import refused, run
 
+Capture = pytest.CaptureFixture[str]
 TEXT = "This will merge the stream and return nothing. The stream is kept. Errors are raised."
 
 
@@ -61,29 +62,24 @@ def test_weights_are_stored_in_half_and_computed_with_in_full(in_the_box: Path) 
 
 
 @pytest.mark.usefixtures("in_the_box")
-def test_commands_need_no_model(
-    article: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_need_no_model(article: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     unnamed = run(capsys, "summarize", article)
     assert run(capsys, "summarize", "oneline", article) == unnamed != ""
     explained = json.loads(run(capsys, "explain", article, "--json"))
-    assert explained["model"] == "oneline"
     assert explained["words"]
-    assert Summarizer().summarize(TEXT).model == "oneline"
-    assert Summarizer().name == "oneline"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
-    assert json.loads(run(capsys, "summarize", "--json"))["model"] == "oneline"
+    from_stdin = json.loads(run(capsys, "summarize", "--json"))
+    models = [explained["model"], from_stdin["model"], Summarizer().summarize(TEXT).model, Summarizer().name]
+    assert models == ["oneline"] * 4
 
 
 @pytest.mark.usefixtures("in_the_box")
-def test_it_is_served_and_evaluated_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_served_and_evaluated_by_its_name(tmp_path: Path, capsys: Capture) -> None:
     assert list(open_models(["oneline", "lexrank"], "cpu")) == ["oneline", "lexrank"]
     data = write_pairs(tmp_path / "test.jsonl", 8, seed=1)
-    assert [
-        row["system"]
-        for row in json.loads(run(capsys, "evaluate", "oneline", "lead-1", "--data", data, "--json"))["systems"]
-    ] == ["oneline", "lead-1"]
-    assert main(["data", "check", str(data), "--recipe", "oneline", "--json"]) == 0
+    scores = json.loads(run(capsys, "evaluate", "oneline", "lead-1", "--data", data, "--json"))["systems"]
+    assert [row["system"] for row in scores] == ["oneline", "lead-1"]
+    run(capsys, "data", "check", data, "--recipe", "oneline", "--json")
     refused(capsys, ModelError.exit_code, "Did you mean 'oneline'?", "evaluate", "onelin", "--data", data)
 
 
@@ -99,25 +95,19 @@ def test_its_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("empty_box")
-def test_without_it_a_method_answers_and_says_so(article: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_it_a_method_answers_and_says_so(article: Path, capsys: Capture) -> None:
     assert main(["summarize", str(article)]) == 0
     said = capsys.readouterr()
     assert said.out.strip()
     assert "oneline is not in this installation: lexrank picks sentences instead" in said.err
-    refused(
-        capsys,
-        ModelError.exit_code,
-        "is not in this installation: install Catchline again",
-        "summarize",
-        "oneline",
-        article,
-    )
+    said = "is not in this installation: install Catchline again"
+    refused(capsys, ModelError.exit_code, said, "summarize", "oneline", article)
     with pytest.warns(UserWarning, match="lexrank picks sentences instead"):
         assert Summarizer().name == "lexrank"
 
 
 @pytest.mark.usefixtures("empty_box")
-def test_inputs_are_told_from_models(tmp_path: Path, article: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inputs_are_told_from_models(tmp_path: Path, article: Path, capsys: Capture) -> None:
     for code, said, *arguments in (
         (3, "There is no file", "summarize", str(tmp_path / "missing.txt")),
         (ModelError.exit_code, "There is no model folder", "summarize", str(tmp_path / "missing"), str(article)),
@@ -127,52 +117,30 @@ def test_inputs_are_told_from_models(tmp_path: Path, article: Path, capsys: pyte
         assert said in capsys.readouterr().err  # where none is named, behind the sentence that no model is in the box
 
 
-TINY = ["train", "oneline", "--size", "tiny", "--set", "training.max_updates=2"]
+TINY = ["--size", "tiny", "--set", "training.max_updates=2", "--set", "text.max_source_tokens=20"]
 
 
-def test_training_starts_from_it(in_the_box: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = write_pairs(tmp_path / "pairs.jsonl", 16, seed=2)
-    common = [*TINY, "--data", str(data), "--set", "text.max_source_tokens=20"]
-    assert main([*common, "--from", "oneline", "--out", str(tmp_path / "tuned")]) == 0
-    assert "taken as initial weights" in capsys.readouterr().err
-    tuned, box = load_model_folder(tmp_path / "tuned"), load_model_folder(in_the_box)
-    assert list(tuned.tokenizer.vocabulary) == list(box.tokenizer.vocabulary)
-    assert load_run(tmp_path / "tuned" / "recipe.yaml").training.initial_weights == "oneline"
-    assert main([*common, "--from", "scratch", "--out", str(tmp_path / "scratch")]) == 0
-    assert "initial weights" not in capsys.readouterr().err
-    other = load_model_folder(tmp_path / "scratch")
-    assert list(other.tokenizer.vocabulary) != list(box.tokenizer.vocabulary)
-
-
-def test_the_tokenizer_is_the_models(in_the_box: Path, tmp_path: Path) -> None:
+def test_training_starts_from_it_with_its_tokenizer(in_the_box: Path, tmp_path: Path, capsys: Capture) -> None:
     """Also where the recipe describes another one."""
-    data = write_pairs(tmp_path / "pairs.jsonl", 16, seed=2)
-    changes = ["--from", "oneline", "--set", "text.max_source_tokens=20", "--out", str(tmp_path / "run")]
-    recipe = tmp_path / "mine.yaml"
-    recipe.write_text(
-        "extends: oneline\nname: mine\nbase: {text: {tokenizer: {max_vocabulary: 77}}}\n", encoding="utf-8"
-    )
-    assert main(["train", str(recipe), *TINY[2:], "--data", str(data), *changes]) == 0
-    theirs = load_model_folder(in_the_box).tokenizer
-    assert list(load_model_folder(tmp_path / "run").tokenizer.vocabulary) == list(theirs.vocabulary)
+    data, mine = write_pairs(tmp_path / "pairs.jsonl", 16, seed=2), tmp_path / "mine.yaml"
+    mine.write_text("extends: oneline\nname: mine\nbase: {text: {tokenizer: {max_vocabulary: 77}}}\n", encoding="utf-8")
+    words = list(load_model_folder(in_the_box).tokenizer.vocabulary)
+    for recipe, start, place in (("oneline", "oneline", "a"), (mine, "oneline", "b"), ("oneline", "scratch", "c")):
+        out, taken = tmp_path / place, start == "oneline"
+        assert main(["train", str(recipe), *TINY, "--data", str(data), "--from", start, "--out", str(out)]) == 0
+        assert ("taken as initial weights" in capsys.readouterr().err) == taken
+        assert (list(load_model_folder(out).tokenizer.vocabulary) == words) == taken
+        assert (load_run(out / "recipe.yaml").training.initial_weights == "oneline") == taken
 
 
 def test_fine_tuning_is_the_default_of_its_recipe(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     data = write_pairs(tmp_path / "pairs.jsonl", 16, seed=2)
     shutil.copytree(root / "oneline", tmp_path / "box" / "oneline")
     monkeypatch.setattr(shipped, "ROOT", tmp_path / "box")
-    command = [
-        "train",
-        "oneline",
-        "--data",
-        str(data),
-        "--out",
-        str(tmp_path / "run"),
-        "--set",
-        "training.max_updates=1",
-    ]
+    out = ["--out", str(tmp_path / "run"), "--set", "training.max_updates=1"]
+    command = ["train", "oneline", "--data", str(data), *out]
     main(command)  # the stand-in is smaller than the recipe says
     assert "Starting from oneline, the bundled model; --from scratch starts from nothing." in capsys.readouterr().err
     shutil.rmtree(tmp_path / "box")
