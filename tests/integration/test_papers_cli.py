@@ -133,14 +133,8 @@ def book_model(folder: Path) -> Path:
     tokenizer = build("tokenizer", TOKENIZERS, spec)
     tokenizer.use_separator("<EOS>")
     tokenizer.train([" ".join(WORDS) + " ."])
-    model = {
-        "type": "coarse_to_fine",
-        "attention": {"type": "coarse_to_fine", "draws": 2},
-        "coarse": {"type": "bag_of_words"},
-        "chunks": None,
-        "embedding_size": 32,
-        "hidden_size": 48,
-    }
+    parts = {"attention": {"type": "coarse_to_fine", "draws": 2}, "coarse": {"type": "bag_of_words"}, "chunks": None}
+    model = {"type": "coarse_to_fine", "embedding_size": 32, "hidden_size": 48, **parts}
     text = TextConfig(tokenizer=spec, sentence_separator="<EOS>", max_source_tokens=500_000, oov_copy="unk")
     search = SearchConfig(beam_size=3, max_length=12, min_length=6)
     torch.manual_seed(1)  # with others it may write separators only, and no word to explain
@@ -206,23 +200,21 @@ def trained(request: pytest.FixtureRequest, talk: Path, tmp_path_factory: pytest
 def test_each_token_of_a_summary_is_explained(trained: Path, talk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["explain", trained, talk / "validation.jsonl", "--max-records", 1, "--raw"]
     record = json.loads(run(capsys, *arguments, "--json"))
-    assert record["words"]
     size = len(record["source_offsets"])
-    specials = sum(end <= start for start, end in record["source_offsets"])
-    first = True
+    specials = any(end <= start for start, end in record["source_offsets"])
     for word in record["words"]:
         assert set(word["maps"]) == {"p_co", "p_final"}
         assert all(len(weights) == size for weights in word["maps"].values())
         assert sum(word["maps"]["p_final"]) == pytest.approx(1.0, abs=1e-3)
-        for token in word["tokens"]:
-            figures = token["figures"]
-            assert 0 < figures["copy_attention_gate"] <= 1
-            assert 0 < figures["copy_semantic_gate"] < 1
-            assert 0 <= figures["copied_from_specials"] < 1
-            assert specials or figures["copied_from_specials"] == 0
-            assert bool(token["sources"]["p_co"]) is not first  # nothing was copied before the first word
-            assert len(token["sources"]["p_final"]) == 3
-            first = False
+    tokens = [token for word in record["words"] for token in word["tokens"]]
+    assert tokens
+    for number, token in enumerate(tokens):
+        figures = token["figures"]
+        assert 0 < figures["copy_attention_gate"] <= 1
+        assert 0 < figures["copy_semantic_gate"] < 1
+        assert 0 <= figures["copied_from_specials"] < (1 if specials else 1e-9)
+        assert bool(token["sources"]["p_co"]) == (number > 0)  # nothing was copied before the first word
+        assert len(token["sources"]["p_final"]) == 3
 
 
 @pytest.mark.parametrize("trained", ["tiny"], indirect=True)
@@ -251,8 +243,8 @@ def test_decoding_is_that_of_the_paper() -> None:
     assert (search.beam_size, search.min_length, search.max_length, search.no_repeat_ngram) == (4, 55, 140, 3)
     assert (search.length_normalisation, search.length_alpha) == ("predicted", 2.0)
     assert resolve_run(recipe, "coconet", "samsum").search.length_alpha == 1.0
-    assert resolve_run(recipe, "coconet-pretraining", "paper").pretraining.enabled
-    assert not resolve_run(recipe, "coconet", "paper").pretraining.enabled
+    stages = [resolve_run(recipe, row, "paper").pretraining.enabled for row in ("coconet", "coconet-pretraining")]
+    assert stages == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -263,8 +255,7 @@ def test_the_stage_ends_where_it_should(size: str, ends: tuple[int | None, int |
     """What the stage does not name it takes from the training, whose end is another."""
     run = resolve_run(load_recipe("coconet"), "coconet-pretraining", size, {"pretraining": {"data": str(talk)}})
     training = stage_of(run).training
-    assert (training.max_updates, training.max_epochs) == ends
-    assert training.validation.metric == "val_loss_tf"
+    assert (training.max_updates, training.max_epochs, training.validation.metric) == (*ends, "val_loss_tf")
     assert training.initial_weights == run.training.initial_weights
 
 

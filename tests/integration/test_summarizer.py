@@ -70,21 +70,20 @@ def test_every_word_points_into_the_users_text(summarizer: Summarizer) -> None:
 
 
 def test_a_word_outside_the_vocabulary_is_copied_and_says_so(folder: Path) -> None:
-    summarizer = Summarizer.from_pretrained(folder)
+    summarizer, text = Summarizer.from_pretrained(folder), "Zebratown Ellinghaus Zebratown"
     model = summarizer.system.model  # type: ignore[attr-defined]
     with torch.no_grad():  # never generate, always point
         for parameter in model.head.gate.parameters():
             parameter.zero_()
         model.head.gate.bias.fill_(-20.0)
-    summary = summarizer.explain("Zebratown Ellinghaus Zebratown")
-    assert summary.words
-    for word in summary.words:
+    words = summarizer.explain(text).words
+    assert words
+    for word in words:
         assert word.copied
         assert word.p_gen == pytest.approx(0.0, abs=1e-3)
         assert word.text in {"Zebratown", "Ellinghaus"}, "as the source writes it"
-        assert [span.text for span in word.sources] == [word.text] * (2 if word.text == "Zebratown" else 1)
-    raw = summarizer.explain("Zebratown Ellinghaus Zebratown", surface="raw")
-    assert {word.text for word in raw.words} <= {"zebratown", "ellinghaus"}
+        assert [span.text for span in word.sources] == [word.text] * text.split().count(word.text)
+    assert {word.text for word in summarizer.explain(text, surface="raw").words} <= {"zebratown", "ellinghaus"}
 
 
 def test_raw_shows_what_the_model_wrote(folder: Path, article: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,20 +98,21 @@ def test_raw_shows_what_the_model_wrote(folder: Path, article: Path, capsys: pyt
 
 
 def test_what_is_scored_is_what_people_see_unless_the_run_says_otherwise(folder: Path, tmp_path: Path) -> None:
-    paper = tmp_path / "paper"
+    paper, record = tmp_path / "paper", [Record(DOCUMENTS[2])]
     shutil.copytree(folder, paper)
     recipe = paper / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("surface: null", "surface: raw"))
-    record = [Record(DOCUMENTS[2])]
 
-    def scored(place: Path, **search: Any) -> str:
-        return open_system(str(place), search).summarize(record, always_write=True)[0].text
+    def scored(place: Path, **search: Any) -> tuple[str, Any]:
+        system = open_system(str(place), search)
+        return system.summarize(record, always_write=True)[0].text, identity(system, str(place))
 
-    assert scored(paper) == scored(folder, surface="raw") == scored(folder, surface="raw").lower()
-    assert scored(folder) == scored(paper, surface="clean") != scored(paper)
-    searches: list[dict[str, Any]] = [{}, {"surface": "raw"}, {"surface": "clean"}]
-    own, raw, clean = (identity(open_system(str(paper), search), str(paper)) for search in searches)
-    assert own == raw != clean, "its run asks for raw"
+    (own, name), (raw, raw_name), (clean, clean_name) = (
+        scored(paper, **search) for search in ({}, {"surface": "raw"}, {"surface": "clean"})
+    )
+    assert own == raw == raw.lower() == scored(folder, surface="raw")[0]
+    assert clean == scored(folder)[0] != own
+    assert name == raw_name != clean_name, "its run asks for raw"
 
 
 def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -> None:
@@ -143,13 +143,6 @@ def test_the_first_hypothesis_without_a_fault_is_given(lines: list[str], best: s
     decoded: Any = object.__new__(DecodedDocument)
     decoded.record, decoded._plain = Record("The ferry sank near the island."), str
     assert decoded.faultless_first(lines) == [best, *(line for line in lines if line != best)]
-
-
-def test_faultless_is_an_option_of_decoding(summarizer: Summarizer) -> None:
-    beam, plain = (
-        summarizer.summarize(DOCUMENTS[0], beam_size=6, faultless=flag, num_return=6) for flag in (True, False)
-    )
-    assert {one.text for one in (beam, *beam.alternatives)} == {one.text for one in (plain, *plain.alternatives)}
 
 
 @pytest.fixture
@@ -287,21 +280,16 @@ def unsure(folder: Path, tmp_path: Path) -> Path:
 
 
 def test_a_model_that_is_not_sure_declines_unless_asked_to_write(unsure: Path, folder: Path) -> None:
-    document = DOCUMENTS[0]
-    summarizer = Summarizer.from_pretrained(unsure)
+    document, summarizer = DOCUMENTS[0], Summarizer.from_pretrained(unsure)
     written = Summarizer.from_pretrained(folder).summarize(document)
-    found = summarizer.summarize(document)
-    assert "not sure" in found.extracted
-    assert found.text == document[: len(found.text)]
-    assert found.alternatives[0].text == written.text != found.text
-    assert found.confidence == pytest.approx(1 / (1 + math.exp(2.0)))
-    forced = summarizer.explain(document, always_write=True)
-    assert forced.text == written.text
-    assert not forced.extracted
+    declined, forced = summarizer.summarize(document), summarizer.explain(document, always_write=True)
+    assert "not sure" in declined.extracted
+    assert declined.text == document[: len(declined.text)]
+    assert declined.alternatives[0].text == written.text != declined.text
+    assert declined.confidence == pytest.approx(1 / (1 + math.exp(2.0)))
+    assert (forced.text, forced.extracted, written.confidence) == (written.text, "", None)
     assert set(forced.facts) > {"mean_log_prob", "word_ratio"}
-    assert written.confidence is None
-    again = LoadedModel.from_pretrained(unsure)
-    again.save_pretrained(unsure.parent / "copy")
+    LoadedModel.from_pretrained(unsure).save_pretrained(unsure.parent / "copy")
     assert Calibration.load(unsure.parent / "copy") == Calibration.load(unsure)
 
 
