@@ -11,16 +11,19 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import catchline
 from catchline.config import names
 from catchline.config.base import ConfigBase
+from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.schema import RunConfig, SearchConfig
+from catchline.data.dataset import Collator, Example
 from catchline.kernels.dispatch import CHOICE
 from catchline.models.seq2seq import Seq2SeqConfig
 from catchline.search.beam import beam_search
@@ -61,7 +64,7 @@ def keys_of_recipes() -> dict[type[ConfigBase], list[str]]:
 # ------------------------------------------------------------------------------------ files to open
 
 
-def lines_run(action: Callable[[], Any]) -> dict[str, int]:
+def lines_run(action: Callable[[], Any], within: str | tuple[str, ...] = CORE) -> dict[str, int]:
     """The files of the core of which ``action`` runs something, and how many of their lines: what a reader who follows
     it opens and reads.
 
@@ -84,7 +87,7 @@ def lines_run(action: Callable[[], Any]) -> dict[str, int]:
         action()
     finally:
         sys.settrace(before)
-    return dict(Counter(file for file, _ in found if file.startswith(CORE)))
+    return dict(Counter(file for file, _ in found if file.startswith(within)))
 
 
 def objective(name: str) -> Any:
@@ -163,6 +166,26 @@ def test_there_is_little_to_read(way: Callable[[], Callable[[], Any]]) -> None:
     files, lines = MAX_READ[way]
     assert len(found) <= files + (CHOICE == "off"), found  # without kernels additive attention is in its paper's file
     assert sum(found.values()) <= lines, found
+
+
+def test_few_files_run_from_ids_to_the_loss() -> None:
+    """All files of the library, of the recipe's pointer-generator."""
+    run = resolve_run(load_recipe("headline_writer"), "pointer-generator-coverage", "tiny")
+    model = names.build("model", names.MODELS, run.model, vocab_size=VOCAB, **IDS)
+    objectives = [names.build("objective", names.OBJECTIVES, spec) for spec in run.objectives]
+    source, target = np.array([5, VOCAB, 6], np.int64), np.array([VOCAB, EOS], np.int64)
+    collator = Collator(SimpleNamespace(vocab_size=VOCAB, pad_id=PAD, unk_id=UNK, decoder_start_id=BOS))
+
+    def whole() -> None:
+        batch = collator([Example(source, ["Ada"], target, index=n) for n in range(2)]).changed(torch.from_numpy)
+        context = UpdateContext(noise_seed=1)
+        for objective in objectives:
+            context = objective.wants(batch, context)
+        output = model(batch, context=context)
+        assert all(objective(output, batch, context).sum.isfinite() for objective in objectives)
+
+    files = lines_run(whole, "")
+    assert 5 < len(files) <= 15, sorted(files)
 
 
 def test_what_runs_is_counted() -> None:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
 from torch import Tensor
 
-import catchline
 from catchline.config import names
 from catchline.config.base import validate
 from catchline.config.loading import load_recipe, recipe_names, resolve_run
 from catchline.config.names import MODELS, OBJECTIVES, build, parse
-from catchline.data.dataset import Collator, Example
 from catchline.errors import ConfigError
 from catchline.models.base import SummarizationModel
 from catchline.models.stored import FAMILY
@@ -29,10 +23,7 @@ from catchline.search.arrays import select, select_documents
 from catchline.types import Batch, ModelOutput, StepOutput, UpdateContext
 from samples import (
     BART,
-    BOS,
-    EOS,
     IDS,
-    PAD,
     SEE,
     TRANSFORMER,
     UNK,
@@ -56,42 +47,23 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
     ],
     "distraction": [
         RECURRENT | {"attention": {"type": "distraction", "size": 7}},
-        {
-            **RECURRENT,
-            "bidirectional": False,
-            "decoder": "one-level",
-            "gru": "paper",
-            "readout_size": 4,
-            "attention": {"type": "additive", "coverage": True, "size": 7},
-            "head": {"type": "pointer"},
-        },
+        RECURRENT
+        | {"bidirectional": False, "decoder": "one-level", "gru": "paper", "readout_size": 4}
+        | {"attention": {"type": "additive", "coverage": True, "size": 7}, "head": {"type": "pointer"}},
         RECURRENT | {"gru": "paper", "bias": False, "head": {"type": "pointer"}},
     ],
     "seq2seq": [
         WRITER | {"attention": {"type": "distraction"}},
         WRITER | SEE | {"bridge_activation": ("tanh", "tanh")},
-        {
-            **WRITER,
-            "cell": "gru",
-            "attention": {"type": "additive", "coverage": True},
-            "attention_timing": "before",
-            "input_feeding": "concat",
-            "output_uses_input": True,
-            "see_decode_parity": False,
-        },
+        WRITER
+        | {"cell": "gru", "attention": {"type": "additive", "coverage": True}, "attention_timing": "before"}
+        | {"input_feeding": "concat", "output_uses_input": True, "see_decode_parity": False},
     ],
     "transformer": [
         TRANSFORMER,
-        TRANSFORMER | {"head": {"type": "pointer"}},
+        *(TRANSFORMER | {"head": {"type": head}} for head in ("pointer", "guided", "correlational")),
         TRANSFORMER | {"head": {"type": "attentional", "lambda_input": "decoder_state"}},
-        TRANSFORMER | {"head": {"type": "guided"}},
-        TRANSFORMER | {"head": {"type": "correlational"}},
-        {
-            **TRANSFORMER,
-            "share_embeddings": False,
-            "attention_layer": 0,
-            "head": {"type": "pointer"},
-        },
+        TRANSFORMER | {"share_embeddings": False, "attention_layer": 0, "head": {"type": "pointer"}},
     ],
 }
 
@@ -214,19 +186,11 @@ def test_attention_is_a_distribution_over_real_tokens(name: str) -> None:
 def test_padding_content_and_length_do_not_matter(name: str) -> None:
     model = shared(name)
     batch = random_batch()
-    variants = [
-        random_batch(extra_source=3),
-        random_batch(extra_source=2, extra_target=2, padding="gold"),
-    ]
+    variants = [random_batch(extra_source=3), random_batch(extra_source=2, extra_target=2, padding="gold")]
     junk = random_batch(extra_target=1)
-    holes = ~junk.target_mask
-    variants.append(
-        replace(
-            junk,
-            target_ids=junk.target_ids.masked_fill(holes, 7),
-            target_input_ids=junk.target_input_ids.masked_fill(holes, 9),
-        )
-    )
+    filled = {"target_ids": 7, "target_input_ids": 9}
+    holes = {name: getattr(junk, name).masked_fill(~junk.target_mask, value) for name, value in filled.items()}
+    variants.append(replace(junk, **holes))
     expected, expected_steps = model(batch), stepped(model, batch, 3)[0]
     for other in variants:
         alike(model(other), expected)
@@ -408,7 +372,7 @@ def test_under_autocast_a_transformer_is_close_and_trains(name: str) -> None:
 
 @every_head
 def test_one_real_token(name: str) -> None:
-    model, batch = model_of(name), random_batch((1,), (1,))
+    model = model_of(name)
     for options in ({}, {"extra_source": 2, "extra_target": 1}):
         batch = random_batch((1,), (1,), **options)
         output = model(batch)
@@ -479,31 +443,3 @@ def test_unknown_options_are_refused(table: str, name: str) -> None:
     """By every entry of every table."""
     with pytest.raises(ConfigError, match="no_such_option"):
         parse(table.lower(), TABLES[table], {"type": name, "no_such_option": 1})
-
-
-def test_few_files_run_from_ids_to_the_loss() -> None:
-    """The pointer-generator: the files of the library whose functions run for a batch of ids, up to the loss."""
-    run = resolve_run(load_recipe("headline_writer"), "pointer-generator-coverage", "tiny")
-    model = build("model", MODELS, run.model, vocab_size=VOCAB, **IDS)
-    objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
-    source, target = np.array([5, VOCAB, 6], np.int64), np.array([VOCAB, EOS], np.int64)
-    collator = Collator(SimpleNamespace(vocab_size=VOCAB, pad_id=PAD, unk_id=UNK, decoder_start_id=BOS))
-    root, files = str(Path(catchline.__file__).parent), set[str]()
-
-    def called(frame: Any, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(root):
-            files.add(frame.f_code.co_filename.removeprefix(root))
-
-    before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        batch = collator([Example(source, ["Ada"], target, index=n) for n in range(2)]).changed(torch.from_numpy)
-        context = UpdateContext(noise_seed=1)
-        for objective in objectives:
-            context = objective.wants(batch, context)
-        output = model(batch, context=context)
-        terms = [objective(output, batch, context) for objective in objectives]
-    finally:
-        sys.setprofile(before)
-    assert all(term.sum.isfinite() for term in terms)
-    assert 5 < len(files) <= 15, sorted(files)
