@@ -304,6 +304,7 @@ class BatchStream:
         self, dataset: EncodedDataset, collator: Collator, config: TrainingConfig, rank: int = 0, world_size: int = 1
     ) -> None:
         self._collator, self._config, self._rank, self._world_size = collator, config, rank, world_size
+        self._batch_size = config.batch_size * world_size
         self.limit(dataset)
 
     def limit(self, dataset: EncodedDataset) -> None:
@@ -326,26 +327,22 @@ class BatchStream:
         parts = (sampler.part_of_rank(batch, self._rank, self._world_size) for batch in chosen)
         return [pairs_of(self._collator, [self.dataset[index] for index in part]) for part in parts]
 
-    @property
-    def _size(self) -> int:
-        return self._config.batch_size * self._world_size
-
     def _presorted(self, dataset: EncodedDataset) -> list[np.ndarray] | None:
         config, lengths = self._config, dataset.source_lengths
         if config.batch_tokens is None and config.batching == "bucket":
             return None
-        cut = sampler.cut_by_number(self._size)
+        cut = sampler.cut_by_number(self._batch_size)
         if config.batch_tokens is not None:
             cut = sampler.cut_by_tokens(lengths, dataset.target_lengths, config.batch_tokens, self._world_size)
         return sampler.presorted(lengths, cut, config.seed)
 
     def _count(self, dataset: EncodedDataset, fixed: list[np.ndarray] | None) -> int:
-        return -(-len(dataset) // self._size) if fixed is None else len(fixed)
+        return -(-len(dataset) // self._batch_size) if fixed is None else len(fixed)
 
     def _every_batch(self, epoch: int) -> list[np.ndarray]:
         if self._fixed is not None:
             return sampler.shuffled(self._fixed, self._config.seed, epoch)
-        return sampler.bucketed(self.dataset.source_lengths, self._size, self._config.seed, epoch)
+        return sampler.bucketed(self.dataset.source_lengths, self._batch_size, self._config.seed, epoch)
 
 
 def pairs_of(collator: Collator, examples: Sequence[Example]) -> TrainingBatch:
@@ -385,6 +382,4 @@ def noise_seed(seed: int, update: int, use: int = 1) -> int:
 
 def free_running_mask(like: Tensor) -> Tensor:
     """A mask (B, T), as ``like``, under which the model reads only BOS and its predictions, as in decoding."""
-    mask = torch.zeros_like(like, dtype=torch.bool)
-    mask[:, :1] = True
-    return mask
+    return (torch.arange(like.shape[1], device=like.device) == 0).expand(like.shape)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -110,7 +112,7 @@ class Trainer:
         self.callbacks.show(self.state.update, total=self.total, description="Training")
         self.model.train()
         try:
-            with StopRequest() as stop:
+            with stop_signals() as stop:
                 while True:
                     if self._validation_due():
                         self._validate()
@@ -129,7 +131,7 @@ class Trainer:
         finally:
             self.log.close()
 
-    def _update(self, stop: StopRequest) -> None:
+    def _update(self, stop: Sequence[int]) -> None:
         state = self.state
         batches = self.stream.take(state.epoch, state.position)
         figures = self.step(batches, state.update, self._control_flags(stop), self.out)
@@ -149,14 +151,14 @@ class Trainer:
         values = {"loss": figures.loss, **figures.values, "grad_norm": figures.grad_norm, "tokens": figures.tokens}
         self.log.update(values, place, self.run.training.log_every, figures.details)
 
-    def _control_flags(self, stop: StopRequest) -> list[float]:
+    def _control_flags(self, stop: Sequence[int]) -> list[float]:
         """What this process wants to happen after the update: stop, end (time is up).
 
         They travel with the gradients, so that all processes decide alike; the first one's clock counts.
         """
         minutes, elapsed = self.run.training.max_minutes, time.perf_counter() - self._started_at
         over = self.accelerator.is_main_process and minutes is not None and elapsed >= 60 * minutes
-        return [float(stop.requested), float(over)]
+        return [float(bool(stop)), float(over)]
 
     def _learning_rate(self) -> float:
         schedule = self.run.training.schedule
@@ -332,28 +334,21 @@ def refuse_too_long(run: RunConfig, parts: Prepared) -> None:
                 )
 
 
-class StopRequest:
-    """A context that turns SIGINT and SIGTERM into ``requested``, which the loop answers after the present update; a
-    second Ctrl-C interrupts at once.
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """The signals SIGINT and SIGTERM that have arrived, which the loop answers after the present update; a second
+    Ctrl-C interrupts at once. Outside the main thread, where Python has no signal handlers, nothing is installed."""
+    received: list[int] = []
 
-    Outside the main thread, where Python has no signal handlers, nothing is installed.
-    """
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
+    def handle(number: int, frame: FrameType | None) -> None:
+        if received and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.requested = True
+        received.append(number)
+
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, handle) for number in signals}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -268,14 +268,12 @@ def join_processes(trackers: Sequence[str], out: Path) -> Accelerator:
     if absent:
         raise ConfigError(f"training.trackers: {absent[0]} is not installed; install it, or leave it out.")
     accelerator = Accelerator(mixed_precision="no", cpu=cpu, log_with=list(trackers) or None, project_dir=str(out))
-    expected = launched()
-    if accelerator.num_processes != expected:
+    if accelerator.num_processes != (expected := launched()):
         raise ConfigError(
             f"The launcher started {expected} processes, but they did not find each other "
             f"({accelerator.num_processes} here); start them with torchrun or accelerate launch."
         )
-    known = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
-    if accelerator.distributed_type not in known:
+    if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
         raise ConfigError(
             f"Training under accelerate's '{accelerator.distributed_type.value}' is not supported; "
             "use plain data parallelism: accelerate launch --num_processes N (or torchrun)."

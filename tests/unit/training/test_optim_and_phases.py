@@ -15,7 +15,7 @@ from catchline.config.schema import OptimizerConfig, RunConfig, ScheduleConfig, 
 from catchline.errors import ConfigError
 from catchline.training.data import pairs_of
 from catchline.training.log import RunLog, read_log
-from catchline.training.loop import StopRequest
+from catchline.training.loop import stop_signals
 from catchline.training.optim import (
     Phases,
     WeightAverage,
@@ -240,7 +240,7 @@ def advance(trainer: Any, updates: int) -> None:
     trainer.log = RunLog(trainer.out, trainer.state, trainer.accelerator, trainer.callbacks)
     trainer._started_at = trainer._saved_at = 0.0
     trainer.model.train()
-    with StopRequest() as stop:
+    with stop_signals() as stop:
         for _ in range(updates):
             trainer._enter_phase()
             trainer._update(stop)
