@@ -85,7 +85,7 @@ def _draw(axes: Any, one: HeatMap, scale: float) -> Any:
 
 
 def _plain(text: str, most: int = 1000) -> str:
-    """At most so many characters; dollars begin formulas in matplotlib."""
+    """Cut a text to a number of characters; escape dollars, which begin formulas in matplotlib."""
     return (text if len(text) <= most else text[: most - 1] + "…").replace("$", r"\$")
 
 

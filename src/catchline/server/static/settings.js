@@ -9,7 +9,7 @@ const MOST = 3;
 const NUMBERS = [
   { key: "min_length", label: "Length at least", meaning: "The shortest line that a model may write, in tokens (a word has one or two)." },
   { key: "max_length", label: "Length at most", meaning: "The longest line that a model may write, in tokens (a word has one or two)." },
-  { key: "beam_size", label: "Search width", meaning: "A larger number searches wider: so many beginnings of a line are kept at each word. It takes longer." },
+  { key: "beam_size", label: "Search width", meaning: "A larger number searches wider: it keeps more beginnings of a line at each word. It takes longer." },
   { key: "sentences", label: "Sentences", meaning: "How many sentences an extractive method takes." },
 ];
 const GROUPS = { neural: "Models", extractive: "Extractive methods" };
