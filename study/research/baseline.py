@@ -7,8 +7,6 @@
   gradients (their product with fixed random numbers) and the ids that search writes. ``fresh`` weights depend on the
   order of initialisation, ``filled`` ones on the names of parameters alone. Extractive rows: the picks.
 * ``search``: every row through the public interface: losses of two updates, lines for three texts, words' sources.
-* ``times``: what the scripts in ``benchmarks/`` print, ``--rounds`` times, continued where it was cut off. ``load`` is
-  the load average before and after; above 1, only the seconds of the processor can be compared.
 
 Only `Adapter` knows the package: it finds a name where it is defined now. Change it when a name changes.
 """
@@ -25,7 +23,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 import zlib
 from pathlib import Path
@@ -40,17 +37,6 @@ TEXTS = [
     "The committee met in Graz on Friday. It elected Joao Pereira as its chair. The budget for 2025 was not discussed. "
     "Members asked for a report on the new library. The next meeting is in Linz, and the report is due by then.",
 ]
-SCRIPTS = {
-    "cold commands and memory of serve": "startup.py",
-    "pointer-generator, training step": "train_step.py --steps 3 --threads THREADS",
-    "exported and torch decoding": "runtime_decoding.py --threads THREADS",
-    "base Transformer, training step": "transformer_training.py --steps 3 --batch 16 --threads THREADS",
-    "base Transformer, decoding": "transformer_decoding.py --batch 16 --threads THREADS",
-    "ROUGE": "rouge_speed.py --rounds 3",
-    "extractive methods": "extractive_speed.py --documents 3",
-    "start of a training on 100 MB, ROUGE, evaluate": "data_path.py --pairs 80000",
-    "pointer-generator, decoding": "beam_decoding.py --steps 20 --threads THREADS",
-}
 PAD, UNK, BOS, EOS, VOCABULARY = 0, 1, 2, 3, 40
 IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 
@@ -253,29 +239,6 @@ def search(options: argparse.Namespace) -> dict[str, Any]:
     return {"rows": found}
 
 
-def times(options: argparse.Namespace) -> dict[str, Any]:
-    path = options.out / "times.json"
-    found = json.loads(path.read_text()) if path.is_file() else {}
-    found.pop("note", None)
-    for turn in range(options.rounds):
-        for name, line in SCRIPTS.items():
-            line = line.replace("THREADS", options.threads)
-            runs = found.setdefault(name, [])
-            script = options.checkout / "benchmarks" / line.split()[0]
-            if len(runs) > turn or not script.is_file():
-                continue
-            load, start = os.getloadavg()[0], time.time()
-            done = subprocess.run(
-                [sys.executable, script, *line.split()[1:]], cwd=options.checkout, capture_output=True, text=True
-            )
-            shown = {"command": line, "ended with": done.returncode, "seconds": round(time.time() - start, 1)}
-            printed = (done.stdout or done.stderr[-1500:]).split("\n")
-            runs.append(shown | {"load": [load, os.getloadavg()[0]], "printed": printed})
-            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-            print(name, shown, flush=True)
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkout", type=Path, default=Path())
@@ -284,9 +247,7 @@ def main() -> None:
     parser.add_argument("--model", default="oneline", help="the bundled model's name")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "baseline")
-    parser.add_argument("--parts", default="words,models,search,times")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", default="1 2", help="of the scripts that take it")
+    parser.add_argument("--parts", default="words,models,search")
     options = parser.parse_args()
     source = str(options.checkout.resolve() / "src")
     if options.python and source not in os.environ.get("PYTHONPATH", "").split(":"):
@@ -296,7 +257,7 @@ def main() -> None:
         setattr(options, name, getattr(options, name).resolve())
     options.out.mkdir(parents=True, exist_ok=True)
     for part in options.parts.split(","):
-        content = {"words": words, "models": models, "search": search, "times": times}[part](options)
+        content = {"words": words, "models": models, "search": search}[part](options)
         (options.out / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

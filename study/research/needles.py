@@ -1,10 +1,9 @@
 """Does a model that reads in chunks look at the right document?
 
-HAYSTACKS is a file that `catchline data haystack` made: `place` in each record is where the document stands that was
-asked for. Documents are read whole, whatever the model's limit is. Printed, as means over records: ROUGE F1 x 100, the
-share of the words that were read, the share of the coarse attention that is on chunks of it and what that would
-be if attention were flat, how often the chunk with the largest weight is one of them, how often one of them was read at
-all for the summary, the entropy of the coarse attention in nats, and seconds a document.
+HAYSTACKS is a file of `catchline data haystack`. Documents are read whole. Printed are means over records: ROUGE F1 x
+100, the shares of words that were read and of the coarse attention that is on the right document, beside that of flat
+attention, how often the largest weight is on it and how often it was read at all, the entropy of the coarse attention
+in nats, and seconds a document.
 """
 
 from __future__ import annotations

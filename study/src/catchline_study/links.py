@@ -106,8 +106,8 @@ def lexical_links(pair: WordPair) -> Links:
     return Links(links, links)
 
 
-def parse_links(text: str, where: str, pair: WordPair | None = None) -> Links:
-    """Read ``0-0 3-1 4?1``; with ``pair``, check that the words exist. ``none`` is no link at all.
+def parse_links(text: str, where: str, pair: WordPair) -> Links:
+    """Read ``0-0 3-1 4?1``, links between words of ``pair``. ``none`` means that there is none.
 
     Raises:
         DataError: something else stands there, or a word does not exist; the message begins with ``where``.
@@ -121,13 +121,11 @@ def parse_links(text: str, where: str, pair: WordPair | None = None) -> Links:
                 "summary word j, counted from 0."
             )
         source, target = int(found[1]), int(found[3])
-        if pair is not None:
-            for side, number, words in (("document", source, pair.source), ("summary", target, pair.target)):
-                if number >= len(words):
-                    raise DataError(
-                        f"{where}: '{item}' links {side} word {number}, but the {side} of pair '{pair.label}' has "
-                        f"{len(words)} words (0 to {len(words) - 1})."
-                    )
+        for side, number, words in (
+            (("document", source, pair.source), ("summary", target, pair.target)) if pair else ()
+        ):
+            if number >= len(words):
+                raise DataError(f"{where}: '{item}' links {side} word {number}; the last one is {len(words) - 1}.")
         possible.add((target, source))
         if found[2] == "-":
             sure.add((target, source))

@@ -47,12 +47,11 @@ def docstrings_command(
             in_training=() if permissive else learnt_packages(),
             progress=bar.update,
         )
-    rows = []
-    for name, split in stats.splits.items():
-        packages = list(split["packages"])
-        shown = ", ".join(packages[:4]) + (f" and {len(packages) - 4} more" if len(packages) > 4 else "")
-        rows.append([name, shown, f"{split['pairs']:,}", *(f"{mean:.0f}" for mean in split["words"])])
-    told = [aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2), ""]
+    rows = [
+        [name, f"{len(split['packages'])}", f"{split['pairs']:,}", *(f"{mean:.0f}" for mean in split["words"])]
+        for name, split in stats.splits.items()
+    ]
+    told = [aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows), ""]
     read = stats.read
     told.append(f"{read['docstrings']:,} docstrings in {read['files']:,} files read; left out: {stats.reasons}.")
     if stats.refused:

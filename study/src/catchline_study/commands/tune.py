@@ -156,8 +156,7 @@ def _report(ranked: list[tuning.Trial], refused: list[str], content: dict[str, A
     lines = [aligned(header, rows, left=0), ""]
     lines.append(f"{content['data']}: {content['records']} records, {len(ranked)} settings")
     lines += filter(None, [content.get("signature"), content.get("counting")])
-    if refused:
-        lines.append(f"{len(refused)} settings do not fit together and were not tried: {refused[0]}")
+    lines += [f"{len(refused)} settings do not fit together: {refused[0]}"] if refused else []
     if ranked[0] is present:
         lines.append(f"Nothing is better than the present settings (the row of dashes) by {metric}.")
     else:
@@ -165,7 +164,6 @@ def _report(ranked: list[tuning.Trial], refused: list[str], content: dict[str, A
         settings = flatten(content["fixed"]) | ranked[0].settings
         wanted = " ".join(f"--set {quote(f'{key}={_cell(value)}')}" for key, value in settings.items())
         lines.append(f"Best by {metric}, {gain:+.2f} against the present settings: {wanted}")
-        lines.append("Chosen on these records, it looks better on them than it is: score it on others.")
     if content["applied"]:
         lines.append("The model's defaults now; if it has a confidence, run `catchline calibrate` on it again.")
     elif new:

@@ -142,14 +142,12 @@ def find_candidates(settings: SpanSettings, tokenizer: SpanTokenizer, shard: Sha
     """Write the candidates of a shard to ``path``; the counts, for JSON.
 
     Raises:
-        DataError: the shard is gone, has changed or cannot be read.
+        DataError: the shard cannot be read.
     """
     finder = CandidateFinder(settings, tokenizer, shard)
-    shard.check()
     with part_of(path) as file:
         for rows in finder.candidates():
             file.write(rows.tobytes())
-    shard.check()
     return finder.counts | {"skipped": dict(finder.skipped)}
 
 

@@ -21,35 +21,15 @@ from catchline.types import Record
 _TEXT = {".txt", ".text"}
 _JSONL = {".jsonl", ".ndjson"}
 _WILD = re.compile(r"[*?\[]")
-_PIECE = 1 << 20  # characters of a text file that are held in memory
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A file of the corpus. ``name`` is its path below the common folder of all; size and time tell a change."""
+    """A file of the corpus. ``name`` is its path below the common folder of all."""
 
     name: str
     path: str
     size: int
-    modified: int
-
-    def check(self) -> None:
-        """Is the file still the one that was found?
-
-        Raises:
-            DataError: it is gone, or another.
-        """
-        try:
-            now = os.stat(self.path)
-        except OSError as error:
-            raise DataError(
-                f"{self.path} was there when the selection began and cannot be opened any more ({error.strerror}); put "
-                "it back and run the same command again, or use --skip-bad."
-            ) from None
-        if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
-            raise DataError(
-                f"{self.path} changed since the selection began; run the command again with --overwrite to start anew."
-            )
 
 
 def find_shards(inputs: Sequence[str], out: Path) -> list[Shard]:
@@ -67,8 +47,7 @@ def find_shards(inputs: Sequence[str], out: Path) -> list[Shard]:
     for path in dict.fromkeys(path for _, paths in expanded for path in paths):
         if (suffix := _suffix(path)) not in _TEXT | _JSONL:
             raise DataError(f"{path}: '{suffix}' files are not read here; write the documents as .jsonl or .txt.")
-        about = path.stat()
-        shards.append(Shard(path.relative_to(base).as_posix(), str(path), about.st_size, about.st_mtime_ns))
+        shards.append(Shard(path.relative_to(base).as_posix(), str(path), path.stat().st_size))
     return sorted(shards, key=lambda shard: shard.name)
 
 
@@ -101,8 +80,7 @@ def _suffix(path: Path) -> str:
 def documents(path: Path, *, text: str, column: str | None, skipped: Counter[str] | None) -> Iterator[tuple[int, str]]:
     """The documents of a file with their numbers; those without text are left out.
 
-    Numbers count JSON records, lines, or, where a file is one document, its pieces: a longer file is cut at line ends
-    into pieces of about a million characters, so that it need not fit into memory.
+    Numbers count JSON records or lines; 0 is a file that is one document.
 
     Raises:
         DataError: the file cannot be read, or a record is bad and there is no ``skipped`` to count it.
@@ -113,7 +91,9 @@ def documents(path: Path, *, text: str, column: str | None, skipped: Counter[str
     else:
         entries = ((number - 1, line) for number, line in text_lines(path))
     found = _usable(path, entries, skipped)
-    for number, document in _pieces(found) if text != "line" and _suffix(path) not in _JSONL else found:
+    if text != "line" and _suffix(path) not in _JSONL:
+        found = iter([(0, "\n".join(line for _, line in found))])
+    for number, document in found:
         if document and not document.isspace():
             yield number, encodable(document)
 
@@ -133,15 +113,3 @@ def _usable(
                 if skipped is None:
                     raise
                 skipped[problem.reason] += 1
-
-
-def _pieces(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    lines: list[str] = []
-    size = number = 0
-    for _, line in found:
-        lines.append(line)
-        size += len(line) + 1
-        if size >= _PIECE:
-            yield number, "\n".join(lines)
-            lines, size, number = [], 0, number + 1
-    yield number, "\n".join(lines)
