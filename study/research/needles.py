@@ -52,9 +52,8 @@ def main(model: str, haystacks: Path, count: int | None) -> None:
     for number, record in enumerate(records, 1):
         start = time.perf_counter()
         summary = summarizer.summarize(record["document"], explain=True, always_write=True, surface="raw")
-        seconds = time.perf_counter() - start
+        found.append(looked_at(summary, record["place"]) | {"seconds": time.perf_counter() - start})
         texts.append(summary.text)
-        found.append(looked_at(summary, record["place"]) | {"seconds": seconds})
         print(f"\r{number:,} of {len(records):,}", end="", file=sys.stderr)
     scores = rouge(texts, [[record["summary"]] for record in records], kinds=("1", "2", "L")).per_document
     means = {f"ROUGE-{kind}": 100 * float(np.mean([score.f for score in every])) for kind, every in scores.items()}

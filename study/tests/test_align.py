@@ -154,12 +154,6 @@ def test_maps_by_name() -> None:
         np.testing.assert_allclose(layer, maps[1].mean(0), atol=1e-6)
         np.testing.assert_allclose(mean, maps.mean((0, 1)), atol=1e-6)
         np.testing.assert_allclose(head.sum(-1), 1.0, atol=1e-5)
-    assert [MapChoice.parse(name).title for name in [*names, "opponent"]] == [
-        "layer 1, head 2",
-        "layer 1, mean of the heads",
-        "mean of all heads",
-        "opponent attention",
-    ]
 
 
 def test_the_opponents_map_is_that_of_its_head_without_the_maximum() -> None:

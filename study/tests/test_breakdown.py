@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from catchline.data.records import write_records
-from catchline.errors import ConfigError
 from catchline.metrics.rouge import rouge
 from catchline.types import Record
 from catchline_study.commands.breakdown import buckets
@@ -23,22 +22,13 @@ RECORDS = [record(length, number) for number, length in enumerate([9, 2, 5, 2, 3
 
 
 def test_buckets_of_equal_size() -> None:
-    found = buckets(RECORDS, "3")
+    found = buckets(RECORDS, 3)
     # lengths in order: 1 2 2 | 5 7 | 9 30 (seven documents, cut at 2.33 and 4.67)
     assert [bucket.positions for bucket in found] == [(1, 6), (2, 3, 5), (0, 4)]
     assert [(bucket.low, bucket.high) for bucket in found] == [(1, 2), (2, 7), (9, 30)]
     assert found[2].mean == 19.5
-    assert [len(bucket.positions) for bucket in buckets(RECORDS, "7")] == [1] * 7
-    assert buckets(RECORDS, "1")[0].positions == tuple(range(7))
-
-
-def test_buckets_by_given_lengths() -> None:
-    found = buckets(RECORDS, "5, 9,100")
-    assert [bucket.positions for bucket in found] == [(1, 3, 6), (2, 5), (0, 4)]  # from 5 on, from 9 on; none from 100
-    assert [bucket.positions for bucket in buckets(RECORDS, "7,")] == [(1, 2, 3, 6), (0, 4, 5)]
-    for spec in ("0", "8", "a", "5,3", "", ",5", "3.5", "²", "9" * 5000):
-        with pytest.raises(ConfigError, match="--by-length"):
-            buckets(RECORDS, spec)
+    assert [len(bucket.positions) for bucket in buckets(RECORDS, 7)] == [1] * 7
+    assert buckets(RECORDS, 1)[0].positions == tuple(range(7))
 
 
 def test_scores_of_a_bucket_are_those_of_its_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,7 +105,7 @@ def test_maps_of_a_pair(contrastive: str, data: Path, tmp_path: Path, capsys: py
     arguments = ["align", contrastive, "--data", str(data), "--pair-id", "#3", *maps]
     assert main([*arguments, "--png", str(png)]) == 0
     captured = capsys.readouterr()
-    assert "opponent attention: entropy" in captured.out
+    assert "opponent: entropy" in captured.out
     assert png.read_bytes().startswith(b"\x89PNG")
 
     found = values(capsys, *arguments[1:])

@@ -35,9 +35,9 @@ def test_grids_and_ranges_are_read() -> None:
         (parse_grid, "beam_size=1,[", "not valid YAML"),
         (parse_grid, "beam_size=[1]", "give single values"),
         (parse_range, "distraction.state=1", "two numbers low:high"),
-        (parse_range, "distraction.state=nan:1", "must not be above"),
-        (parse_range, "distraction.state=0:1:log", "must be above 0"),
-        (parse_range, "distraction.state=-1:1:both-signs", "at least 0"),
+        (parse_range, "distraction.state=nan:1", "low must be at most high"),
+        (parse_range, "distraction.state=0:1:log", "above 0 with log"),
+        (parse_range, "distraction.state=-1:1:both-signs", "at least 0 with both-signs"),
         (parse_range, "distraction.state=0:1:both-sign", "Did you mean 'both-signs'?"),
     ],
 )

@@ -71,15 +71,6 @@ class MapChoice:
         layer, head = found["layer"] or found["mean"], found["head"]
         return cls(text, int(layer) if layer else None, int(head) if head else None)
 
-    @property
-    def title(self) -> str:
-        """What a figure says above the map."""
-        if self.head is not None:
-            return f"layer {self.layer}, head {self.head}"
-        if self.layer is not None:
-            return f"layer {self.layer}, mean of the heads"
-        return "opponent attention" if self.name == OPPONENT else "mean of all heads"
-
     def take(self, attentions: Tensor) -> Tensor:
         """The map (B, T, S) out of (L, H, B, T, S).
 

@@ -121,9 +121,7 @@ def parse_links(text: str, where: str, pair: WordPair) -> Links:
                 "summary word j, counted from 0."
             )
         source, target = int(found[1]), int(found[3])
-        for side, number, words in (
-            (("document", source, pair.source), ("summary", target, pair.target)) if pair else ()
-        ):
+        for side, number, words in (("document", source, pair.source), ("summary", target, pair.target)):
             if number >= len(words):
                 raise DataError(f"{where}: '{item}' links {side} word {number}; the last one is {len(words) - 1}.")
         possible.add((target, source))

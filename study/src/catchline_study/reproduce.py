@@ -177,8 +177,7 @@ def findings(table: ReproducedTable, out: Path) -> list[Finding]:
 
 def _finding(claim: TestedClaim, mine: list[float], theirs: list[float]) -> Finding:
     interval = paired_bootstrap(mine, theirs)
-    assert interval.low is not None
-    assert interval.high is not None
+    assert interval.low is not None and interval.high is not None  # noqa: PT018
     p = min(1.0, COMPARISONS * approximate_randomization(mine, theirs).p)
     excluded = claim.published is not None and not interval.low <= claim.published <= interval.high
     if claim.margin is not None:

@@ -105,10 +105,8 @@ def parse_range(text: str) -> Range:
     if unknown := [flag for flag in parts[2:] if flag not in FLAGS]:
         raise ConfigError(f"--random '{text}': {unknown_choice('flag', unknown[0], FLAGS)}")
     log, both_signs = "log" in parts[2:], "both-signs" in parts[2:]
-    if not (math.isfinite(low) and math.isfinite(high)) or low > high:
-        raise ConfigError(f"--random '{text}': the low end {parts[0]} must not be above the high end {parts[1]}.")
-    if (log and low <= 0) or (both_signs and low < 0):
-        raise ConfigError(f"--random '{text}': the low end must be above 0 with log, at least 0 with both-signs.")
+    if not (math.isfinite(low) and math.isfinite(high)) or low > high or (log and low <= 0) or (both_signs and low < 0):
+        raise ConfigError(f"--random '{text}': low must be at most high, above 0 with log, at least 0 with both-signs.")
     return Range(key, low, high, log, both_signs, all(part.strip().isdecimal() for part in parts[:2]))
 
 

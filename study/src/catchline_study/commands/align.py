@@ -240,7 +240,7 @@ def _show_maps(system: NeuralSystem, choices: list[MapChoice], pair: WordPair, a
         read = max(forced.columns, default=-1) + 1
         if read < len(pair.source):
             line += f" · {read} of {len(pair.source)} words read"
-        drawn.append(HeatMap(choice.title, merged, pair.target_words, pair.source_words, line, read))
+        drawn.append(HeatMap(choice.name, merged, pair.target_words, pair.source_words, line, read))
         values.append(
             {
                 "map": choice.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -37,9 +36,7 @@ def command(
     data: Annotated[str, Option(help="A file of records, or a folder with one file a split.")],
     systems: Annotated[list[str], Argument(metavar="MODEL_OR_METHOD...", help="Models, runs, extractive methods.")],
     *,
-    lengths: Annotated[
-        str, Option("--by-length", metavar="N|A,B,...", help="N equal buckets of documents, or where they begin.")
-    ] = "4",
+    lengths: Annotated[int, Option("--by-length", min=1, help="The number of buckets, of equal size.")] = 4,
     split: Split = "validation",
     max_records: MaxRecords = None,
     profile: Annotated[str | None, Option(help="Way of scoring, as of evaluate.")] = None,
@@ -79,34 +76,21 @@ def command(
     print_result(as_json, {"data": path, "by_length": found}, told)
 
 
-def buckets(records: Sequence[Record], spec: str) -> list[Bucket]:
-    """Sort the records into buckets by their documents' length in words, punctuation left out.
-
-    ``spec`` is the number of buckets of equal size (``4``; of equal lengths the earlier record comes first), or the
-    lengths at which a new bucket begins (``200,400``; a single one ends in a comma). Empty buckets are left out.
+def buckets(records: Sequence[Record], count: int) -> list[Bucket]:
+    """Sort the records into ``count`` buckets of equal size by their documents' length in words, punctuation left out;
+    of equal lengths the earlier record comes first.
 
     Raises:
-        ConfigError: ``spec`` is neither.
+        ConfigError: there are fewer records.
     """
     lengths = [len(words(record.document)) for record in records]
-    parts = [part.strip() for part in spec.split(",")]
-    edges = [int(part) for part in parts if part.isdecimal() and len(part) < 10]
-    if len(edges) != len([part for part in parts if part]) or not parts[0] or edges != sorted(set(edges)):
-        raise ConfigError(f"--by-length '{spec}' is neither a number of buckets nor growing lengths such as 200,400.")
-    groups: list[list[int]]
-    if len(parts) == 1:
-        count = edges[0]
-        if not 1 <= count <= len(records):
-            raise ConfigError(f"--by-length {count}: there are {len(records):,} documents; choose a number up to that.")
-        order = sorted(range(len(records)), key=lambda place: lengths[place])
-        ends = [round(number * len(order) / count) for number in range(count + 1)]
-        groups = [order[start:end] for start, end in pairwise(ends)]
-    else:
-        groups = [[] for _ in range(len(edges) + 1)]
-        for place, length in enumerate(lengths):
-            groups[bisect_right(edges, length)].append(place)
+    if count > len(records):
+        raise ConfigError(f"--by-length {count}: there are {len(records):,} documents; choose a number up to that.")
+    order = sorted(range(len(records)), key=lambda place: lengths[place])
+    ends = [round(number * len(order) / count) for number in range(count + 1)]
+    groups = [order[start:end] for start, end in pairwise(ends)]
     found = []
-    for group in filter(None, groups):
+    for group in groups:
         own = [lengths[place] for place in group]
         found.append(Bucket(min(own), max(own), sum(own) / len(own), tuple(sorted(group))))
     return found

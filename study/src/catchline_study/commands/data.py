@@ -241,11 +241,11 @@ def select_spans_command(
         raise ConfigError("Nothing to read: name files, folders or patterns with --input.")
     with progress("Selecting spans") as bar:
         how: dict[str, Any] = {"workers": workers, "overwrite": overwrite, "progress": bar.update}
-        result = select_spans(inputs, out, selection, **how)
-    for warning in result.manifest["warnings"]:
+        manifest, complete = select_spans(inputs, out, selection, **how)
+    for warning in manifest["warnings"]:
         say(f"warning: {warning}")
-    before = f"{out} is complete already; nothing was done.\n" if result.complete_before else ""
-    print_result(as_json, result.manifest, before + _told(out, result.manifest))
+    before = f"{out} is complete already; nothing was done.\n" if complete else ""
+    print_result(as_json, manifest, before + _told(out, manifest))
 
 
 def _told(out: Path, manifest: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``catchline plot``: the curves of one or several runs in one picture, and their last values beside the published."""
+"""``catchline plot``: the curves of one or several runs in one picture, and their last values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from typer import Argument, Option
 from catchline.cli.io import aligned, print_result, say
 from catchline.cli.options import AsJson, check_picture
 from catchline.config.loading import read_run
-from catchline.config.schema import RunConfig
 from catchline.errors import ConfigError, DataError, refuse_unknown, unknown_choice
 
-# what a curve shows, the published figures that stand beside it
-PUBLISHED = {"loss": "train_loss", "nll": "train_loss", "val_ppl": "perplexity"}
 LOSSES = ("loss", "nll")
 AXES = ("update", "epoch", "tokens")
 NOT_CURVES = {"kind", "update", "epoch", "phase", "best"}
@@ -48,15 +45,11 @@ def command(
     shows_loss = any(name in LOSSES or name.startswith("val_loss_") for _, name in drawn)
     unit = " or ".join(dict.fromkeys(recipe.loss_unit for recipe in recipes.values())) if shows_loss else ""
     rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x, unit=unit)
-    header, cells = ["run", "measure", x, "last", "best", "published"], []
-    for row, (run, name) in zip(rows, drawn, strict=True):
-        row |= {"measure": name, "published": _published(recipes[run], name) if run in recipes else {}}
-        figures = f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}"
-        published = (f"{key.rpartition('.')[0]} {value}".strip() for key, value in row["published"].items())
-        cells.append([row["run"], name, *figures, ", ".join(published)])  # subset 6.66, full 5.355
+    header, cells = ["run", "measure", x, "last", "best"], []
+    for row, (_, name) in zip(rows, drawn, strict=True):
+        row |= {"measure": name}
+        cells.append([row["run"], name, f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}"])
         row |= {key: None for key in ("final", "best") if not math.isfinite(row[key])}  # JSON has no NaN
-    if not any(row["published"] for row in rows):  # these runs are of no paper
-        header, cells = header[:-1], [row[:-1] for row in cells]
     print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 
 
@@ -132,11 +125,3 @@ def _losses(runs: list[Path]) -> list[tuple[Path, str]]:
         shown = next((name for name in (f"{validation}_nll", validation) if name in keys), None)
         found += [(run, shown)] if shown else []
     return found
-
-
-def _published(run: RunConfig, name: str) -> dict[str, Any]:
-    """The published figures of what the curve ``name`` shows, by the paper's table."""
-    from catchline.evaluation.plan import flatten
-
-    wanted = "val_loss" if name.startswith("val_loss") else PUBLISHED.get(name, name)
-    return {key: value for key, value in flatten(run.published).items() if key.rpartition(".")[2] == wanted}

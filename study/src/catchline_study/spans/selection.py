@@ -11,7 +11,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,14 +36,6 @@ TRAIN, VALIDATION = "train", "validation.jsonl"
 _ADVICE = "choose another folder, or start anew with --overwrite."
 
 
-@dataclass(frozen=True)
-class SelectionResult:
-    """``complete_before``: there was nothing left to do."""
-
-    manifest: dict[str, Any]
-    complete_before: bool = False
-
-
 def select_spans(
     inputs: Sequence[str],
     out: Path,
@@ -52,8 +44,9 @@ def select_spans(
     workers: int = 1,
     overwrite: bool = False,
     progress: OnProgress = lambda done, total, stage: None,
-) -> SelectionResult:
-    """Select the best spans of a corpus and write them to a folder that trainings read.
+) -> tuple[dict[str, Any], bool]:
+    """Select the best spans of a corpus and write them to a folder that trainings read. Returns the manifest, and whether
+    it was there before.
 
     The output depends neither on ``workers``, the number of processes, nor on interruptions.
 
@@ -81,14 +74,14 @@ def select_spans(
                 raise ConfigError(f"{out / MANIFEST} is not of a selection of spans; choose another folder.")
             _refuse_other(out, manifest["asked"], asked)
             shutil.rmtree(out / WORK, ignore_errors=True)
-            return SelectionResult(manifest, complete_before=True)
+            return manifest, True
         if (out / WORK / "plan.json").is_file():
             _refuse_other(out, _read_json(out / WORK / "plan.json"), asked)
         elif any(path.name not in {WORK, LOCK} for path in out.iterdir()):
             raise ConfigError(f"{out} is not an empty folder; choose another one.")
         _write_json(out / WORK / "plan.json", asked)
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # `workers` says how many cores are used
-        return SelectionResult(_Job(out, settings, tokenizer, shards, workers, progress).finish(asked))
+        return _Job(out, settings, tokenizer, shards, workers, progress).finish(asked), False
 
 
 def _refuse_other(out: Path, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
@@ -194,14 +187,12 @@ def _refuse_none(settings: SpanSettings, scans: Sequence[Mapping[str, Any]]) -> 
     if not count:
         raise DataError("The input holds no text.")
     if not any(scan["chunks"] for scan in scans):
-        whole = ", or whole files as documents (--text file)" if settings.text == "line" else ""
         raise DataError(
             f"No document has {settings.shape.window:,} tokens ({settings.input_length} + {settings.output_length}): "
-            f"of {count:,} the longest has {longest:,}; take shorter spans (--input-length, --output-length){whole}."
+            f"of {count:,} the longest has {longest:,}; take shorter spans (--input-length, --output-length)."
         )
     if not any(scan["candidates"] for scan in scans):
-        over = f" scores above {settings.over}" if settings.over is not None else " holds text in both spans"
-        raise DataError(f"No window{over}.")
+        raise DataError(f"No window scores above {settings.over or 'nothing'}: there is no span to choose.")
 
 
 # ----------------------------------------------------------------------------------------- what is written
