@@ -45,8 +45,8 @@ def select_spans(
     overwrite: bool = False,
     progress: OnProgress = lambda done, total, stage: None,
 ) -> tuple[dict[str, Any], bool]:
-    """Select the best spans of a corpus and write them to a folder that trainings read. Returns the manifest, and whether
-    it was there before.
+    """Select the best spans of a corpus and write them to a folder that trainings read. Returns the manifest and
+    whether it was there before.
 
     The output depends neither on ``workers``, the number of processes, nor on interruptions.
 
