@@ -37,9 +37,8 @@ Gaps = Sequence[tuple[int, int]]
 
 
 class Tokenizer(ABC):
-    """Base of the tokenizers. ``Class(config)``, then `train`; or `Tokenizer.load` from a folder.
-
-    Special tokens are not looked for in the text: a user who writes ``</s>`` gets those four characters.
+    """Base of the tokenizers. ``Class(config)``, then `train`; or `Tokenizer.load` from a folder. Special tokens in
+    the text are ordinary characters.
 
     One of your own writes `train`, which hands an object of the `tokenizers` library, whose first four ids are
     `SPECIAL_TOKENS`, to `_set_backend`; `_finish`; and `_starts_word`.
@@ -112,9 +111,7 @@ class Tokenizer(ABC):
         """Let ``token`` stand between sentences: before `train`, which makes it a word of the vocabulary. Raises
         ConfigError where the vocabulary exists already and lacks it."""
         if token is not None and self._backend is not None and self.token_id(token) is None:
-            raise ConfigError(
-                f"The tokenizer's vocabulary has no '{token}'; text.sentence_separator must be one of its tokens."
-            )
+            raise ConfigError(f"The vocabulary has no '{token}'; text.sentence_separator must be one of its tokens.")
         self.separator = token
 
     def token_id(self, token: str) -> int | None:
@@ -166,9 +163,8 @@ class Tokenizer(ABC):
         """Tokenize texts on all cores, in order, with only some hundred in memory at a time.
 
         ``max_tokens`` cuts at the end and counts the special tokens that ``specials`` adds: ``True`` on both sides,
-        ``"end"`` behind. ``gaps`` are, for each text, the places of the separator
-        (`catchline.text.sentences.sentence_gaps`). Raises ConfigError where ``max_tokens`` leaves no room beside the
-        special tokens.
+        ``"end"`` behind; ConfigError where they leave no room. ``gaps`` are, for each text, the places of the separator
+        (`catchline.text.sentences.sentence_gaps`).
         """
         prefix = self.prefix_ids if specials is True else ()
         suffix = self.suffix_ids if specials else ()
@@ -236,10 +232,8 @@ class Tokenizer(ABC):
         return self.detokenize([self.token(index, oov_words) for index in ids if index not in self.special_ids])[0]
 
     def detokenize(self, tokens: Sequence[str]) -> Detokenized:
-        """Join tokens to a text; also the character span of each token in that text.
-
-        Sentence separators become line breaks, and nothing at the ends; their spans are empty.
-        """
+        """Join tokens to a text; also the span of each token in it. Separators become line breaks, and nothing at the
+        ends; their spans are empty."""
         text, spans = "", list[tuple[int, int]]()
         ends = [at for at, token in enumerate(tokens) if token == self.separator]
         for before, end in pairwise([-1, *ends, len(tokens)]):
@@ -273,8 +267,7 @@ class Tokenizer(ABC):
         return "".join(tokens).replace(SPACE_MARK, "")
 
     def save(self, folder: str | Path) -> None:
-        """Write ``tokenizer.json`` and ``tokenizer_config.json``, which transformers' ``AutoTokenizer`` reads too, and
-        what was learnt of case."""
+        """Write what transformers' ``AutoTokenizer`` reads too, and what was learnt of case."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         (path / TOKENIZER_FILE).write_text(self.backend.to_str(pretty=True), encoding="utf-8")

@@ -47,10 +47,8 @@ _UNSEEN = re.compile(
 
 
 def with_line_feeds(text: str) -> str:
-    """``text`` with a line feed for each end of a line, of equal length: what a line is, everywhere.
-
-    Lines end at LF, CR LF (here a blank and a line feed), CR, VT, FF, NEL, U+2028 and U+2029.
-    """
+    """``text`` with a line feed for each end of a line, of equal length: what a line is, everywhere. Lines end at LF,
+    CR LF (here a blank and a line feed), CR, VT, FF, NEL, U+2028 and U+2029."""
     return text.replace("\r\n", " \n").translate(_LINE_ENDS)
 
 
@@ -61,11 +59,8 @@ def split_lines(text: str) -> list[str]:
 
 
 def without_invisible(text: str) -> str:
-    """``text`` as its words are counted: without invisible characters that divide nothing.
-
-    Joiners stay between letters of scripts in which they tell words apart (Arabic, Persian, those of India), so that a
-    word with one is neither two words nor another word.
-    """
+    """``text`` as its words are counted: without invisible characters that divide nothing. Joiners stay between letters
+    of scripts in which they tell words apart (Arabic, Persian, those of India)."""
     return text if text.isascii() else _UNSEEN.sub("", text)
 
 
@@ -124,11 +119,10 @@ def across_blanks(text: str) -> bool:
 
 
 class NormalizationConfig(ConfigBase):
-    """The steps behind Unicode's NFC and straight quotes, in this order: marks of unknown words, lower case, digits.
+    """The steps behind Unicode's NFC and straight quotes: marks of unknown words, lower case, digits.
 
-    ``unknown_marks`` are what the data writes for words it lost (``<unk>`` and ``UNK`` in copies of Gigaword); where
-    they stand between blanks they all become the word ``unk``. Only what the model reads and learns changes,
-    references do not.
+    ``unknown_marks`` are what the data writes for words it lost (``<unk>`` and ``UNK`` in copies of Gigaword); between
+    blanks they become the word ``unk`` in what the model reads and learns; references do not change.
     """
 
     lowercase: bool = False
@@ -173,11 +167,8 @@ def encodable(text: str) -> str:
 
 
 def extend_over_marks(text: str, offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Give a token the combining characters behind it that composition swallowed.
-
-    Composing ``e`` and an accent (or Hangul letters) into one character leaves the accent outside every
-    span; here it goes to the token before it, so that ``text[start:end]`` is the whole character.
-    """
+    """Give a token the combining characters behind it that composition swallowed: composing ``e`` and an accent (or
+    Hangul letters) into one character leaves the accent outside every span."""
     result = []
     for index, (start, end) in enumerate(offsets):
         limit = offsets[index + 1][0] if index + 1 < len(offsets) else len(text)

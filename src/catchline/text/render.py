@@ -1,8 +1,7 @@
-"""Rendering: from tokens to text as people write it, with the span of each token; the last step before it is shown.
+"""Rendering, the last step before a text is shown: from tokens to text as people write it, with the span of each token.
 
 `join_words` and its kin join tokens by rule. `rendered` knows the source as well: a copied word has its form, and its
-blanks in a copied run; other words have their usual form in the training texts (`catchline.text.truecase`). The
-clean-up drops tokens and adds none, so every word keeps its provenance.
+blanks in a copied run; other words have their usual form in the training texts. The clean-up adds no token.
 """
 
 from __future__ import annotations
@@ -142,8 +141,7 @@ class SourceText:
         return without_invisible(self.document[slice(*self.spans[word])])
 
     def gap(self, word: int) -> str | None:
-        """What stands in front of the word: a blank or nothing; ``None`` where other words stand there too, or where
-        there is no such word."""
+        """A blank or nothing in front of the word; ``None`` where other words stand there, or there is no such word."""
         if word == len(self.keys):
             return None
         end = self.spans[word - 1][1]
@@ -164,12 +162,9 @@ class SourceText:
         return not (shouted or (capitalised(form) and begins(self.document, start)))
 
     def cased(self, key: str, place: int | None, tokenizer: Tokenizer) -> str:
-        """How a lower-cased word is written; ``place`` is that of a copied one.
-
-        In this order: its form at the place it was copied from; its most frequent form in the document; that of the
-        training texts. Of a word that stands only where case says nothing, one of the vocabulary is in lower case and
-        one that the vocabulary lacks keeps the source's form.
-        """
+        """How a lower-cased word is written: in its form at the ``place`` it was copied from; in its most frequent form
+        in the document; in that of the training texts. A word that stands only where case says nothing is in lower case;
+        one that the vocabulary lacks keeps the source's form."""
         if place is not None and self.shows_case(place):
             return self.form(place)
         places = self._by_key.get(key, ())
@@ -222,12 +217,9 @@ def rendered(
     clean: bool,
     capitals: str,
 ) -> Rendered:
-    """The text of T tokens that a model wrote over S source tokens, and which of them are UNK.
-
-    ``copying`` (T, S) is how strongly each source position was copied (or attended to) when the token was written,
-    ``share`` (T,) how much of the token's probability was copied. ``capitals`` is ``learnt`` (the style of the training
-    summaries) or names a style.
-    """
+    """The text of T tokens that a model wrote over S source tokens, and which of them are UNK. ``copying`` (T, S) is
+    how strongly each source position was copied (or attended to), ``share`` (T,) how much of the token's probability was
+    copied. ``capitals`` is ``learnt`` (the style of the training summaries) or names a style."""
     text, spans = tokenizer.detokenize(tokens)
     words: list[_Word] = []
     behind, place = 0, None

@@ -1,8 +1,6 @@
-"""Where sentences begin and end, offline, and the word between them: where it stands among a text's tokens.
+"""Where sentences begin and end: English by syntok, other languages by sentencex, each with a few rules of ours.
 
-English goes by syntok, other languages by sentencex, each with a few rules of ours. The separator is an ordinary word
-of the vocabulary with its own embedding. It stands between sentences, not behind the last one, and belongs to no
-characters: its span is the empty one behind the token before it.
+A separator may stand between sentences, an ordinary word of the vocabulary that belongs to no characters.
 """
 
 from __future__ import annotations
@@ -139,10 +137,8 @@ def split_sentences(text: str, language: str | None = None) -> list[Span]:
 
 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[Span]:
-    """The character spans of the sentences of ``text``, in order; text between two spans is white space only.
-
-    Without a ``language`` (an ISO code) the text tells it (`language_of`). A blank line always ends a sentence, and so
-    does the end of a line that nobody wrapped.
+    """The spans of the sentences of ``text``, in order; text between two spans is white space only. Without a
+    ``language`` (an ISO code) the text tells it. A blank line ends a sentence, and so does a line that nobody wrapped.
     """
     language = language or language_of(text)
     text = with_line_feeds(encodable(text))

@@ -1,7 +1,5 @@
-"""The tokenizers: words, subwords (byte-pair encoding) and characters, trained here, and those of hub checkpoints.
-
-Those trained here keep the strings of what their vocabulary lacks, so that a pointer can copy it.
-"""
+"""The tokenizers: words, subwords (byte-pair encoding) and characters, trained here, which keep the strings of what
+their vocabulary lacks, so that a pointer can copy it; and those of hub checkpoints."""
 
 from __future__ import annotations
 
@@ -144,11 +142,8 @@ class _ByChunks(_OpenTokenizer):
 
 
 class WordTokenizer(_ByChunks):
-    """Words, numbers and punctuation by rule (`catchline.text.normalization`); a closed vocabulary by frequency.
-
-    Clitics are split (``do n't``), words keep inner hyphens and apostrophes, addresses and identifiers stay
-    whole, Han characters stand alone.
-    """
+    """Words, numbers and punctuation by rule (`word_pattern`): clitics are split (``do n't``), addresses and
+    identifiers stay whole, Han characters stand alone."""
 
     class Config(NormalizationConfig):
         """``max_vocabulary`` counts the four special tokens."""
@@ -185,11 +180,8 @@ class WordTokenizer(_ByChunks):
 
 
 class CharacterTokenizer(_OpenTokenizer):
-    """What a reader sees as one character is one token (a flag, an accented letter); white space is ``▁``.
-
-    Without ``keep_spaces`` white space is nothing: Chinese text and the same text with blanks between its characters
-    are equal, and so is what is written, without any blank.
-    """
+    """What a reader sees as one character is one token (a flag, an accented letter); white space is ``▁``, or nothing
+    without ``keep_spaces``: then Chinese text with and without blanks between its characters is equal."""
 
     class Config(NormalizationConfig):
         """``max_vocabulary`` counts the four special tokens."""
@@ -212,10 +204,8 @@ class CharacterTokenizer(_OpenTokenizer):
 
 
 class BpeTokenizer(_ByChunks):
-    """Byte-pair encoding over words with the space in front written as ``▁``.
-
-    Characters that training did not see are unknown, one a token, and can be copied like unknown words.
-    """
+    """Byte-pair encoding over words with the space in front written as ``▁``. Characters that training did not see are
+    unknown, one a token, and can be copied like unknown words."""
 
     class Config(NormalizationConfig):
         """``vocab_size`` counts the four special tokens; fewer come out when the texts hold no more."""
@@ -264,11 +254,8 @@ class BpeTokenizer(_ByChunks):
 
 
 class PretrainedTokenizer(Tokenizer):
-    """The ids, special tokens and templates of a checkpoint, with our offsets and word groups.
-
-    ``path`` is a folder with a ``tokenizer.json``, and the ``config.json`` or ``tokenizer_config.json`` that say which
-    ids are special.
-    """
+    """The ids, special tokens and templates of a checkpoint, with our offsets and word groups. ``path`` is a folder
+    with a ``tokenizer.json``, and the ``config.json`` or ``tokenizer_config.json`` that say which ids are special."""
 
     class Config(ConfigBase):
         path: str

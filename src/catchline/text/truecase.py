@@ -1,8 +1,7 @@
 """How the training texts write their words: names and acronyms, and how their summaries begin and end.
 
-A model with a lower-cased vocabulary writes ``python bindings for opengl``. The table learnt here knows that people
-write ``Python`` and ``OpenGL``, and whether the summaries it was learnt from begin with a capital. It lies beside the
-tokenizer as ``casing.json``; `catchline.text.render` applies it.
+The table lies beside the tokenizer as ``casing.json``. `catchline.text.render` applies it to what a model with a
+lower-cased vocabulary writes (``python bindings for opengl``).
 """
 
 from __future__ import annotations
@@ -69,10 +68,8 @@ class Casing(BaseModel, frozen=True):
 
 
 def learn_casing(documents: Iterable[str], summaries: Iterable[str]) -> Casing:
-    """Count how words are written inside sentences, in both; the style from the summaries, which are read twice.
-
-    Not counted is what says nothing of a word: the beginning of a sentence or list item, and Title Case summaries.
-    """
+    """Count how words are written inside sentences, in both, Title Case summaries aside; the style is that of the
+    summaries, which are read twice."""
     counts = _counted(documents)
     names = _reliable(counts)
     casing = _style(summaries, {form for form in counts if form.islower() and form not in names})
