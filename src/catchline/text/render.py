@@ -163,8 +163,8 @@ class SourceText:
 
     def cased(self, key: str, place: int | None, tokenizer: Tokenizer) -> str:
         """How a lower-cased word is written: in its form at the ``place`` it was copied from; in its most frequent form
-        in the document; in that of the training texts. A word that stands only where case says nothing is in lower case;
-        one that the vocabulary lacks keeps the source's form."""
+        in the document; in that of the training texts. A word that stands only where case says nothing is in lower
+        case; one that the vocabulary lacks keeps the source's form."""
         if place is not None and self.shows_case(place):
             return self.form(place)
         places = self._by_key.get(key, ())
@@ -218,8 +218,8 @@ def rendered(
     capitals: str,
 ) -> Rendered:
     """The text of T tokens that a model wrote over S source tokens, and which of them are UNK. ``copying`` (T, S) is
-    how strongly each source position was copied (or attended to), ``share`` (T,) how much of the token's probability was
-    copied. ``capitals`` is ``learnt`` (the style of the training summaries) or names a style."""
+    how strongly each source position was copied (or attended to), ``share`` (T,) how much of the token's probability
+    was copied. ``capitals`` is ``learnt`` (the style of the training summaries) or names a style."""
     text, spans = tokenizer.detokenize(tokens)
     words: list[_Word] = []
     behind, place = 0, None
