@@ -134,7 +134,7 @@ def _add_summaries(app: FastAPI, service: Service, named: list[Any]) -> None:
     async def check(body: schemas.CheckRequest, request: Request) -> Response:
         return _json(await _unless_gone(request, service.support(body.summary, body.document)))
 
-    @post("/", response_model=list[schemas.HubSummary], summary="The hub's summarization task, with the first model")
+    @post("/", response_model=list[dict[str, str]], summary="The hub's summarization task, with the first model")
     async def hub(body: HubRequest, request: Request) -> Response:
         documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs
         checked = await service.check(documents, options=hub_options(body.parameters or {}))

@@ -218,7 +218,12 @@ def serve(app: Any, host: str, port: int) -> None:
         limit_concurrency=service.settings.max_connections,
         timeout_graceful_shutdown=max(1, round(service.settings.drain_timeout)),
     )
-    announce(service, listener)
+    address, port = listener.getsockname()[:2]
+    address = f"[{address}]" if ":" in address else address
+    trained = "".join(f"{served.name}, " for served in service.catalogue if served.is_neural)
+    methods = sum(not served.is_neural for served in service.catalogue)
+    text = f"catchline: serving {trained}{methods} extractive methods at http://{address}:{port}/"
+    print(text, file=sys.stderr, flush=True)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn handles both, then raises them again
         signal.signal(number, signal.SIG_IGN)
     uvicorn.Server(config).run(sockets=[listener])
@@ -242,17 +247,6 @@ def bind(host: str, port: int) -> socket.socket:
         reason = "is in use" if taken else f"cannot be used ({getattr(error, 'strerror', None) or error})"
         raise ConfigError(f"Address {host} port {port} {reason}; choose another with --host and --port.") from None
     return listener
-
-
-def announce(service: Service, listener: socket.socket) -> None:
-    """Say on stderr what is served where."""
-    host, port = listener.getsockname()[:2]
-    address = f"[{host}]" if ":" in host else host
-    trained = [served.name for served in service.catalogue if served.is_neural]
-    methods = sum(not served.is_neural for served in service.catalogue)
-    names = f"{', '.join(trained)} and " if trained else ""
-    text = f"catchline: serving {names}{methods} extractive methods at http://{address}:{port}/"
-    print(text, file=sys.stderr, flush=True)
 
 
 def is_loopback(host: str) -> bool:

@@ -81,12 +81,10 @@ class SummarizeRequest(_Body, json_schema_extra={"examples": [{"document": TEXT}
 
     document: Text | None = Field(None, description="One text.")
     documents: Documents | None = Field(None, description="Several texts, with or without an id.")
-    model: Text | None = Field(
-        None, description="A name from `GET /v1/models`; the first of them if not given.", max_length=200
-    )
+    model: Text | None = Field(None, description="A name from `GET /v1/models`, or their first.", max_length=200)
     options: Options = Field(
         default_factory=dict,
-        description="Decoding options of a trained model, or settings of an extractive method: see `GET /v1/models`.",
+        description="Of decoding, or settings of an extractive method: see `GET /v1/models`.",
         json_schema_extra={"maxProperties": MOST_FIELDS},
     )
     format: Format = Field("text", description="`markdown`: only what its sentences say; `auto`: as it looks.")
@@ -147,9 +145,7 @@ class Support(BaseModel):
     unsupported: list[ClaimRecord] = Field(description="Numbers, dates and names that the document does not have.")
     new_words: list[ClaimRecord] = Field(description="Other content words that it has in no form.")
     supported: list[ClaimRecord]
-    rate: float | None = Field(
-        description="The share of the numbers, dates and names that the document has; null if there are none."
-    )
+    rate: float | None = Field(description="The share of numbers, dates and names that are supported.")
 
 
 class Alternative(BaseModel):
@@ -165,9 +161,7 @@ class Alternative(BaseModel):
     truncated: bool
     finished: bool
     terms: dict[str, float] | None = None
-    reading: dict[str, float] | None = Field(
-        None, description="Of models that read in chunks: `chunks` and `words` of the document, how many were read."
-    )
+    reading: dict[str, float] | None = Field(None, description="Of models that read in chunks: how much was read.")
     confidence: float | None = Field(None, description="The chance that a reader accepts the words, where known.")
     out_of_domain: str | None = Field(None, description="Why the model does not know this kind of document.")
     facts: dict[str, float] | None = Field(None, description="What confidence was computed from.")
@@ -182,10 +176,7 @@ class SummaryRecord(Alternative):
 
     source_offsets: list[Places] | None = None
     chunks: list[Chunk] | None = None
-    extracted: str | None = Field(
-        None,
-        description="Why `summary` is taken from the document; the first of `alternatives` is what the model wrote.",
-    )
+    extracted: str | None = Field(None, description="Why `summary` is the document's; `alternatives` has the model's.")
     read_to: int | None = Field(None, description="Where the part of the document ends that the model was given.")
     format: Kind | None = Field(None, description="As what the document was read, if not as it is.")
     document: str | None = Field(None, description="The text that was summarized; places in the document count in it.")
@@ -200,12 +191,6 @@ class SummarizeResponse(BaseModel):
     summaries: list[SummaryRecord]
     timing: dict[str, float] = Field(description="Milliseconds: `queue_ms` for the worker, `total_ms` in all.")
     request_id: str
-
-
-class HubSummary(BaseModel):
-    """One answer of the hub's summarization task."""
-
-    summary_text: str
 
 
 class OptionInfo(BaseModel):
