@@ -117,10 +117,6 @@ class Memory(Generic[Rows]):
     oov_words: list[list[str]] = field(default_factory=list)  # `Batch.oov_words`, where search may write them
     extra: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def batch_size(self) -> int:
-        return self.mask.shape[0]  # type: ignore[attr-defined]
-
 
 @dataclass(slots=True)
 class AttentionOutput:

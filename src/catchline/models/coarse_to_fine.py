@@ -344,7 +344,7 @@ class CoarseToFine(SummarizationModel):
     def _first_state(self, memory: Memory, *, soft: bool = False) -> dict[str, Any]:
         """Zero states, zero first context."""
         features: ChunkFeatures = memory.extra["features"]
-        size, hidden = memory.batch_size, self.config.hidden_size
+        size, hidden = memory.mask.shape[0], self.config.hidden_size
         zero = self.embedding.weight.new_zeros(size, hidden)
         documents = torch.arange(size, device=zero.device)
         return {

@@ -317,7 +317,7 @@ class Seq2Seq(RecurrentModel):
         state["attention"] = self.attention.init_state(memory)
         if self.config.first_context == "initial":
             return state | {"context": self._attend(state)[1]["context"]}
-        return state | {"context": memory.states.new_zeros(memory.batch_size, memory.states.shape[-1])}
+        return state | {"context": memory.states.new_zeros(memory.mask.shape[0], memory.states.shape[-1])}
 
     # ------------------------------------------------------------------------------ parts
 

@@ -88,12 +88,13 @@ class _Search:
         self.step, self.config, self.eos_id, self.scorers = step, config, specials.eos_id, scorers
         self.size, self.greedy = config.beam_size, config.beam_size == 1
         self.stops_early = self.greedy or config.early_stopping is True
-        self.documents = np.arange(memory.batch_size)  # those still in the batch
+        size = memory.mask.shape[0]
+        self.documents = np.arange(size)  # those still in the batch
         self.history = History()
-        self.finished, self.unfinished = (FinishedTable(memory.batch_size, self.size, len(scorers)) for _ in range(2))
-        self.has_grown = np.zeros(memory.batch_size, dtype=bool)  # has any of its tokens ever added something positive?
+        self.finished, self.unfinished = (FinishedTable(size, self.size, len(scorers)) for _ in range(2))
+        self.has_grown = np.zeros(size, dtype=bool)  # has any of its tokens ever added something positive?
         self.state = select(state, self.documents.repeat(self.size))
-        rows = memory.batch_size * self.size
+        rows = size * self.size
         for scorer in scorers:
             scorer.start(memory, rows)
         totals = np.full(rows, -np.inf)

@@ -125,7 +125,7 @@ class DistractionScorer(Scorer):
         self._past = StepHistory(0, 1)
 
     def start(self, memory: Memory, num_rows: int) -> None:
-        self._past = StepHistory(memory.batch_size, num_rows // memory.batch_size)
+        self._past = StepHistory(memory.mask.shape[0], num_rows // memory.mask.shape[0])
 
     def on_rows(self, totals: np.ndarray, view: HypothesesView) -> np.ndarray:
         past, released, added = self._past, self.config.variant == "released", None

@@ -269,10 +269,10 @@ class LengthBounds(Scorer):
 
     def start(self, memory: Memory, num_rows: int) -> None:
         if self._share is not None:
-            tokens = memory.mask.reshape(len(memory.mask), -1).sum(axis=1)
+            tokens = memory.mask.reshape(memory.mask.shape[0], -1).sum(axis=1)
             share = tokens.astype(np.float32) * np.float32(self._share)
             allowed = np.clip(share.astype(np.int64), 1, self._minimum)
-            self._least = allowed.repeat(num_rows // memory.batch_size)
+            self._least = allowed.repeat(num_rows // memory.mask.shape[0])
 
     def select(self, index: np.ndarray) -> None:
         if self._least is not None:

@@ -77,7 +77,7 @@ class DistractionAttention(AdditiveEnergies):
         if self.history_vector is not None:
             state["history"] = torch.zeros(memory.mask.shape, **options)
         if self.content_vector is not None:
-            state["contents"] = torch.zeros(memory.batch_size, memory.states.shape[-1], **options)
+            state["contents"] = torch.zeros(memory.mask.shape[0], memory.states.shape[-1], **options)
         return state
 
     def forward(self, query: Tensor, state: dict[str, Any]) -> tuple[AttentionOutput, dict[str, Any]]:
