@@ -270,8 +270,7 @@ def report(options: argparse.Namespace) -> None:
     whole.combine(map(str, options.work.glob(".coverage.*")), keep=True)
     whole.json_report(outfile=str(options.work / "coverage.json"))
     n = json.loads((options.work / "coverage.json").read_text())["totals"]
-    lines, branches = n["covered_lines"] / n["num_statements"], n["covered_branches"] / max(1, n["num_branches"])
-    figures = {"lines %": round(100 * lines, 2), "branches %": round(100 * branches, 2)}
+    figures = {"lines": n["covered_lines"] / n["num_statements"], "branches": n["covered_branches"] / n["num_branches"]}
     (out / "coverage.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     journal = options.work / "journal.jsonl"
     lines = journal.read_text().splitlines() if journal.is_file() else []

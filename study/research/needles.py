@@ -65,6 +65,6 @@ def main(model: str, haystacks: Path, count: int | None) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="a run or model folder")
-    parser.add_argument("haystacks", type=Path, help="what `catchline data haystack` made")
+    parser.add_argument("haystacks", type=Path)
     parser.add_argument("count", type=int, nargs="?", help="of records; all if not given")
     main(**vars(parser.parse_args()))

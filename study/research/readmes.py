@@ -129,11 +129,8 @@ def build(out: Path, metadata: Path, apart: Sequence[Path] = (), validation: int
     splits["validation"] = [pair for pair in order if pair.group in held]
     write_splits(out, splits, "package")
     stats.splits = {split: len(pairs) for split, pairs in splits.items()}
-    record = {
-        "left_out": dict(stats.left_out),
-        "splits": stats.splits,
-        "licences": dict(licences.most_common(WORDINGS)),
-    }
+    record = {"left_out": dict(stats.left_out), "splits": stats.splits}
+    record["licences"] = dict(licences.most_common(WORDINGS))
     (out / "stats.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     (out / "packages.json").write_text(json.dumps(versions, indent=0, sort_keys=True) + "\n", encoding="utf-8")
     return stats

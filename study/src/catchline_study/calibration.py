@@ -19,7 +19,7 @@ from catchline.evaluation.confidence import (
     regression,
     with_domain,
 )
-from catchline.metrics.confidence import FACTS, Calibration, Facts
+from catchline.metrics.confidence import Calibration, Facts
 from catchline.metrics.words import words
 from catchline.summarizer import Summarizer
 from catchline.summarizer.system import Progress
@@ -139,10 +139,8 @@ def describe(calibration: Calibration, found: Reliability) -> list[str]:
     """What is printed of a calibration."""
     kept = sum(count for said, _, count in found.bins if said >= calibration.threshold)
     total = sum(count for _, _, count in found.bins)
-    heavy = sorted(zip(FACTS, calibration.weight, strict=True), key=lambda pair: -math.fabs(pair[1]))
     return [
         f"{calibration.records:,} records, {found.base_rate:.1%} accepted ({calibration.accepted}).",
         f"Held out: calibration error {found.error:.3f}, Brier {found.brier:.3f}, AUC {found.auc:.3f}.",
         f"About {kept / total:.0%} of the summaries reach the threshold {calibration.threshold:.2f}.",
-        "Weights: " + ", ".join(f"{name} {weight:+.2f}" for name, weight in heavy) + ".",
     ]

@@ -183,12 +183,10 @@ def _cell(text: str) -> str:
 def _instructions(options: SheetOptions) -> str:
     criteria, (lowest, highest) = "\n".join(f"  {name}" for name in options.rated), options.bounds
     return (
-        "Each item is a document with several summaries, lettered A, B, ... in an order for this item.\n"
-        "Read the document, which stands beside the first summary of its item, then rate every summary\n"
+        "Read each document, which stands beside the first of its summaries A, B, ..., then rate every summary\n"
         f"with a whole number from {lowest} (worst) to {highest} (best) in the columns\n\n"
         f"{criteria}\n\n"
-        "Leave a cell empty if you cannot judge. Do not change the columns item and summary. The comment\n"
-        "column is yours. Save as CSV, under the same name.\n"
+        "Leave a cell empty if you cannot judge. Do not change the other columns. Save as CSV, under the same name.\n"
     )
 
 

@@ -56,8 +56,6 @@ def docstrings_command(
     told.append(f"{read['docstrings']:,} docstrings in {read['files']:,} files read; left out: {stats.reasons}.")
     if stats.refused:
         told.append(f"Not read, for no permissive licence is stated: {', '.join(sorted(stats.refused))}.")
-    if unreadable := read["unreadable_files"]:
-        told.append(f"{unreadable:,} files could not be parsed and were passed over.")
     print_result(as_json, stats.as_dict(), "\n".join(told))
 
 

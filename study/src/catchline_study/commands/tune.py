@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
+from statistics import fmean
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -28,6 +30,7 @@ from catchline.data.records import split_of
 from catchline.errors import ConfigError, refuse_unknown
 from catchline.evaluation.plan import flatten
 from catchline.evaluation.run import (
+    EvaluationOptions,
     fingerprint,
     identity,
     model_folder,
@@ -38,7 +41,9 @@ from catchline.evaluation.run import (
 )
 from catchline.files import write_json
 from catchline.models.card import card_follows
+from catchline.summarizer import Summarizer
 from catchline.summarizer.extractive import is_method
+from catchline.types import Record
 from catchline_study import tuning
 
 KINDS = ("1", "2", "L")
@@ -95,15 +100,7 @@ def command(
     system = open_system(model, fixed, device)
     made_by = identity(system, model)
     scored: dict[str, str] = {}
-
-    def measure(settings: tuning.Settings) -> tuning.Scores:
-        made = system.summarize(records, batch_size=batch_size, always_write=True, **merge({}, settings))
-        found = score("", records, [{"summary": one.text} for one in made], options=replace(options, kinds=KINDS))
-        scored.update(signature=found.signature, counting=found.counting)
-        scores = {f"rouge{kind}": found.value(kind) for kind in KINDS}
-        scores["mean"] = sum(scores.values()) / len(KINDS)
-        return scores | {name: float(found.measures[name]) for name in ("words", "repetition")}
-
+    measure = _measure(system, records, options, batch_size, scored)
     folder = output or default_folder(model)
     folder.mkdir(parents=True, exist_ok=True)
     about = fingerprint(json.dumps([made_by, asdict(options)], default=str), records)
@@ -135,6 +132,21 @@ def command(
     print_result(as_json, content, _report(ranked, refused, content, folder, new))
 
 
+def _measure(
+    system: Summarizer, records: list[Record], options: EvaluationOptions, batch_size: int, scored: dict[str, str]
+) -> Callable[[tuning.Settings], tuning.Scores]:
+    """What decodes ``records`` with some settings and scores them; how ROUGE counts goes into ``scored``."""
+
+    def measure(settings: tuning.Settings) -> tuning.Scores:
+        made = system.summarize(records, batch_size=batch_size, always_write=True, **merge({}, settings))
+        found = score("", records, [{"summary": one.text} for one in made], options=replace(options, kinds=KINDS))
+        scored.update(signature=found.signature, counting=found.counting)
+        scores = {f"rouge{kind}": found.value(kind) for kind in KINDS} | {"mean": fmean(map(found.value, KINDS))}
+        return scores | {name: float(found.measures[name]) for name in ("words", "repetition")}
+
+    return measure
+
+
 def default_folder(model: str) -> Path:
     """Where the record goes: beside the model's files, never among them, because they are its identity; of a model of
     the package or the hub into the working directory."""
@@ -154,8 +166,8 @@ def _report(ranked: list[tuning.Trial], refused: list[str], content: dict[str, A
         rows.append(cells + [f"{trial.scores[n] if n == 'words' else 100 * trial.scores[n]:.2f}" for n in names])
     header = [*keys, "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "words", "repeated"]
     lines = [aligned(header, rows, left=0), ""]
-    lines.append(f"{content['data']}: {content['records']} records, {len(ranked)} settings")
-    lines += filter(None, [content.get("signature"), content.get("counting")])
+    said = f"{content['data']}: {content['records']} records, {len(ranked)} settings"
+    lines += filter(None, [said, content.get("signature"), content.get("counting")])
     lines += [f"{len(refused)} settings do not fit together: {refused[0]}"] if refused else []
     if ranked[0] is present:
         lines.append(f"Nothing is better than the present settings (the row of dashes) by {metric}.")
@@ -175,4 +187,4 @@ def _report(ranked: list[tuning.Trial], refused: list[str], content: dict[str, A
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

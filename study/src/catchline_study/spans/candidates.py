@@ -39,7 +39,7 @@ CANDIDATE = np.dtype(
     ]
 )
 # What a pass over a shard counts, beside the tokens of the longest document.
-COUNTED = ("documents", "characters", "tokens", "chunks", "short_tails", "blank_chunks", "candidates")
+COUNTED = ("documents", "characters", "tokens", "chunks", "short_tails", "candidates")
 _BATCH_DOCUMENTS = 64
 _HELD = 1024  # chunks that are scored at a time ...
 _CELLS = 1 << 17  # ... in blocks of this many tokens
@@ -119,7 +119,6 @@ class CandidateFinder:
             found = windows.above(self.settings.floor)
         else:
             found = windows.best()
-        self.counts["blank_chunks"] += len(chunks) - len(np.unique(found.column))
         rows = np.zeros(len(found.column), dtype=CANDIDATE)
         rows["m1"], rows["m2"], rows["ml"] = found.m1, found.m2, found.ml
         seed, shape = self.settings.seed, self.settings.shape

@@ -259,7 +259,6 @@ def describe(
     return {
         "format": "catchline spans 2",
         "records": records,
-        "wanted": settings.k,
         "files": files,
         "warnings": warnings,
         "threshold": found,
