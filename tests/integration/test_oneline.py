@@ -1,9 +1,10 @@
-"""The model in the box wherever a model can be named, by a small stand-in; and an installation without it."""
+"""The bundled model wherever a model can be named, by a small one; and an installation without it."""
 
 from __future__ import annotations
 
 import io
 import json
+import random
 import shutil
 import sys
 from pathlib import Path
@@ -12,37 +13,55 @@ import pytest
 import safetensors.torch
 import torch
 
-from boxed import make_stand_in, write_pairs
 from catchline import Summarizer
 from catchline.cli.main import main
 from catchline.config import shipped
-from catchline.config.loading import load_run, with_absolute_paths
+from catchline.config.loading import load_recipe, load_run, resolve_run, with_absolute_paths
 from catchline.config.schema import RunConfig, TrainingConfig
 from catchline.errors import ModelError
 from catchline.models.card import model_card
 from catchline.models.folder import load_model_folder
 from catchline.server.catalogue import open_models
+from catchline.training.run import train
 from commands import refused, run
+from json_lines import write_lines
 
 Capture = pytest.CaptureFixture[str]
 TEXT = "This will merge the stream and return nothing. The stream is kept. Errors are raised."
 
 
+def write_pairs(path: Path, number: int, seed: int = 0) -> Path:
+    """JSON lines of a document and the few words that it is about."""
+    draw, rows = random.Random(seed), []
+    for _ in range(number):
+        verb, thing = draw.choice(["read", "sort", "close", "print"]), draw.choice(["file", "list", "socket", "table"])
+        body = f"This will {verb} the {thing} and return nothing. The {thing} is kept. Errors are raised."
+        rows.append({"document": body, "summary": f"{verb} the {thing}."})
+    return write_lines(path, rows)
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("package")
-    make_stand_in(tmp_path_factory.mktemp("work"), folder)
+    """A folder with a small model ``oneline``, trained for seconds; its weights are in bfloat16."""
+    work, folder = tmp_path_factory.mktemp("work"), tmp_path_factory.mktemp("package")
+    data = {"train": str(write_pairs(work / "train.jsonl", 64))}
+    changes = {"data": data, "training": {"max_updates": 6, "initial_weights": None}}
+    result = train(resolve_run(load_recipe("oneline"), size="tiny", overrides=changes), work / "run")
+    loaded = load_model_folder(result.model_folder)
+    loaded.model.to(torch.bfloat16)
+    loaded.name = "oneline"
+    loaded.save_pretrained(folder / "oneline")
     return folder
 
 
 @pytest.fixture
-def in_the_box(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def bundled(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(shipped, "ROOT", root)
     return root / "oneline"
 
 
 @pytest.fixture
-def empty_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipped, "ROOT", tmp_path / "nothing here")
 
 
@@ -53,15 +72,15 @@ def article(tmp_path: Path) -> Path:
     return path
 
 
-def test_weights_are_stored_in_half_and_computed_with_in_full(in_the_box: Path) -> None:
-    stored = safetensors.torch.load_file(in_the_box / "model.safetensors")
+def test_weights_are_stored_in_half_and_computed_with_in_full(bundled: Path) -> None:
+    stored = safetensors.torch.load_file(bundled / "model.safetensors")
     loaded = load_model_folder("oneline").model.state_dict()
     assert {tensor.dtype for tensor in stored.values()} == {torch.bfloat16}
     assert {tensor.dtype for tensor in loaded.values()} == {torch.float32}
     assert all(torch.equal(loaded[name], tensor.float()) for name, tensor in stored.items())
 
 
-@pytest.mark.usefixtures("in_the_box")
+@pytest.mark.usefixtures("bundled")
 def test_commands_need_no_model(article: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     unnamed = run(capsys, "summarize", article)
     assert run(capsys, "summarize", "oneline", article) == unnamed != ""
@@ -73,7 +92,7 @@ def test_commands_need_no_model(article: Path, capsys: Capture, monkeypatch: pyt
     assert models == ["oneline"] * 4
 
 
-@pytest.mark.usefixtures("in_the_box")
+@pytest.mark.usefixtures("bundled")
 def test_it_is_served_and_evaluated_by_its_name(tmp_path: Path, capsys: Capture) -> None:
     assert list(open_models(["oneline", "lexrank"], "cpu")) == ["oneline", "lexrank"]
     data = write_pairs(tmp_path / "test.jsonl", 8, seed=1)
@@ -83,7 +102,7 @@ def test_it_is_served_and_evaluated_by_its_name(tmp_path: Path, capsys: Capture)
     refused(capsys, ModelError.exit_code, "Did you mean 'oneline'?", "evaluate", "onelin", "--data", data)
 
 
-@pytest.mark.usefixtures("in_the_box")
+@pytest.mark.usefixtures("bundled")
 def test_its_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "oneline").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -94,7 +113,7 @@ def test_its_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert with_absolute_paths(run).training.initial_weights == "oneline"
 
 
-@pytest.mark.usefixtures("empty_box")
+@pytest.mark.usefixtures("nothing_bundled")
 def test_without_it_a_method_answers_and_says_so(article: Path, capsys: Capture) -> None:
     assert main(["summarize", str(article)]) == 0
     said = capsys.readouterr()
@@ -106,7 +125,7 @@ def test_without_it_a_method_answers_and_says_so(article: Path, capsys: Capture)
         assert Summarizer().name == "lexrank"
 
 
-@pytest.mark.usefixtures("empty_box")
+@pytest.mark.usefixtures("nothing_bundled")
 def test_inputs_are_told_from_models(tmp_path: Path, article: Path, capsys: Capture) -> None:
     for code, said, *arguments in (
         (3, "There is no file", "summarize", str(tmp_path / "missing.txt")),
@@ -114,17 +133,17 @@ def test_inputs_are_told_from_models(tmp_path: Path, article: Path, capsys: Capt
         (2, "explain shows one", "explain", "a.txt", "b.txt"),
     ):
         assert main(arguments) == code
-        assert said in capsys.readouterr().err  # where none is named, behind the sentence that no model is in the box
+        assert said in capsys.readouterr().err  # where none is named, behind the sentence that none is bundled
 
 
 TINY = ["--size", "tiny", "--set", "training.max_updates=2", "--set", "text.max_source_tokens=20"]
 
 
-def test_training_starts_from_it_with_its_tokenizer(in_the_box: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_training_starts_from_it_with_its_tokenizer(bundled: Path, tmp_path: Path, capsys: Capture) -> None:
     """Also where the recipe describes another one."""
     data, mine = write_pairs(tmp_path / "pairs.jsonl", 16, seed=2), tmp_path / "mine.yaml"
     mine.write_text("extends: oneline\nname: mine\nbase: {text: {tokenizer: {max_vocabulary: 77}}}\n", encoding="utf-8")
-    words = list(load_model_folder(in_the_box).tokenizer.vocabulary)
+    words = list(load_model_folder(bundled).tokenizer.vocabulary)
     for recipe, start, place in (("oneline", "oneline", "a"), (mine, "oneline", "b"), ("oneline", "scratch", "c")):
         out, taken = tmp_path / place, start == "oneline"
         assert main(["train", str(recipe), *TINY, "--data", str(data), "--from", start, "--out", str(out)]) == 0

@@ -63,8 +63,6 @@ CASES: dict[str, dict[str, Any]] = {
     "attentional-no-specials": {"type": "attentional", **NO_SPECIALS},
     "guided-no-specials": {"type": "guided", **NO_SPECIALS},
     "no-specials": {"type": "correlational", **NO_SPECIALS},
-    "clamp-3": {"type": "correlational", "clip_distance": 3},
-    "cutoff-3": {"type": "correlational", "clip_mode": "cutoff", "clip_distance": 3},
 }
 CORRELATIONAL = [name for name, spec in CASES.items() if spec["type"] == "correlational"]
 EXACT = {"atol": 1e-10, "rtol": 0}
