@@ -58,6 +58,7 @@ def keys_of_recipes() -> dict[type[ConfigBase], list[str]]:
         for cls in below(ConfigBase)
         if cls.__module__.startswith("catchline.")
         and not cls.__module__.startswith(("catchline.server", "catchline.models.stored", "catchline.runtime"))
+        and cls.__module__ != "catchline.summarizer.llm"  # these stand behind the name of the model
     }
 
 

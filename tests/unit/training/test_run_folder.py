@@ -183,7 +183,7 @@ def test_a_model_without_checkpoints_is_neither_replaced_nor_begun_anew(run: Run
     for path in [] if log else out.glob("*.jsonl"):
         path.unlink()
     before = contents(out / "model")
-    with pytest.raises(CheckpointError, match="a model and no checkpoint to go on from: train another run, from"):
+    with pytest.raises(CheckpointError, match="a model and no checkpoint to continue from: train another run, from"):
         go(run, out, resume=True)
     with pytest.raises(ConfigError, match=r"use force \(--force\)"):
         go(run, out)
