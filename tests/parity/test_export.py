@@ -25,7 +25,7 @@ from catchline.types import Summary
 from exports import CASES, save_case
 from tiny_models import DOCUMENTS
 
-FAST = ["writer-see", "contrastive-dynamic", "bart-correlational"]  # one takes 10 seconds
+FAST = ["writer-see", "contrastive-dynamic", "bart-correlational", "wide"]  # one takes 10 seconds
 TEXTS = [*DOCUMENTS, "cat", "Zebratown Ellinghaus Zebratown sat"]
 GOLD = [text[:30] for text in TEXTS]
 Pair = tuple[Path, Path]  # a model's folder and its exported one

@@ -62,9 +62,9 @@ class Weights:
     def outside(self, value: ir.Value, part: str = "") -> ir.Value:
         """The initializer as the file has it; of one in eight bits the `NUMBERS` or `SCALES`."""
         name, row = self.place(value) or ("", 0)
-        called, graph = f"{name}{part}.{row}", value.graph
+        shape, graph = list(value.shape)[: 1 if part == SCALES else None], value.graph
+        called = f"{name}{part}.{row}" + f".{shape[0]}" * bool(shape)  # a whole matrix, and its first rows
         if called not in graph.initializers:
-            shape = list(value.shape)[: 1 if part == SCALES else None]
             kind = ir.DataType.INT8 if part == NUMBERS else ir.DataType.FLOAT
             width = int(kind.itemsize * np.prod(shape[1:]))
             length, start = width * (shape[0] if shape else 1), self._starts[name + part] + row * width
