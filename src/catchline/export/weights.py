@@ -63,7 +63,7 @@ class Weights:
         """The initializer as the file has it; of one in eight bits the `NUMBERS` or `SCALES`."""
         name, row = self.place(value) or ("", 0)
         shape, graph = list(value.shape)[: 1 if part == SCALES else None], value.graph
-        called = f"{name}{part}.{row}" + f".{shape[0]}" * bool(shape)  # a whole matrix, and its first rows
+        called = ".".join(map(str, (f"{name}{part}", row, *shape[:1])))  # a matrix is not its first rows
         if called not in graph.initializers:
             kind = ir.DataType.INT8 if part == NUMBERS else ir.DataType.FLOAT
             width = int(kind.itemsize * np.prod(shape[1:]))
