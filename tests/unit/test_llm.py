@@ -66,6 +66,8 @@ def test_it_is_a_system_like_others(name: str, tmp_path: Path, monkeypatch: pyte
     texts = [summary.text for summary in summarizer.summarize([pair.document for pair in PAIRS])]
     assert texts == [f"Ferry number {n}" for n in range(6)]
     assert Answers.seen[-1]["max_tokens"] == 9
+    summarizer.summarize("One two three.", shots=1)
+    assert len(Answers.seen[-1]["messages"]) == 4
 
 
 def test_a_busy_server_is_asked_again(name: str) -> None:

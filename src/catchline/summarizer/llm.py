@@ -12,7 +12,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -73,14 +72,12 @@ class LanguageModelSystem(System):
         most = dict.fromkeys(("parameters", "max_source_tokens"), None)
         return {"family": "llm", "in_short": in_short, "copies": False, **most, "max_summary_tokens": 4096}
 
-    @cached_property
-    def _messages(self) -> list[dict[str, str]]:
+    def _messages(self, config: LanguageModelConfig) -> list[dict[str, str]]:
         """The prompt and the shots.
 
         Raises:
             ConfigError: a file is missing, or there are fewer examples than shots.
         """
-        config = self.options({})
         try:
             prompt = Path(config.prompt).read_text(encoding="utf-8").strip() if config.prompt else PROMPT
         except (OSError, UnicodeDecodeError) as error:
@@ -112,11 +109,11 @@ class LanguageModelSystem(System):
             ModelError: the server cannot be reached, or refuses.
             DataError: the answer is empty.
         """
-        summaries = []
+        summaries, prompt = [], self._messages(options)
         for index, record in enumerate(records):
             if on_step:
                 on_step()
-            text = " ".join(self._answer(record.document, options).split()).strip("\"'“”")
+            text = " ".join(self._answer(prompt, record.document, options).split()).strip("\"'“”")
             if not text:
                 raise DataError(f"{self._model} answered document {record.id or record.origin} with nothing.")
             summaries.append(Summary(text, id=record.id, model=self.name, document=record.document))
@@ -124,10 +121,10 @@ class LanguageModelSystem(System):
                 on_text(index, text)
         return summaries
 
-    def _answer(self, document: str, options: LanguageModelConfig) -> str:
+    def _answer(self, prompt: list[dict[str, str]], document: str, options: LanguageModelConfig) -> str:
         body = {
             "model": self._model,
-            "messages": [*self._messages, {"role": "user", "content": document}],
+            "messages": [*prompt, {"role": "user", "content": document}],
             "temperature": options.temperature,
             "max_tokens": options.max_tokens,
         }

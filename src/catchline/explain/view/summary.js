@@ -1,4 +1,4 @@
-/** One system's summary: its words, coloured by where they came from, and below it what is known of the word in hand. */
+/** One system's summary: its words, coloured by where they came from, and below it what is known of the chosen word. */
 import { button, freshId, h } from "./dom.js";
 import { facts, figuresOf, isExtract, origin } from "./record.js";
 import { percent, shortened } from "./text.js";
@@ -167,7 +167,7 @@ export class SummaryView {
     this.roved = word;
   }
 
-  /** Show which word is in hand, and what is known of it. @param {number|null} index */
+  /** Show which word is chosen, and what is known of it. @param {number|null} index */
   choose(index) {
     if (this.chosen === index) return;
     this.byIndex.get(this.chosen)?.classList.remove("chosen");
