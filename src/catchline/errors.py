@@ -92,8 +92,10 @@ def not_installed(package: str) -> str:
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the closest of ``choices``, or an empty string."""
-    close = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.6)
+    """Return ``" Did you mean 'x'?"`` for the closest of ``choices`` or one that begins so, or an empty string."""
+    known = list(choices)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    close = close or [choice for choice in known if len(name) > 2 and choice.startswith(name)]
     return f" Did you mean '{close[0]}'?" if close else ""
 
 

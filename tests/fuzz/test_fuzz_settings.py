@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hostile import UNSHRUNK, assert_a_sentence, assert_sound, import_everything, in_time, texts
+from hostile import UNSHRUNK, Findings, assert_a_sentence, assert_sound, import_everything, in_time, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -65,11 +65,9 @@ def test_a_thousand_settings(
         lambda name: st.tuples(st.just(name), st.sampled_from(keys[name]), texts)
     )
     outcomes = {"refused": 0, "accepted": 0, "trained": 0, "refused in training": 0}
+    findings = Findings()
 
-    @settings(max_examples=1000, **UNSHRUNK)
-    @given(pair=pairs)
-    def one(pair: tuple[str, str, str]) -> None:
-        name, key, value = pair
+    def tried(name: str, key: str, value: str) -> None:
         try:
             with in_time():
                 given_ = merge(base_of(name, data), parse_overrides([f"{key}={value}"]), revive=True)
@@ -95,7 +93,14 @@ def test_a_thousand_settings(
             assert_a_sentence(error)
             outcomes["refused in training"] += 1
 
+    @settings(max_examples=1000, **UNSHRUNK)
+    @given(pair=pairs)
+    def one(pair: tuple[str, str, str]) -> None:
+        with findings.of(list(pair)):
+            tried(*pair)
+
     one()
+    findings.none()
     print(outcomes)
     assert min(outcomes.values()) > 10, outcomes
 

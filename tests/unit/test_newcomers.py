@@ -74,6 +74,11 @@ def test_a_table_of_empty_summaries_says_so() -> None:
         (2, "name it {0}/mine.", "export {0}/model --out {0}/mine.onnx"),
         (5, "In it are runs: {0}/runs/mine.", "resume {0}/runs"),
         (2, "catchline train oneline --data {0}/pairs.csv", "train {0}/pairs.csv"),
+        (
+            2,
+            "row 'pointer'. Did you mean 'pointer-generator'?",
+            "train headline_writer --row pointer --data {0}/pairs.csv",
+        ),
     ],
 )
 def test_mistakes_are_answered_by_what_to_do(

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 SCRATCH = "scratch"
 SCORED = 200  # pairs of a split, at the end
-SHOWN = ("copy_rate", "repeating", "unsupported_word", "words")
 
 
 def command(
@@ -189,8 +188,7 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         return f"It could not be scored: {error}"
     fine_tuned = run.training.initial_weights is not None
     text = verdict(results, fine_tuned=fine_tuned, no_repeat=run.search.no_repeat_ngram)
-    columns = [rouge_column(kind, marks=False) for kind in results[0].rouge]
-    columns += [column for column in MEASURES if column.measure in SHOWN]
+    columns = [*(rouge_column(kind, marks=False) for kind in results[0].rouge), *MEASURES]
     table = aligned(*cells_of([TableRow.of([result]) for result in results], columns))
     return "\n".join(["", table, "", *text, confidence])
 
@@ -210,5 +208,6 @@ def calibrated(folder: Path, records: Sequence[Record]) -> str:
     return (
         f"Of {len(records):,} held-out lines {lines:.0%} have ROUGE-1 of {ACCEPT:g} or more, no repetition and "
         f"no name, number or date that their text lacks; of first sentences {sentences:.0%}. So it gives "
-        f"its line at a confidence of {calibration.threshold:.2f} or more ({given:.0%} of these texts)."
+        f"its line at a confidence of {calibration.threshold:.2f} or more ({given:.0%} of these texts). Only a "
+        "reader can judge them: read some, and rate them for `catchline calibrate`."
     )

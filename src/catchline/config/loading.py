@@ -96,8 +96,8 @@ def resolve_method(recipe: Recipe, row: str | None = None, size: str | None = No
 
 def _row_and_size(recipe: Recipe, row: str | None, size: str | None) -> tuple[str, str]:
     row, size = row or recipe.default_row, size or recipe.default_size
-    refuse_unknown(f"row of recipe '{recipe.name}'", row, recipe.rows)
-    refuse_unknown(f"size of recipe '{recipe.name}'", size, recipe.sizes)
+    refuse_unknown(f"{recipe.name} row", row, recipe.rows)
+    refuse_unknown(f"{recipe.name} size", size, recipe.sizes)
     return row, size
 
 

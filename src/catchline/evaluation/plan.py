@@ -69,7 +69,7 @@ def plan_recipe(recipe: Recipe, choice: Choice) -> Plan:
     """
     known = [*(() if recipe.extractive else recipe.extractive_rows), *recipe.rows]
     for row in choice.rows:
-        refuse_unknown(f"row of recipe '{recipe.name}'", row, known)
+        refuse_unknown(f"{recipe.name} row", row, known)
     chosen = [row for row in known if row in choice.rows or not choice.rows]
     plan_rows = _method_rows if recipe.extractive else _model_rows
     rows, data, evaluation = plan_rows(recipe, chosen, choice)

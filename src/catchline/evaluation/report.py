@@ -182,7 +182,7 @@ def notes(table: ComparisonTable) -> list[str]:
         lines.append("perplexity: exp of the validation data's mean -ln P(token), the model reads the reference.")
     lines += [tables.READING_NOTE] if table.having("chunks_read") else []
     blank = any(table.having(column.measure) for column in tables.BLANK)
-    lines += [tables.FAITHFUL_NOTE, *([tables.BLANK_NOTE] if blank else [])]
+    lines += [tables.FAITHFUL_NOTE, tables.NEW_NOTE, *([tables.BLANK_NOTE] if blank else [])]
     for row in table.rows:
         if (empty := row.measures.get("empty", 0.0)) > MOSTLY:
             lines.append(f"{row.label}: {empty:.0%} of its summaries are empty; train longer, or take a larger size.")

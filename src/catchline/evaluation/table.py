@@ -28,10 +28,10 @@ from catchline.models.card import CardScores
 
 FIGURES = {"f": "F1", "recall": "recall"}
 FAITHFUL_NOTE = (
-    "Unfaithful: summaries with a name, number or date that the document lacks; new: the share of all names, numbers, "
-    "dates, and other content words that it lacks. Repeating: summaries that say a word or phrase again at once, a "
-    "content word within three words, or four words in a row twice."
+    "Unfaithful: summaries with a name, number or date that the document lacks. Repeating: summaries that say a word "
+    "or phrase again at once, a content word within three words, or four words in a row twice."
 )
+NEW_NOTE = "New: the share of all names, numbers, dates, and other content words that the document lacks."
 BLANK_NOTE = "Unk: words that are marks of unknown words; empty: summaries without any word."
 READING_NOTE = (
     "Chunks read: by the encoder, for all hypotheses of a search; chosen: for the summary itself; coarse entropy: "
@@ -200,19 +200,14 @@ def _number(value: float, digits: int) -> str:
     return f"{value:.{digits}f}" if abs(value) < 1e7 else f"{value:.3g}"
 
 
-_COPIED, _NOVEL = measure_column("copied %", "copy_rate"), measure_column("novel 2-grams %", "novel_2")
-_UNK, _P_GEN = measure_column("unk %", "unk_rate"), measure_column("p_gen", "p_gen", digits=2)
+_COPIED, _UNK = measure_column("copied %", "copy_rate"), measure_column("unk %", "unk_rate")
 _REPEATING, _WORDS = measure_column("repeating %", measures.REPEATING), measure_column("words", "words")
 FAITHFUL = (
     measure_column("unfaithful %", measures.UNFAITHFUL),
     measure_column("new names/numbers/dates %", *(measures.UNSUPPORTED[kind] for kind in ("name", "number", "date"))),
     measure_column("new words %", measures.UNSUPPORTED_WORDS),
 )
-MEASURES = (
-    *(*FAITHFUL, _COPIED, measure_column("density", "density"), _NOVEL, _REPEATING),
-    measure_column("repeated 1/2/3/4-grams %", *measures.REPEATED.values()),
-    *(_UNK, _WORDS, _P_GEN),
-)
+MEASURES = (FAITHFUL[0], _COPIED, _REPEATING, _UNK, _WORDS)  # all others are in the files
 BLANK = (_UNK, measure_column("empty %", "empty"))  # shown where one is not 0
 READING = (  # of models that read in chunks
     measure_column("chunks read", "chunks_read"),
@@ -222,11 +217,13 @@ READING = (  # of models that read in chunks
     measure_column("s/document", "seconds", digits=3),
 )
 COPYING = (
-    *(_COPIED, measure_column("density", "density", digits=2), _NOVEL),
+    _COPIED,
+    measure_column("density", "density", digits=2),
+    measure_column("novel 2-grams %", "novel_2"),
     *(measure_column(f"correct {n}-grams %", key, digits=2) for n, key in measures.CORRECT.items()),
     measure_column("over-copied words", measures.OVER_COPIED, digits=2),
     measure_column("without stop words", measures.OVER_COPIED_CONTENT, digits=2),
-    _P_GEN,
+    measure_column("p_gen", "p_gen", digits=2),
 )
 IN_COMPARISON = (*FAITHFUL, _REPEATING, measure_column("repeated 2-grams %", "repetition"), _WORDS)
 
@@ -275,7 +272,7 @@ def result_table(
     there = {name for result in results for name in result.measures}
     several = len(results) > 1
     columns = [rouge_column(kind, marks=several) for kind in results[0].rouge]
-    columns += [column for column in MEASURES if column is not _P_GEN or "p_gen" in there]
+    columns += MEASURES
     columns += READING if "chunks_read" in there else ()
     marks = (
         f" ** p < 0.01, * p < 0.05 against {results[0].system} (paired approximate randomization over documents, "
@@ -283,7 +280,7 @@ def result_table(
     )
     notes = [
         f"ROUGE {FIGURES[results[0].shown]} x 100 ± half of the 95% bootstrap interval; copied: words of the summary "
-        "that the document holds; repeated: n-grams that occurred in the summary before." + marks * several,
+        "that the document holds." + marks * several,
         FAITHFUL_NOTE,
         *([READING_NOTE] if "chunks_read" in there else []),
         *dict.fromkeys(line for result in results for line in (result.flags, result.signature) if line),

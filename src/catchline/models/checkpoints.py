@@ -42,6 +42,7 @@ ORDINARY_ATTENTION = (None, ATTENTION, "eager", "sdpa", "flash_attention_2", "fl
 LEARNED_POSITIONS = ("bart", "mbart")
 NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
 SINES, MOST_SINES = ("marian", "pegasus"), 8_000_000
+MOST_LAYERS = 1_000  # as of our own models
 MOST_TENSORS = 20_000  # parameters of one network; the largest of the family have some hundred
 
 KeysValues = tuple[Tensor, Tensor]  # (B or N, heads, S, width)
@@ -392,6 +393,8 @@ def _check_options(options: PretrainedConfig) -> None:
             raise ConfigError(f"{name} is {str(value)[:60]!r}, and a share between 0 and 1 was expected.")
         if isinstance(value, int) and value < 0 and not name.endswith("_id"):
             raise ConfigError(f"{name} is {value}, and no number below zero was expected.")
+        if isinstance(value, int) and name.endswith("layers") and value > MOST_LAYERS:
+            raise ConfigError(f"{name} is {value}, and at most {MOST_LAYERS:,} were expected.")
     if options.model_type in SINES and options.max_position_embeddings * options.d_model > MOST_SINES:
         raise ConfigError(
             f"A '{options.model_type}' model of {options.max_position_embeddings} positions of width {options.d_model} "

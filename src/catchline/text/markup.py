@@ -173,13 +173,19 @@ def is_markdown(text: str) -> bool:
 def markdown_text(document: str) -> str:
     """The paragraphs and list items of CommonMark with tables, without code, tables, pictures and lists of links.
 
-    The headings where there is no paragraph; where there is neither, the text without its comments.
+    The headings where there is no paragraph; where there is neither, the text without its comments. Short words that
+    are alone under a heading, as MIT under License, are dropped with it.
     """
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
     parser.core.ruler.at("inline", _parse_in_pieces)
     blocks = list(_blocks(parser.parse(_FRONT_MATTER.sub("", with_line_feeds(document)))))
-    prose = [text for kind, text in blocks if kind == "prose"] or [text for _, text in blocks]
-    return "\n\n".join(prose) or _UNSEEN.sub("", document)
+    kinds = ["heading", *(kind for kind, _ in blocks), "heading"]
+    prose = [
+        text
+        for number, (kind, text) in enumerate(blocks)
+        if kind == "prose" and ("prose" in kinds[number : number + 3 : 2] or _is_prose(text) or not text[-1].isalnum())
+    ]
+    return "\n\n".join(prose or [text for _, text in blocks]) or _UNSEEN.sub("", document)
 
 
 def _parse_in_pieces(state: StateCore) -> None:

@@ -291,7 +291,7 @@ def read_newest(run_folder: Path, notify: Callable[[str], None]) -> tuple[Path, 
         return None
     raise CheckpointError(
         f"None of the {len(folders)} checkpoints in {run_folder} can be read; copy one back from a backup, or train "
-        "again with force (--force)."
+        "again with --force."
     )
 
 

@@ -256,7 +256,7 @@ def refuse_used(out: Path, *, force: bool) -> None:
     elif not force and any((at / LOG).exists() or (at / MODEL_FOLDER).exists() or _saved(at) for at in folders):
         resume = f"Go on with resume (`catchline resume {quote(str(out))}`), choose"
         resume = resume if any(map(_saved, folders)) else "Choose"
-        raise ConfigError(f"{out} already holds a run. {resume} another folder (--out), or use force (--force).")
+        raise ConfigError(f"{out} already holds a run. {resume} another folder (--out), or replace it with --force.")
 
 
 def clear_run(out: Path) -> None:

@@ -221,7 +221,7 @@ def test_tables_compare_with_the_first() -> None:
     assert second["difference"]["1"] == pytest.approx(results[1].rouge["1"].f - results[0].rouge["1"].f)
     header, cells, notes = result_table(results, rows)
     assert header[:4] == ["system", "ROUGE-1", "ROUGE-2", "ROUGE-L"]
-    assert header[-1] == "p_gen"
+    assert header[-1] == "words"
     assert all(len(row) == len(header) for row in cells)
     assert results[0].signature in notes
     with pytest.raises(DataError, match="there are 2 and 4"):

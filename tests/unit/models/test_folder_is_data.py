@@ -239,6 +239,13 @@ def test_checkpoints_that_transformers_saved_attend_as_we_do(tmp_path: Path, kin
                     BartSummarizer.from_checkpoint(tmp_path)
 
 
+def test_no_setting_asks_for_endless_layers() -> None:
+    for side in ("encoder", "decoder"):
+        spec = architecture("bart") | {f"{side}_layers": 10**8}
+        with pytest.raises(ConfigError, match=f"{side}_layers is 100000000, and at most 1,000"):
+            BartSummarizer(BartSummarizer.Config(architecture=spec))
+
+
 def test_a_checkpoint_whose_weights_are_incomplete(tmp_path: Path, marian: Path) -> None:
     folder = Path(shutil.copytree(marian, tmp_path / "marian"))
     weights = load_file(folder / "model.safetensors")

@@ -73,6 +73,10 @@ def test_paragraphs_and_items_of_markdown_are_its_prose(end: str) -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
+        (
+            "# A\n\nIt reads the wind.\n\n## License\n\nMIT\n\n## More\n\n* fast\n* small",
+            "It reads the wind.\n\nfast\n\nsmall",
+        ),
         ("# Foo, a tool\n\n![npm](https://x/y.svg)", "Foo, a tool"),  # where there is nothing else
         ("<!--\nHidden.\n\nNobody may know a word of this.\n-->\n\nSeen.", "Seen."),
         ("<style>\nthis is not what one reads here\n</style>\n\nSeen.", "Seen."),

@@ -15,6 +15,7 @@ from catchline.config.schema import EvaluationConfig
 from catchline.data.records import split_of
 from catchline.errors import ConfigError
 from catchline.evaluation import table as tables
+from catchline.evaluation.measures import REPEATED
 from catchline.evaluation.run import open_system, options_of, predict, score
 from catchline.metrics.scoring import suited
 from catchline.metrics.words import words
@@ -58,7 +59,7 @@ def command(
     found: list[dict[str, Any]] = [asdict(bucket) | {"systems": []} for bucket in groups]
     cells: list[list[list[str]]] = [[] for _ in groups]
     shown = [tables.rouge_column(kind, marks=False) for kind in options.kinds]
-    shown += [column for column in tables.MEASURES if column.heading.startswith(("repeated", "words"))]
+    shown += [tables.measure_column("repeated 1/2/3/4-grams %", *REPEATED.values()), tables.MEASURES[-1]]
     for name in names:
         system = open_system(name, device=device)
         with progress(f"Evaluating {name}", total=len(records)) as bar:
