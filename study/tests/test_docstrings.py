@@ -80,7 +80,6 @@ def test_sections_fields_and_labels_are_cut() -> None:
         ">>> count('x')\n3\n>>> count('y')\n4",
         "::\n\n    with open(path) as handle:\n        return sum(1 for _ in handle)",
         "```python\nfor record in records:\n    count the records of the file here\n```",
-        ".. code-block:: python\n\n    the code that counts the records stands here",
         ".. versionadded:: 3.2\n   This was added to count the records of a file.",
         "=====  =======\nname   meaning\n=====  =======\nfirst  the first record of a file\n=====  =======",
         "| a | b |\n|---|---|\n| the first record | of the file is here |",
@@ -96,21 +95,13 @@ def test_blocks_are_cut(block: str) -> None:
     ("marked", "plain"),
     [
         ("Uses :class:`~package.module.Reader` for this", "Uses Reader for this"),
-        ("Uses :func:`the reader <package.read>` for this", "Uses package.read for this"),
         ("See `the guide <https://x.org/a>`_ for more of this", "See the guide for more of this"),
         ("See [the guide](https://x.org/a) for more of this", "See the guide for more of this"),
         ("The ``path`` is *never* changed **at all** here [1]_", "The path is never changed at all here"),
-        ("Any |version| works with `None` here", "Any version works with None here"),
-        ("It is for users of ``.NET`` here", "It is for users of .NET here"),
     ],
 )
 def test_mark_up_is_removed(marked: str, plain: str) -> None:
     assert body(f"{marked}, and there is nothing else to say.") == f"{plain}, and there is nothing else to say."
-
-
-def test_lead_ins_go_with_their_block() -> None:
-    for lead_in in (f"{PROSE} For example::", f"{PROSE[:-1]}::", f"{PROSE} ::"):
-        assert body(f"{lead_in}\n\n    count(path)") == PROSE
 
 
 @pytest.mark.parametrize(
@@ -226,16 +217,8 @@ OSI = "License :: OSI Approved"
 @pytest.mark.parametrize(
     ("fields", "licence"),
     [
-        *(
-            ([("License-Expression", text)], text)
-            for text in (
-                "MIT",
-                "BSD-3-Clause AND 0BSD AND Zlib",
-                "GPL-2.0-only OR MIT",
-                "Apache-2.0 WITH LLVM-exception",
-            )
-        ),
-        *(([("License-Expression", text)], None) for text in ("MIT AND LGPL-2.1-or-later", "MPL-2.0", "LicenseRef-X")),
+        *(([("License-Expression", text)], text) for text in ("BSD-3-Clause AND 0BSD", "GPL-2.0-only OR MIT")),
+        *(([("License-Expression", text)], None) for text in ("MIT AND LGPL-2.1-or-later", "LicenseRef-X")),
         ([("Classifier", f"{OSI} :: MIT License")], "MIT License"),
         ([("Classifier", OSI), ("License", "ISC")], "ISC"),
         ([("Classifier", f"{OSI} :: {one}") for one in ("BSD License", "GNU General Public License (GPL)")], None),

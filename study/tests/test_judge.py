@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from operator import itemgetter
 from pathlib import Path
@@ -121,45 +121,28 @@ def test_planted_scores_come_back(filled: Path) -> None:
         assert 0.7 < float(levels["ordinal"] or 0) < 1.0
 
 
-@pytest.mark.parametrize(
-    ("change", "separator", "encoding"),
-    [
-        (
-            lambda rows: [[f"{cell},0" if cell in list("12345") else cell for cell in row] for row in rows],
-            ";",
-            "cp1252",
-        ),
-        (lambda rows: [[*reversed(row), "", ""] for row in rows], ",", "utf-8-sig"),
-        (
-            lambda rows: [list(map(str.upper, rows[0])), *sorted(rows[1:], key=itemgetter(3)), ["", ""], []],
-            "\t",
-            "utf-8",
-        ),
-    ],
-    ids=["as German Excel does", "other columns", "other lines"],
-)
-def test_spreadsheets_may_save_the_file_their_way(
-    change: Callable[[Rows], Rows], separator: str, encoding: str, filled: Path
-) -> None:
+def test_spreadsheets_may_save_the_file_their_way(filled: Path) -> None:
+    """As German Excel does; with other columns; with other lines."""
     expected = analyse(filled)
     path = filled / "sheets" / "annotator-2.csv"
-    write(path, change(read(path)), separator, encoding)
-    assert analyse(filled) == expected
+    rows = read(path)
+    german = [[f"{cell},0" if cell in list("12345") else cell for cell in row] for row in rows]
+    lines = [list(map(str.upper, rows[0])), *sorted(rows[1:], key=itemgetter(3)), ["", ""], []]
+    turned = [[*reversed(row), "", ""] for row in rows]
+    for changed, separator, encoding in ((german, ";", "cp1252"), (turned, ",", "utf-8-sig"), (lines, "\t", "utf-8")):
+        write(path, changed, separator, encoding)
+        assert analyse(filled) == expected
 
 
 @pytest.mark.parametrize(
     ("row", "column", "value", "said"),
     [
         (7, 4, "six", "annotator-1.csv, row 8, column 'readability': 'six' is not a whole number from 1 to 5"),
-        (1, 5, "6", "row 2, column 'informativeness': '6'"),
         (1, 5, "3.5", "row 2, column 'informativeness': '3.5'"),
-        (1, 5, "nan", "row 2, column 'informativeness'"),
         (2, 0, "99", "row 3, column 'item': '99' is not the number of an item from 1 to 20"),
-        (2, 0, "inf", "row 3, column 'item'"),
         (2, 1, "Q", "row 3, column 'summary': 'Q' is none of A, B, C"),
         (2, 1, "A", "row 3, column 'summary': item 1 A is there twice"),
         (0, 4, "readibility", "row 1: no column is named 'readability'"),
-        (0, 6, "readability", "row 1: several columns are named 'readability'"),
     ],
 )
 def test_mistakes_name_file_row_and_column(row: int, column: int, value: str, said: str, filled: Path) -> None:
@@ -225,7 +208,7 @@ def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path
     assert math.isnan(rated.of(lines[0]["id"], "another line"))
 
 
-@pytest.mark.parametrize("rating", ["NaN", "1e999", "-1e999", "1" + "0" * 400, "true", '"4"', "null"])
+@pytest.mark.parametrize("rating", ["NaN", "1e999", "1" + "0" * 400, "true", "null"])
 def test_a_rating_is_a_number(rating: str, tmp_path: Path) -> None:
     path = tmp_path / "ratings.jsonl"
     lines = [f'{{"id": "r{n}", "summary": "a", "rating": {given}}}' for n, given in ((1, "3"), (2, rating))]
@@ -246,20 +229,6 @@ def test_sheets_hold_what_a_spreadsheet_shows_unchanged(tmp_path: Path) -> None:
     assert len(rows[1][2]) < MAX_CELL + 20
     with pytest.raises(ConfigError, match="called 'reference' already"):
         make_sheets({"reference": ["x"]}, records, tmp_path / "k", options)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (SheetOptions(criteria=" ,"), "at least one criterion"),
-        (SheetOptions(criteria="Text,clarity"), "'text' is a column of the sheets already"),
-        (SheetOptions(criteria="Clarity,clarity"), "each once"),
-        (SheetOptions(scale="5-5"), "not of the form LOWEST-HIGHEST"),
-    ],
-)
-def test_options_that_do_not_fit(options: SheetOptions, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=said):
-        make_sheets(SYSTEMS, RECORDS, tmp_path / "j", options)
 
 
 def test_predictions_are_matched_by_id_and_those_of_another_split_refused(tmp_path: Path) -> None:

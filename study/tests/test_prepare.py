@@ -51,8 +51,6 @@ def test_the_first_sentence_and_the_title() -> None:
         ("w " * 10 + "price .", "prices rise once more", "in common"),
         ("w " * 10 + "the .", "the rise once more", "in common"),  # three letters do not count
         ("w " * 10 + "prices .", "prices rise in Japan", "blacklist"),  # "ap" stands in it
-        ("w " * 10 + "prices .", "CORRECTS prices rise once", "blacklist"),
-        ("w " * 10 + "prices .", "prices - rise once", "blacklist"),
         ("w " * 10 + "prices .", "prices rise once ?", "blacklist"),
         ("w " * 10 + "prices .", "adv11 prices rise once", "blacklist"),  # after digits have become #
     ],
@@ -77,15 +75,12 @@ def test_a_short_first_sentence_takes_the_second() -> None:
     just_short = "R" + "a" * 127 + "."  # 129 characters
     assert duc_input(just_short + " Nobody came.", RULES).endswith(" , nobody came .")
     assert not duc_input("Ra" + just_short[1:] + " Nobody came.", RULES).endswith("came .")
-    assert duc_input("Only one.", RULES) == "only one ."
-    assert duc_input(" ", RULES) == ""
 
 
 def test_datelines_go_only_with_a_bracket() -> None:
     assert duc_input("OSLO (AP) -- Rain fell.", RULES) == "rain fell ."
     assert duc_input("OSLO (AP) _ Rain fell - hard.", RULES) == "rain fell - hard ."  # the first one only
     assert duc_input("OSLO, Norway -- Rain fell.", RULES) == "oslo , norway -- rain fell ."
-    assert duc_input("Rain (in Oslo) fell.", RULES) == "rain -lrb- in oslo -rrb- fell ."
     assert duc_input("OSLO _ Rain &AMP; fell 12 times.", RULES) == "oslo , rain fell 12 times ."  # digits stay
 
 

@@ -58,15 +58,6 @@ def test_every_step_is_a_command_with_rows_that_exist(name: str, corpora: Path, 
                 assert asked["earlier"][-1] == tmp_path / "old"
 
 
-def test_steps_are_processes_and_do_not_run_files_of_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "catchline.py").write_text("raise SystemExit(9)")
-    monkeypatch.chdir(tmp_path)
-    assert reproduce.run(["--version"], print, tmp_path) == 0
-    assert reproduce.run(["train --nonsense"], print, tmp_path) == 2
-
-
 def in_this_process(words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[str]:
     """`reproduce._catchline` without the seconds of a new process."""
     said = io.StringIO()

@@ -1,18 +1,25 @@
-"""What a search for decoding settings tries, keeps and applies."""
+"""What a search for decoding settings tries, keeps and applies; ``catchline tune`` and its mistakes."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from catchline.cli.main import main
 from catchline.config.loading import load_run
 from catchline.errors import ConfigError
+from catchline.metrics.confidence import Calibration
 from catchline.models.folder import load_model_folder, save_model_folder
+from catchline.summarizer import Summarizer
 from catchline_study.tuning import Grid, Range, apply, parse_grid, parse_range, ranked, refuse_fixed, tune
+from commands import refused, run
+from json_lines import write_lines
 from tiny_models import save_tiny_model
+from watching import watch
 
 
 def test_grids_and_ranges_are_read() -> None:
@@ -30,12 +37,9 @@ def test_grids_and_ranges_are_read() -> None:
     ("read", "text", "said"),
     [
         (parse_grid, "beam_size", "not of the form"),
-        (parse_grid, "beam_size=", "not of the form"),
         (parse_grid, "scorers=1", "give lists of scorers between commas"),
         (parse_grid, "beam_size=1,[", "not valid YAML"),
-        (parse_grid, "beam_size=[1]", "give single values"),
         (parse_range, "distraction.state=1", "two numbers low:high"),
-        (parse_range, "distraction.state=nan:1", "low must be at most high"),
         (parse_range, "distraction.state=0:1:log", "above 0 with log"),
         (parse_range, "distraction.state=-1:1:both-signs", "at least 0 with both-signs"),
         (parse_range, "distraction.state=0:1:both-sign", "Did you mean 'both-signs'?"),
@@ -106,3 +110,105 @@ def test_the_best_becomes_the_models_default(tmp_path: Path) -> None:
     for model, said in ((copy, "exported"), (tmp_path, "not made by catchline"), ("oneline", "part of the package")):
         with pytest.raises(ConfigError, match=said):
             refuse_fixed(str(model), "--apply")
+
+
+TEXTS = [
+    "the quick fox jumps over the lazy dog",
+    "a small cat sat on the mat",
+    "it was late",
+    "the old bird and the dog",
+]
+SEARCH = ["--grid", "beam_size=1,3", "--random", "search.distraction.state=0.5:4:log:both-signs", "--trials", "4"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    search = {"beam_size": 2, "max_length": 6}
+    return save_tiny_model(tmp_path_factory.mktemp("tiny"), TEXTS, max_source_tokens=12, search=search)
+
+
+@pytest.fixture
+def place(model: Path, tmp_path: Path) -> Path:
+    """A run's folder with a model in it, and data beside it."""
+    shutil.copytree(model, tmp_path / "run" / "model")
+    (tmp_path / "data").mkdir()
+    write_pairs(tmp_path, [" ".join(text.split()[:2]) for text in TEXTS])
+    return tmp_path
+
+
+def write_pairs(place: Path, summaries: list[str]) -> None:
+    pairs = [{"document": text, "summary": summary} for text, summary in zip(TEXTS, summaries, strict=True)]
+    write_lines(place / "data" / "validation.jsonl", pairs)
+
+
+def record_of(place: Path) -> dict[str, Any]:
+    return json.loads((place / "run" / "tune" / "tune.json").read_text())
+
+
+def tuned(capsys: pytest.CaptureFixture[str], place: Path, *arguments: str) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return json.loads(run(capsys, "tune", place / "run", "--data", place / "data", *arguments, "--json"))
+
+
+def tune_command(place: Path, *arguments: str) -> int:
+    return main(["--quiet", "tune", str(place / "run"), "--data", str(place / "data"), *arguments])
+
+
+def test_table_and_record(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune_command(place, *SEARCH, "--metric", "rouge1") == 0
+    out = capsys.readouterr().out
+    rows = out.splitlines()
+    assert rows[0].split()[:3] == ["beam_size", "distraction.state", "ROUGE-1"]
+    assert len([row for row in rows if row.strip() and (row.split()[0] in {"1", "3", "-"})]) == 1 + 4
+    assert "Not applied" in out
+    record = record_of(place)
+    assert (record["seed"], record["records"], len(record["model_identity"])) == (1, 4, 64)
+    assert [one["key"] for one in record["searched"]] == ["beam_size", "distraction.state"]
+    assert record["searched"][1]["both_signs"]
+    assert "rouge155" in record["signature"]
+    scores = [trial["rouge1"] for trial in record["trials"]]
+    assert scores == sorted(scores, reverse=True)
+    assert record["best"] == record["trials"][0]
+    assert record["present"]["settings"] == {}
+
+
+def test_more_trials_continue_where_fewer_stopped(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = watch(monkeypatch, Summarizer, "summarize")
+    few = tuned(capsys, place, *SEARCH[:4], "--trials", "1")
+    assert len(decoded) == 2
+    many = tuned(capsys, place, *SEARCH[:4], "--trials", "3")
+    assert len(decoded) == 4
+    assert all(trial in many["trials"] for trial in few["trials"])
+    assert "plain" in tuned(capsys, place, *SEARCH[:4], "--trials", "1", "--profile", "plain")["signature"]
+    assert len(decoded) == 6, "figures of another way of scoring are others"
+
+
+def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Calibration.blank().save(place / "run" / "model")
+    asked = ["--grid", "max_length=1,2,4", "--apply", "--set", "length_normalisation=none"]
+    assert tune_command(place, *asked) == 0
+    first = record_of(place)
+    assert "run `catchline calibrate` on it again" in capsys.readouterr().out
+    model = load_model_folder(place / "run")
+    assert model.run.search == model.search
+    assert model.search.length_normalisation == "none"
+    assert model.search.max_length == first["best"]["settings"]["max_length"]
+    again = tuned(capsys, place, "--grid", "max_length=1,2,4")
+    assert again["present"]["rouge1"] == first["best"]["rouge1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([], 2, "Say what to search"),
+        (["--grid", "beam_sise=2"], 2, "Did you mean 'beam_size'?"),
+        (["--grid", "model.lamda=1"], 2, "no switch 'lamda'"),
+        (["--grid", "beam_size=2", "--metric", "rouge3"], 2, "Unknown metric 'rouge3'"),
+        (["--grid", "beam_size=2", "--split", "test"], 3, "has no 'test' split"),
+        (["--grid", "beam_size=2", "--set", "beam_size=2"], 2, "is searched, and --set fixes it; leave one out."),
+    ],
+)
+def test_mistakes(arguments: list[str], code: int, said: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, code, said, "tune", place / "run", "--data", place / "data", *arguments)

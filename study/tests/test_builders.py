@@ -1,19 +1,104 @@
-"""The corpus of package descriptions, from a made-up index."""
+"""Corpora of docstrings, of packages' READMEs and of package descriptions."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from catchline.errors import DataError
+from catchline.evaluation.run import as_lines, read_lines
 from catchline.evaluation.run import read_lines as rows
 from catchline_study.corpora.debian import build_debian, read_descriptions
+from commands import program
+
+README = """# Tidepool
+
+[![build](https://example.org/b.svg)](https://example.org)
+
+Read the height of the tide from harbour gauges. Tidepool asks the gauges of
+[three countries](https://example.org/gauges) and draws curves of the coming week.
+
+## Installation
+
+Use pip to install the package and its dependencies into your environment, then run it once.
+
+```python
+import tidepool
+```
+
+Curves are kept for a year, and a harbour without a gauge is read from its neighbours.
+
+## How it works
+
+The heights are joined by splines, and missing hours are filled with those of the day before.
+"""
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return program("readmes")
+
+
+def package(**fields: Any) -> dict[str, Any]:
+    metadata = {"name": "tidepool", "version": "1.2", "summary": "Heights of the tide from harbour gauges"}
+    metadata |= {"description": README, "license": "MIT", "expression": None, "classifiers": []}
+    return metadata | fields
+
+
+def test_prose_of_the_sections_that_say_what_it_is(script: ModuleType) -> None:
+    pair, reason = script.pair_of(package())
+    assert reason == ""
+    assert pair.summary == "Heights of the tide from harbour gauges"
+    assert pair.document == (
+        "Read the height of the tide from harbour gauges. Tidepool asks the gauges of three countries and draws curves "
+        "of the coming week.\n\nThe heights are joined by splines, and missing hours are filled with those of the day "
+        "before."
+    )
+
+
+FOREIGN = "Wysokość pływu " * 3 + "odczytana z mareografów portowych oraz narysowana jako krzywa " * 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"license": "GPL-3.0"}, "not known to be permissive"),
+        ({"summary": "tides"}, "no summary sentence"),
+        *(({"description": text}, "too little prose") for text in ("# Tidepool\n\nHeights of the tide.", FOREIGN)),
+        ({"summary": "Bake bread with sourdough at home"}, "summary and text share too few words"),
+    ],
+)
+def test_left_out(script: ModuleType, fields: dict[str, Any], reason: str) -> None:
+    assert script.pair_of(package(**fields)) == (None, reason)
+
+
+def test_doubles_and_what_others_hold_out_stay_out(script: ModuleType, tmp_path: Path) -> None:
+    other = "Depths are told for every slope of three ranges, and a map of the coming week warns of snow and wind."
+    packages = [
+        package(),
+        package(name="tidepool2"),
+        package(name="snowpool", description=other, summary="Depths of the snow in the mountain"),
+        package(name="Py_Kite", description=f"Kites fly. {other}", summary="Read the wind from mountain maps"),
+    ]
+    metadata = tmp_path / "metadata.jsonl"
+    metadata.write_text(as_lines(packages), encoding="utf-8")
+    held = tmp_path / "held.jsonl"
+    held.write_text(json.dumps({"id": "python3-kite", "document": "Of kites.", "summary": "Kites"}) + "\n")
+    stats = script.build(tmp_path, metadata, [held], validation=0)
+    assert stats.splits == {"train": 2, "validation": 0}
+    assert dict(stats.left_out) == {"duplicate": 1, "held out elsewhere": 1}
+    assert {row["id"] for row in read_lines(tmp_path / "train.jsonl")} == {"tidepool", "snowpool"}
+    assert json.loads((tmp_path / "stats.json").read_text())["licences"] == {"MIT": 2}
+
 
 PREFIX = "deb.example.org_debian_dists_"
-PROSE = (
+KITES = (
     "Kites{0} fly on a line that is wound around reel{0}, and this program tells how long line{0} must be for wind{0}."
 )
 
@@ -39,12 +124,12 @@ def index(folder: Path, suite: str, packages: str, translations: str, ending: st
 def test_one_entry_a_family(tmp_path: Path, ending: str) -> None:
     names = ["kite-doc", "kite-dev", "kite", "kite-reel", "owl"]
     packages = "".join(stanza(name, "kite (1.0-2)" if name.startswith("kite-") else "") for name in names)
-    text = PROSE.format(1)
+    text = KITES.format(1)
     translations = (
         translation("kite-doc", "computes the length of a line - manual", text, ".", "This is the manual.")
         + translation("kite-dev", "computes the length of a line - headers", text, ".", "These are the headers.")
         + translation("kite", "computes the length of a kite's line", text, ".", "Also:", "  * prints it", "    nicely")
-        + translation("kite-reel", "winds a line around a reel", PROSE.format(2), "It turns until the rope is short.")
+        + translation("kite-reel", "winds a line around a reel", KITES.format(2), "It turns until the rope is short.")
         + translation("owl", "looks at you", "Too short to say.")
     )
     index(tmp_path / "lists", "one", packages, translations, ending)
@@ -72,7 +157,7 @@ def test_one_entry_a_family(tmp_path: Path, ending: str) -> None:
 def test_splits_share_no_source_package(tmp_path: Path) -> None:
     numbers = range(60)
     packages = "".join(stanza(f"p{number}", f"source{number // 2}") for number in numbers)
-    made = (translation(f"p{number}", f"counts number {number}", PROSE.format(number)) for number in numbers)
+    made = (translation(f"p{number}", f"counts number {number}", KITES.format(number)) for number in numbers)
     index(tmp_path, "one", packages, "".join(made))
     build_debian(tmp_path / "a", lists=tmp_path, validation=10)
     splits = {name: rows(tmp_path / "a" / f"{name}.jsonl") for name in ("train", "validation")}

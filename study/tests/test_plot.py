@@ -1,4 +1,4 @@
-"""The command that draws the curves of runs."""
+"""``catchline plot``: the curves in the logs of runs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 
 from catchline.cli.main import main
 from catchline.config.loading import dump_run, load_recipe, resolve_run
+from catchline.errors import DataError
+from catchline_study.commands.plot import read_curve
 from commands import refused, run
 from json_lines import write_lines
 
@@ -48,16 +50,6 @@ def test_plot(first: Path, suffix: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert printed.splitlines()[0].split() == ["run", "measure", "update", "last", "best"]
 
 
-def test_plot_as_json(first: Path, drawn: Callable[..., list[dict[str, Any]]]) -> None:
-    training, validation = drawn(first)
-    assert (training["final"], training["measure"]) == (2.0, "loss")
-    assert (validation["run"], validation["final"]) == ("first, validation", 2.5)
-    assert [row["run"] for row in drawn(first, "--metric", "loss")] == ["first"]
-    (first / "log.jsonl").write_text('{"kind": "train", "update": 1, "loss": NaN}\n')
-    (row,) = drawn(first)
-    assert (row["final"], row["best"]) == (None, None)
-
-
 def test_plot_shows_the_losses_that_compare_shows(
     first: Path, tmp_path: Path, drawn: Callable[..., list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,10 +74,17 @@ def test_plot_refuses_what_is_not_there(first: Path, tmp_path: Path, capsys: pyt
     for code, said, *arguments in (
         (2, "Did you mean 'loss'?", first, "--metric", "los"),
         (2, "Unknown picture format '.jpg'", first, "--out", "x.jpg"),
-        (2, "hour", first, "--x", "hour"),
         (3, "has no log.jsonl with a line", begun),
-        (3, "has no log.jsonl with a line", first / "absent"),
     ):
         refused(capsys, code, said, "plot", "--out", tmp_path / "c.png", *arguments)
     assert main(["plot", str(begun), str(first), "--out", str(tmp_path / "c.png")]) == 0  # the others are drawn
     assert capsys.readouterr().err == f"catchline: Left out, because nothing is logged there: {begun}.\n"
+
+
+@pytest.mark.parametrize(
+    "line", ['{"update": 1', "[1]", "[" * 100_000, '{"loss": 1.0}', '{"update": 2, "loss": "x"}', "\x80"]
+)
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "log.jsonl").write_bytes(b'{"update": 1, "loss": 2.0}\n' + line.encode("latin-1") + b"\n")
+    with pytest.raises(DataError, match=r"log\.jsonl:2 is no line of a training log"):
+        read_curve(tmp_path, "loss")

@@ -1,0 +1,240 @@
+"""Parts of a data set, haystacks, and scores by document length."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catchline.data.records import write_records
+from catchline.errors import DataError
+from catchline.evaluation.run import read_lines as rows
+from catchline.metrics.rouge import rouge
+from catchline.types import Record
+from catchline_study.commands.breakdown import buckets
+from catchline_study.corpora.subset import SubsetOptions, build_haystacks, choose
+from commands import refused, run
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=25)
+
+
+@given(lengths=LENGTHS, mean=st.floats(1, 60))
+@settings(max_examples=60)
+def test_shortest_documents_by_mean(lengths: list[int], mean: float) -> None:
+    """By the definition: of all prefixes of the sorted list the longest whose mean is within the bound."""
+    order = sorted(range(len(lengths)), key=lambda place: (lengths[place], place))
+    fitting = [n for n in range(1, len(order) + 1) if sum(lengths[i] for i in order[:n]) <= mean * n]
+    if not fitting:
+        with pytest.raises(DataError, match="Even the shortest"):
+            choose(lengths, SubsetOptions(shortest_mean=mean))
+        return
+    assert choose(lengths, SubsetOptions(shortest_mean=mean)) == sorted(order[: max(fitting)])
+
+
+@given(lengths=LENGTHS, mean=st.floats(1, 30), window=st.floats(1, 60))
+@settings(max_examples=60)
+def test_as_many_documents_of_another_mean(lengths: list[int], mean: float, window: float) -> None:
+    order = sorted(range(len(lengths)), key=lambda place: (lengths[place], place))
+    count = max((n for n in range(1, len(order) + 1) if sum(lengths[i] for i in order[:n]) <= mean * n), default=0)
+    options = SubsetOptions(shortest_mean=mean, window_mean=window)
+    if not count or 2 * count > len(order):
+        with pytest.raises(DataError):
+            choose(lengths, options)
+        return
+    windows = [order[start : start + count] for start in range(count, len(order) - count + 1)]
+    best = min(windows, key=lambda places: abs(sum(lengths[i] for i in places) / count - window))
+    chosen = choose(lengths, options)
+    assert chosen == sorted(best)
+    assert not set(chosen) & set(order[:count])
+
+
+def test_bounds_and_samples() -> None:
+    lengths = [5, 1, 9, 5, 7]
+    assert choose(lengths, SubsetOptions(min_tokens=5, max_tokens=7)) == [0, 3, 4]
+    with pytest.raises(DataError, match="within the bounds"):
+        choose(lengths, SubsetOptions(min_tokens=10))
+    assert choose(lengths, SubsetOptions(last=2)) == [3, 4]
+    assert choose(lengths, SubsetOptions(last=2, max_tokens=5)) == [1, 3]
+    many = list(range(1, 200))
+    one, again = (choose(many, SubsetOptions(sample=20, seed=3)) for _ in range(2))
+    assert one == again == sorted(set(one))
+    assert len(one) == 20
+    assert choose(many, SubsetOptions(sample=20, seed=4)) != one
+    assert choose(many, SubsetOptions(sample=5, max_tokens=5)) == [0, 1, 2, 3, 4]
+    with pytest.raises(DataError, match="6 documents"):
+        choose(lengths, SubsetOptions(sample=6))
+
+
+RECORDS = [
+    Record(f"Kite {n} is of paper. It flew over hill {n}. The wind was from the north of {n}.", f"kite {n}", id=f"k{n}")
+    for n in range(6)
+] + [Record("Too short for a needle.", "short", id="s")]
+
+
+def test_the_needle_is_where_the_record_says_without_its_first_sentence(tmp_path: Path) -> None:
+    words = build_haystacks(tmp_path / "hay.jsonl", RECORDS, documents=4, count=12, seed=3)
+    made = rows(tmp_path / "hay.jsonl")
+    assert len(made) == 12
+    assert words == round(sum(len(row["document"].split()) for row in made) / 12)
+    for row in made:
+        needle = next(record for record in RECORDS if record.id == row["needle"])
+        first, rest = needle.document.split(" It flew", 1)
+        question, *others = row["document"].split("\n\n")
+        assert question == first
+        assert len(others) == 4
+        assert row["document"].count(first) == 1
+        start, end = row["place"]
+        assert row["document"][start:end] == "It flew" + rest
+        assert row["summary"] == needle.summary
+        assert len(set(others)) == 4
+    assert len({row["document"].split("\n\n").index(row["document"][slice(*row["place"])]) for row in made}) > 1
+
+
+def test_each_is_a_needle_before_one_is_again_and_the_seed_decides(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        build_haystacks(tmp_path / name, RECORDS, documents=2, count=12, seed=seed)
+    needles = [row["needle"] for row in rows(tmp_path / "a")]
+    assert sorted(needles[:6]) == sorted(needles[6:]) == [f"k{n}" for n in range(6)]
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() != (tmp_path / "c").read_bytes()
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "pairs.jsonl", tmp_path / "hay.jsonl"
+    write_records(source, RECORDS)
+    made = run(capsys, "data", "haystack", source, out, "--documents", "3", "--count", "5")
+    assert "5 haystacks of 3 documents" in made
+    refused(capsys, 2, "same file", "data", "haystack", source, source)
+    refused(capsys, 3, "too few for haystacks of 50", "data", "haystack", source, out, "--documents", "50")
+    assert len(rows(out)) == 5
+
+
+def record(length: int, number: int = 0) -> Record:
+    return Record(" ".join(["word"] * length) + " .", "word", str(number))
+
+
+LENGTHY = [record(length, number) for number, length in enumerate([9, 2, 5, 2, 30, 7, 1])]
+
+
+def test_buckets_of_equal_size() -> None:
+    found = buckets(LENGTHY, 3)
+    # lengths in order: 1 2 2 | 5 7 | 9 30 (seven documents, cut at 2.33 and 4.67)
+    assert [bucket.positions for bucket in found] == [(1, 6), (2, 3, 5), (0, 4)]
+    assert [(bucket.low, bucket.high) for bucket in found] == [(1, 2), (2, 7), (9, 30)]
+    assert found[2].mean == 19.5
+    assert [len(bucket.positions) for bucket in buckets(LENGTHY, 7)] == [1] * 7
+    assert buckets(LENGTHY, 1)[0].positions == tuple(range(7))
+
+
+def test_scores_of_a_bucket_are_those_of_its_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        Record("One two three four five six. Eggs.", "one two three"),
+        Record("One two. Yes.", "one zero"),
+        Record("One two three. Zoo.", "two"),
+    ]
+    write_records(tmp_path / "pairs.jsonl", records)
+    arguments = ["breakdown", "lead-1", "--data", tmp_path / "pairs.jsonl", "--by-length", "2"]
+    made = json.loads(run(capsys, *arguments, "--json"))
+    assert [entry["positions"] for entry in made["by_length"]] == [[1, 2], [0]]  # half of three is rounded to even
+    alone = made["by_length"][1]["systems"][0]
+    assert alone["rouge"]["1"]["f"] == pytest.approx(
+        rouge(["one two three four five six"], ["one two three"]).mean["1"].f
+    )
+    assert "3 to 4 (mean 3.5)" in run(capsys, *arguments)
+    refused(capsys, 2, "there are 3 documents", *arguments[:-1], "99")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(8):
+            text = " ".join(f"Word{number} stands here {place}." for place in range(number + 1))
+            pair = {"id": str(number), "document": text, "summary": f"word{number} ## 0", "references": ["x", "here"]}
+            file.write(json.dumps(pair) + "\n")
+    return path
+
+
+def ids(path: Path) -> list[str]:
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()]
+
+
+def test_subsets(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short, long, rest = (tmp_path / f"{name}.jsonl" for name in ("short", "long", "rest"))
+    # the documents have 5, 10, ..., 40 words and signs
+    content = json.loads(run(capsys, "data", "subset", data, short, "--shortest-mean", 10, "--rest", rest, "--json"))
+    assert ids(short) == ["0", "1", "2"]
+    assert ids(rest) == ["3", "4", "5", "6", "7"]
+    run(capsys, "data", "subset", data, tmp_path / "all.jsonl", "--last", 8, "--rest", rest)
+    assert ids(rest) == []  # what an earlier call left there stands in the other file now
+    assert content[str(short)] == {"records": 3, "document_tokens": 10.0, "summary_tokens": 4.0}
+    assert content[str(data)]["records"] == 8
+    text = run(capsys, "data", "subset", data, long, "--shortest-mean", 10, "--window-mean", 31)
+    assert ids(long) == ["4", "5", "6"]  # 25, 30, 35: mean 30 is nearest
+    assert "30.0" in text
+    first = json.loads(short.read_text().splitlines()[0])
+    assert first["references"] == ["word0 ## 0", "x", "here"]
+    run(capsys, "data", "subset", data, short, "--min-tokens", 8, "--max-tokens", 12)
+    assert ids(short) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["subset", "DATA", "OUT"], 2, "Say which part"),
+        (["subset", "DATA", "OUT", "--window-mean", "5"], 2, "--shortest-mean"),
+        (["prepare", "duc2004", "NONE", "OUT", "--references", "NONE"], 3, "holds no folders"),
+    ],
+)
+def test_mistakes_with_data(
+    arguments: list[str], code: int, said: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"DATA": str(data), "OUT": str(tmp_path / "out.jsonl"), "NONE": str(tmp_path / "none")}
+    refused(capsys, code, said, "data", *(places.get(argument, argument) for argument in arguments))
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["subset", "q.source", "q.target", "--last", "1"], "same file (q.target)"),
+        (["subset", "q", "new.jsonl", "--last", "1", "--rest", "q.target"], "same file (q.target)"),
+        (["subset", "one", "one/new.jsonl", "--last", "1"], "one/new.jsonl would lie in"),
+        (["subset", "link.jsonl", "one/x.jsonl", "--last", "1"], "same file (one/x.jsonl)"),
+        (["prepare", "duc2004", "one", "q/../one/x.jsonl", "--references", "two"], "would lie in"),
+    ],
+)
+def test_nothing_is_written_over_what_is_read(
+    arguments: list[str],
+    said: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("q.source").write_text("A text of words.\nAnother text.\n")
+    Path("q.target").write_text("Text\nOther\n")
+    Path("one").mkdir()
+    data.rename("one/x.jsonl")
+    Path("link.jsonl").symlink_to("one/x.jsonl")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    refused(capsys, 2, said, "data", *arguments)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_prepared_duc_can_be_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    documents, references, out = tmp_path / "docs", tmp_path / "models", tmp_path / "duc.jsonl"
+    (documents / "d1t").mkdir(parents=True)
+    references.mkdir()
+    (documents / "d1t" / "AP1").write_text("<DOC>\n<TEXT>\nRain fell in Oslo. Nobody came.\n</TEXT>\n</DOC>\n")
+    for author in "ABCD":
+        (references / f"D1.P.10.T.{author}.AP1").write_text(f"Oslo rain {author}\n")
+    text = run(capsys, "data", "prepare", "duc2004", documents, out, "--references", references)
+    assert "1 record (1 with 4 references)" in text
+    assert json.loads(out.read_text())["document"] == "rain fell in oslo , nobody came ."
+    text = run(capsys, "evaluate", "first_words:words=4", "--data", out, "--profile", "duc2004")
+    # rain and oslo in each of four references of three words, "rain fell in oslo"
+    assert "66.67" in text
