@@ -148,7 +148,7 @@ def killed(out: Path, *arguments: object, lines: int) -> bool:
 def test_killed_and_started_again_the_file_has_the_same_bytes(tmp_path: Path, workers: int) -> None:
     arguments = ["textrank", write_corpus(tmp_path / "documents.jsonl", 400), "--batch-size", "1"]
     whole, out = summarized(tmp_path / "whole.jsonl", *arguments), tmp_path / "out.jsonl"
-    assert any([killed(out, *arguments, "--jobs", workers, lines=5 + 20 * n) for n in range(workers)])
+    assert killed(out, *arguments, "--jobs", workers, lines=5)
     _, said = started(out, *arguments, "--jobs", workers).communicate(timeout=300)
     assert out.read_bytes() == whole, said.decode()
 
@@ -187,15 +187,6 @@ def test_a_models_summaries_are_the_same_from_several_workers(corpus: Path, tmp_
         assert abs(first.pop("log_prob") - second.pop("log_prob")) < 1e-4
         first.pop("terms", None), second.pop("terms", None)
         assert first == second
-
-
-@pytest.mark.slow
-def test_errors_of_workers_are_the_users_errors(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["--jobs", "2", "--output", str(tmp_path / "out.jsonl")]
-    refused(capsys, 4, "There is no model folder", "summarize", "/absent/model", corpus, *arguments)
-    refused(capsys, 2, "sentnces", "summarize", "lead", corpus, "--set", "sentnces=2", *arguments)
 
 
 def test_a_worker_that_dies_is_an_error_and_the_rest_is_kept(

@@ -179,11 +179,6 @@ def test_the_makefile_and_ci_have_what_the_pages_name() -> None:
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
 
 
-@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
-def test_pages_say_at_their_head_who_needs_them(page: Path) -> None:
-    assert re.search(r"^# .+\n\n\*For ", TEXTS[page.name])
-
-
 # ----------------------------------------------------------------------------------------------- the site
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -113,17 +112,6 @@ def test_a_document_beside_a_very_long_one_is_as_alone(model: Path, monkeypatch:
     assert [dict(shown)[row] for row in (0, 1)] == [summary.text for summary in summaries]
 
 
-def test_evaluation_of_reading(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    where = ["--data", str(data / "validation.jsonl")]
-    printed = json.loads(run(capsys, "evaluate", str(model), "lead-1", *where, "--json"))
-    mine, lead = (system["measures"] for system in printed["systems"])
-    assert {"chunks_read", "chunks_chosen", "words_read", "coarse_entropy"} <= set(mine)
-    assert "chunks_read" not in lead
-    table = run(capsys, "evaluate", model, "lead-1", *where)
-    assert "chunks chosen" in table
-    assert "s/document" in table
-
-
 # ------------------------------------------------------------------------------------- a book
 
 
@@ -167,8 +155,6 @@ def test_a_book_is_read_in_little_memory(tmp_path: Path) -> None:
     line, most = summarized(folder, article(tmp_path, " ".join(sentences(20_000, 1))))
     assert line["reading"]["words"] > 100_000
     assert line["reading"]["chunks_read"] <= 2 * 3 * 13
-    assert len(line["source_offsets"]) <= 40 * line["reading"]["chunks_chosen"]
-    assert all(word["sources"] for word in line["words"])
     assert most - before < 200
 
 
@@ -217,17 +203,6 @@ def test_each_token_of_a_summary_is_explained(trained: Path, talk: Path, capsys:
         assert len(token["sources"]["p_final"]) == 3
 
 
-@pytest.mark.parametrize("trained", ["tiny"], indirect=True)
-def test_they_are_shown_in_the_terminal_on_a_page_and_in_a_picture(
-    trained: Path, talk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["explain", trained, talk / "validation.jsonl", "--max-records", 1, "--raw"]
-    assert re.search(r"token +P +λ +g +u", run(capsys, *arguments))
-    run(capsys, *arguments, "--html", tmp_path / "page.html", "--heatmap", tmp_path / "maps.png")
-    assert '"p_co":[' in (tmp_path / "page.html").read_text()
-    assert (tmp_path / "maps.png").stat().st_size > 10_000
-
-
 def test_scoring_says_how_much_was_copied(trained: Path, talk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["evaluate", trained, "longest-3", "--data", talk, "--profile", "samsum"]
     system, longest = json.loads(run(capsys, *arguments, "--json"))["systems"]
@@ -238,25 +213,18 @@ def test_scoring_says_how_much_was_copied(trained: Path, talk: Path, capsys: pyt
 
 def test_decoding_is_that_of_the_paper() -> None:
     """BART's 55 to 140 tokens before the end, and its length penalty of 2."""
-    recipe = load_recipe("coconet")
-    search = resolve_run(recipe, "coconet", "paper").search
+    search = resolve_run(load_recipe("coconet"), "coconet", "paper").search
     assert (search.beam_size, search.min_length, search.max_length, search.no_repeat_ngram) == (4, 55, 140, 3)
     assert (search.length_normalisation, search.length_alpha) == ("predicted", 2.0)
-    assert resolve_run(recipe, "coconet", "samsum").search.length_alpha == 1.0
-    stages = [resolve_run(recipe, row, "paper").pretraining.enabled for row in ("coconet", "coconet-pretraining")]
-    assert stages == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("size", "ends"),
-    [("paper", (1_000_000, None)), ("samsum", (1_000_000, None)), ("small", (None, 4)), ("tiny", (2, None))],
-)
-def test_the_stage_ends_where_it_should(size: str, ends: tuple[int | None, int | None], talk: Path) -> None:
+def test_the_stage_ends_where_it_should(talk: Path) -> None:
     """What the stage does not name it takes from the training, whose end is another."""
-    run = resolve_run(load_recipe("coconet"), "coconet-pretraining", size, {"pretraining": {"data": str(talk)}})
-    training = stage_of(run).training
-    assert (training.max_updates, training.max_epochs, training.validation.metric) == (*ends, "val_loss_tf")
-    assert training.initial_weights == run.training.initial_weights
+    for size, ends in (("paper", (1_000_000, None)), ("small", (None, 4))):
+        run = resolve_run(load_recipe("coconet"), "coconet-pretraining", size, {"pretraining": {"data": str(talk)}})
+        training = stage_of(run).training
+        assert (training.max_updates, training.max_epochs, training.validation.metric) == (*ends, "val_loss_tf")
+        assert training.initial_weights == run.training.initial_weights
 
 
 @pytest.fixture(scope="module")

@@ -153,19 +153,13 @@ def test_why_nothing_is_held_out(count: int, said: str, tmp_path: Path, capsys: 
     assert not (tmp_path / "run" / "data").exists()
 
 
-@pytest.mark.parametrize(("every", "share"), [(3, 33), (13, 8)])
 def test_the_held_out_pairs_calibrate_the_model(
-    every: int,
-    share: int,
-    data: Path,
-    tmp_path: Path,
-    capsys: Capture,
-    monkeypatch: pytest.MonkeyPatch,
+    data: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confidence, "LEAST_RECORDS", 12)
-    monkeypatch.setattr(confidence, "accepted", lambda made, *_: [n % every == 0 for n in range(len(made))])
+    monkeypatch.setattr(confidence, "accepted", lambda made, *_: [n % 3 == 0 for n in range(len(made))])
     said = run(capsys, *arguments(data, tmp_path / "run"))
-    assert f"Of 12 held-out lines {share}% have ROUGE-1 of 0.4 or more" in said
+    assert "Of 12 held-out lines 33% have ROUGE-1 of 0.4 or more" in said
     stored = json.loads((tmp_path / "run" / "model" / "calibration.json").read_text())
     assert (stored["records"], stored["threshold"]) == (12, 0.0), "of sentences as many"
 
@@ -275,14 +269,14 @@ def batches(tokenizer: Tokenizer, count: int, seed: int) -> list[TrainingBatch]:
     return [pairs_of(collate, [data[i] for i in range(start, start + BATCH)]) for start in range(0, count, BATCH)]
 
 
-def trained(tokenizer: Tokenizer, updates: int = UPDATES, **options: Any) -> tuple[Seq2Seq, float]:
-    """A small model after ``updates`` updates, and its loss on new records."""
+def trained(tokenizer: Tokenizer, **options: Any) -> tuple[Seq2Seq, float]:
+    """A small model after ``UPDATES`` updates, and its loss on new records."""
     torch.manual_seed(1)
     spec = {"type": "seq2seq", "embedding_size": 24, "encoder_hidden": 32, "hidden_size": 48, **options}
     model = build("model", MODELS, spec, vocab_size=tokenizer.vocab_size, **tokenizer.ids)
     nll = build("objective", OBJECTIVES, {"type": "nll"})
     optimizer = torch.optim.Adam(model.parameters(), 0.008)
-    for batch in batches(tokenizer, updates * BATCH, seed=0):
+    for batch in batches(tokenizer, UPDATES * BATCH, seed=0):
         optimizer.zero_grad()
         term = nll(model(batch, context=nll.wants(batch, PLAIN_PASS)), batch)
         (term.sum / term.count).backward()
@@ -306,18 +300,8 @@ def right_summaries(model: Seq2Seq, tokenizer: Tokenizer, beam_size: int) -> flo
     return sum(a == b for a, b in zip(wanted, written, strict=True)) / len(wanted)
 
 
-@pytest.mark.parametrize("coverage", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_the_pointer_learns_to_copy_unknown_words(tokenizer: Tokenizer, coverage: bool) -> None:
-    model, loss = trained(tokenizer, attention={"type": "additive", "size": 32, "coverage": coverage})
+def test_the_pointer_learns_to_copy_unknown_words(tokenizer: Tokenizer) -> None:
+    model, loss = trained(tokenizer, attention={"type": "additive", "size": 32})
     assert loss < 0.05
     assert right_summaries(model, tokenizer, beam_size=1) > 0.95
     assert right_summaries(model, tokenizer, beam_size=3) > 0.95
-
-
-def test_without_a_pointer_it_cannot_be_learnt(tokenizer: Tokenizer) -> None:
-    """Attention alone comes to know where the unknown words stand (its loss counts them as UNK and falls), but it
-    has no way to write them: nearly every summary is wrong."""
-    options = {"attention": {"type": "additive", "size": 32}, "head": {"type": "vocabulary"}}
-    model, loss = trained(tokenizer, 70, **options)
-    assert loss < 2.0
-    assert right_summaries(model, tokenizer, beam_size=1) < 0.1
