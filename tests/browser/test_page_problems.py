@@ -89,13 +89,14 @@ def test_what_cannot_be_summarized_is_said_and_not_sent(page: Any, server: Serve
     page.evaluate("document.getElementById('text').value = 'word '.repeat(400000) + '🙂🙂🙂'")
     assert told() == "Your text has 2,000,003 characters; this service takes 2,000,000."
     page.fill("#text", TEXT)
-    page.get_by_label("Search width").fill("99")
-    assert "Search width takes a whole number from 1 to 16." in told()
-    page.get_by_label("Search width").fill("4")
-    page.get_by_label("Length at least").fill("20")
-    page.get_by_label("Length at most").fill("5")
-    assert told() == "Length at least (20) is above Length at most (5)."
-    page.get_by_label("Length at most").fill("30")
+    page.locator("#options summary").click()
+    page.get_by_label("Thoroughness").fill("99")
+    assert "Thoroughness takes a whole number from 1 to 16." in told()
+    page.get_by_label("Thoroughness").fill("4")
+    page.get_by_label("Shortest line").fill("20")
+    page.get_by_label("Longest line").fill("5")
+    assert told() == "Shortest line (20) is above Longest line (5)."
+    page.get_by_label("Longest line").fill("30")
     assert messages.inner_text() == ""  # until it is corrected
     assert server.asked == []
 

@@ -48,7 +48,8 @@ def test_the_page_shows_what_the_service_says(page: Any, address: str) -> None:
 def test_the_service_says_what_does_not_fit(page: Any, address: str) -> None:
     page.goto(f"{address}#systems=tiny")
     page.wait_for_selector("body[data-ready]")
-    page.get_by_label("Length at least").fill("60")  # above the model's own greatest length, which the service tells
+    page.locator("#options summary").click()
+    page.get_by_label("Shortest line").fill("60")  # above the model's own greatest length, which the service tells
     page.fill("#text", TEXT)
     page.click("#go")
-    assert "Length at least (60) is above Length at most" in page.locator("#messages").inner_text()
+    assert "Shortest line (60) is above Longest line" in page.locator("#messages").inner_text()

@@ -38,10 +38,10 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class)\b)", re.MU
 _COMMENT = re.compile(r"^[ \t]*/\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)  # of a module or a declaration
 
 
-def _data(group: Mapping[str, Any], charts_open: bool) -> Markup:
+def _data(group: Mapping[str, Any]) -> Markup:
     """What the script needs, as JSON that cannot end the script element."""
     records = [_record(summary) for summary in group["summaries"]]
-    return embed_json({"records": records, "more": group["left_out"], "charts_open": charts_open})
+    return embed_json({"records": records, "more": group["left_out"]})
 
 
 def _record(summary: Summary) -> dict[str, Any]:

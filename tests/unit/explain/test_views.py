@@ -100,7 +100,7 @@ def test_the_script_gets_the_records_as_the_service_gives_them(monkeypatch: pyte
     data = data_of(render([made()]))
     (record,) = data["records"]
     assert record == to_dict(made(), document=False) | {"support": record["support"]}
-    assert (data["charts_open"], data["more"]) == (True, 0)
+    assert data["more"] == 0
     fine = replace(made().words[0], attention=(0.123456, 0.00001))
     assert data_of(render([made(words=(fine,))]))["records"][0]["words"][0]["attention"] == [0.1235, 0]
     monkeypatch.setattr(html, "MAX_HEAT_CELLS", 5)

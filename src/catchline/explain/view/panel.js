@@ -2,7 +2,7 @@
  * A document and the summaries that were made of it, linked both ways: a word lights up the places it came from, a place
  * lights up the words that use it.
  */
-import { freshId, h } from "./dom.js";
+import { button, freshId, h } from "./dom.js";
 import { DocumentView } from "./document.js";
 import { gateCurve } from "./gate.js";
 import { HeatMap } from "./heatmap.js";
@@ -13,13 +13,13 @@ import { counted, shortened } from "./text.js";
 export class Panel {
   /**
    * @param {string} text the document
-   * @param {{more?: number, chartsOpen?: boolean}} [options]
+   * @param {{more?: number}} [options]
    */
   constructor(text, options = {}) {
     this.open(text, options);
     this.status = h("p", { class: "document-status quiet", "aria-live": "polite" });
     this.summaries = h("div", { class: "systems" });
-    this.charts = h("details", { class: "charts", open: options.chartsOpen ?? false, hidden: true });
+    this.charts = h("details", { class: "charts", hidden: true });
     this.unread = h("p", { class: "quiet", hidden: true }, "The systems stopped reading where the text turns grey.");
     this.reading = h("div", { class: "reading" }, this.document.element, this.unread, this.status);
     this.element = h("div", { class: "panel" }, this.summaries, this.reading, this.charts);
@@ -55,7 +55,9 @@ export class Panel {
 
   /** Put a record into a slot. @param {HTMLElement} slot @param {Object} record @returns {SummaryView} */
   show(slot, record) {
+    if (record.extracted && record.alternatives?.length && !record.other) record = { ...record, other: ownLine(record) };
     const view = new SummaryView(readRecord(record, this.text));
+    if (record.other) view.badge.append(this.switch(slot, record, view));
     view.onhover = (index) => (index === null ? this.restore() : this.choose(view, index));
     view.onpin = (index) => this.pin(view, index);
     slot.append(view.element);
@@ -69,6 +71,19 @@ export class Panel {
     this.document.mark("unread", this.unread.hidden ? [] : [{ start: Math.max(...ends), end: this.text.length }]);
     this.drawCharts();
     return view;
+  }
+
+  /** Shows the model's line where the sentence is, and back. */
+  switch(slot, record, view) {
+    const change = () => {
+      this.pin(view, null);
+      this.views = this.views.filter((one) => one !== view);
+      view.element.remove();
+      const { other } = record;
+      const shown = this.show(slot, { ...other, other: record });
+      shown.element.querySelector(".switch").focus();
+    };
+    return button(record.extracted ? "Show the model's line" : "Show the sentence", change, { class: "plain switch" });
   }
 
   /** Every place that some word uses, in order of the text, without repeats. */
@@ -234,4 +249,9 @@ export class Panel {
   close() {
     this.document.marks.clear();
   }
+}
+
+/** The line that the model wrote where a sentence of the document is the answer. @param {Object} record */
+function ownLine({ extracted, alternatives, other, ...record }) {
+  return { ...record, ...alternatives[0], title: record.title, model: record.model, confidence: record.confidence };
 }

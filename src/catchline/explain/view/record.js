@@ -43,7 +43,7 @@ export function readRecord(record, document) {
   }));
   const warnings = record.support?.unsupported ?? null;
   return {
-    model: record.model || "summary",
+    model: record.title || record.model || "summary",
     text,
     words,
     maps: readMaps(record, inDocument),
@@ -103,7 +103,7 @@ export function facts(view) {
   const { checked, unsupported } = raw.support ?? {};
   const claims = ["name", "number", "date"].reduce((sum, kind) => sum + (checked?.[kind] ?? 0), 0);
   if (claims) parts.push(`${claims - unsupported.length} of ${claims} names, numbers and dates in the document`);
-  if (raw.confidence != null && !raw.extracted) parts.push(`how sure: ${percent(Number(raw.confidence))}`);
+  if (raw.confidence != null && !raw.extracted) parts.push(`confidence ${percent(Number(raw.confidence))}`);
   if (raw.reading) parts.push(`read ${raw.reading.chunks_read.toLocaleString("en")} of ${raw.reading.chunks.toLocaleString("en")} chunks`);
   if (raw.truncated) parts.push(`${raw.reading ? "given" : "read"} the first ${raw.tokens_read.toLocaleString("en")} of ${raw.tokens_given.toLocaleString("en")} tokens`);
   if (raw.finished === false) parts.push("cut at the length limit");

@@ -15,11 +15,11 @@ function mount(group) {
   const data = JSON.parse(group.querySelector(".data").textContent);
   const plain = group.querySelector(".panel");
   const text = plain.querySelector(".document")?.textContent ?? "";
-  const panel = new Panel(text, { more: data.more, chartsOpen: data.charts_open });
+  const panel = new Panel(text, { more: data.more });
   if (!text) panel.reading.remove();
   for (const record of data.records) {
     const copy = copyButton(() => record.summary, "Copy");
-    const slot = panel.addSystem(h("header", {}, h("h3", {}, record.model || "summary"), copy));
+    const slot = panel.addSystem(h("header", {}, h("h2", {}, record.model || "summary"), copy));
     panel.show(slot, record);
   }
   for (const reference of plain.querySelectorAll(".reference")) panel.addSystem().replaceWith(reference);

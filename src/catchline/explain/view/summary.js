@@ -27,18 +27,17 @@ export class SummaryView {
     this.text = h("p", { class: classes.filter(Boolean).join(" "), dir: "auto" }, ...this.parts());
     this.warnings = this.warningList();
     const others = view.newWords.length ? h("div", { class: "quiet" }, `Other words that are not there: ${view.newWords.join(", ")}`) : null;
-    this.element = h("div", { class: "summary-view" }, this.factLine(), this.extracted(), this.text, this.warnings, others, this.inspector);
+    this.badge = h("div", { class: "badge" }, this.extracted());
+    this.element = h("div", { class: "summary-view" }, this.factLine(), this.badge, this.text, this.warnings, others, this.inspector);
     this.inspect(null);
     if (view.words.length) this.listen();
   }
 
-  /** Why this is taken from the document, and what the model wrote. */
+  /** A badge where the answer is a sentence of the document; the reason is folded in it. */
   extracted() {
-    const { extracted, alternatives } = this.view.raw;
+    const { extracted } = this.view.raw;
     if (!extracted) return null;
-    const written = alternatives?.[0]?.summary;
-    const sentence = `Extracted from the document, because ${extracted}.`;
-    return h("p", { class: "extracted" }, sentence, written ? h("span", { class: "quiet" }, ` It wrote: “${written}”`) : "");
+    return h("details", {}, h("summary", {}, "Not confident: a sentence from the text"), `Because ${extracted}.`);
   }
 
   factLine() {
@@ -200,8 +199,7 @@ export class SummaryView {
       this.inspector.replaceChildren(h("p", { class: "quiet" }, this.view.words.length ? hint : NO_WORDS));
       return;
     }
-    const sure = isExtract(word) ? "" : ` How sure: ${percent(word.probability)}.`;
-    this.inspector.replaceChildren(h("p", { class: "known" }, h("b", {}, word.text), ` ${origin(word)}${sure}`));
+    this.inspector.replaceChildren(h("p", { class: "known" }, h("b", {}, word.text), ` ${origin(word)}`));
     if (word.sources.length > 1) this.inspector.append(this.sourceList(word));
     if (!isExtract(word)) this.inspector.append(this.figures(word));
   }

@@ -1,6 +1,7 @@
 /** The page: a text goes in, summaries come out, and every word says where it came from. */
 import { listModels, setToken } from "./api.js";
-import { Editor, EXAMPLE } from "./editor.js";
+import { Editor } from "./editor.js";
+import { EXAMPLES } from "./examples.js";
 import { Results } from "./results.js";
 import { Settings } from "./settings.js";
 import { button, h } from "./view/dom.js";
@@ -37,7 +38,8 @@ function showBusy(busy) {
 
 async function load() {
   try {
-    const { models, limits } = await listModels();
+    const { models, limits, version } = await listModels();
+    at("version").textContent = `Catchline ${version}`;
     showMessage("");
     settings.offer(models);
     editor.limit = limits?.max_characters ?? Infinity;
@@ -75,7 +77,7 @@ function submit() {
   const text = editor.value;
   if (!text.trim()) {
     setState("writing");
-    showMessage("There is no text yet. Paste one, drop a file, or use the example.");
+    showMessage("There is no text yet. Paste one, drop a file, or try an example.");
     return editor.field.focus();
   }
   if (editor.size > editor.limit) {
@@ -102,7 +104,7 @@ function readAs(format) {
 }
 
 function asked() {
-  return settings.chosen.map((model) => ({ model, options: settings.optionsOf(model), about: settings.about(model) }));
+  return settings.chosen.map((model) => ({ model, options: settings.optionsOf(model), title: settings.title(model) }));
 }
 
 function write(text) {
@@ -119,7 +121,7 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (!go.disabled) submit();
 });
-at("example").addEventListener("click", () => write(EXAMPLE));
+at("examples").append(...Object.entries(EXAMPLES).map(([kind, text]) => button(kind, () => write(text), { type: "button" })));
 at("clear").addEventListener("click", () => write(""));
 at("open").addEventListener("click", () => at("file").click());
 back.addEventListener("click", () => {
@@ -134,7 +136,6 @@ addEventListener("keydown", (event) => {
 });
 settings.onchange = () => messages.dataset.about === "numbers" && !settings.problem() && showMessage("");
 settings.onsystems = () => document.body.dataset.state === "reading" && results.run(...summarized, asked(), { keep: true });
-for (const part of ["options", "legend"]) at(part).open = innerWidth >= 860; // a phone has no room for what is rarely needed
 setState("writing");
 await load();
 document.body.dataset.ready = "";

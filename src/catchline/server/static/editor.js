@@ -3,10 +3,6 @@ import { counted, countWords } from "./view/text.js";
 
 const QUIET = 200; // milliseconds without typing before words are counted
 const LARGEST = 20_000_000; // bytes of a file
-export const EXAMPLE = `Tidepool is a small monitor for home weather stations. It reads temperature, humidity, rain and wind from sensors attached over USB or a serial line, stores the readings in an SQLite database, and draws charts of the last day, week and year in the browser. Alarms can be sent by e-mail when a value leaves a range chosen by the user.
-
-This package contains the server. The charts are in the package tidepool-web.
-`;
 
 export class Editor {
   /** @param {{text: HTMLTextAreaElement, count: HTMLElement, file: HTMLInputElement, drop: HTMLElement}} places */

@@ -33,7 +33,7 @@ export class Results {
    * Ask all systems at once; each shows up when it is ready.
    * @param {string} text
    * @param {string} format as what it shall be read: "auto", "markdown" or "text"
-   * @param {{model: string, options: Object, about: string}[]} systems
+   * @param {{model: string, options: Object, title: string}[]} systems
    * @param {{keep?: boolean}} [how] `keep`: do not ask again what was answered already
    */
   async run(text, format, systems, { keep = false } = {}) {
@@ -44,13 +44,13 @@ export class Results {
       [this.given, this.read] = [text, null];
     }
     this.panel?.close();
-    this.panel = new Panel(text, { chartsOpen: systems.length === 1 && innerWidth >= 860 });
+    this.panel = new Panel(text);
     const held = this.head?.contains(document.activeElement);
     this.head = h("header", { class: "text-head" });
     this.panel.reading.prepend(this.head);
     this.place.replaceChildren(this.panel.element);
     this.showText(held);
-    this.say(`Summarizing with ${systems.map(({ model }) => model).join(", ")}.`);
+    this.say(`Summarizing with ${systems.map(({ title }) => title).join(", ")}.`);
     await Promise.all(systems.map((system) => this.ask({ document: text, format, ...system }, this.panel.addSystem())));
   }
 
@@ -72,9 +72,9 @@ export class Results {
     const { panel } = this;
     const asked = JSON.stringify([system.model, system.options]);
     const known = this.answers.get(asked);
-    if (known) return this.show(slot, known, system.about);
+    if (known) return this.show(slot, known, system);
     const control = new AbortController();
-    const stop = this.showProgress(slot, system.model);
+    const stop = this.showProgress(slot, system.title);
     this.running.add(control);
     this.onbusy(true);
     try {
@@ -82,7 +82,7 @@ export class Results {
       stop();
       if (panel !== this.panel) return;
       this.answers.set(asked, record);
-      this.show(slot, record, system.about);
+      this.show(slot, record, system);
     } catch (error) {
       stop();
       if (panel === this.panel) this.showProblem(slot, error, system);
@@ -97,31 +97,32 @@ export class Results {
     for (const control of this.running) control.abort();
   }
 
-  header(model, ...tools) {
-    return h("header", {}, h("h2", {}, model), ...tools);
+  header(title, ...tools) {
+    return h("header", {}, h("h2", {}, title), ...tools);
   }
 
   /** @returns {() => void} ends the showing */
-  showProgress(slot, model) {
+  showProgress(slot, title) {
     const seconds = h("span", { class: "quiet" });
-    const bar = h("div", { class: "progress", role: "progressbar", "aria-label": `${model} is summarizing` }, h("i", {}));
-    slot.replaceChildren(this.header(model, seconds), bar);
+    const bar = h("div", { class: "progress", role: "progressbar", "aria-label": `${title} is summarizing` }, h("i", {}));
+    slot.replaceChildren(this.header(title, seconds), bar);
     const begun = performance.now();
     const timer = setInterval(() => (seconds.textContent = `${((performance.now() - begun) / 1000).toFixed(0)} s`), 1000);
     return () => clearInterval(timer);
   }
 
-  show(slot, record, about) {
+  show(slot, answer, { title }) {
+    const record = { ...answer, title };
     if (READ[record.format] && this.read === null) {
       [this.read, this.kind] = [record.document, record.format];
       this.showText();
     }
     const copy = copyButton(() => record.summary, "Copy");
-    const save = button("JSON", () => download(`catchline-${record.model}.jsonl`, { ...record, document: this.panel.text }), {
+    const save = button("JSON", () => download(`catchline-${record.model}.jsonl`, { ...answer, document: this.panel.text }), {
       title: "Download the record; catchline explain stored FILE --html shows it again",
-      "aria-label": `Download the record of ${record.model} as JSON`,
+      "aria-label": `Download the record of ${title} as JSON`,
     });
-    slot.replaceChildren(this.header(record.model, copy, save), h("p", { class: "about quiet" }, about));
+    slot.replaceChildren(this.header(title, copy, save));
     const view = this.panel.show(slot, record);
     this.say(`${this.panel.describe(view)}: ${record.summary}${this.read === null ? "" : ` Your text was read as ${READ[this.kind][0]}.`}`);
   }
@@ -132,7 +133,7 @@ export class Results {
     const sentence = cancelled ? "Cancelled." : known ? error.message : `This page failed: ${error.message}. Reload it.`;
     if (!known) console.error(error);
     const again = button("Try again", () => this.ask(system, slot));
-    slot.replaceChildren(this.header(system.model), h("p", { class: cancelled ? "quiet" : "problem", role: cancelled ? null : "alert" }, sentence), again);
+    slot.replaceChildren(this.header(system.title), h("p", { class: cancelled ? "quiet" : "problem", role: cancelled ? null : "alert" }, sentence), again);
     if (error.wait > 0) countDown(again, error.wait);
     if (error.status === 401) this.onunauthorized(error.message);
     if (cancelled) this.say("Cancelled.");

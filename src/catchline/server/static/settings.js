@@ -7,12 +7,23 @@ import { button, h } from "./view/dom.js";
 const MOST = 3;
 /** Options of the service that the page offers; each is sent to the systems that have it. */
 const NUMBERS = [
-  { key: "min_length", label: "Length at least", meaning: "The shortest line that a model may write, in tokens (a word has one or two)." },
-  { key: "max_length", label: "Length at most", meaning: "The longest line that a model may write, in tokens (a word has one or two)." },
-  { key: "beam_size", label: "Search width", meaning: "A larger number searches wider: it keeps more beginnings of a line at each word. It takes longer." },
-  { key: "sentences", label: "Sentences", meaning: "How many sentences an extractive method takes." },
+  { key: "min_length", label: "Shortest line", meaning: "The shortest line that a model may write, in tokens (a word has one or two)." },
+  { key: "max_length", label: "Longest line", meaning: "The longest line that a model may write, in tokens (a word has one or two)." },
+  { key: "beam_size", label: "Thoroughness", meaning: "How many beginnings of a line the search keeps at each word. More take longer." },
+  { key: "sentences", label: "Sentences", meaning: "How many sentences are taken from the text." },
 ];
-const GROUPS = { neural: "Models", extractive: "Extractive methods" };
+const GROUPS = { neural: "Models: write a line", extractive: "Extractive: take sentences" };
+const TITLES = {
+  oneline: "Bundled model",
+  ...{ lexrank: "LexRank", textrank: "TextRank", lsa: "LSA", lsa_first: "LSA, first topic", kl: "KL sum", concept_ilp: "Concepts", sum_basic: "SumBasic" },
+};
+
+/** A system's name in words. @param {string} name @param {string} [kind] @returns {string} */
+export function titled(name, kind) {
+  const words = name.replaceAll("_", " ");
+  const title = TITLES[name] ?? (kind === "extractive" ? words.charAt(0).toUpperCase() + words.slice(1) : name);
+  return kind === "extractive" ? `${title} (extractive)` : title;
+}
 
 export class Settings {
   /**
@@ -76,6 +87,11 @@ export class Settings {
     this.onchange();
   }
 
+  /** A system's name in words. @param {string} name @returns {string} */
+  title(name) {
+    return titled(name, this.models.get(name)?.kind);
+  }
+
   /** What a system is, one sentence. @param {string} name @returns {string} */
   about(name) {
     return this.models.get(name)?.in_short ?? "";
@@ -93,7 +109,7 @@ export class Settings {
     const groups = Object.entries(GROUPS).map(([kind, label]) => {
       const models = [...this.models.values()].filter((model) => model.kind === kind);
       const option = (model) =>
-        h("option", { value: model.name, selected: model.name === name, disabled: model.name !== name && this.chosen.includes(model.name) }, model.name);
+        h("option", { value: model.name, selected: model.name === name, disabled: model.name !== name && this.chosen.includes(model.name) }, this.title(model.name));
       return models.length ? h("optgroup", { label }, ...models.map(option)) : null;
     });
     const select = h("select", { "aria-label": `System ${index + 1}` }, ...groups);
@@ -101,7 +117,7 @@ export class Settings {
       this.chosen[index] = select.value;
       this.rechosen(index);
     });
-    const remove = button("×", () => this.remove(index), { "aria-label": `Leave out ${name}`, class: "plain remove", hidden: this.chosen.length < 2 });
+    const remove = button("×", () => this.remove(index), { "aria-label": `Leave out ${this.title(name)}`, class: "plain remove", hidden: this.chosen.length < 2 });
     return h("span", { class: "chosen-system" }, select, remove, h("small", { class: "about quiet" }, this.about(name)));
   }
 
@@ -132,14 +148,15 @@ export class Settings {
       if (!infos.length) return null;
       const ends = { min: Math.max(...infos.map((info) => info.minimum ?? 0), 0), max: Math.min(...infos.map((info) => info.maximum ?? 1000)) };
       const defaults = [...new Set(infos.map((info) => info.default ?? "auto"))];
+      const usual = defaults.length === 1 ? defaults[0] : "auto";
       const input = h("input", {
         type: "number",
         inputmode: "numeric",
         step: 1,
         ...ends,
-        placeholder: defaults.length === 1 ? defaults[0] : "auto",
-        title: `${meaning} ${ends.min} to ${ends.max}; empty: as each system is set.`,
-        data: { option: key },
+        placeholder: `default ${usual}`,
+        title: `${meaning} ${ends.min} to ${ends.max}; empty: the default.`,
+        data: { option: key, usual },
       });
       input.value = this.values[key] ?? "";
       input.addEventListener("input", () => this.setNumber(key, input));
@@ -161,9 +178,9 @@ export class Settings {
     const field = [...this.numbers.querySelectorAll("input")].find((input) => !input.validity.valid);
     if (field) return { sentence: `${field.labels[0].textContent} takes a whole number from ${field.min} to ${field.max}.`, field };
     const [least, most] = ["min_length", "max_length"].map((key) => this.numbers.querySelector(`[data-option="${key}"]`));
-    const number = (input) => Number(input?.value || input?.placeholder); // NaN where systems differ
+    const number = (input) => Number(input?.value || input?.dataset.usual); // NaN where systems differ
     if (!(number(least) > number(most))) return null;
-    return { sentence: `Length at least (${number(least)}) is above Length at most (${number(most)}).`, field: least };
+    return { sentence: `Shortest line (${number(least)}) is above Longest line (${number(most)}).`, field: least };
   }
 }
 
