@@ -38,7 +38,9 @@ def test_a_place_lights_up_the_words_that_use_it(page: Any, server: Server) -> N
     page.wait_for_selector(".word.user")
     assert page.locator(".word.user").all_inner_texts() == ["Thursday", "Thursday"]
     assert lit(page, "point") == ["Thursday"]
-    assert "“Thursday” → pointer: Thursday · First (extractive): Thursday" in page.locator(".document-status").inner_text()
+    assert (
+        "“Thursday” → pointer: Thursday · First (extractive): Thursday" in page.locator(".document-status").inner_text()
+    )
     page.mouse.move(*place_of(page, "any other"))
     wait(page, "!document.querySelector('.word.user')")
     assert lit(page, "point") == []
