@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import io
 import json
 import os
 import random
@@ -27,6 +28,7 @@ from json_lines import read_lines, write_lines
 from serving import running
 
 ROOT = Path(__file__).parents[2]
+DOCS = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
 SOURCE = Path(catchline.__file__).parent
 SETTINGS = ("max_updates=2", "batch_size=4", "validation.decode_records=2")
 QUICK = [word for setting in SETTINGS for word in ("--set", f"training.{setting}")]
@@ -139,6 +141,20 @@ def test_programs_that_need_no_data(
     assert Path("titles.csv").read_text() == '7,"A line, with a comma"\n'
     assert "monitor from 20 27 monitor" in printed_by("docs/explain.md", "Where the words came from", capsys)
     assert "None" in printed_by("docs/explain.md", "Faithfulness", capsys)
+
+
+def test_commands_print_what_the_pages_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line with ``$`` is typed, and what follows up to the next one is printed."""
+    monkeypatch.chdir(tmp_path)
+    typed = [block for path in DOCS for block in blocks(path) if block.startswith("$ ")]
+    assert typed
+    for command, _, shown in (one.partition("\n") for block in typed for one in block[2:].split("\n$ ")):
+        given, _, arguments = command.rpartition(" | ")
+        stdin = io.TextIOWrapper(io.BytesIO(shlex.split(given or "echo ''")[1].encode()))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert run(capsys, *shlex.split(arguments)[1:]).strip() == shown.strip(), command
 
 
 def test_a_model_trained_by_hand(

@@ -144,6 +144,9 @@ class DecodingOptions:
 
     beam_size: Annotated[int | None, Option(min=1, help="Hypotheses kept at each step.")] = None
     max_length: Annotated[int | None, Option(min=1, help="Largest number of tokens.")] = None
+    words: Annotated[str | None, Option(help="The most words shown, or the least and the most: 5-12.")] = None
+    characters: Annotated[int | None, Option(min=1, help="The most characters shown.")] = None
+    sentences: Annotated[int | None, Option(min=1, help="The most sentences; how many a method picks.")] = None
     search: SearchSettings = None
     always_write: Annotated[bool, Option("--always-write", help="What the model wrote, also where it is not sure.")] = (
         False
@@ -157,7 +160,8 @@ class DecodingOptions:
         """
         from catchline.summarizer.extractive import is_method
 
-        given = {"beam_size": self.beam_size, "max_length": self.max_length, **more}
+        names = ("beam_size", "max_length", "words", "characters", "sentences")
+        given = {name: getattr(self, name) for name in names} | more
         settings = {key: value for key, value in given.items() if value is not None} | search_settings(self.search)
         return settings | ({"surface": "raw"} if self.raw and not is_method(model) else {})
 

@@ -55,7 +55,6 @@ def command(
     output: Annotated[Path | None, Option(help="File for the results; continues one that is partial.")] = None,
     min_length: Annotated[int | None, Option(min=0, help="Least number of tokens.")] = None,
     num_return: Annotated[int | None, Option(min=1, help="Summaries a document, best first.")] = None,
-    sentences: Annotated[int | None, Option(min=1, help="Sentences to pick (extractive methods).")] = None,
     *,
     decoding: DecodingOptions,
     explain: Annotated[bool, Option("--explain", help="Say where each word came from.")] = False,
@@ -80,7 +79,7 @@ def command(
     of_records = [is_records(name, jsonl) for name in inputs]
     if any(of_records) and not all(of_records):
         raise ConfigError("Give either text files or files of records, not both in one command.")
-    overrides = decoding.settings(model, min_length=min_length, num_return=num_return, sentences=sentences)
+    overrides = decoding.settings(model, min_length=min_length, num_return=num_return)
     skipped = Skipped()
     records = chain.from_iterable(documents_of(name, reading, jsonl=jsonl, on_skip=skipped) for name in inputs)
     records = chain(list(islice(records, 1)), records)  # a missing file is reported before a model is opened

@@ -220,7 +220,25 @@ class DistractionTerms(ConfigBase):
         return any((self.attention, self.context, self.state))
 
 
-class SearchConfig(ConfigBase):
+class LengthConfig(ConfigBase):
+    """Bounds of the text that is shown (`catchline.text.length`): ``words``, the most or the least and the most
+    (``5-12``), and the most ``characters`` and ``sentences``."""
+
+    words: str | None = None
+    characters: int | None = Field(None, ge=1)
+    sentences: int | None = Field(None, ge=1)
+
+    @field_validator("words", mode="before")
+    @classmethod
+    def _counted(cls, value: Any) -> Any:
+        least, dash, most = (part.strip() for part in str(value).rpartition("-"))
+        fits = most.isdecimal() and (least.isdecimal() or not dash) and int(least or 0) <= int(most) <= LONGEST
+        if value is not None and not (fits and int(most)):
+            raise ValueError("give the most words, such as 12, or the least and the most, such as 5-12")
+        return None if value is None else f"{int(least)}-{int(most)}" if least else str(int(most))
+
+
+class SearchConfig(LengthConfig):
     """Decoding; docs/decoding.md says what each setting means. ``finish``, ``unfinished``, ``early_stopping`` and
     ``shrink_beam`` are rules of `catchline.search.beam`, lengths of `catchline.search.scorers`, ``replace_unk`` of
     `catchline.text.unknown`, ``surface`` and ``capitals`` of `catchline.text.render`; ``model`` sets switches of the

@@ -11,6 +11,7 @@ from pydantic import Field
 from catchline.config.base import ConfigBase
 from catchline.config.names import EXTRACTIVE, build
 from catchline.errors import DataError
+from catchline.text.length import Length
 from catchline.text.sentences import sentence_strings
 
 
@@ -39,6 +40,8 @@ class Extractor:
     in_short: ClassVar[str] = ""  # what it does, a sentence for people who know none of these methods
     needs_reference: ClassVar[bool] = False  # does `summarize` take ``references``?
     cuts: ClassVar[bool] = False  # may `text` end inside a sentence?
+
+    length: Length | None = None  # of the text that is shown, where the settings do not say it
 
     def __init__(self, config: Any | None = None) -> None:
         self.config: Any = self.Config() if config is None else config

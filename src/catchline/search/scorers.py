@@ -6,7 +6,7 @@ is re-ordered by `Scorer.select`. Search records what each scorer added to each 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -17,14 +17,18 @@ from catchline.config.base import ConfigBase
 from catchline.config.names import SCORERS, build
 from catchline.config.schema import SearchConfig
 from catchline.search.arrays import top_candidates
+from catchline.text.length import Length
 from catchline.text.normalization import is_content
 from catchline.types import Memory, StepOutput
+
+AHEAD = 16  # tokens that are tried where a text has reached its length
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialIds:
     """The ids that search must know: ``bos_id`` is what the decoder reads first, ``separator_id`` the token between
-    sentences, where the texts have one. ``vocabulary`` has the token of every id; ``whole_words``: each is a word."""
+    sentences, where the texts have one. ``vocabulary`` has the token of every id; ``whole_words``: each is a word;
+    ``decode`` makes a text of extended ids and the strings of an example's own words."""
 
     unk_id: int
     bos_id: int
@@ -33,6 +37,7 @@ class SpecialIds:
     separator_id: int | None = None
     vocabulary: Sequence[str] = field(default=(), repr=False)
     whole_words: bool = False
+    decode: Callable[[Sequence[int], Sequence[str]], str] | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
@@ -112,6 +117,8 @@ def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
     longest = config.max_length if config.num_steps > config.max_length else None
     if config.min_length or longest:
         scorers.append(LengthBounds(specials, config.min_length, config.min_length_share, longest))
+    if (length := Length.of(config)) is not None and specials.decode is not None:
+        scorers.append(ShownLength(specials, length, specials.decode))
     if config.no_repeat_ngram:  # where the start token may come again it begins the first n-gram
         scorers.append(NgramBlocking(specials, config.no_repeat_ngram, from_start=not config.forbid_specials))
     if config.no_repeat_word and specials.whole_words:  # a piece of a word that comes again need not be the same word
@@ -287,6 +294,40 @@ class LengthBounds(Scorer):
             kept = scores[:, eos_id].copy()
             scores.fill(-np.inf)
             scores[:, eos_id] = kept
+        return scores
+
+
+class ShownLength(Scorer):
+    """No EOS before the least words of the text, and behind its bounds nothing but EOS and, of the best tokens, those
+    that continue the last word or close up to it."""
+
+    name = "shown_length"
+
+    def __init__(self, specials: SpecialIds, length: Length, decode: Callable[[Sequence[int], Sequence[str]], str]):
+        super().__init__(ConfigBase(), specials=specials)
+        self._length, self._decode = length, decode
+
+    def start(self, memory: Memory, num_rows: int) -> None:
+        words = memory.oov_words or [[]]
+        self._own = [own for own in words for _ in range(num_rows // len(words))]
+
+    def select(self, index: np.ndarray) -> None:
+        self._own = [self._own[row] for row in index.tolist()]
+
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
+        eos_id, length = self.specials.eos_id, self._length
+        for row, ids in enumerate(view.ids.tolist()):
+            text = self._decode(ids, self._own[row])
+            if length.missing(text):
+                scores[row, eos_id] = -np.inf
+            if not length.reached(text):
+                continue
+            ahead = top_candidates(scores[row : row + 1], AHEAD)[1][0].tolist()
+            texts = [self._decode([*ids, id_], self._own[row]) for id_ in ahead]
+            allowed = [id_ for id_, longer in zip(ahead, texts, strict=True) if length.end(longer) == len(longer)]
+            kept = scores[row, np.array([eos_id, *allowed])].copy()
+            scores[row] = -np.inf
+            scores[row, np.array([eos_id, *allowed])] = kept
         return scores
 
 

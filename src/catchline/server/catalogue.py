@@ -13,7 +13,7 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, creat
 from catchline.config.base import ConfigBase, validate
 from catchline.config.generation import length_options
 from catchline.config.names import EXTRACTIVE
-from catchline.config.schema import SearchConfig
+from catchline.config.schema import LengthConfig, SearchConfig
 from catchline.errors import ConfigError, did_you_mean
 from catchline.server.schemas import ModelInfo, OptionInfo, ProblemError
 from catchline.server.settings import Settings
@@ -27,6 +27,7 @@ SEARCH_OPTIONS = (
     *("no_repeat_ngram", "forbid_unk", "replace_unk"),
     *("finish", "unfinished", "early_stopping", "surface", "capitals"),
     *("min_length_share", "no_repeat_word", "faultless"),
+    *LengthConfig.model_fields,
 )
 GREEDY = {"beam_size": 1, "num_return": 1, "shrink_beam": False}
 HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine
@@ -67,8 +68,10 @@ class Served:
         else:
             config, most = defaults.config, {}
             keys = [key for key in type(config).model_fields if key not in HIDDEN_SETTINGS]
-        schema, values = type(config).model_json_schema()["properties"], config.model_dump(mode="json")
-        found = {key: _option(schema[key], values[key], most.get(key)) for key in keys}
+        bounds = LengthConfig.model_json_schema()["properties"] if self.kind == "extractive" else {}
+        schema = bounds | type(config).model_json_schema()["properties"]
+        values = dict.fromkeys(bounds) | config.model_dump(mode="json")
+        found = {key: _option(schema[key], values[key], most.get(key)) for key in (*keys, *(bounds.keys() - keys))}
         self.options = {key: info for key, info in found.items() if info is not None}
         self.accepts = _accepting(self.options)
 

@@ -23,6 +23,7 @@ from catchline.server.catalogue import Catalogue, Served
 from catchline.server.schemas import Document, Format, ProblemError
 from catchline.server.settings import Settings
 from catchline.summarizer.summarize import Summarizer, or_extract
+from catchline.text.length import Length
 from catchline.text.markup import as_prose, markdown_text
 from catchline.text.sentences import split_sentences
 from catchline.types import Record, Summary
@@ -373,6 +374,6 @@ def _decode_part(check: Callable[[], None], jobs: Sequence[Job], check_thread: C
     on_text = (lambda index, text: listeners[index](text)) if first.stream else None
     given = {"explain": first.explain, "options": first.options, "on_step": on_step, "on_text": on_text}
     return [
-        summary if request.always_write else or_extract(summary, system.calibration)
+        summary if request.always_write else or_extract(summary, system.calibration, Length.of(first.options))
         for request, summary in zip(requests, system.summarize_batch(records, **given), strict=True)
     ]

@@ -18,10 +18,10 @@ import numpy as np
 
 from catchline.config.base import validate
 from catchline.config.loading import merge
-from catchline.config.schema import SearchConfig, TextConfig
+from catchline.config.schema import LONGEST, LengthConfig, SearchConfig, TextConfig
 from catchline.data.dataset import Collator, EncodedDataset, Example, encode_documents
 from catchline.errors import ConfigError, DataError
-from catchline.explain.provenance import build_summary
+from catchline.explain.provenance import build_summary, extractive_summary
 from catchline.jobs import batches, threads_each
 from catchline.metrics.confidence import Calibration, facts_of, unknown_words
 from catchline.metrics.copying import repeats
@@ -30,10 +30,13 @@ from catchline.metrics.words import words
 from catchline.search.decode import decode
 from catchline.summarizer.system import OnText, Progress, System
 from catchline.text.base import Tokenizer
+from catchline.text.length import Length
 from catchline.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
 _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
 MOST_THREADS = 4  # a quarter of the search around a small model is Python, of which one runs at a time
+LENGTHS = LengthConfig.model_fields.keys()
+_TOKENS_A_WORD = 4  # at most, in a usual text
 _ENDLESS = 10_000  # characters of a summary, which copied a "word" of that length
 _TOLD_SINGLY = 32  # tokens of a summary that is watched
 WRITES = "A trained model: writes its own line, word by word."
@@ -130,6 +133,12 @@ class DecodingSystem(System):
             values["beam_size"] = max(values["beam_size"], _number(overrides.get("num_return")))
         elif "num_return" not in overrides:
             values["num_return"] = min(values["num_return"], max(1, _number(overrides["beam_size"])))
+        if LENGTHS & overrides.keys():  # words, characters and sentences are what counts then
+            values |= {"min_length": 0} if "min_length" not in overrides else {}
+            most = str(overrides.get("words") or 0).rpartition("-")[2]
+            if "max_length" not in overrides and most.isdecimal():
+                room = min(_TOKENS_A_WORD * int(most) + _BYTES_A_WORD, self.decoded_by.max_target_tokens or LONGEST)
+                values["max_length"] = max(values["max_length"], room)
         if "min_length" not in overrides and (longest := _number(overrides.get("max_length"))):
             values["min_length"] = min(values["min_length"], longest)
         config = validate(SearchConfig, values, where="")
@@ -175,11 +184,14 @@ class DecodingSystem(System):
         examples, encodings = encode_documents(records, tokenizer, self.text, labels)
         documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
-        every = {"num_return": options.beam_size} if options.faultless else {}
+        length = Length.of(options)
+        every = {"num_return": options.beam_size} if options.faultless or length else {}
         config = options.model_copy(update={"replace_unk": False, **every})
         found = self._found(documents, config, on_step, on_text)
         if options.faultless:
             found = [one.faultless_first(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
+        if length is not None:
+            found = [one.of_length_first(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
         explained = bool(explain)
@@ -249,7 +261,8 @@ class DecodedDocument:
     ) -> None:
         self.record, self.encoding, self.example, self.options = record, encoding, example, options
         self._tokenizer, self._calibration = system.tokenizer, system.calibration
-        self._build = partial(
+        self._length = Length.of(options)
+        self._whole = partial(
             build_summary,
             document=record,
             source_encoding=encoding,
@@ -259,9 +272,23 @@ class DecodedDocument:
             search=options,
         )
 
+    def _build(self, hypothesis: Hypothesis, **options: Any) -> Summary:
+        """Its summary within the bounds; one that would have too few words keeps those that are usually dropped."""
+        summary, length = self._whole(hypothesis, **options), self._length
+        if length is not None and length.missing(summary.text):
+            search = options.get("search", self.options)
+            summary = self._whole(hypothesis, **options | {"search": search.model_copy(update={"surface": "cased"})})
+        return length.cut(summary) if length else summary
+
     def text(self, hypothesis: Hypothesis, **changed: Any) -> str:
         """What a reader gets to see of it."""
         return self._build(hypothesis, explain=False, **changed).text
+
+    def of_length_first(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """The hypotheses with those in front whose text is long enough and needs no cut."""
+        length, texts = self._length or Length(), [self._whole(one, explain=False).text for one in hypotheses]
+        fit = [(length.missing(text), length.end(text) < len(text)) for text in texts]
+        return [hypotheses[at] for at in sorted(range(len(hypotheses)), key=fit.__getitem__)]
 
     def faultless_first(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """The hypotheses with the first in front that does not repeat itself, and of whose names, numbers and dates the
@@ -292,7 +319,21 @@ class DecodedDocument:
             made = [replace(summary, facts=known) for summary, known in zip(made, facts, strict=True)]
             confidence, domain = calibration.confidence(facts[0]), calibration.out_of_domain(facts[0])
             made[0] = replace(made[0], confidence=confidence, out_of_domain=domain)
-        return replace(made[0], alternatives=tuple(made[1:]))
+        missing = self._length.missing(made[0].text) if self._length else 0
+        first = self._from_document(made[0]) if missing else made[0]
+        return replace(first, alternatives=tuple(made[first is made[0] :]))
+
+    def _from_document(self, made: Summary) -> Summary:
+        """The first words of the document for a summary that has too few, if the document has them."""
+        assert self._length is not None, "no summary without bounds is too short"
+        document, name = self.record.document, made.model
+        start = len(document) - len(document.lstrip())
+        span = self._length.within(document, start, start)
+        found = self._length.cut(extractive_summary(document, [span], model_name=name, record_id=made.id))
+        if self._length.missing(found.text):
+            return made
+        reason = f"the model wrote fewer than {self._length.least} words"
+        return replace(found, confidence=made.confidence, out_of_domain=made.out_of_domain, extracted=reason)
 
     def _plain(self, hypothesis: Hypothesis) -> str:
         """Its text as the model wrote it."""

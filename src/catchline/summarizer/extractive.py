@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from catchline.config.base import validate
 from catchline.config.loading import LONGEST_NUMBER, parse_overrides
 from catchline.config.names import EXTRACTIVE, parse, resolve
+from catchline.config.schema import LengthConfig
 from catchline.config.shipped import SHIPPED, place_of
 from catchline.errors import ConfigError, ModelError, did_you_mean
 from catchline.explain.provenance import extractive_summary
 from catchline.summarizer.system import OnText, System
+from catchline.text.length import Length
 from catchline.types import Record, Summary, references_of
 
 if TYPE_CHECKING:
@@ -106,14 +110,23 @@ class ExtractiveSystem(System):
             ConfigError: no such method, an unknown setting, or a value that does not fit.
         """
         known = resolve("extractive method", EXTRACTIVE, self._spec["type"]).Config.model_fields
+        bounds = LengthConfig.model_fields.keys() - known
         for key in overrides:
-            if key not in known:
-                raise ConfigError(f"'{self.name}' is extractive and has no setting '{key}'; it has {', '.join(known)}.")
-        cls, config = parse("extractive method", EXTRACTIVE, {**self._spec, **overrides})
-        return cls(config)
+            if key not in (own := [*known, *bounds]):
+                raise ConfigError(f"'{self.name}' is extractive and has no setting '{key}'; it has {', '.join(own)}.")
+        given = {**self._spec, **overrides}
+        asked = validate(LengthConfig, {key: given.pop(key) for key in bounds & given.keys()}, where="")
+        cls, config = parse("extractive method", EXTRACTIVE, given)
+        method: Extractor = cls(config)
+        method.length = Length.of(asked)
+        if method.length and method.length.least:
+            raise ConfigError(f"'{self.name}' picks whole sentences: give the most words, such as 12, and no least.")
+        return method
 
     def describe(self, options: Extractor) -> dict[str, Any]:
-        return {"method": self._spec["type"], **options.config.model_dump(mode="json")}
+        bounds = {} if options.length is None else asdict(options.length)
+        shown = {key: value for key, value in bounds.items() if value and key != "sentences"}
+        return {"method": self._spec["type"], **options.config.model_dump(mode="json"), **shown}
 
     def summarize_batch(
         self,
@@ -129,7 +142,8 @@ class ExtractiveSystem(System):
         for index, record in enumerate(records):
             if on_step:
                 on_step()
-            summaries.append(self._one(record, options, words=explain is not None))
+            summary = self._one(record, options, words=explain is not None)
+            summaries.append(options.length.cut(summary) if options.length else summary)
             if on_text:
                 on_text(index, summaries[-1].text)
         return summaries

@@ -19,21 +19,25 @@ from urllib.parse import parse_qsl
 
 from pydantic import Field
 
-from catchline.config.base import ConfigBase, validate
+from catchline.config.base import validate
+from catchline.config.schema import LengthConfig
 from catchline.data.records import read_records
 from catchline.errors import ConfigError, DataError, ModelError
 from catchline.files import digest_of
 from catchline.summarizer.summarize import LANGUAGE_MODEL
 from catchline.summarizer.system import OnText, System
+from catchline.text.length import Length
 from catchline.types import Record, Summary
 
 PROMPT = "Write a title for the text. Answer with the title alone, in one line, without quotation marks."
 _AT_ONCE, _TRIES, _PAUSE = 4, 4, 1.0  # requests; seconds before the second try, doubled each time
+LENGTHS = LengthConfig.model_fields
 _AGAIN = {408, 409, 429, 500, 502, 503, 504}
 
 
-class LanguageModelConfig(ConfigBase):
-    """``prompt`` is the file of the system prompt, `PROMPT` if not given."""
+class LanguageModelConfig(LengthConfig):
+    """``prompt`` is the file of the system prompt, `PROMPT` if not given. The bounds of the length are said there too,
+    and what is too long is cut."""
 
     prompt: str = ""
     examples: str = ""
@@ -82,6 +86,8 @@ class LanguageModelSystem(System):
             prompt = Path(config.prompt).read_text(encoding="utf-8").strip() if config.prompt else PROMPT
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{config.prompt} cannot be read as a prompt ({error}).") from None
+        asked = [f"{value} {name}" for name in LENGTHS if (value := getattr(config, name))]
+        prompt += f" The title has at most {', '.join(asked)}." if asked else ""
         messages = [{"role": "system", "content": prompt}]
         if not config.shots:
             return messages
@@ -109,14 +115,15 @@ class LanguageModelSystem(System):
             ModelError: the server cannot be reached, or refuses.
             DataError: the answer is empty.
         """
-        summaries, prompt = [], self._messages(options)
+        summaries, prompt, length = [], self._messages(options), Length.of(options)
         for index, record in enumerate(records):
             if on_step:
                 on_step()
             text = " ".join(self._answer(prompt, record.document, options).split()).strip("\"'“”")
             if not text:
                 raise DataError(f"{self._model} answered document {record.id or record.origin} with nothing.")
-            summaries.append(Summary(text, id=record.id, model=self.name, document=record.document))
+            summary = Summary(text, id=record.id, model=self.name, document=record.document)
+            summaries.append(length.cut(summary) if length else summary)
             if on_text:
                 on_text(index, text)
         return summaries

@@ -17,6 +17,7 @@ from pkgutil import resolve_name
 from typing import Any, Literal, overload
 
 from catchline.config.names import resolve, trusting
+from catchline.config.schema import LengthConfig
 from catchline.config.shipped import default_model, place_of
 from catchline.errors import CatchlineError, ConfigError, DataError
 from catchline.explain.provenance import extractive_summary
@@ -26,6 +27,7 @@ from catchline.metrics.confidence import Calibration, prose_sentence
 from catchline.runtime.manifest import is_exported
 from catchline.summarizer.extractive import ExtractiveSystem, is_method
 from catchline.summarizer.system import Progress, System
+from catchline.text.length import Length
 from catchline.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened
@@ -120,8 +122,8 @@ class Summarizer:
             progress: called with the number of newly finished documents.
             always_write: give what the model wrote also where it is not sure (see below).
             on_error: ``"raise"``, or ``"skip"``: a document that cannot be summarized gives ``None``.
-            anything else: the decoding (``beam_size``, ``min_length``, ``max_length``, ``num_return``, ...) or,
-                for extractive methods, the method's settings (``sentences``).
+            anything else: ``words="5-12"``, ``characters``, ``sentences``; the decoding (``beam_size``, ``max_length``,
+                ``num_return``, ...) or, for extractive methods, the method's settings.
 
         A long document is cut at the model's limit; ``tokens_read``, ``tokens_given`` and ``truncated`` say so.
 
@@ -189,10 +191,11 @@ class Summarizer:
             return [one for alone in batch for one in decoded([alone], go_on)]
 
         calibration = None if always_write else self.system.calibration
+        length = Length.of(options) if isinstance(options, LengthConfig) else None
         at_once = self.system.documents_at_once if batch_size is None else lambda _: batch_size
         windows = _windows(texts, WINDOW_BATCHES * (batch_size or BATCH), first, skipped)
         return (  # None, which `summarize` types, instead of what is skipped
-            summary and or_extract(summary, calibration)  # type: ignore[misc]
+            summary and or_extract(summary, calibration, length)  # type: ignore[misc]
             for window in windows
             for summary in _by_length(window, self.system, options, at_once, decoded, skipped, progress)
         )
@@ -329,9 +332,9 @@ def _by_length(
     yield from results
 
 
-def or_extract(summary: Summary, calibration: Calibration | None) -> Summary:
-    """``summary``, or the first prose sentence of its document where the model is not sure of its line or the document
-    is out of domain; the line is then the first of the alternatives."""
+def or_extract(summary: Summary, calibration: Calibration | None, length: Length | None = None) -> Summary:
+    """``summary``, or the first prose sentence of its document, within ``length``, where the model is not sure of its
+    line or the document is out of domain; the line is then the first of the alternatives."""
     if calibration is None or summary.confidence is None:
         return summary
     if not summary.out_of_domain and summary.confidence >= calibration.threshold:
@@ -340,6 +343,7 @@ def or_extract(summary: Summary, calibration: Calibration | None) -> Summary:
     if summary.out_of_domain:
         reason = f"the text is not of a kind that the model knows: {summary.out_of_domain}"
     span = prose_sentence(summary.document)
+    span = length.within(summary.document, *span) if length else span
     found = extractive_summary(summary.document, [span], model_name=summary.model, record_id=summary.id)
     return replace(
         found,

@@ -89,7 +89,7 @@ class Tokenizer(ABC):
     def search_ids(self, bos_id: int) -> dict[str, Any]:
         """What search knows of it, for a model whose decoder reads ``bos_id`` first."""
         more = {"separator_id": self.separator_id, "vocabulary": self.vocabulary, "whole_words": self.whole_words}
-        return self.ids | more | {"bos_id": bos_id}
+        return {**self.ids, **more, "bos_id": bos_id, "decode": self.decode}
 
     @property
     def special_ids(self) -> frozenset[int]:
