@@ -48,10 +48,10 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, **environment: str) -> Iterator[Server]:
+def running(folder: Path, *arguments: str, python: str = sys.executable, **environment: str) -> Iterator[Server]:
     """``catchline serve ARGUMENTS`` on a free port, killed at the end if it still runs."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "catchline.cli.main", "serve", *arguments, "--port", "0"]
+    command = [python, "-m", "catchline.cli.main", "serve", *arguments, "--port", "0"]
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
         process = subprocess.Popen(
             command, stdout=out, stderr=err, env={**os.environ, "OMP_NUM_THREADS": "1", **environment}

@@ -21,6 +21,7 @@ import pytest
 from catchline import __version__
 from catchline.errors import EXTRAS
 from json_lines import write_lines
+from serving import running
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = """
@@ -139,6 +140,13 @@ def test_the_installed_wheel_summarizes(tmp_path: Path) -> None:
     text = "Tidepool is a small monitor for home weather stations. It reads temperature and wind from sensors."
     assert clean_run(tmp_path, catchline, "summarize", "-", text=text).strip()
     assert "wind" in clean_run(tmp_path, catchline, "summarize", "lead", "--sentences", "2", "-", text=text)
+    (tmp_path / "text.txt").write_text(text, "utf-8")
+    clean_run(tmp_path, catchline, "explain", "text.txt", "--html", "why.html")
+    assert "Tidepool" in (tmp_path / "why.html").read_text("utf-8")
+    assert "100.0" in clean_run(tmp_path, catchline, "rouge", "text.txt", "text.txt")
+    with running(tmp_path / "server", python=str(python)) as server, server.client() as client:
+        assert "Catchline" in client.get("/").text
+        assert client.post("/v1/summarize", json={"document": text}).json()["summaries"][0]["summary"]
 
 
 DEPLOY = ROOT / "deploy"
