@@ -144,7 +144,7 @@ def test_the_installed_wheel_summarizes(tmp_path: Path) -> None:
     clean_run(tmp_path, catchline, "explain", "text.txt", "--html", "why.html")
     assert "Tidepool" in (tmp_path / "why.html").read_text("utf-8")
     assert "100.0" in clean_run(tmp_path, catchline, "rouge", "text.txt", "text.txt")
-    with running(tmp_path / "server", python=str(python)) as server, server.client() as client:
+    with running(tmp_path / "server", python=str(python), PYTHONPATH="") as server, server.client() as client:
         assert "Catchline" in client.get("/").text
         assert client.post("/v1/summarize", json={"document": text}).json()["summaries"][0]["summary"]
 
