@@ -73,9 +73,9 @@ def _headline_writer(places: dict[str, str], training: dict[str, Any]) -> dict[s
                 "teacher_forcing": {"ratio": 0.6, "scope": "example_step"},
                 "schedule": {"type": "plateau", "warmup_updates": 3},
                 "phases": [
-                    {"name": "short", "until": 9, "max_source_tokens": 5, "objective_weights": {"coverage": 0.0}},
+                    {"name": "short", "until": 9, "max_source_tokens": 5},
                     {"name": "long", "until": 19, "max_source_tokens": 10},
-                    {"name": "coverage", "model": {"coverage": True}, "objective_weights": {"coverage": 1.0}},
+                    {"name": "coverage", "model": {"coverage": True}},
                 ],
             },
         ),

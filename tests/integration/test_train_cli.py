@@ -106,7 +106,7 @@ def test_ones_own_test_pairs_are_what_is_scored(tmp_path: Path, capsys: Capture)
     assert held.test == str(tmp_path / "run" / "data" / "test.jsonl")
     assert [record.summary for record in records_of(held.test, held)] == ["test s0", "test s1", "test s2"]
     inside = run.model_copy(update={"data": held.model_copy(update={"test": None})})
-    with pytest.raises(ConfigError, match="would be overwritten"):
+    with pytest.raises(ConfigError, match="that are read now: give another --out"):
         held_out(inside, tmp_path / "run")
 
 
@@ -120,7 +120,7 @@ def test_pairs_in_the_run_folder_that_no_run_wrote_stay(
     before = own.read_bytes(), place.read_bytes()
     for given in (own, place) if linked else (own,):
         command = arguments(given, tmp_path / "a project", "--force")
-        refused(capsys, 2, f"{place} exists and no run wrote it: move", *command)
+        refused(capsys, 2, f"{place.parent} has pairs that no run wrote", *command)
     assert (own.read_bytes(), place.read_bytes()) == before
 
 
@@ -129,7 +129,7 @@ def test_the_parts_of_a_run_are_replaced_with_it(data: Path, tmp_path: Path, cap
     run(capsys, *command)
     before = {path.name: path.read_bytes() for path in parts.iterdir()}
     (parts / "train.jsonl").write_text("mine")  # in the place of a part
-    refused(capsys, 2, "no run wrote it", *command, "--force")
+    refused(capsys, 2, "no run wrote", *command, "--force")
     assert (parts / "train.jsonl").read_text() == "mine"
     (parts / "train.jsonl").write_bytes(before["train.jsonl"])
     run(capsys, *command, "--force", "--set", "training.seed=2")
@@ -141,7 +141,7 @@ def test_the_parts_of_a_run_are_replaced_with_it(data: Path, tmp_path: Path, cap
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(3, "3 pairs are too few to hold any out."), (30, "29 are (near) duplicates of others")]
+    ("count", "said"), [(3, "none of 3 pairs is held out"), (30, "none of 30 pairs is held out (seed 1; 29 (near)")]
 )
 def test_why_nothing_is_held_out(count: int, said: str, tmp_path: Path, capsys: Capture) -> None:
     lines = [f"the same text that is in every record,summary {number}" for number in range(count)]
@@ -170,7 +170,7 @@ def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: Capture) -> Non
     assert main(arguments(data, out)) == 0
     capsys.readouterr()
     recipe = (out / "model" / "recipe.yaml").read_bytes()
-    refused(capsys, 5, "is a model folder, not a run folder", "resume", out / "model")
+    refused(capsys, 5, "is not a run folder", "resume", out / "model")
     assert (out / "model" / "recipe.yaml").read_bytes() == recipe
     refused(capsys, 2, "can only change training.max_updates", "resume", out, "--set", "training.batch_size=3")
     for folder in out.glob("checkpoint-*"):

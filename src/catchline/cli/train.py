@@ -101,9 +101,9 @@ def resume(
     The result equals that of a run that was never interrupted. With --set training.max_updates (or max_epochs,
     max_minutes) a finished run is trained further. A run whose recipe or log was changed by hand is refused.
     """
-    from catchline.training.run import finished, found_again, recipe_of
+    from catchline.training.run import finished, on_parts, recipe_of
 
-    run = found_again(changed(load_run(recipe_of(run_folder)), overrides or []), run_folder)
+    run = changed(on_parts(load_run(recipe_of(run_folder)), run_folder), overrides or [])
     run_training(run, run_folder, resume=True, score=finished(run, run_folder) is None, as_json=as_json)
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from catchline.config.base import ConfigBase, validate
 from catchline.config.schema import RunConfig
-from catchline.errors import ConfigError, missing_package, refuse_unknown, unknown_choice
+from catchline.errors import ConfigError, missing_package, unknown_choice
 
 Table = Mapping[str, str]
 
@@ -186,7 +186,6 @@ def check_run(run: RunConfig) -> ConfigBase:
     """
     model, config = parse("model", MODELS, run.model)
     objectives = [parse("objective", OBJECTIVES, spec) for spec in run.objectives]
-    _check_phases(run, {cls.name: config for cls, config in objectives})
     parts: dict[str, tuple[str, Table]] = {key: (kind, table) for key, kind, table in PARTS} | model.parts
     named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict)}
     sections = [config, *(parse(*parts[key], value)[1] for key, value in named.items())]
@@ -209,15 +208,6 @@ def _check_objectives(run: RunConfig, sections: Sequence[ConfigBase], objectives
             raise ConfigError(
                 f"The objective '{spec['type']}' needs {getattr(section, 'remedy', needs)}, or leave the objective out."
             )
-
-
-def _check_phases(run: RunConfig, objectives: Mapping[str, ConfigBase]) -> None:
-    """A phase's weights are of objectives of the run, each within that objective's own bounds."""
-    for phase in run.training.phases:
-        for name, weight in phase.objective_weights.items():
-            refuse_unknown("objective in objective_weights", name, objectives)
-            config = objectives[name]
-            validate(type(config), config.model_dump() | {"weight": weight}, where=f"phase {phase.name}: {name}")
 
 
 # ------------------------------------------------------------------------------------ code that folders name

@@ -79,10 +79,10 @@ class OptimizerConfig(ConfigBase):
 
 
 class ScheduleConfig(ConfigBase):
-    """The learning rate's factor over updates. ``linear`` and ``cosine`` fall to 0. ``plateau`` is halved after two
+    """The learning rate's factor over updates. ``linear`` falls to 0. ``plateau`` is halved after two
     validations without improvement; ``sticky`` at every validation from the first that is worse than the one before."""
 
-    type: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau", "sticky"] = "constant"
+    type: Literal["constant", "linear", "inverse_sqrt", "plateau", "sticky"] = "constant"
     warmup_updates: int = Field(0, ge=0)
     warmup_start: float = Field(0.0, ge=0, le=1)  # the factor before the first update; it rises linearly to 1
 
@@ -103,8 +103,7 @@ class PhaseConfig(ConfigBase):
     """A stretch of training with its own settings; what is not named keeps its value.
 
     ``until`` is the update at which the phase ends, ``until_epoch`` the pass over the data (neither: the last phase).
-    ``model`` holds switches of the model (``coverage: true``); ``objective_weights`` replaces weights by objective
-    name; ``freeze`` lists parameter-name patterns (fnmatch) that are not trained.
+    ``model`` holds switches of the model (``coverage: true``).
     """
 
     name: str
@@ -112,10 +111,7 @@ class PhaseConfig(ConfigBase):
     until_epoch: int | None = Field(None, ge=1)
     max_source_tokens: int | None = Field(None, ge=1)
     max_target_tokens: int | None = Field(None, ge=1)
-    learning_rate: float | None = Field(None, gt=0, le=1000)
     model: dict[str, Any] = Field(default_factory=dict)
-    objective_weights: dict[str, float] = Field(default_factory=dict)  # each within its objective's own bounds
-    freeze: tuple[str, ...] = ()
     reset_optimizer: bool = False
 
 
@@ -123,7 +119,7 @@ class ValidationConfig(ConfigBase):
     """``every_updates`` none means at each epoch's end. ``metric`` is what best and early stopping watch."""
 
     every_updates: int | None = Field(None, ge=1)
-    metric: Literal["val_loss_tf", "val_loss_tf_nll", "val_loss_free", "rouge1", "rouge2", "rougeL"] = "val_loss_tf"
+    metric: Literal["val_loss_tf", "val_loss_free", "rouge1", "rouge2", "rougeL"] = "val_loss_tf"
     free_running: bool = False
     decode_records: int = Field(0, ge=0)
 
@@ -190,7 +186,6 @@ class PretrainingConfig(ConfigBase):
 
     enabled: bool = False
     data: str | None = None
-    in_vocabulary: bool = False  # the tokenizer learns from these texts too
     set: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -33,7 +33,7 @@ class Objective(nn.Module):
         reduction: Reduction = "token"
 
     config: Config
-    name: str = ""  # in the log and in a phase's ``objective_weights``; that of the class where it has none
+    name: str = ""  # in the log; that of the class where it has none
     counts_words: bool = False  # is the count that of `forward`? then equal reductions agree
 
     def __init_subclass__(cls) -> None:

@@ -3,15 +3,14 @@ read; no pickle anywhere.
 
 Tensors are in ``model.safetensors`` (parameters and buffers), ``optimizer.safetensors`` and, if any,
 ``average.safetensors`` and ``objectives.safetensors`` (what these remember). ``state.json`` has the model's switches,
-the random number generators of Python, NumPy and torch of every process, and the training state (`TrainState`), of
+the random number generators of torch of every process, and the training state (`TrainState`), of
 which learning rate and batches are pure functions. A resumed run cuts ``log.jsonl`` back to the length noted there.
-``manifest.json`` has the format version and the size and SHA-256 of each file.
+``manifest.json`` has the size and SHA-256 of each file.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 from collections import defaultdict
@@ -34,11 +33,9 @@ from catchline.models.stored import save_tensors
 from catchline.objectives.base import Objective
 from catchline.training.optim import WeightAverage, parameter_names
 
-FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 STATE = "state.json"
 STAGE_FOLDER = "pretraining"  # the sub-folder in which a run's pre-training stage is its own run
-_DRAFT = ".draft-"
 
 
 @dataclass
@@ -54,7 +51,6 @@ class TrainState:
     epoch: int = 0
     position: int = 0
     phase: int = -1
-    tokens: int = 0
     best_metric: float | None = None
     best_update: int | None = None
     bad_validations: int = 0
@@ -66,7 +62,6 @@ class TrainState:
     elapsed_seconds: float = 0.0
     stopped: str | None = None
     log_bytes: int = 0
-    averaged_updates: int = 0
     window: dict[str, float] = field(default_factory=dict)
     last_metrics: dict[str, float] = field(default_factory=dict)
     best_metrics: dict[str, float] = field(default_factory=dict)
@@ -77,10 +72,6 @@ class TrainState:
         if strange := set(values) ^ {field.name for field in fields(cls)}:
             raise CheckpointError(f"The checkpoint is of another version of Catchline ({', '.join(sorted(strange))}).")
         return cls(**values)
-
-    def next_epoch(self) -> None:
-        """Begin another pass over the data, whether this one is complete or cut short."""
-        self.epoch, self.position = self.epoch + 1, 0
 
 
 @dataclass
@@ -125,8 +116,9 @@ def gather(learner: Learner, state: TrainState, identity: dict[str, Any]) -> Sna
     more = {"average": learner.average.mean, "objectives": learner.objective_state()}
     values = {
         "switches": learner.model.switches(),
-        "generators": gather_object([capture_generators()]),
+        "generators": gather_object([generators()]),
         "train_state": asdict(state),
+        "averaged": learner.average.updates,
         "identity": identity,
     }
     return Snapshot(tensors | {name: group for name, group in more.items() if group}, values)
@@ -139,16 +131,12 @@ def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
         CheckpointError: says what differs.
     """
     stored = snapshot.values["identity"]
-    if stored["processes"] != identity["processes"]:
-        raise CheckpointError(
-            f"The run was made by {stored['processes']} process(es) and is resumed by {identity['processes']}; "
-            "an exact continuation needs the same number (accelerate launch --num_processes)."
-        )
-    for key, what in (("data", "training data"), ("validation", "validation data"), ("tokenizer", "tokenizer")):
+    names = {"data": "training data", "validation": "validation data", "processes": "number of processes"}
+    for key in (*names, "tokenizer"):
         if stored[key] != identity[key]:
             raise CheckpointError(
-                f"The {what} is not what the run was started with, so it cannot continue exactly; "
-                "put the old files back, or start a new run."
+                f"The {names.get(key, key)} is not what the run was started with, so it cannot continue exactly; "
+                "put the old one back, or start a new run."
             )
 
 
@@ -171,7 +159,7 @@ def restore(snapshot: Snapshot, learner: Learner, process: int) -> None:
         for name, buffer in learner.objective_state().items():
             buffer.copy_(tensors["objectives"][name])
         if learner.average.mean:
-            learner.average.load(tensors["average"], values["train_state"]["averaged_updates"])
+            learner.average.load(tensors["average"], values["averaged"])
     except (RuntimeError, KeyError, ValueError) as error:
         raise CheckpointError(f"The checkpoint does not fit the run's model: {str(error).splitlines()[0]}") from error
     restore_generators(values["generators"][process])
@@ -188,29 +176,20 @@ def seed_everything(seed: int, rank: int = 0) -> None:
     torch.manual_seed(int(words[2]))
 
 
-def capture_generators() -> dict[str, Any]:
-    """The states of this process's global generators, as JSON can hold them."""
-    version, internal, gauss = random.getstate()
-    name, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
-    states: dict[str, Any] = {
-        "python": [version, list(internal), gauss],
-        "numpy": [str(name), [int(key) for key in keys], int(place), int(has_gauss), float(cached)],
-        "torch": torch.get_rng_state().numpy().tobytes().hex(),
-    }
+def generators() -> dict[str, str]:
+    """The states of torch's generators in this process, as JSON can hold them."""
+    states = {"torch": torch.get_rng_state()}
     if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state().numpy().tobytes().hex()
-    return states
+        states["cuda"] = torch.cuda.get_rng_state()
+    return {name: state.numpy().tobytes().hex() for name, state in states.items()}
 
 
-def restore_generators(states: dict[str, Any]) -> None:
+def restore_generators(states: Mapping[str, str]) -> None:
     """Put the generators into ``states``; the last thing before the next update."""
-    version, internal, gauss = states["python"]
-    random.setstate((version, tuple(internal), gauss))
-    name, keys, place, has_gauss, cached = states["numpy"]
-    np.random.set_state((name, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
-    torch.set_rng_state(torch.frombuffer(bytearray.fromhex(states["torch"]), dtype=torch.uint8))
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(torch.frombuffer(bytearray.fromhex(states["cuda"]), dtype=torch.uint8))
+    for name, state in states.items():
+        (torch.cuda if name == "cuda" else torch).set_rng_state(
+            torch.frombuffer(bytearray.fromhex(state), dtype=torch.uint8)
+        )
 
 
 # ---------------------------------------------------------------------------------------- writing
@@ -230,7 +209,7 @@ def write_checkpoint(run_folder: Path, update: int, snapshot: Snapshot) -> Path:
             save_tensors(_separate(tensors), folder / f"{name}.safetensors")
         write_json(folder / STATE, snapshot.values)
         files = {p.name: {"bytes": p.stat().st_size, "sha256": digest_of(p)} for p in sorted(folder.iterdir())}
-        write_json(folder / MANIFEST, {"format_version": FORMAT_VERSION, "files": files})
+        write_json(folder / MANIFEST, {"files": files})
     return final
 
 
@@ -241,22 +220,20 @@ def last_good(run_folder: Path) -> str:
 
 
 def prune(run_folder: Path, keep: int, best_update: int | None) -> None:
-    """Remove all checkpoints but the ``keep`` newest and the one of ``best_update``; a crash in between leaves no half
-    checkpoint under a checkpoint's name."""
+    """Remove all checkpoints but the ``keep`` newest and the one of ``best_update``."""
     for folder in checkpoint_folders(run_folder)[keep:]:
         if folder.name != f"checkpoint-{best_update}":
-            hidden = folder.with_name(f"{_DRAFT}{folder.name}-{os.getpid()}")
-            shutil.rmtree(hidden, ignore_errors=True)
-            os.rename(folder, hidden)
-            shutil.rmtree(hidden, ignore_errors=True)
+            (folder / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_drafts(run_folder: Path) -> None:
     """Remove what a killed process left half written or half removed; what it was replacing comes back."""
     for path in [*run_folder.glob(".checkpoint-*.*")]:
         remove_leftovers(path.with_name(path.stem[1:]))
-    for path in run_folder.glob(f"{_DRAFT}*"):
-        shutil.rmtree(path, ignore_errors=True)
+    for folder in checkpoint_folders(run_folder):
+        if not (folder / MANIFEST).is_file():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -309,25 +286,17 @@ def read_checkpoint(folder: Path) -> Snapshot:
     """Verify one checkpoint and read it into main memory.
 
     Raises:
-        CheckpointError: a file is missing or not what the manifest says, or the format is another version's.
+        CheckpointError: a file is missing or not what the manifest says.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        version = manifest["format_version"]
         files = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise CheckpointError(f"The checkpoint {folder} is incomplete: its {MANIFEST} is missing or damaged.") from None
-    if version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"The checkpoint {folder} has format {version}, this version of Catchline reads format {FORMAT_VERSION}; "
-            "resume it with the version that wrote it."
-        )
     for name, (size, digest) in files.items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != size or digest_of(path) != digest:
             raise CheckpointError(f"The checkpoint {folder} is damaged: {name} is not the file that was written.")
-    if STATE not in files:
-        raise CheckpointError(f"The checkpoint {folder} is incomplete: {STATE} is missing.")
     snapshot = Snapshot(values=json.loads((folder / STATE).read_text(encoding="utf-8")))
     for name in files:
         if name.endswith(".safetensors"):

@@ -298,25 +298,24 @@ def _digest(*parts: Any) -> str:
 
 
 class BatchStream:
-    """The training batches of one process, from any position on."""
+    """The training batches of one process, from any position on. A narrower truncation (``dataset`` may be replaced by
+    a view) leaves them as they are: documents in order of length are so under any limit."""
 
     def __init__(
         self, dataset: EncodedDataset, collator: Collator, config: TrainingConfig, rank: int = 0, world_size: int = 1
     ) -> None:
-        self._collator, self._config, self._rank, self._world_size = collator, config, rank, world_size
-        self._batch_size = config.batch_size * world_size
-        self.limit(dataset)
-
-    def limit(self, dataset: EncodedDataset) -> None:
-        """Read ``dataset`` (perhaps with narrower limits) from now on."""
-        self.dataset = dataset
+        self.dataset, self._collator, self._config = dataset, collator, config
+        self._rank, self._world_size, self._batch_size = rank, world_size, config.batch_size * world_size
+        self._lengths = lengths = dataset.source_lengths
         self._order: tuple[int, list[np.ndarray]] | None = None
-        self._fixed = self._presorted(dataset)
-        self.batches_per_epoch = self._count(dataset, self._fixed)
-
-    def updates_per_epoch(self, dataset: EncodedDataset) -> int:
-        """How many updates a pass over ``dataset``, ours with other limits, makes."""
-        return -(-self._count(dataset, self._presorted(dataset)) // self._config.accumulation)
+        self._fixed: list[np.ndarray] | None = None
+        if config.batch_tokens is not None:
+            cut = sampler.cut_by_tokens(lengths, dataset.target_lengths, config.batch_tokens, world_size)
+            self._fixed = sampler.presorted(lengths, cut, config.seed)
+        elif config.batching == "sorted":
+            self._fixed = sampler.presorted(lengths, sampler.cut_by_number(self._batch_size), config.seed)
+        self.batches_per_epoch = -(-len(dataset) // self._batch_size) if self._fixed is None else len(self._fixed)
+        self.updates_per_epoch = -(-self.batches_per_epoch // config.accumulation)
 
     def take(self, epoch: int, position: int) -> list[TrainingBatch]:
         """The micro-batches of one update, the first being number ``position`` of ``epoch``; the last update of an
@@ -327,22 +326,10 @@ class BatchStream:
         parts = (sampler.part_of_rank(batch, self._rank, self._world_size) for batch in chosen)
         return [pairs_of(self._collator, [self.dataset[index] for index in part]) for part in parts]
 
-    def _presorted(self, dataset: EncodedDataset) -> list[np.ndarray] | None:
-        config, lengths = self._config, dataset.source_lengths
-        if config.batch_tokens is None and config.batching == "bucket":
-            return None
-        cut = sampler.cut_by_number(self._batch_size)
-        if config.batch_tokens is not None:
-            cut = sampler.cut_by_tokens(lengths, dataset.target_lengths, config.batch_tokens, self._world_size)
-        return sampler.presorted(lengths, cut, config.seed)
-
-    def _count(self, dataset: EncodedDataset, fixed: list[np.ndarray] | None) -> int:
-        return -(-len(dataset) // self._batch_size) if fixed is None else len(fixed)
-
     def _every_batch(self, epoch: int) -> list[np.ndarray]:
         if self._fixed is not None:
             return sampler.shuffled(self._fixed, self._config.seed, epoch)
-        return sampler.bucketed(self.dataset.source_lengths, self._batch_size, self._config.seed, epoch)
+        return sampler.bucketed(self._lengths, self._batch_size, self._config.seed, epoch)
 
 
 def pairs_of(collator: Collator, examples: Sequence[Example]) -> TrainingBatch:

@@ -92,7 +92,6 @@ class RunLog:
         if not count:
             return
         tokens = int(window.pop("tokens"))
-        self._state.tokens += tokens
         means = {name: total / count for name, total in window.items()}
         self._write({"kind": "train", **place, **(details or {}), **means, "tokens": tokens})
         now = time.perf_counter()

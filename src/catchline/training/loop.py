@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from types import FrameType
 from typing import Any
 
@@ -28,7 +27,7 @@ from catchline.training import optim
 from catchline.training.checkpoint import Learner, TrainState
 from catchline.training.data import BatchStream
 from catchline.training.log import Callbacks, RunLog
-from catchline.training.optim import Phases, freeze, limits_of
+from catchline.training.optim import Phases
 from catchline.training.prepare import Prepared
 from catchline.training.step import UpdateStep
 from catchline.training.validate import LOWER_IS_BETTER, Validator, is_best
@@ -60,37 +59,28 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 class Trainer:
-    """A run in progress. It starts where the run folder's newest checkpoint stands, or at the beginning.
-
-    ``whole`` is the folder of the run that this is the pre-training stage of, which is what can be resumed."""
+    """A run in progress. It starts where the run folder's newest checkpoint stands, or at the beginning."""
 
     def __init__(
-        self,
-        run: RunConfig,
-        out: Path,
-        parts: Prepared,
-        accelerator: Accelerator,
-        callbacks: Callbacks | None = None,
-        whole: Path | None = None,
+        self, run: RunConfig, out: Path, parts: Prepared, accelerator: Accelerator, callbacks: Callbacks
     ) -> None:
-        self.run, self.out, self.parts, self.accelerator = run, out, parts, accelerator
-        self.callbacks, self._resumable = callbacks or Callbacks(), whole or out
+        self.run, self.out, self.parts, self.accelerator, self.callbacks = run, out, parts, accelerator, callbacks
         training = run.training
         self.model = parts.model.to(accelerator.device)
         refuse_too_long(run, parts)
-        self._trainable = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
         broadcast(self.model.state_dict())  # the first process's, in place
         if training.teacher_forcing.feed != "argmax":
             self.model.switch({"prediction_feed": training.teacher_forcing.feed})
         ranks = (accelerator.process_index, accelerator.num_processes)
-        self.stream = stream = BatchStream(parts.train_set, parts.collator, training, *ranks)
-        limited = parts.train_set.limits
-        self.phases = Phases(training, run.text, lambda limits: stream.updates_per_epoch(limited(*limits)))
-        self.total = optim.total_updates(training, self.phases.end_of_pass)
+        self.stream = BatchStream(parts.train_set, parts.collator, training, *ranks)
+        self.phases = Phases(training.phases, self.stream.updates_per_epoch)
+        self.total = optim.total_updates(training, self.stream.updates_per_epoch)
         optim.schedule_factor(training.schedule, training.schedule.warmup_updates, self.total)  # refuse it now
         self.step = UpdateStep(run.training, self.model, parts.objectives, accelerator)
-        self.phase = self.phases[0]
-        self.phases.try_on(self.model, self.step.acting, self._trainable)
+        switches, self.phase = self.model.switches(), self.phases[0]
+        for number in reversed(range(len(training.phases))):  # refuse now what would stop it when a phase begins
+            self._apply_phase(self.phases[number])
+        self.model.switch(switches)
         self.optimizer = optim.build_optimizer(training.optimizer, self.model)
         self.average = optim.WeightAverage(self.model, training.average_last)
         validation = parts.validation_set
@@ -125,8 +115,7 @@ class Trainer:
                     if self._stop_flag:
                         self._checkpoint()
                         raise TrainingInterrupted(
-                            f"Interrupted after update {self.state.update:,}; everything is saved. "
-                            f"Go on with: catchline resume {quote(str(self._resumable))}"
+                            f"Interrupted after update {self.state.update:,}; everything is saved."
                         )
         finally:
             self.log.close()
@@ -140,12 +129,11 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.average.update()
-        state.averaged_updates = self.average.updates
         state.update += 1
         state.position += len(batches)
         place = self._place() | {"lr": rate}
         if state.position >= self.stream.batches_per_epoch:
-            state.next_epoch()
+            state.epoch, state.position = state.epoch + 1, 0
         state.elapsed_seconds = time.perf_counter() - self._started_at
         self._stop_flag, self._end_flag = figures.flags
         values = {"loss": figures.loss, **figures.values, "grad_norm": figures.grad_norm, "tokens": figures.tokens}
@@ -163,7 +151,7 @@ class Trainer:
     def _learning_rate(self) -> float:
         schedule = self.run.training.schedule
         factor = optim.schedule_factor(schedule, self.state.update, self.total, self.state.plateau_factor)
-        return (self.phase.learning_rate or 0.0) * factor
+        return self.run.training.optimizer.learning_rate * factor
 
     def _stop_reason(self) -> str | None:
         training, state = self.run.training, self.state
@@ -191,22 +179,15 @@ class Trainer:
         state.phase = number
         if phase.reset_optimizer and not first:
             self.optimizer = optim.build_optimizer(self.run.training.optimizer, self.model)
-        if limits_of(phase) != limits_of(before) and state.position:
-            state.next_epoch()  # other lengths make other batches: the pass over the data is cut short
-        changed = phase.model != before.model or phase.objective_weights != before.objective_weights
-        if changed and not first and self.run.training.validation.metric in LOWER_IS_BETTER:
+        if phase.model != before.model and not first and self.run.training.validation.metric in LOWER_IS_BETTER:
             # Losses of different objectives cannot be compared: best model and patience start again.
             state.best_metric, state.best_update, state.bad_validations = None, None, 0
             state.previous_metric = None
 
     def _apply_phase(self, phase: PhaseConfig) -> None:
-        """Bring model, objectives and data into ``phase``; neither parameters nor optimizer state change."""
+        """Bring model and data into ``phase``; neither parameters nor optimizer state change."""
         self.model.switch(phase.model)
-        self.step.set_weights(phase.objective_weights)
-        freeze(self.model, phase.freeze, self._trainable)
-        limits, read = limits_of(phase), self.stream.dataset
-        if limits != (read.max_source_tokens, read.max_target_tokens):
-            self.stream.limit(self.parts.train_set.limits(*limits))
+        self.stream.dataset = self.parts.train_set.limits(phase.max_source_tokens, phase.max_target_tokens)
         self.phase = phase
 
     # ---------------------------------------------------------------------------------- validation

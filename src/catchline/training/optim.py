@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from catchline.config.schema import OptimizerConfig, PhaseConfig, ScheduleConfig, TextConfig, TrainingConfig
+from catchline.config.schema import OptimizerConfig, PhaseConfig, ScheduleConfig, TrainingConfig
 from catchline.errors import ConfigError
-from catchline.models.base import SummarizationModel
 
 
 def build_optimizer(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -69,37 +69,33 @@ def _groups(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Paramet
     """One group for each pattern of ``config.rates`` (the first that matches counts), and one for the rest."""
     own = parameters.named_parameters() if isinstance(parameters, nn.Module) else enumerate(parameters)
     left = {str(name): parameter for name, parameter in own}
-    known, groups = list(left), list[dict[str, Any]]()
+    groups = list[dict[str, Any]]()
     for rate in config.rates:
         names = [name for name in left if fnmatchcase(name, rate.match)]
         if not names:
-            there = ", ".join(known)
-            if any(fnmatchcase(name, rate.match) for name in known):
-                there = f"none that the patterns before '{rate.match}' do not match too"
-            raise ConfigError(
-                f"training.optimizer.rates: the pattern '{rate.match}' matches no parameter; there are: {there}."
-            )
+            others = ", ".join(left)
+            raise ConfigError(f"training.optimizer.rates: '{rate.match}' matches no parameter; left are: {others}.")
         groups.append({"params": [left.pop(name) for name in names], "names": names, "factor": rate.factor})
     if left:
         groups.append({"params": list(left.values()), "names": list(left), "factor": 1.0})
     return groups
 
 
-def total_updates(config: TrainingConfig, end_of_pass: Callable[[int], int]) -> int | None:
-    """How many updates the run will make, as far as its settings say; None if only the clock ends it."""
-    limits = [config.max_updates, config.max_epochs and end_of_pass(config.max_epochs)]
+def total_updates(config: TrainingConfig, size: int) -> int | None:
+    """How many updates the run makes by its settings, ``size`` of them a pass; None if only the clock ends it."""
+    limits = [config.max_updates, config.max_epochs and config.max_epochs * size]
     return min((limit for limit in limits if limit), default=None)
 
 
 def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plateau_factor: float = 1.0) -> float:
     """What the base learning rate is multiplied with in the update after ``update`` completed ones.
 
-    The warm-up rises linearly from ``warmup_start`` and reaches 1 at update ``warmup_updates``. Then ``linear`` and
-    ``cosine`` fall from 1 to 0 at ``total``; ``inverse_sqrt`` is sqrt(warmup / update); ``plateau`` and
-    ``sticky`` are ``plateau_factor``, which validation lowers.
+    The warm-up rises linearly from ``warmup_start`` and reaches 1 at update ``warmup_updates``. Then ``linear`` falls
+    from 1 to 0 at ``total``; ``inverse_sqrt`` is sqrt(warmup / update); ``plateau`` and ``sticky`` are
+    ``plateau_factor``, which validation lowers.
 
     Raises:
-        ConfigError: ``linear`` or ``cosine`` without a known end.
+        ConfigError: ``linear`` without a known end.
     """
     warmup, count = config.warmup_updates, update + 1
     if count <= warmup:
@@ -112,57 +108,36 @@ def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plat
         return 1.0
     if total is None:
         raise ConfigError(
-            f"The schedule '{config.type}' needs to know the end: set training.max_updates or training.max_epochs "
-            "besides max_minutes, or choose the schedule 'constant' or 'inverse_sqrt'."
+            "The schedule 'linear' needs to know the end: set training.max_updates or training.max_epochs besides "
+            "max_minutes, or choose the schedule 'constant' or 'inverse_sqrt'."
         )
-    done = min(max(count - warmup, 0) / max(total - warmup, 1), 1.0)
-    return 1.0 - done if config.type == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
+    return 1.0 - min(max(count - warmup, 0) / max(total - warmup, 1), 1.0)
 
 
 # ------------------------------------------------------------------------------------------- phases
 
-Limits = tuple[int, int]
-
-
-def limits_of(phase: PhaseConfig) -> Limits:
-    """The limits of a phase whose values are all settled."""
-    return phase.max_source_tokens or 0, phase.max_target_tokens or 0
-
 
 class Phases:
-    """The phases of a run. ``updates(limits)`` says how many make a pass over texts cut so; a pass that other limits
-    cut short counts as one.
+    """The phases of a run, each with what the phases before it leave; ``size`` updates make a pass over the data.
 
     Raises:
-        ConfigError: the ends do not rise, a phase after an endless one, or limits above the text's own.
+        ConfigError: the ends do not rise, or a phase follows an endless one.
     """
 
-    def __init__(self, training: TrainingConfig, text: TextConfig, updates: Callable[[Limits], int]) -> None:
-        self._settings, self._ends = _fold(training, text), list[int | None]()
-        limits, update = limits_of(self._settings[0]), 0
-        size, origin = updates(limits), 0  # pass n begins with update ``origin + n * size``
-        self._passes = [(size, origin)]
-        for index, phase in enumerate(training.phases):
-            if phase.until is not None and phase.until_epoch is not None:
-                raise ConfigError(f"Phase '{phase.name}' has both 'until' and 'until_epoch'; give one.")
-            if limits != (limits := limits_of(self._settings[index])):
-                begun, size = -(-(update - origin) // size), updates(limits)
-                origin = update - begun * size
-            self._passes[index:] = [(size, origin)]
-            end = phase.until if phase.until_epoch is None else origin + phase.until_epoch * size
-            self._ends.append(end)
-            update = update if end is None else end
-        for earlier, later in zip(self._ends, self._ends[1:], strict=False):
-            if earlier is None or (later is not None and later <= earlier):
-                raise ConfigError(
-                    "training.phases: each phase but the last needs 'until', and each 'until' must be larger than "
-                    f"the one before (given: {self._ends})."
-                )
-
-    def end_of_pass(self, number: int) -> int:
-        """The update with which this many passes over the data are done."""
-        ends = [origin + number * size for size, origin in self._passes]
-        return next((end for end, last in zip(ends, self._ends, strict=False) if last is None or end <= last), ends[-1])
+    def __init__(self, phases: Sequence[PhaseConfig], size: int) -> None:
+        now = PhaseConfig(name="")
+        self._settings, self._ends = list[PhaseConfig](), list[int | None]()
+        for phase in phases or (now,):
+            kept = {
+                name: getattr(phase, name) or getattr(now, name) for name in ("max_source_tokens", "max_target_tokens")
+            }
+            self._settings.append(now := phase.model_copy(update=kept | {"model": now.model | phase.model}))
+            self._ends.append(phase.until if phase.until_epoch is None else phase.until_epoch * size)
+        if any(end is None or (later is not None and later <= end) for end, later in pairwise(self._ends)):
+            raise ConfigError(
+                "training.phases: each phase but the last needs 'until' or 'until_epoch', and ends behind the one "
+                f"before (given: {self._ends})."
+            )
 
     def at(self, update: int) -> int:
         """The number of the phase of the update after ``update`` completed ones."""
@@ -171,60 +146,6 @@ class Phases:
 
     def __getitem__(self, number: int) -> PhaseConfig:
         return self._settings[number]
-
-    def try_on(
-        self, model: SummarizationModel, weigh: Callable[[dict[str, float]], object], trainable: frozenset[str]
-    ) -> None:
-        """Refuse before the training what would stop it when a phase begins; the model is left as it was.
-
-        Raises:
-            ConfigError: a switch, an objective or a pattern of a phase does not exist.
-        """
-        before = model.switches()
-        for phase in self._settings:
-            model.switch(phase.model)
-            weigh(phase.objective_weights)
-            freeze(model, phase.freeze, trainable)
-        model.switch(before)
-        freeze(model, (), trainable)
-
-
-def _fold(training: TrainingConfig, text: TextConfig) -> list[PhaseConfig]:
-    """Each phase with what the phases before it leave."""
-    limits: dict[str, Any] = {name: getattr(text, name) for name in ("max_source_tokens", "max_target_tokens")}
-    now = PhaseConfig(name="", **limits, learning_rate=training.optimizer.learning_rate)
-    settings: list[PhaseConfig] = []
-    for phase in training.phases:
-        for name, most in limits.items():
-            if (asked := getattr(phase, name)) is not None and asked > most:
-                raise ConfigError(
-                    f"Phase '{phase.name}' asks for {name} {asked}, but the texts are cut to "
-                    f"text.{name} = {most}; raise that."
-                )
-        left = {name: getattr(phase, name) or getattr(now, name) for name in (*limits, "learning_rate")}
-        left |= {name: getattr(now, name) | getattr(phase, name) for name in ("model", "objective_weights")}
-        settings.append(now := phase.model_copy(update=left))
-    return settings or [now]
-
-
-def freeze(model: nn.Module, patterns: tuple[str, ...], trainable: frozenset[str]) -> None:
-    """Train exactly the parameters of ``trainable`` whose name matches no pattern.
-
-    Raises:
-        ConfigError: a pattern matches no parameter, or nothing is left to train.
-    """
-    parameters = dict(model.named_parameters())
-    frozen: set[str] = set()
-    for pattern in patterns:
-        found = {name for name in parameters if fnmatchcase(name, pattern)}
-        if not found:
-            known = ", ".join(parameters)
-            raise ConfigError(f"The pattern '{pattern}' of 'freeze' matches no parameter; there are: {known}.")
-        frozen |= found
-    if trainable <= frozen:
-        raise ConfigError(f"The patterns {', '.join(patterns)} of 'freeze' match every parameter: nothing would learn.")
-    for name, parameter in parameters.items():
-        parameter.requires_grad_(name in trainable and name not in frozen)
 
 
 # ------------------------------------------------------------------------------------------- averages
@@ -261,19 +182,20 @@ class WeightAverage:
             yield
             return
         own = {name: p.detach().clone() for name, p in self._live.items()}
-        self._copy(self.mean)
+        copy_into(self._live, self.mean)
         try:
             yield
         finally:
-            self._copy(own)
+            copy_into(self._live, own)
 
     def load(self, mean: dict[str, Tensor], updates: int) -> None:
         """Restore what a checkpoint stored."""
-        for name, value in self.mean.items():
-            value.copy_(mean[name])
+        copy_into(self.mean, mean)
         self.updates = updates
 
-    @torch.no_grad()
-    def _copy(self, values: dict[str, Tensor]) -> None:
-        for name, parameter in self._live.items():
-            parameter.copy_(values[name])
+
+@torch.no_grad()
+def copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Give each of the tensors the value of its name."""
+    for name, tensor in tensors.items():
+        tensor.copy_(values[name])

@@ -9,10 +9,8 @@ folder's tokenizer too; a recipe that describes another one is refused.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,7 @@ from catchline.models.folder import LoadedModel, load_model_folder
 from catchline.objectives.base import Objective
 from catchline.text.base import TOKENIZER_FILE
 from catchline.text.tokenizer import PretrainedTokenizer, Tokenizer
-from catchline.training.data import Corpus, cached, encoded
+from catchline.training.data import Corpus, encoded
 from catchline.training.log import ShowProgress
 
 TOKENIZER_FOLDER = "tokenizer"
@@ -75,49 +73,46 @@ def prepare(
     """
     initial = None if start is None else open_initial(start)
     show(description="Reading")
-    training = Corpus(run.data, "train", run.text.max_source_tokens)
-    corpora = {"training": training}
+    corpora = {"training": Corpus(run.data, "train", run.text.max_source_tokens)}
     if run.data.validation:
         corpora["validation"] = Corpus(run.data, "validation")
-    folder = out / TOKENIZER_FOLDER
-    trained = []
+    folder, reader = out / TOKENIZER_FOLDER, None
     if accelerator.is_main_process:
-        trained = provide_tokenizer(out, run, [training], show, start, initial)
+        reader = provide_tokenizer(out, run, corpora["training"], show, start, initial)
     accelerator.wait_for_everyone()
     tokenizer = Tokenizer.load(folder)
+    reader = reader or tokenizer  # one that was trained has seen the texts already, and is not kept
     built: list[str] = []
     model = build_model(run.model, run.text, tokenizer, run.training.seed, built)
-    readers = [*trained, tokenizer]  # the first has seen the texts already, and is not kept
-    for reader in readers:
-        reader.widen(model.vocab_size)  # a text's unknown words get the ids behind the model's rows
-    notes: dict[str, list[str]] = {}
-    data: dict[str, EncodedDataset] = {}
+    for each in (reader, tokenizer):
+        each.widen(model.vocab_size)  # a text's unknown words get the ids behind the model's rows
+    data: dict[str, tuple[EncodedDataset, list[str]]] = {}
     for first in (True, False):  # the others find what the first process made
         if accelerator.is_main_process is first:
             for name, corpus in reversed(corpora.items()):
-                data[name], notes[name] = encoded(corpus, name, readers[0], folder, run.text, show)
+                data[name] = encoded(corpus, name, reader, folder, run.text, show)
         accelerator.wait_for_everyone()
     lines = [note for corpus in corpora.values() for note in corpus.facts["notes"]]
-    lines += [*(note for name in corpora for note in notes[name]), *built]
+    lines += [*(note for name in corpora for note in data[name][1]), *built]
     if initial is not None:
         lines.append(take_weights(model, initial, tokenizer, str(start)))
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     for objective in objectives:
-        if more := {*objective.parameters()} - {*model.parameters()}:
+        if {*objective.parameters()} - {*model.parameters()}:
             raise ConfigError(
-                f"The objective '{objective.name}' has {len(more)} parameters which no optimizer changes: make them "
-                "parts of the model."
+                f"The objective '{objective.name}' has parameters which no optimizer changes: make them the model's."
             )
+    digests = {name: corpus.facts["digest"] for name, corpus in corpora.items()}
     return Prepared(
         tokenizer=tokenizer,
         model=model,
         objectives=objectives,
-        train_set=data["training"],
-        validation_set=data.get("validation"),
+        train_set=data["training"][0],
+        validation_set=data["validation"][0] if "validation" in data else None,
         collator=Collator(tokenizer),
         identity={
-            "data": training.facts["digest"],
-            "validation": corpora["validation"].facts["digest"] if "validation" in corpora else sha256(b""),
+            "data": digests["training"],
+            "validation": digests.get("validation", sha256(b"")),
             "tokenizer": digest_of(folder / TOKENIZER_FILE),
         },
         notes=list(dict.fromkeys(lines)),
@@ -147,61 +142,36 @@ def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]
 
 
 def provide_tokenizer(
-    out: Path,
-    run: RunConfig,
-    corpora: Sequence[Corpus],
-    show: ShowProgress,
-    start: str | None,
-    initial: LoadedModel | None = None,
-) -> list[Tokenizer]:
+    out: Path, run: RunConfig, corpus: Corpus, show: ShowProgress, start: str | None, initial: LoadedModel | None = None
+) -> Tokenizer | None:
     """Put the tokenizer into the run folder, unless it is there: that of the initial weights ``start`` (``initial``,
-    where they are open already), a pretrained one, or one trained on ``corpora``, by this run or one before. How words
-    are written is learnt from the first of these, in addition to what the tokenizer knew. Only the first process calls
-    this; all load the result. One that was trained here is returned.
+    where they are open already), a pretrained one, or one trained on the ``corpus``. How words are written is learnt
+    from that in addition to what the tokenizer knew. Only the first process calls this; all load the result. One that
+    was made here is returned.
 
     Raises:
         ConfigError: the initial weights have another tokenizer than the run describes.
     """
     folder, text = out / TOKENIZER_FOLDER, run.text
     if (folder / TOKENIZER_FILE).is_file():
-        return []
-    trained: list[Tokenizer] = []
+        return None
     show(description="Reading")
     if run.data.validation:  # a mistake in it is better found now
         next(read_with(run.data.validation, ReadOptions.of(run.data)), None)
-
-    def make(place: Path) -> None:
-        if start is not None:
-            tokenizer = adopted_tokenizer(initial or open_initial(start), text, start)
-        else:
-            tokenizer = build("tokenizer", TOKENIZERS, text.tokenizer)
-            tokenizer.use_separator(text.sentence_separator)
-            if not isinstance(tokenizer, PretrainedTokenizer):
-                show(description="Training the tokenizer")
-                tokenizer.train(chain.from_iterable(corpus.vocabulary_texts(text) for corpus in corpora))
-                trained.append(tokenizer)
-        if tokenizer.lowercases:
-            show(description="Learning names and capitals")
-            tokenizer.casing = tokenizer.casing.adapted(corpora[0].casing())
-        tokenizer.save(place)
-
-    kind = text.tokenizer.get("type", "")
-    if start is None and kind in TOKENIZERS and kind != PretrainedTokenizer.name:
-        keys = [corpus.key for corpus in corpora]
-        about = json.dumps([*keys, text.tokenizer, text.sentence_separator, text.vocabulary_from])
-        place = cached("tokenizer", sha256(about.encode()), lambda place: make(place / TOKENIZER_FOLDER))
-        copy_tokenizer(place / TOKENIZER_FOLDER, folder)
-        return trained
+    if start is not None:
+        tokenizer = adopted_tokenizer(initial or open_initial(start), text, start)
+    else:
+        tokenizer = build("tokenizer", TOKENIZERS, text.tokenizer)
+        tokenizer.use_separator(text.sentence_separator)
+        if not isinstance(tokenizer, PretrainedTokenizer):
+            show(description="Training the tokenizer")
+            tokenizer.train(corpus.vocabulary_texts(text))
+    if tokenizer.lowercases:
+        show(description="Learning names and capitals")
+        tokenizer.casing = tokenizer.casing.adapted(corpus.casing())
     with replacing_folder(folder) as draft:  # half a tokenizer would be taken for a whole one when the run continues
-        make(draft)
-    return trained
-
-
-def copy_tokenizer(source: Path, folder: Path) -> None:
-    """The same tokenizer in another folder, with the permissions of new files."""
-    with replacing_folder(folder) as draft:
-        for path in source.iterdir():
-            shutil.copyfile(path, draft / path.name)
+        tokenizer.save(draft)
+    return None if start or isinstance(tokenizer, PretrainedTokenizer) else tokenizer
 
 
 def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, notes: list[str]) -> SummarizationModel:
@@ -245,33 +215,27 @@ def adopted_tokenizer(initial: LoadedModel, text: TextConfig, place: str) -> Tok
     """
     tokenizer = initial.tokenizer
     cls, config = parse("tokenizer", TOKENIZERS, text.tokenizer)
-    theirs, ours = _described(tokenizer), {"type": cls.name, **config.model_dump(mode="json")}
+    theirs, ours = tokenizer_settings(initial), {"type": cls.name, **config.model_dump(mode="json")}
+    difference = first_difference(theirs, {"tokenizer": ours, "sentence_separator": text.sentence_separator}, "text")
     if isinstance(tokenizer, PretrainedTokenizer) and cls is type(tokenizer):
-        difference = None
         # a path that is not there names no other vocabulary: the weights came with the one that was meant
-        if Path(ours["path"]).exists():
-            vocabulary = build("tokenizer", TOKENIZERS, text.tokenizer).vocabulary
-            same = list(tokenizer.vocabulary) == list(vocabulary)
-            difference = None if same else f"the vocabulary of {ours['path']} is another one"
-    else:
-        difference = first_difference(theirs, ours)
+        there = Path(ours["path"]).exists()
+        same = not there or build("tokenizer", TOKENIZERS, text.tokenizer).vocabulary == tokenizer.vocabulary
+        difference = None if same else f"the vocabulary of {ours['path']} is another one"
     if difference:
-        described = json.dumps(theirs, ensure_ascii=False)
+        settings = " ".join(f"'text.{key}={json.dumps(value, ensure_ascii=False)}'" for key, value in theirs.items())
         raise ConfigError(
             f"training.initial_weights: {place} was made with another tokenizer than this run describes ({difference})."
-            f" Weights belong to their vocabulary, so describe its tokenizer: --set 'text.tokenizer={described}'."
-        )
-    if tokenizer.separator != text.sentence_separator:
-        raise ConfigError(
-            f"training.initial_weights: text.sentence_separator is {tokenizer.separator or 'none'} in {place}, "
-            f"{text.sentence_separator or 'none'} here; set it to that of the folder."
+            f" Weights belong to their vocabulary, so describe its tokenizer: --set {settings}."
         )
     return tokenizer
 
 
 def tokenizer_settings(initial: LoadedModel) -> dict[str, Any]:
     """Keys of a run's text section that describe the folder's tokenizer."""
-    return {"tokenizer": _described(initial.tokenizer), "sentence_separator": initial.tokenizer.separator}
+    tokenizer = initial.tokenizer
+    settings = {"type": tokenizer.name, **tokenizer.config.model_dump(mode="json")}
+    return {"tokenizer": settings, "sentence_separator": tokenizer.separator}
 
 
 def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, place: str) -> str:
@@ -280,32 +244,24 @@ def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, p
     Raises:
         ConfigError: another vocabulary, a tensor of another shape, or nothing that matches.
     """
-    if list(initial.tokenizer.vocabulary) != list(tokenizer.vocabulary):
+    if initial.tokenizer.vocabulary != tokenizer.vocabulary:
         raise ConfigError(
             f"The tokenizer of this run is not that of {place}, so its weights mean other words; "
             "train into a new folder, which takes the tokenizer from there."
         )
     own, given = model.state_dict(), initial.model.state_dict()
-    theirs, ours = f"{place}, a {type(initial.model).__name__},", f"this run's {type(model).__name__}"
     shared = [name for name in own if name in given]
-    if not shared:
-        raise ConfigError(f"{theirs} has no tensor of {ours}: name a model of the same type.")
-    other = [
-        f"{name} is {_shape(given[name])} there, {_shape(own[name])} here"
-        for name in shared
-        if own[name].shape != given[name].shape
-    ]
-    if other:
-        more = f", and {len(other) - 3} more" if len(other) > 3 else ""
+    other = [name for name in shared if own[name].shape != given[name].shape]
+    if other or not shared:
+        shapes = "; ".join(f"{name} {list(given[name].shape)} and {list(own[name].shape)}" for name in other[:3])
         raise ConfigError(
-            f"{theirs} has other sizes than {ours}: {'; '.join(other[:3])}{more}. Make the settings below 'model' "
-            "equal (its recipe.yaml has them)."
+            f"{place}, a {type(initial.model).__name__}, and this run's {type(model).__name__} differ in "
+            f"{shapes or 'every tensor'}. Make the settings below 'model' equal (its recipe.yaml has them)."
         )
     with torch.no_grad():
         for name in shared:
             own[name].copy_(given[name])
-    torn = [name for name in shared if not torch.equal(own[name], given[name].to(own[name].dtype))]
-    if torn:
+    if torn := [name for name in shared if not torch.equal(own[name], given[name].to(own[name].dtype))]:
         raise ConfigError(
             f"This run's model has one tensor for what {place} has several for ({_listed(torn)}); "
             "share embeddings in both or in neither."
@@ -321,11 +277,3 @@ def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, p
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return ", ".join(names[:NAMES_SHOWN]) + more
-
-
-def _shape(tensor: torch.Tensor) -> str:
-    return " x ".join(map(str, tensor.shape)) or "a number"
-
-
-def _described(tokenizer: Tokenizer) -> dict[str, Any]:
-    return {"type": tokenizer.name, **tokenizer.config.model_dump(mode="json")}

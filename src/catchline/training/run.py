@@ -21,18 +21,17 @@ from catchline.config.base import validate
 from catchline.config.loading import dump_run, first_difference, merge, with_absolute_paths
 from catchline.config.names import check_run, outside_names, trusting
 from catchline.config.schema import SPLITS, DataConfig, RunConfig
-from catchline.data.checks import LEAST
 from catchline.data.checks import hold_out as split_pairs
 from catchline.data.records import ReadOptions, SkipCounter, read_with, splits_in, write_records
 from catchline.errors import CheckpointError, ConfigError, DataError
-from catchline.files import digest_of, only_here, remove_leftovers, write_json, write_text
+from catchline.files import digest_of, only_here, remove_leftovers, replacing_folder, write_json, write_text
 from catchline.text.base import read_json_if_there
 from catchline.training import checkpoint as files
 from catchline.training.checkpoint import STAGE_FOLDER
 from catchline.training.data import Corpus
-from catchline.training.log import LOG, Callbacks, ShowProgress, ignore, read_log
-from catchline.training.loop import MODEL_FOLDER, Trainer, TrainResult
-from catchline.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
+from catchline.training.log import LOG, Callbacks, ShowProgress, ignore
+from catchline.training.loop import MODEL_FOLDER, Trainer, TrainingInterrupted, TrainResult
+from catchline.training.prepare import TOKENIZER_FOLDER, plan, prepare, provide_tokenizer
 from catchline.training.step import join_processes, launched, on_the_first
 
 RECIPE = "recipe.yaml"
@@ -85,21 +84,18 @@ def train(
         stack.enter_context(trusting(outside_names(run.model_dump())))
         if result := finished(run, out):
             return result
-        start = run.training.initial_weights
-        if files.checkpoint_folders(out):
-            start = None  # whatever it started from is in the checkpoints
-        elif stage is not None:
-            start = _pretrain(run, stage, out, accelerator, callbacks)
-        return _train_stage(run, out, start, accelerator, callbacks)
+        # whatever it started from is in the checkpoints
+        start = None if files.checkpoint_folders(out) else run.training.initial_weights
+        try:
+            if stage is not None and not files.checkpoint_folders(out):
+                start = _pretrain(run, stage, out, accelerator, callbacks)
+            return _train_stage(run, out, start, accelerator, callbacks)
+        except TrainingInterrupted as stop:
+            raise TrainingInterrupted(f"{stop} Go on with: catchline resume {quote(str(out))}") from None
 
 
 def _train_stage(
-    run: RunConfig,
-    out: Path,
-    start: str | None,
-    accelerator: Accelerator,
-    callbacks: Callbacks,
-    whole: Path | None = None,
+    run: RunConfig, out: Path, start: str | None, accelerator: Accelerator, callbacks: Callbacks
 ) -> TrainResult:
     if run.training.trackers:
         accelerator.init_trackers("catchline")
@@ -107,7 +103,7 @@ def _train_stage(
     parts = prepare(run, out, accelerator, callbacks.show, start=start)
     for line in plan(run, parts, accelerator):
         callbacks.on_message(line)
-    result = Trainer(run, out, parts, accelerator, callbacks, whole).fit()
+    result = Trainer(run, out, parts, accelerator, callbacks).fit()
     if accelerator.is_main_process:
         write_json(out / FINISHED, {"ends": _ends(run), "result": asdict(result)})
     return result
@@ -167,37 +163,17 @@ def _pretrain(run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelera
             folder = run_folder(stage, place, resume=_is_of_a_run(place), force=False)
             on_the_first(accelerator, lambda: stack.enter_context(folder))
             callbacks.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
-            _share_tokenizer(run, stage, out, accelerator, callbacks.show)
+            if accelerator.is_main_process:  # a mistake in the data of the training proper is found now
+                corpus = Corpus(run.data, "train", run.text.max_source_tokens)
+                provide_tokenizer(out, run, corpus, callbacks.show, stage.training.initial_weights)
+                with replacing_folder(place / TOKENIZER_FOLDER) as draft:
+                    shutil.copytree(out / TOKENIZER_FOLDER, draft, dirs_exist_ok=True)
+            accelerator.wait_for_everyone()
             start = None if files.checkpoint_folders(place) else stage.training.initial_weights
-            processes = join_processes(stage.training.trackers, place)
-            _train_stage(stage, place, start, processes, _stage_callbacks(callbacks), whole=out)
+            of_stage = replace(callbacks, on_log=lambda entry: callbacks.on_log({"stage": STAGE_FOLDER, **entry}))
+            _train_stage(stage, place, start, join_processes(stage.training.trackers, place), of_stage)
     callbacks.on_message("Stage 2 of 2: training, from the weights of the first stage")
     return str(place / MODEL_FOLDER)
-
-
-def _share_tokenizer(run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, show: ShowProgress) -> None:
-    """Make the tokenizer of both stages, unless it is there, and put it into both folders.
-
-    The data of the training proper is read here, so that a mistake in it is found now and not when the stage is over.
-    """
-    if accelerator.is_main_process:
-        both = (run, stage) if run.pretraining.in_vocabulary else (run,)
-        corpora = [Corpus(one.data, "train", one.text.max_source_tokens) for one in both]
-        provide_tokenizer(out, run, corpora, show, stage.training.initial_weights)
-        if not (out / STAGE_FOLDER / TOKENIZER_FOLDER).is_dir():
-            copy_tokenizer(out / TOKENIZER_FOLDER, out / STAGE_FOLDER / TOKENIZER_FOLDER)
-    accelerator.wait_for_everyone()
-
-
-def _stage_callbacks(callbacks: Callbacks) -> Callbacks:
-    """The same callbacks, with the note in each call that it is of the pre-training stage."""
-
-    def show(completed: float | None = None, *, description: str | None = None, **shown: Any) -> None:
-        if description is not None:
-            description = "Pre-training" if description == "Training" else f"Pre-training: {description}"
-        callbacks.show(completed, description=description, **shown)
-
-    return replace(callbacks, show=show, on_log=lambda entry: callbacks.on_log({"stage": STAGE_FOLDER, **entry}))
 
 
 # ------------------------------------------------------------------------------------------ the run folder
@@ -230,15 +206,10 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool) -> Itera
 
 def recipe_of(out: Path) -> Path:
     """The recipe of a run folder, and of nothing else (CheckpointError): a model folder has one too."""
-    if (out / "config.json").is_file():
-        raise CheckpointError(
-            f"{out} is a model folder, not a run folder: resume the run that made it, or train another run from its "
-            f"weights with `catchline train RECIPE --from {quote(str(out))}`."
-        )
-    if not (out / RECIPE).is_file():
+    if not (out / RECIPE).is_file() or (out / "config.json").is_file():
         runs = ", ".join(sorted(str(path.parent) for path in out.glob(f"*/{RECIPE}")))
-        instead = f"In it are runs: {runs}." if runs else "Start one with `catchline train`."
-        raise CheckpointError(f"{out} is not a run folder: it has no {RECIPE}. {instead}")
+        instead = f"In it are runs: {runs}." if runs else "Start one with `catchline train`, from a model with --from."
+        raise CheckpointError(f"{out} is not a run folder. {instead}")
     return out / RECIPE
 
 
@@ -254,9 +225,10 @@ def refuse_used(out: Path, *, force: bool) -> None:
         if lost := [path for path in (*written, *files.checkpoint_folders(out)) if path.exists()]:
             raise ConfigError(f"{out} is no run folder, and its {lost[0].name} would be lost: name another (--out).")
     elif not force and any((at / LOG).exists() or (at / MODEL_FOLDER).exists() or _saved(at) for at in folders):
-        resume = f"Go on with resume (`catchline resume {quote(str(out))}`), choose"
-        resume = resume if any(map(_saved, folders)) else "Choose"
-        raise ConfigError(f"{out} already holds a run. {resume} another folder (--out), or replace it with --force.")
+        raise ConfigError(
+            f"{out} already holds a run: go on with it (`catchline resume {quote(str(out))}`), choose another folder "
+            "(--out), or replace it with --force."
+        )
 
 
 def clear_run(out: Path) -> None:
@@ -307,11 +279,7 @@ def hold_out(
         DataError: the pairs cannot be read.
     """
     if launched() > 1:
-        raise ConfigError(
-            "Several processes need pairs that are held out already: give a folder with train and validation files "
-            "(`catchline data subset PAIRS validation.jsonl --last 500 --rest train.jsonl`), or all_pairs "
-            "(--all-pairs)."
-        )
+        raise ConfigError("Several processes need a folder with train and validation files, or --all-pairs.")
     given: dict[str, Any] = {split: path for split in SPLITS if (path := getattr(run.data, split))} | {**(rows or {})}
     if "train" not in given or not given.keys() <= set(SPLITS):
         raise ConfigError(f"Pairs by part are {', '.join(SPLITS)} (given: {', '.join(map(str, given)) or 'none'}).")
@@ -319,11 +287,9 @@ def hold_out(
     with only_here(out):
         refuse_used(out, force=force)
         earlier = held_out_parts(out)
-        if not rows and Path(name).resolve().is_relative_to(place.resolve()):
-            raise ConfigError(f"{name} would be overwritten with the part of it that stays: give another --out.")
-        for split in SPLITS:
-            if (part := place / f"{split}.jsonl").exists() and part not in earlier:
-                raise ConfigError(f"{part} exists and no run wrote it: move {place} away, or give another --out.")
+        others = [part for split in SPLITS if (part := place / f"{split}.jsonl").exists() and part not in earlier]
+        if others or (not rows and Path(name).resolve().is_relative_to(place.resolve())):
+            raise ConfigError(f"{place} has pairs that no run wrote, or that are read now: give another --out.")
         skipped, reading = SkipCounter(), ReadOptions.of(run.data)
         splits = {
             split: list(read_with(pairs, reading, on_skip=skipped, on_choice=note)) for split, pairs in given.items()
@@ -334,15 +300,11 @@ def hold_out(
             total, seed = len(splits["train"]), run.training.seed
             held = split_pairs(splits["train"], seed, test="test" not in given)
             splits |= held.splits
-            if "validation" in held.splits:
-                parts = ", ".join(f"{len(records):,} for {part}" for part, records in held.splits.items())
-                doubles = f"; {held.doubles:,} (near) duplicates stay with their originals" if held.doubles else ""
-                say(f"{name} has no validation file: {parts} (seed {seed}{doubles}), in {place}")
-            elif total < LEAST:
-                say(f"{total:,} pairs are too few to hold any out.")
-            else:
-                reason = f"{held.doubles:,} are (near) duplicates of others, which stay together"
-                say(f"None of the {total:,} pairs is held out: {reason}.")
+            parts = ", ".join(f"{len(records):,} for {part}" for part, records in held.splits.items())
+            if "validation" not in held.splits:
+                parts = f"none of {total:,} pairs is held out"
+            doubles = f"; {held.doubles:,} (near) duplicates stay with their originals" if held.doubles else ""
+            say(f"{name} has no validation file: {parts} (seed {seed}{doubles}), in {place}")
         if not rows and "validation" not in splits:
             return run
         for part in earlier:
@@ -353,13 +315,6 @@ def hold_out(
             noted[part.name] = digest_of(part)
             write_json(place / PARTS, noted)
     return on_parts(run, out)
-
-
-def found_again(run: RunConfig, out: Path) -> RunConfig:
-    """The run with the parts that were held out for it where they lie now: its folder may have been moved."""
-    parts = {part.stem: str(part) for part in held_out_parts(out)}
-    gone = {split for split in parts if (place := getattr(run.data, split)) and not Path(place).exists()}
-    return run.model_copy(update={"data": run.data.model_copy(update={split: parts[split] for split in gone})})
 
 
 def _remove_parts(run: RunConfig, out: Path) -> None:
@@ -389,13 +344,10 @@ def _saved(out: Path) -> bool:
 def _refuse_changes(run: RunConfig, out: Path) -> None:
     """The newest checkpoint knows the settings of its run and how long its log was."""
     if (known := files.newest_values(out)) is None:
-        # a model without checkpoints, unless the run was killed between its first validation and the checkpoint of that
-        model, entries = out / MODEL_FOLDER / "config.json", read_log(out / LOG) if (out / LOG).is_file() else []
-        validations = [entry["kind"] for entry in entries].count("validation")
-        if model.is_file() and not run.pretraining.enabled and validations != 1:
+        if (out / FINISHED).is_file() and finished(run, out) is None:
             raise CheckpointError(
-                f"{out} holds a model and no checkpoint to continue from: train another run, from this model's weights "
-                f"with `catchline train RECIPE --from {quote(str(out))}`."
+                f"{out} holds a run that is done and no checkpoint to continue from: train another run, from its "
+                f"weights with `catchline train RECIPE --from {quote(str(out))}`."
             )
         return
     before = _fixed(validate(RunConfig, known["identity"]["recipe"], where=""))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from accelerate.utils import DistributedType, broadcast_object_list, gather_obje
 from torch import Tensor, nn
 
 from catchline.config.schema import TrainingConfig
-from catchline.errors import CatchlineError, ConfigError, TrainingError, refuse_unknown
+from catchline.errors import CatchlineError, ConfigError, TrainingError
 from catchline.layers.chunks import sent
 from catchline.models.base import SummarizationModel
 from catchline.objectives.base import Objective
@@ -29,7 +30,6 @@ from catchline.training.data import forced_mask, noise_seed
 from catchline.types import Batch, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _NAMED_RECORDS = 20
-Ready = tuple[TrainingBatch, UpdateContext]  # a micro-batch on the device, and what is asked of its pass
 
 
 @dataclass(frozen=True)
@@ -56,50 +56,27 @@ class UpdateStep:
         accelerator: Accelerator,
     ) -> None:
         self.settings, self.model, self.accelerator = settings, model, accelerator
-        self._objectives = [objective.to(accelerator.device) for objective in objectives]
+        given = [objective.to(accelerator.device) for objective in objectives]
         names = [objective.name for objective in objectives]
         if len(set(names)) != len(names):
             raise ConfigError(f"objectives: each may be named once (given: {', '.join(names)}).")
-        self._parameters = list(model.parameters())
-        self._weights: dict[str, float] = {}
-        self.active = self._objectives
-
-    def set_weights(self, weights: Mapping[str, float]) -> None:
-        """Replace weights by objective name."""
-        self.active, self._weights = self.acting(weights), dict(weights)
-
-    def acting(self, weights: Mapping[str, float]) -> list[Objective]:
-        """The objectives that are computed with these weights by name: all but those of weight 0.
-
-        Raises:
-            ConfigError: there is no objective of that name, or none is left.
-        """
-        own = {objective.name: objective.config.weight for objective in self._objectives}
-        for name in weights:
-            refuse_unknown("objective in objective_weights", name, own)
-        active = [o for o in self._objectives if (own | dict(weights))[o.name] != 0]
-        if not active:
+        self.active = [objective for objective in given if objective.config.weight]
+        if not self.active:
             raise ConfigError("All objectives have weight 0; there is nothing to train.")
-        return active
+        self._parameters = list(model.parameters())
 
-    def terms(self, batch: TrainingBatch, context: UpdateContext) -> tuple[list[Term], Tensor, Mapping[str, Tensor]]:
-        """Forward pass and the active objectives (under autocast for bf16), with their present weights; how many target
-        words count; and the model's figures of the pass, means over target words."""
-        output = self._forward(batch, context)
-        return self._terms_of(output, batch, context), output.counted(batch).sum(), output.figures
-
-    def _forward(self, batch: TrainingBatch, context: UpdateContext) -> ModelOutput:
-        with self._autocast():
-            return self.model(batch, context=context)
-
-    def _autocast(self) -> torch.autocast:
+    def terms(
+        self, batch: TrainingBatch, context: UpdateContext, ahead: Sequence[Objective] = ()
+    ) -> tuple[ModelOutput, list[Term]]:
+        """Forward pass and the active objectives, under autocast for bf16. The whole minibatch is shown to those that
+        look ``ahead``."""
         low = self.settings.precision == "bf16"
-        return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=low)
-
-    def _terms_of(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> list[Term]:
-        with self._autocast():  # for those that ask the model again
-            terms = [objective(output, batch, context) for objective in self.active]
-        return [replace(term, weight=self._weights.get(term.name, term.weight)) for term in terms]
+        with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=low):
+            output: ModelOutput = self.model(batch, context=context)
+            for objective in ahead:
+                objective.see(output, batch)
+                objective.seen()
+            return output, [objective(output, batch, context) for objective in self.active]
 
     def __call__(
         self, micro_batches: Sequence[TrainingBatch], update: int, flags: Sequence[float], out: Path
@@ -122,13 +99,11 @@ class UpdateStep:
         losses: list[Tensor] = []
         observed: dict[str, Tensor] = {}
         for batch, context in batches:
-            output = self._forward(batch, context)
-            for objective in ahead if len(batches) == 1 else ():
-                objective.see(output, batch)
-                objective.seen()
-            terms = self._terms_of(output, batch, context)
+            output, terms = self.terms(batch, context, ahead if len(batches) == 1 else ())
             if context.observe:
-                observed = self._observed(output, batch)
+                with torch.no_grad():
+                    every = [output.figures, *(objective.figures(output, batch) for objective in self.active)]
+                observed = dict(chain.from_iterable(figures.items() for figures in every))
             weights = [term.weight for term in terms]
             own = torch.stack([term.count.detach().float() for term in terms])
             if counts is None and not late:
@@ -160,15 +135,7 @@ class UpdateStep:
             self._refuse(total, numbers[size], micro_batches, losses, update, out)
         return UpdateFigures(total, values, numbers[size], int(numbers[size + 1]), numbers[size + 2 :], details)
 
-    @torch.no_grad()
-    def _observed(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
-        """The scalars that model and objectives have for the log, on the device."""
-        figures = dict(output.figures)
-        for objective in self.active:
-            figures |= objective.figures(output, batch)
-        return figures
-
-    def _ready(self, batch: TrainingBatch, update: int, *, last: bool) -> Ready:
+    def _ready(self, batch: TrainingBatch, update: int, *, last: bool) -> tuple[TrainingBatch, UpdateContext]:
         """The batch on the device, and what the update wants of model and objectives: the scheduled-sampling mask, a
         seed for the model's noise, whether the log looks, and what the objectives want."""
         settings, device = self.settings, self.accelerator.device
@@ -188,7 +155,7 @@ class UpdateStep:
         counts = {o.config.reduction if o.counts_words else o.name for o in self.active}
         return len(self.active) == 1 or (len(counts) == 1 and all(o.counts_words for o in self.active))
 
-    def _look(self, batches: Sequence[Ready], ahead: Sequence[Objective]) -> Tensor:
+    def _look(self, batches: Sequence[tuple[TrainingBatch, UpdateContext]], ahead: Sequence[Objective]) -> Tensor:
         """The objectives' counts over several micro-batches, by a forward pass without gradients that is shown to those
         that look ahead.
 
@@ -197,8 +164,8 @@ class UpdateStep:
         counts, device = [], self.accelerator.device
         with torch.no_grad(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             for batch, context in batches:
-                output = self._forward(batch, context)
-                counts.append(torch.stack([term.count.float() for term in self._terms_of(output, batch, context)]))
+                output, terms = self.terms(batch, context)
+                counts.append(torch.stack([term.count.float() for term in terms]))
                 for objective in ahead:
                     objective.see(output, batch)
         for objective in ahead:
@@ -268,15 +235,11 @@ def join_processes(trackers: Sequence[str], out: Path) -> Accelerator:
     if absent:
         raise ConfigError(f"training.trackers: {absent[0]} is not installed; install it, or leave it out.")
     accelerator = Accelerator(mixed_precision="no", cpu=cpu, log_with=list(trackers) or None, project_dir=str(out))
-    if accelerator.num_processes != (expected := launched()):
+    plain = accelerator.distributed_type in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
+    if accelerator.num_processes != launched() or not plain:
         raise ConfigError(
-            f"The launcher started {expected} processes, but they did not find each other "
-            f"({accelerator.num_processes} here); start them with torchrun or accelerate launch."
-        )
-    if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
-        raise ConfigError(
-            f"Training under accelerate's '{accelerator.distributed_type.value}' is not supported; "
-            "use plain data parallelism: accelerate launch --num_processes N (or torchrun)."
+            f"{accelerator.num_processes} of {launched()} processes work together, by {accelerator.distributed_type}; "
+            "use plain data parallelism: torchrun, or accelerate launch --num_processes N."
         )
     return accelerator
 

@@ -67,38 +67,34 @@ class Validator:
 
     def _losses(self, name: str, *, free: bool) -> dict[str, float]:
         """The weighted total under ``name`` and each objective's value under ``name_objective``."""
-        names = [objective.name for objective in self.step.active]
-        # of each objective sum, count, weight, batches; in the last row the target words that count
-        table = torch.zeros(len(names) + 1, 4, dtype=torch.float64, device=self.step.accelerator.device)
-        seen: dict[str, float] = {}
+        active = self.step.active
+        # of each objective sum and count; in the last row the target words that count
+        table = torch.zeros(len(active) + 1, 2, dtype=torch.float64, device=self.step.accelerator.device)
+        seen = Counter[str]()
         for indices in self._mine(len(self.dataset)):
             batch = self._batch(indices).to(table.device)
             context = UpdateContext(forced_mask=free_running_mask(batch.target_mask)) if free else PLAIN_PASS
-            terms, counted, figures = self.step.terms(batch, context)
-            table[-1, 0] += counted
-            for figure, value in figures.items():
-                seen[figure] = seen.get(figure, 0.0) + float(value * counted)
-            for term in terms:
-                sums = torch.stack([term.sum.double(), term.count.double()])
-                rest = term.sum.new_tensor([term.weight, 1.0]).double()
-                table[names.index(term.name)] += torch.cat([sums, rest])
-        *rows, (tokens, *_) = self.step.accelerator.reduce(table, reduction="sum").tolist()
-        means = [total / count if count else 0.0 for total, count, _, _ in rows]
-        loss = sum(weight / batches * mean for mean, (_, _, weight, batches) in zip(means, rows, strict=True))
-        values = {name: loss}
-        if len(names) > 1 or self.settings.metric == f"{name}_nll":
-            values |= {f"{name}_{objective}": mean for objective, mean in zip(names, means, strict=True)}
-        if not free:
-            every = Counter[str]()
-            for part in gather_object([seen]):
-                every.update(part)
-            values |= {f"val_{figure}": total / max(tokens, 1.0) for figure, total in every.items()}
-        if not free and "nll" in names:
-            total, count, _, _ = rows[names.index("nll")]
-            reduction = self.step.active[names.index("nll")].config.reduction
-            if reduction != "example" and tokens:  # exp of the mean -ln P, where the objective is a sum over tokens
-                count = count if reduction == "token" else tokens
-                values["val_ppl"] = math.exp(min(total / max(count, 1.0), 700.0))
+            output, terms = self.step.terms(batch, context)
+            counted = output.counted(batch).sum()
+            seen.update({figure: float(value * counted) for figure, value in output.figures.items()})
+            rows = [torch.stack([term.sum.double(), term.count.double()]) for term in terms]
+            table += torch.stack([*rows, torch.stack([counted, counted]).double()])
+        *sums, (tokens, _) = self.step.accelerator.reduce(table, reduction="sum").tolist()
+        means = {o.name: total / count if count else 0.0 for o, (total, count) in zip(active, sums, strict=True)}
+        values = {name: sum(o.config.weight * means[o.name] for o in active)}
+        if len(means) > 1:
+            values |= {f"{name}_{objective}": mean for objective, mean in means.items()}
+        if free:
+            return values
+        every = Counter[str]()
+        for part in gather_object([seen]):
+            every.update(part)
+        values |= {f"val_{figure}": total / max(tokens, 1.0) for figure, total in every.items()}
+        for objective, (total, _) in zip(active, sums, strict=True):
+            reduction = objective.config.reduction
+            if objective.name == "nll" and reduction != "example" and tokens:  # a mean of -ln P over words, or a sum
+                mean = means["nll"] if reduction == "token" else total / tokens
+                values["val_ppl"] = math.exp(min(mean, 700.0))
         return values
 
     def _rouge(self, num_records: int) -> dict[str, float]:

@@ -116,8 +116,6 @@ def test_every_text_of_every_section_is_unicode() -> None:
         "training.trackers=[nonsense]",
         "training.clip_norm=.inf",
         "training.batch_size=true",
-        "training.phases=[{name: a, objective_weights: {nll: -1}}]",
-        "training.phases=[{name: a, objective_weights: {other: 1}}]",
         'description="\\ud800"',
         "objectives=[]",
         "objectives=[{type: nll, weight: -1}]",

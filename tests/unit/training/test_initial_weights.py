@@ -139,20 +139,20 @@ def test_a_resumed_run_no_longer_needs_the_folder(base: RunConfig, trained: Path
 
 def test_another_kind_of_model_is_refused(trained: Path, make_run: Any, tmp_path: Path) -> None:
     run = make_run(**{"training.initial_weights": str(trained)})
-    with pytest.raises(ConfigError, match=r"a Transformer, has other sizes than this run's Seq2Seq"):
+    with pytest.raises(ConfigError, match=r"a Transformer, and this run's Seq2Seq differ in embedding"):
         train(run, tmp_path / "other", on_message=quiet)
     initial = load_model_folder(trained)
-    with pytest.raises(ConfigError, match=r"a Transformer, has no tensor of this run's Linear"):
+    with pytest.raises(ConfigError, match=r"a Transformer, and this run's Linear differ in every tensor"):
         take_weights(torch.nn.Linear(2, 2), initial, initial.tokenizer, str(trained))
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model.feed_forward_size": 16}, r"is 12 x 8 there, 16 x 8 here.*below 'model'"),
+        ({"model.feed_forward_size": 16}, r"\[12, 8\] and \[16, 8\].*below 'model'"),
         ({"text.tokenizer.min_frequency": 2}, r"min_frequency: 1 there, 2 now.*--set 'text.tokeni"),
         ({"text.tokenizer": {"type": "character"}}, 'type: "word" there, "character" now'),
-        ({"text.sentence_separator": "<EOS>"}, "text.sentence_separator is none in .*, <EOS> here"),
+        ({"text.sentence_separator": "<EOS>"}, 'text.sentence_separator: null there, "<EOS>" now'),
     ],
 )
 def test_other_sizes_and_another_tokenizer_are_refused(
@@ -192,7 +192,7 @@ def test_the_first_update_is_of_the_taken_weights(base: RunConfig, trained: Path
     """Nothing between preparing and training draws them anew."""
     parts = drawn(starting_from(base, trained), tmp_path / "run", trained)
     before = {name: value.clone() for name, value in parts.model.state_dict().items()}
-    trainer = Trainer(base, tmp_path / "run", parts, join_processes((), tmp_path / "run"))
+    trainer = Trainer(base, tmp_path / "run", parts, join_processes((), tmp_path / "run"), Callbacks())
     assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
 
 

@@ -85,14 +85,8 @@ def test_the_stage_is_the_run_with_its_own_data_and_settings(run: RunConfig, spa
 def test_the_training_starts_from_the_stage(run: RunConfig, tmp_path: Path) -> None:
     said: list[str] = []
     entries: list[dict[str, Any]] = []
-    shown: list[str | None] = []
-
-    class Shown:
-        def update(self, completed: float | None = None, **what: Any) -> None:
-            shown.append(what.get("description"))
-
     out = tmp_path / "run"
-    result = train(run, out, on_message=said.append, on_log=entries.append, progress=Shown().update)
+    result = train(run, out, on_message=said.append, on_log=entries.append)
     assert (result.updates, result.folder) == (6, str(out))
     stage = out / "pretraining"
     assert load_run(stage / "recipe.yaml") == stage_of(with_absolute_paths(run))
@@ -100,7 +94,6 @@ def test_the_training_starts_from_the_stage(run: RunConfig, tmp_path: Path) -> N
     assert json.loads((stage / "finished.json").read_text())["result"]["updates"] == 3
     assert [entry["update"] for entry in entries if entry.get("stage") == "pretraining"] == [2, 3, 3]
     assert {entry.get("stage") for entry in entries} == {"pretraining", None}
-    assert [text for text in shown if text in {"Pre-training", "Training"}] == ["Pre-training", "Training"]
     assert [line[:12] for line in said if line.startswith("Stage")] == ["Stage 1 of 2", "Stage 2 of 2"]
 
     # the same, by hand: the stage is a run like any other, and the training a run with initial weights
@@ -120,15 +113,10 @@ def assert_equal_models(first: Path, second: Path) -> None:
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.parametrize("in_vocabulary", [False, True])
-def test_one_tokenizer_for_both_stages(run: RunConfig, whole: Path, tmp_path: Path, in_vocabulary: bool) -> None:
-    stage = run.pretraining.model_copy(update={"in_vocabulary": True})
-    changed = run.model_copy(update={"pretraining": stage})
-    out = Path(train(changed, tmp_path / "run", on_message=quiet).folder) if in_vocabulary else whole
-    folders = [out / "tokenizer", out / "pretraining" / "tokenizer", out / "model", out / "pretraining" / "model"]
-    texts = {(folder / "tokenizer.json").read_text() for folder in folders}
-    assert len(texts) == 1
-    assert (Tokenizer.load(folders[0]).token_id("spanword") is not None) == in_vocabulary
+def test_one_tokenizer_for_both_stages(whole: Path) -> None:
+    folders = [whole / place / name for place in ("", "pretraining") for name in ("tokenizer", "model")]
+    assert len({(folder / "tokenizer.json").read_text() for folder in folders}) == 1
+    assert Tokenizer.load(folders[0]).token_id("spanword") is None
 
 
 @pytest.mark.parametrize("cut", [("pretraining", 2), pytest.param(("", 4), marks=pytest.mark.slow)])
@@ -161,8 +149,9 @@ def test_a_stopped_run_goes_on_in_its_stage(
 def test_a_finished_stage_is_not_done_again(run: RunConfig, whole: Path, copy: Path, spans: Path, lost: str) -> None:
     """Killed between the stages, or in the training before its first checkpoint: the data of a stage that is done is
     not read, and a model that it lost is made again."""
-    for folder in checkpoint_folders(copy):
+    for folder in (*checkpoint_folders(copy), copy / "model"):
         shutil.rmtree(folder)
+    (copy / "finished.json").unlink()
     data = spans / "train.jsonl"
     before = data.read_text()
     if lost == "model of the stage":
@@ -211,7 +200,7 @@ def test_one_override_serves_rows_with_and_without_a_stage(tmp_path: Path) -> No
     """``--set pretraining.data=DIR`` does not give a stage to a row that has none."""
     (tmp_path / "recipe.yaml").write_text(
         "extends: headline_writer\n"
-        "base: {pretraining: {in_vocabulary: true, set: {training: {max_updates: 2}}}}\n"
+        "base: {pretraining: {set: {training: {max_updates: 2}}}}\n"
         "rows:\n"
         "  staged: {label: With a stage, set: {pretraining.enabled: true}}\n"
         "  nothing: {label: Without, set: {pretraining: null}}\n"

@@ -185,17 +185,15 @@ def test_only_the_guilty_micro_batch_is_named(make_trainer: Any) -> None:
     assert "train4, train5, train6, train7." in str(caught.value)
 
 
-def test_weights_of_a_phase(make_trainer: Any) -> None:
-    trainer = make_trainer()
-    trainer.step.set_weights({"coverage": 0.0})
-    assert [objective.name for objective in trainer.step.active] == ["nll"]
-    trainer.step.set_weights({"coverage": 2.0})
-    figures = trainer.step(collate(trainer, range(0, 8)), 0, [], trainer.out)
-    assert figures.loss == pytest.approx(figures.values["nll"] + 2 * figures.values["coverage"], rel=1e-6)
-    with pytest.raises(ConfigError, match="Did you mean 'coverage'"):
-        trainer.step.set_weights({"coverige": 1.0})
-    with pytest.raises(ConfigError, match="nothing to train"):
-        trainer.step.set_weights({"coverage": 0.0, "nll": 0.0})
+@pytest.mark.parametrize(("weights", "active"), [((1, 0), ["nll"]), ((1, 2), ["nll", "coverage"]), ((0, 0), None)])
+def test_objectives_of_weight_0_are_not_computed(make_trainer: Any, weights: Any, active: list[str] | None) -> None:
+    given = [{"type": name, "weight": weight} for name, weight in zip(("nll", "coverage"), weights, strict=True)]
+    if active is None:
+        with pytest.raises(ConfigError, match="nothing to train"):
+            make_trainer(objectives=given)
+        return
+    trainer = make_trainer(objectives=given)
+    assert [objective.name for objective in trainer.step.active] == active
 
 
 def test_bf16_is_close_to_fp32(make_trainer: Any) -> None:

@@ -167,7 +167,7 @@ def test_the_sticky_schedule_falls_from_the_first_worse_validation_on(
         is_best(trainer.state, sign * value, trainer.run.training)
         factors.append(trainer.state.plateau_factor)
     assert factors == [1.0, 1.0, 1.0, 0.5, 0.25, 0.125]
-    assert trainer._learning_rate() == pytest.approx(0.125 * trainer.phase.learning_rate)
+    assert trainer._learning_rate() == pytest.approx(0.125 * trainer.run.training.optimizer.learning_rate)
 
 
 def test_what_counts_as_better(make_trainer: Any) -> None:

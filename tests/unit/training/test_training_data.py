@@ -15,7 +15,6 @@ from catchline.config.names import trusting
 from catchline.config.schema import DataConfig, TeacherForcingConfig, TrainingConfig
 from catchline.data.dataset import EncodedDataset
 from catchline.errors import DataError
-from catchline.text.tokenizer import WordTokenizer
 from catchline.training import data as data_module
 from catchline.training.data import (
     CACHE,
@@ -44,11 +43,10 @@ def test_what_is_kept_is_what_is_made_anew(make_trainer: Any, cache: Path, monke
     settings = {"text.tokenizer.max_vocabulary": 12, "data.min_supported": 0.2, "data.max_document_tokens": 8}
     first = make_trainer(**settings).parts
     kinds = sorted(path.name.split("-")[0] for path in cache.iterdir())
-    assert kinds == ["encoded", "encoded", "pairs", "pairs", "tokenizer"]
+    assert kinds == ["encoded", "encoded", "pairs", "pairs"]
     with monkeypatch.context() as patched:
         patched.setattr(data_module, "encode", lambda *_: pytest.fail("encoded again"))
         patched.setattr(data_module, "read_with", lambda *_, **__: pytest.fail("read again"))
-        patched.setattr(WordTokenizer, "train", lambda *_: pytest.fail("trained again"))
         again = make_trainer(**settings).parts
     monkeypatch.setenv(CACHE, OFF)
     anew = make_trainer(**settings).parts
