@@ -184,7 +184,7 @@ def test_a_model_without_checkpoints_is_neither_replaced_nor_begun_anew(
     before = contents(out / "model")
     with pytest.raises(CheckpointError, match="no checkpoint to continue from: train another run, from"):
         go(make_run(**CHECKPOINTS, **{"training.max_updates": 8}), out, resume=True)
-    with pytest.raises(ConfigError, match=r"use force \(--force\)"):
+    with pytest.raises(ConfigError, match=r"with --force"):
         go(run, out)
     assert contents(out / "model") == before
     assert go(run, out, force=True).updates == 6
