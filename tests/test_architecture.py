@@ -1,7 +1,6 @@
-"""The house rules, checked from syntax trees: who imports whom, no cycles, no drawers, files of a readable size.
+"""Rules of the source, checked from syntax trees: who imports whom, no cycles, no drawers, files of a readable size.
 
-Each rule is a function from ``{module name: source}`` to a list of complaints, so that this file can also show
-every rule failing on a small bad example.
+Each rule is a function from ``{module name: source}`` to a list of complaints.
 """
 
 from __future__ import annotations
@@ -85,7 +84,6 @@ class Import:
     target: str
     line: int
     in_function: bool
-    star: bool = False
 
 
 def read_tree(root: Path = SOURCE) -> Tree:
@@ -123,7 +121,7 @@ def imports_of(source: str, known: frozenset[str] = frozenset()) -> list[Import]
             for alias in node.names:
                 full = f"{module}.{alias.name}"
                 target = full if full in known else module
-                yield Import(target, node.lineno, in_function, star=alias.name == "*")
+                yield Import(target, node.lineno, in_function)
         inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
             yield from walk(child, inside)
@@ -196,12 +194,6 @@ def cycles(tree: Tree) -> list[str]:
     for module in sorted(graph):
         visit(module, [])
     return found
-
-
-def star_imports(tree: Tree) -> list[str]:
-    return [
-        f"{m}:{i.line} from {i.target} import *" for m, source in tree.items() for i in imports_of(source) if i.star
-    ]
 
 
 def imports_inside_functions(tree: Tree) -> list[str]:
@@ -282,43 +274,16 @@ def names_used_twice(tree: Tree) -> list[str]:
 
 # Packages whose ``__init__`` offers one name of their own, besides the docstring.
 WITH_A_NAME = {"catchline", "catchline.extractive", "catchline.summarizer"}
-
-
-def fat_packages(tree: Tree, packages: set[str]) -> list[str]:
-    """A package's ``__init__`` is a docstring: importing one module must not import its neighbours."""
-    return [
-        f"{module}/__init__.py holds more than a docstring"
-        for module in packages
-        if module not in WITH_A_NAME and any(not _is_docstring(node) for node in parsed(tree[module]).body)
-    ]
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
 RULES: list[Callable[[Tree], list[str]]] = [
     wrong_directions,
     papers_alone,
     cycles,
-    star_imports,
     imports_inside_functions,
     tensor_imports,
     over_budget,
     drawers,
     names_used_twice,
 ]
-
-
-def unseen_documents(texts: Tree, pages: set[str]) -> list[str]:
-    """Whoever reads a comment can open what it cites: a paper, or a page of this repository."""
-    found = []
-    for name, text in texts.items():
-        for number, line in enumerate(text.splitlines(), 1):
-            cited = [match.group() for match in UNSEEN.finditer(line)]
-            cited += [page for page in PAGE.findall(line) if page not in pages]
-            found += [f"{name}:{number} cites {what!r}, which is not in the repository" for what in cited]
-    return found
 
 
 # --------------------------------------------------------------------------------------- the real tree
@@ -338,30 +303,22 @@ def test_the_house_keeps_its_rules(rule: Callable[[Tree], list[str]], tree: Tree
     assert not complaints, "\n".join(complaints)
 
 
-def test_packages_are_empty(tree: Tree) -> None:
-    packages = {".".join(p.relative_to(SOURCE).parent.parts) for p in SOURCE.rglob("__init__.py")}
-    assert not fat_packages(tree, packages)
-
-
-def test_every_folder_with_modules_is_a_package() -> None:
-    folders = {path.parent for path in (SOURCE / "catchline").rglob("*.py")}
-    missing = [str(folder.relative_to(SOURCE)) for folder in folders if not (folder / "__init__.py").is_file()]
-    assert not missing
+def test_packages_are_docstrings(tree: Tree) -> None:
+    """Importing one module must not import its neighbours."""
+    packages = {".".join(path.relative_to(SOURCE).parent.parts) for path in (SOURCE / "catchline").rglob("*.py")}
+    for package in packages - WITH_A_NAME:
+        assert len(parsed(tree[package]).body) == 1, package
 
 
 def test_what_is_cited_is_here() -> None:
-    files = [
-        path for folder in ("src", "tests", "docs", "benchmarks", "scripts") for path in (ROOT / folder).rglob("*")
-    ]
-    files += ROOT.glob("*.md")
-    texts = {
-        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-        for path in files
-        if path.suffix in {".py", ".md", ".yaml", ".js"} and path != Path(__file__)
-    }
-    pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
-    complaints = unseen_documents(texts, pages)
-    assert not complaints, "\n".join(complaints)
+    """Whoever reads a comment can open what it cites: a paper, or a page of this repository."""
+    folders = ("src", "tests", "docs", "benchmarks", "scripts")
+    files = [*ROOT.glob("*.md"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
+    for path in files:
+        if path.suffix in {".py", ".md", ".yaml", ".js"} and path != Path(__file__):
+            text = path.read_text(encoding="utf-8")
+            assert not UNSEEN.findall(text), path
+            assert not [page for page in PAGE.findall(text) if not (ROOT / page).is_file()], path
 
 
 TABLES = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
@@ -375,76 +332,7 @@ def test_every_name_resolves_to_a_class_with_a_config(table: str, name: str) -> 
     assert importlib.import_module(module_name).__doc__
 
 
-def test_tables_are_sorted() -> None:
-    for table, entries in TABLES.items():
-        assert list(entries) == sorted(entries), table
-
-
 # ---------------------------------------------------------------------------- each rule is able to fail
 
 
-def cited_in(texts: Tree) -> list[str]:
-    return unseen_documents(texts, {"docs/here.md"})
-
-
-def fat_text(tree: Tree) -> list[str]:
-    return fat_packages(tree, {"catchline.text"})
-
-
 A, B, C = (f"catchline.text.{name}" for name in "abc")
-CIRCLE = {A: "from catchline.text import b", B: "def f():\n    from catchline.text.c import x", C: f"import {A}"}
-ONE_WAY = {A: f"import {B}\nimport {C}", B: f"import {C}", C: ""}
-TYPED = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\n    from catchline.models import b"
-
-BAD: list[tuple[Callable[[Tree], list[str]], Tree]] = [
-    (wrong_directions, {A: "from catchline.models.base import X"}),
-    (wrong_directions, {"catchline.layers.a": "def f():\n    import catchline.training.loop"}),
-    (wrong_directions, {"catchline.models.a": "from catchline.search import beam"}),
-    (wrong_directions, {"catchline.metrics.a": "import catchline.data.records"}),
-    (wrong_directions, {"catchline.stuff.a": ""}),
-    (papers_alone, {"catchline.papers.a": "import torch\nfrom catchline.errors import X"}),
-    (papers_alone, {"catchline.papers.a": "from catchline.papers import b", "catchline.papers.b": ""}),
-    (papers_alone, {"catchline.papers.a": "import numpy as np"}),
-    (cycles, CIRCLE),
-    (star_imports, {A: "from os.path import *"}),
-    (imports_inside_functions, {A: "def f():\n    import json"}),
-    (imports_inside_functions, {A: "class A:\n    def f(self):\n        from json import loads"}),
-    (tensor_imports, {A: "import torch.nn"}),
-    (tensor_imports, {A: "def f():\n    from torch import nn"}),
-    (tensor_imports, {"catchline.explain.a": f"from {B} import x", B: "import torch"}),
-    (over_budget, {A: "x = 1\n" * 501}),
-    (over_budget, {A: "def f():\n" + "    x = 1\n" * 80}),
-    (over_budget, {A: "def f(a, b, c, d, e, *, f, g, h, i): ..."}),
-    (drawers, {"catchline.text.utils": ""}),
-    (names_used_twice, {A: "class Job: ...", B: "class Job: ..."}),
-    (fat_text, {"catchline.text": '"""Text."""\nfrom catchline.text import a'}),
-    (cited_in, {"a.py": "# why (spec c.4)"}),
-    (cited_in, {"a.py": '"""As the specification says."""'}),
-    (cited_in, {"a.md": "See DESIGN, section 2."}),
-    (cited_in, {"a.md": "see ../shared/specs/a.md"}),
-    (cited_in, {"a.py": "# rows of docs/gone.md"}),
-]
-GOOD: list[tuple[Callable[[Tree], list[str]], Tree]] = [
-    (wrong_directions, {"catchline.models.a": "import torch\nfrom catchline.layers.b import c", A: TYPED}),
-    (imports_inside_functions, {"catchline.cli.a": "def f():\n    import torch", "catchline.text.b": "import json"}),
-    (imports_inside_functions, {"catchline.data.a": "def f():\n    import datasets"}),
-    (tensor_imports, {A: TYPED}),
-    (over_budget, {A: "def f(self, a, b, c, d, e, f, g, h): ..."}),
-    (papers_alone, {"catchline.papers.a": "import math\nfrom torch.nn.functional import linear"}),
-    (names_used_twice, {A: "class A:\n    class Config: ...", B: "class B:\n    class Config: ..."}),
-    (fat_text, {"catchline.text": '"""Text."""'}),
-    (cited_in, {"a.py": "spec = {}  # a spec as docs/here.md has it; designed for ../shared/data"}),
-    (cycles, ONE_WAY),
-]
-
-
-@pytest.mark.parametrize("number", range(len(BAD)))
-def test_each_rule_can_fail(number: int) -> None:
-    rule, tree = BAD[number]
-    assert rule(tree)
-
-
-@pytest.mark.parametrize("number", range(len(GOOD)))
-def test_rules_let_good_code_pass(number: int) -> None:
-    rule, tree = GOOD[number]
-    assert not rule(tree)

@@ -15,23 +15,18 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 import catchline
 from catchline.config import names
 from catchline.config.base import ConfigBase
 from catchline.config.loading import load_recipe, resolve_run
-from catchline.config.schema import RunConfig, SearchConfig
+from catchline.config.schema import RunConfig
 from catchline.data.dataset import Collator, Example
-from catchline.kernels.dispatch import CHOICE
 from catchline.models.seq2seq import Seq2SeqConfig
-from catchline.search.beam import beam_search
-from catchline.search.scorers import RepetitionPenalty, SpecialIds, build_scorers
-from catchline.search.torch_bridge import TorchModel
+from catchline.search.scorers import RepetitionPenalty
 from catchline.types import UpdateContext
-from samples import BOS, COVERAGE, EOS, IDS, PAD, UNK, VOCAB, random_batch, randomise, tiny_seq2seq
-from tiny_bart import copying_bart, source_batch
+from samples import BOS, EOS, IDS, PAD, UNK, VOCAB
 
 SOURCE = Path(catchline.__file__).parent
 
@@ -91,84 +86,6 @@ def lines_run(action: Callable[[], Any], within: str | tuple[str, ...] = CORE) -
     return dict(Counter(file for file, _ in found if file.startswith(within)))
 
 
-def objective(name: str) -> Any:
-    return names.build("objective", names.OBJECTIVES, {"type": name})
-
-
-def pointer_generator() -> Callable[[], Any]:
-    """From ids to the loss, likelihood and coverage."""
-    model, batch = tiny_seq2seq(**COVERAGE), random_batch()
-    objectives = objective("nll"), objective("coverage")
-
-    def run() -> None:
-        output = model(batch)
-        for term in objectives:
-            term(output, batch)
-
-    return run
-
-
-def search_with_a_scorer() -> Callable[[], Any]:
-    """A beam over a step function, with the length normalisation that every search has and one scorer more."""
-    model, batch = TorchModel(tiny_seq2seq(**COVERAGE).eval()), random_batch()
-    config = SearchConfig(beam_size=3, max_length=5, no_repeat_ngram=3)
-    specials = SpecialIds(UNK, BOS, EOS, PAD)
-    memory = model.encode(batch)
-    state = model.start(memory)
-
-    def step(*arguments: Any) -> Any:  # what the model does in it is not the search's
-        watching = sys.gettrace()
-        sys.settrace(None)
-        try:
-            return model.step(*arguments)
-        finally:
-            sys.settrace(watching)
-
-    def run() -> None:
-        scorers = build_scorers(config, specials)
-        beam_search(step, state, memory=memory, config=config, specials=specials, scorers=scorers)
-
-    return run
-
-
-def coconet_on_bart() -> Callable[[], Any]:
-    """From ids to the loss; what transformers does itself is not counted."""
-    model, batch, nll = copying_bart("correlational"), source_batch(), objective("nll")
-    return lambda: nll(model(batch), batch)
-
-
-def chunks_sampled() -> Callable[[], Any]:
-    """Coarse-to-fine attention that samples chunks, from ids to the loss, REINFORCE's share included."""
-    spec = {"type": "coarse_to_fine", "embedding_size": 6, "hidden_size": 5}
-    model = names.build("model", names.MODELS, spec, vocab_size=VOCAB, **IDS).double().train()
-    randomise(model)
-    batch, objectives = random_batch(), (objective("nll"), objective("reinforce"))
-
-    def run() -> None:
-        output = model(batch, context=UpdateContext(noise_seed=1))
-        for term in objectives:
-            term(output, batch)
-
-    return run
-
-
-# Files, and lines that run.
-MAX_READ = {
-    pointer_generator: (12, 205),
-    search_with_a_scorer: (5, 355),
-    coconet_on_bart: (15, 312),
-    chunks_sampled: (13, 315),
-}
-
-
-@pytest.mark.parametrize("way", MAX_READ, ids=lambda way: way.__name__)
-def test_there_is_little_to_read(way: Callable[[], Callable[[], Any]]) -> None:
-    found = lines_run(way())
-    files, lines = MAX_READ[way]
-    assert len(found) <= files + (CHOICE == "off"), found  # without kernels additive attention is in its paper's file
-    assert sum(found.values()) <= lines, found
-
-
 def test_few_files_run_from_ids_to_the_loss() -> None:
     """All files of the library, of the recipe's pointer-generator."""
     run = resolve_run(load_recipe("headline_writer"), "pointer-generator-coverage", "tiny")
@@ -187,15 +104,6 @@ def test_few_files_run_from_ids_to_the_loss() -> None:
 
     files = lines_run(whole, "")
     assert 5 < len(files) <= 15, sorted(files)
-
-
-def test_what_runs_is_counted() -> None:
-    """What is imported and not called does not count, what is called does, with the lines that run."""
-    module = importlib.import_module("catchline.papers.pointer_generator")
-    weights, mask = torch.ones(1, 1, 2), torch.ones(1, 1, 2, dtype=torch.bool)
-    assert lines_run(lambda: importlib.import_module("catchline.papers.coconet")) == {}
-    assert lines_run(lambda: module.next_coverage(weights, weights)) == {"papers/pointer_generator.py": 1}
-    assert lines_run(lambda: module.attention_weights(weights, mask)) == {"papers/pointer_generator.py": 2}
 
 
 # ----------------------------------------------------------------------------------------- the command

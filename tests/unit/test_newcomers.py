@@ -9,13 +9,10 @@ import pytest
 
 from catchline.cli.main import main
 from catchline.cli.summarize import remarks
-from catchline.evaluation import report
-from catchline.evaluation.plan import Choice, plan_systems
-from catchline.evaluation.table import Row
 from catchline.summarizer import Summarizer
 from catchline.text.control import json_line
 from catchline.types import Summary
-from commands import refused, run
+from commands import run
 from json_lines import write_lines
 from tiny_models import DOCUMENTS, save_tiny_model
 
@@ -56,39 +53,6 @@ def test_a_summary_that_says_nothing_is_remarked_on(summary: Summary, said: str)
     told = list(remarks(summary))
     assert len(told) == bool(said)
     assert said in "".join(told)
-
-
-def test_a_table_of_empty_summaries_says_so() -> None:
-    plan = plan_systems(["lead-1"], Choice([], None, 1, {}, None))
-    rows = (Row("a", "tiny", measures={"empty": 0.6}), Row("b", "small", measures={"empty": 0.4}))
-    notes = report.notes(report.ComparisonTable(plan, "x.jsonl", 3, "randomization", rows))
-    assert [note for note in notes if "of its summaries are empty" in note] == [
-        "tiny: 60% of its summaries are empty; train longer, or take a larger size."
-    ]
-
-
-@pytest.mark.parametrize(
-    ("code", "said", "arguments"),
-    [
-        (2, "There is no folder {0}/gone for why.html", "explain lead-1 {0}/text.txt --html {0}/gone/why.html"),
-        (2, "name it {0}/mine.", "export {0}/model --out {0}/mine.onnx"),
-        (5, "In it are runs: {0}/runs/mine.", "resume {0}/runs"),
-        (2, "catchline train oneline --data {0}/pairs.csv", "train {0}/pairs.csv"),
-        (
-            2,
-            "row 'pointer'. Did you mean 'pointer-generator'?",
-            "train headline_writer --row pointer --data {0}/pairs.csv",
-        ),
-    ],
-)
-def test_mistakes_are_answered_by_what_to_do(
-    code: int, said: str, arguments: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "runs" / "mine").mkdir(parents=True)
-    for name in ("text.txt", "pairs.csv", "runs/mine/recipe.yaml"):
-        (tmp_path / name).write_text(TEXT)
-    refused(capsys, code, said.format(tmp_path), *arguments.format(tmp_path).split())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs.csv", "runs", "text.txt"]
 
 
 def test_of_an_extract_no_table_repeats_each_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

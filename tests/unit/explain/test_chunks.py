@@ -15,7 +15,6 @@ from catchline.explain.chunks import build_chunks, chunk_spans, coarse_map, read
 from catchline.explain.html import render
 from catchline.explain.provenance import build_summary
 from catchline.explain.record import from_dict, to_dict
-from catchline.explain.terminal import facts
 from catchline.layers.chunks import make_grid
 from catchline.search.decode import _note_reading
 from catchline.text.tokenizer import WordTokenizer
@@ -132,12 +131,6 @@ def test_the_record_keeps_chunks_and_reading() -> None:
     assert "chunks" not in to_dict(summary, attention=False)
     assert "reading" in to_dict(summary, attention=False)
     assert '"chunks":[{' in render([summary])
-
-
-def test_what_the_terminal_says() -> None:
-    assert "read 2 of 3 chunks (5 of 8 words)" in facts(Summary("x", reading=FIGURES, tokens_given=8, tokens_read=8))
-    own = facts(Summary("x", reading=FIGURES | {"chunks_chosen": 1}, truncated=True, tokens_given=9000, tokens_read=8))
-    assert "read 2 of 3 chunks (5 of 8 words; 1 chunk for this summary), given 8 of 9,000 tokens" in own
 
 
 def test_the_heaviest_chunks_are_drawn_in_order() -> None:

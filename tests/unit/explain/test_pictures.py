@@ -41,34 +41,6 @@ def test_long_documents_and_summaries_are_cut_with_a_note(tmp_path: Path, monkey
     assert notes[1] == "The first 4 of 5 summary words are drawn."
 
 
-def test_a_flat_map_looks_flat_beside_a_sharp_one(tmp_path: Path) -> None:
-    sharp = HeatMap("sharp", np.eye(4, 9), ["a"] * 4, ["b"] * 9)
-    flat = HeatMap("flat", np.full((4, 9), 1 / 9), ["a"] * 4, ["b"] * 9)
-
-    def darkest(*maps: HeatMap) -> float:
-        draw_png(maps, tmp_path / "map.png")
-        return float((imread(tmp_path / "map.png")[..., :3].mean(-1) < 0.15).mean())  # cells of full weight
-
-    assert darkest(flat, flat) > 2 * darkest(sharp, flat)
-
-
-@pytest.mark.parametrize(
-    ("odd", "notes"),
-    [
-        (HeatMap("empty", np.zeros((1, 1)), ["a"], ["b"]), ""),
-        # formulas and line breaks in words stay text
-        (HeatMap("cost $x_{$", np.full((1, 3), 1 / 3), ["$a$"], [r"\frac{", "$5", "^_^"]), ""),
-        (HeatMap("no font", np.ones((1, 1)), ["\U0010fffd"], ["b"]), "No font here has some of the characters"),
-    ],
-    ids=lambda value: getattr(value, "title", ""),
-)
-def test_odd_maps_are_drawn(odd: HeatMap, notes: str, tmp_path: Path) -> None:
-    said = draw_png([odd], tmp_path / "map.png", title="$1 and $2")
-    assert (tmp_path / "map.png").exists()
-    assert len(said) == bool(notes)
-    assert notes in "".join(said)
-
-
 def test_columns_of_special_tokens_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[HeatMap] = []
     monkeypatch.setattr("catchline.explain.pictures.draw_png", lambda maps, *_, **__: drawn.extend(maps) or [])

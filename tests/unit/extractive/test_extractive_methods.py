@@ -16,9 +16,9 @@ from catchline.config.names import EXTRACTIVE, build
 from catchline.errors import ConfigError, DataError
 from catchline.extractive.baselines import Oracle, greedy_oracle
 from catchline.extractive.concepts import ConceptIlp, greedy_coverage, solve_coverage
-from catchline.extractive.frequency import Edmundson, best_cluster
-from catchline.extractive.similarity import Lsa, idf_cosine, power_method, smoothed_norms, tfidf
-from catchline.extractive.words import SentenceTerms, cut_words, stop_words, treebank_words
+from catchline.extractive.frequency import Edmundson
+from catchline.extractive.similarity import Lsa, power_method, tfidf
+from catchline.extractive.words import SentenceTerms, cut_words, stop_words
 from catchline.metrics.rouge import rouge
 from catchline.text.normalization import without_invisible
 from catchline.text.sentences import sentence_strings
@@ -172,39 +172,6 @@ def test_stop_words_of_a_file_and_of_none(tmp_path):
     latin.write_bytes("été\n".encode("latin-1"))
     with pytest.raises(ConfigError, match=r"latin\.txt is not UTF-8"):
         stop_words(str(latin))
-
-
-def test_words():
-    assert treebank_words("I don't like U.S. e-mail, said Bob's aunt. ") == (
-        ["I", "do", "n't", "like", "e-mail", "said", "Bob", "aunt"]
-    )
-    assert treebank_words('"Stop." he said (twice) at 5pm') == ["he", "said", "twice", "at"]
-    assert treebank_words("") == []
-    assert cut_words(["我爱我的北京 Go3"]) == [["我", "爱", "我", "的", "北", "京", "Go"]]
-    assert {"the", "shan't"} <= stop_words("english")
-    assert stop_words("none") == frozenset()
-
-
-@pytest.mark.parametrize(("stems", "worth"), [("xaxbbbbx", 4 / 3), ("xaaaax", 0.0), ("xaaax", 4 / 5), ("abc", 0.0)])
-def test_luhn_clusters(stems, worth):
-    assert best_cluster(list(stems), {"x"}, 4) == worth  # four others in a row end a cluster
-
-
-def test_lexrank_cosine_against_the_formula():
-    counts = np.array([[2.0, 1, 0], [1, 0, 1], [0, 0, 0], [0, 3, 3]])
-    idf = np.log(4 / (1 + np.array([2, 2, 2])))
-    tf = [row / max(row.max(), 1) for row in counts]
-    for i, j in itertools.product(range(4), repeat=2):
-        left, right = tf[i] * idf, tf[j] * idf
-        below = np.linalg.norm(left) * np.linalg.norm(right)
-        assert idf_cosine(counts)[i, j] == pytest.approx(left @ right / below if below else 0.0)
-
-
-def test_lsa_norms_are_those_of_the_smoothed_frequencies():
-    counts = np.random.default_rng(0).integers(0, 3, size=(8, 20)).astype(float)
-    smoothed = 0.4 + 0.6 * counts / counts.max(axis=1, keepdims=True)
-    assert smoothed_norms(counts) == pytest.approx(np.linalg.norm(smoothed, axis=1))
-    assert (smoothed_norms(np.zeros((2, 3))) == 0).all()
 
 
 def test_lsa_with_half_of_the_topics_and_one_topic_after_the_other():

@@ -80,29 +80,6 @@ def test_values_and_gradients(case: str, two_layers: bool, projected_again: list
     assert len(projected_again) == (0 if foreseen else 1)
 
 
-def test_a_nonlinear_loss_is_foreseen_through_its_derivative(projected_again: list[int]) -> None:
-    """The pointer's case: dL/d log P depends on log P, and the hint says how."""
-    layer, features = projection(), rand(M, F, seed=5).requires_grad_()
-    leaves = [features, *layer.parameters()]
-    value = layer.gold_log_probs(features, GOLD, lambda values, rows: values.exp())
-    grads = torch.autograd.grad(-value.exp().sum(), leaves)
-    expected = torch.autograd.grad(-plain(layer, features, GOLD).exp().sum(), leaves)
-    torch.testing.assert_close(grads, expected, atol=1e-13, rtol=0)
-    assert not projected_again
-
-
-@pytest.mark.usefixtures("chunks")
-def test_without_gradients() -> None:
-    layer, features = projection(), rand(M, F, seed=5)
-    with torch.no_grad():
-        value = layer.gold_log_probs(features, GOLD)
-    assert not value.requires_grad
-    torch.testing.assert_close(value, plain(layer, features, GOLD).detach(), atol=1e-13, rtol=0)
-    with torch.inference_mode():
-        torch.testing.assert_close(layer.gold_log_probs(features, GOLD), value)
-        torch.testing.assert_close(layer(features).log_softmax(-1).gather(1, GOLD[:, None])[:, 0], value)
-
-
 @pytest.mark.parametrize("device", ["cpu", "another"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gold_words_whose_probability_underflows(

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 
 from catchline.config.base import ConfigBase
-from catchline.config.names import COPY_HEADS, parse
-from catchline.errors import ConfigError
 from catchline.kernels import dispatch
 from catchline.kernels.dispatch import first_positions as _first_positions
 from catchline.kernels.dispatch import first_positions as places
@@ -59,14 +57,6 @@ def parts(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     return rand(B, Q, V, seed=seed), rand(B, Q, seed=seed + 1), weights
 
 
-def test_mixture_without_words_outside_the_vocabulary() -> None:
-    ids = IDS % V
-    logits, gate, weights = parts()
-    expected = final_distribution(logits, gate, weights, ids.unsqueeze(1).expand(-1, Q, -1), V)
-    actual = decoded(logits.clone(), gate, weights, source(V, ids))
-    torch.testing.assert_close(actual, expected, atol=1e-13, rtol=0)
-
-
 @pytest.mark.skipif(not dispatch.ENABLED, reason="the written-out form underflows, the kernel does not")
 @pytest.mark.parametrize("gate", [-800.0, 800.0])
 def test_a_saturated_gate(gate: float) -> None:
@@ -80,10 +70,6 @@ def test_a_saturated_gate(gate: float) -> None:
         assert float(log_probs[0, 0, 1]) == pytest.approx(-800 + float(logits[0, 0].log_softmax(-1)[1]))
     else:
         torch.testing.assert_close(log_probs[..., 1], logits.log_softmax(-1)[..., 1])
-
-
-def test_first_positions() -> None:
-    assert _first_positions(IDS, X).tolist() == [[0, 1, 0, 3, 1], [0, 1, 2, 2, 2]]
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -224,19 +210,6 @@ def test_special_tokens_may_be_excluded() -> None:
     matrix = head.precompute(side_of()).extra.matrix
     assert matrix.unflatten(1, (2, S_C)).movedim(3, 1)[special].eq(0).all()
     assert trained(head)[0].isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"use_semantic": False, "use_positional": False}, "attentional"),
-        ({"context_heads": "per_head", "values": "encoder_states"}, "v_proj"),
-        ({"preset": "no_such"}, "preset"),
-    ],
-)
-def test_what_does_not_go_together(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        parse("copy head", COPY_HEADS, {"type": "correlational", **options})
 
 
 # ------------------------------------------------------------------------------------------------- beginning

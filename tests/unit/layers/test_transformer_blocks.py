@@ -1,24 +1,21 @@
-"""Positions, attention that can be looked into, blocks."""
+"""Positions, attention that can be looked into, blocks; precision of recurrent layers."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from catchline.layers import recurrent
+from catchline.layers.recurrent import Recurrence
 from catchline.layers.transformer import (
     BlockSizes,
-    CapturedAttention,
     DecoderLayer,
     EncoderLayer,
-    head_attention,
     log_weights,
     masked_sinusoids,
-    mean_attention,
-    scaled_attention,
     sinusoids,
     token_positions,
 )
@@ -26,11 +23,6 @@ from samples import rand
 
 SIZES = BlockSizes(size=12, num_heads=3, feed_forward_size=10)
 MASK = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()
-
-
-def some_tap(mask: Tensor = MASK) -> CapturedAttention:
-    queries, keys, values = 2 * rand(3, 4, 3, 4, seed=1), rand(3, 5, 3, 4, seed=2), rand(3, 5, 3, 4, seed=3)
-    return CapturedAttention(queries, keys, values, mask)
 
 
 # -------------------------------------------------------------------------------------- positions
@@ -60,23 +52,6 @@ def test_real_tokens_are_numbered_whatever_side_the_padding_is_on() -> None:
 # -------------------------------------------------------------------------------------- attention
 
 
-def test_a_source_of_padding_has_no_weights_and_sends_nothing_back() -> None:
-    mask = MASK.clone()
-    mask[1] = False
-    tap = some_tap(mask)
-    for tensor in (tap.queries, tap.keys, tap.values):
-        tensor.requires_grad_()
-    weights = mean_attention(tap)
-    context = scaled_attention(tap.queries, tap.keys, tap.values, mask=mask[:, None, None])
-    assert weights[1].eq(0).all()
-    assert context[1].eq(0).all()
-    (weights.square().sum() + context.square().sum()).backward()
-    for tensor in (tap.queries, tap.keys, tap.values):
-        assert tensor.grad.isfinite().all()
-        assert tensor.grad[1].eq(0).all()
-        assert tensor.grad[0].any()
-
-
 def test_logarithms_of_weights_are_finite() -> None:
     weights = torch.tensor([1.0, 0.25, 1e-40, 0.0], requires_grad=True)
     logs = log_weights(weights)
@@ -84,22 +59,6 @@ def test_logarithms_of_weights_are_finite() -> None:
     assert logs[:2].tolist() == pytest.approx([0.0, math.log(0.25)])
     assert bool(logs.isfinite().all())
     assert bool(weights.grad.isfinite().all())
-
-
-def test_the_tap_holds_what_the_layer_read() -> None:
-    torch.manual_seed(0)
-    layer = DecoderLayer(SIZES).double()
-    x, memory = rand(3, 4, 12), rand(3, 5, 12, seed=1)
-    output, tap = layer(x, None, layer.cross_attention.read(memory), MASK)
-    weights = [head_attention(tap.queries[:, :, h], tap.keys[:, :, h], MASK) for h in range(3)]
-    read = torch.cat([each @ tap.values[:, :, h] for h, each in enumerate(weights)], dim=-1)  # (B, Q, H d)
-    state, _ = layer._attend_self(x, partial(scaled_attention, causal=True))
-    own = layer.after_cross_attention.norm(state + layer.cross_attention.out_proj(read))
-    own = layer.after_feed_forward.norm(own + layer.outer(torch.relu(layer.inner(own))))
-    torch.testing.assert_close(output, own, atol=1e-12, rtol=0)
-    later = CapturedAttention.over_steps([layer(x[:, :2], None, layer.cross_attention.read(memory), MASK)[1], tap])
-    assert later.queries.shape == (3, 6, 3, 4)
-    assert later.keys.shape == (3, 5, 3, 4)
 
 
 # ----------------------------------------------------------------------------------------- blocks
@@ -134,3 +93,11 @@ def test_dropout_in_training_only_and_before_every_residual() -> None:
         patch.setattr(nn.Dropout, "forward", lambda self, x: torch.zeros_like(x) if self.p else x)
         layer = EncoderLayer(BlockSizes(32, 2, 64, dropout=0.9)).double()
         assert torch.equal(layer(x, mask)[0], layer.after_feed_forward.norm(layer.after_self_attention.norm(x)))
+
+
+def test_a_cpu_without_bf16_reads_in_float32_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrent, "runs_in_bf16", lambda device: False)
+    layer, inputs = Recurrence("lstm", 8, 8), torch.randn(3, 5, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        states, _ = layer.over_real_tokens(inputs, torch.ones(3, 5, dtype=torch.bool))
+    assert states.dtype == torch.float32

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from catchline.config.schema import TextConfig
-from catchline.config.shipped import place_of
 from catchline.errors import ModelError
 from catchline.evaluation.confidence import accepted, best_threshold, english_shares, regression, with_domain
 from catchline.metrics.confidence import (
@@ -174,14 +173,6 @@ def test_a_calibration_is_stored_and_a_damaged_one_refused(tmp_path: Path) -> No
         (tmp_path / "calibration.json").write_text(wrong)
         with pytest.raises(ModelError, match=r"calibration.json is damaged .* run `catchline calibrate`"):
             Calibration.load(tmp_path)
-
-
-def test_the_bundled_calibration() -> None:
-    found = Calibration.load(place_of("oneline"))
-    assert found is not None
-    assert found.accepted == "rated 2 or more by readers"
-    assert len(unpacked(found.word_ratios)) == len(unpacked(found.english)) == 16_000
-    np.testing.assert_allclose(unpacked(packed(np.linspace(-15, 15, 50))), np.linspace(-15, 15, 50), atol=0.0626)
 
 
 def test_the_fit_finds_probabilities_that_come_true() -> None:

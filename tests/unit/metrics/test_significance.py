@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from catchline.errors import DataError
-from catchline.metrics import significance
 from catchline.metrics.significance import (
     approximate_randomization,
     bootstrap_interval,
@@ -93,38 +92,6 @@ def test_holm_multiplies_by_what_is_left_and_never_falls() -> None:
     assert holm({"a": 0.02, "b": 0.019, "c": 0.5}) == pytest.approx({"b": 0.057, "a": 0.057, "c": 0.5})
     assert holm({"x": 0.9, "y": 0.8}) == {"x": 1.0, "y": 1.0}
     assert list(holm({"z": 0.2, "a": 0.1})) == ["z", "a"]
-
-
-def test_all_samples_are_drawn_however_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[int] = []
-
-    class Generator:
-        def integers(self, low: int, high: int, size: tuple[int, int], **options: object) -> np.ndarray:
-            drawn.append(size[0])
-            return np.zeros(size, dtype=np.int64)
-
-    monkeypatch.setattr(significance, "_CHUNK", 9)
-    monkeypatch.setattr(np.random, "default_rng", lambda seed: Generator())
-    assert paired_bootstrap([2.0] * 4, [0.0] * 4, samples=7).p == 2 / 8
-    assert (sum(drawn), max(drawn)) == (7, 2)
-
-
-def test_tests_agree_on_clear_cases():
-    generator = random.Random(1)
-    base = [generator.random() for _ in range(200)]
-    better = [value + 0.1 + 0.05 * generator.random() for value in base]
-    same = [value + generator.gauss(0, 0.1) for value in base]
-    for test in (paired_bootstrap, approximate_randomization, paired_t_test):
-        assert test(better, base).p < 0.001
-        assert test(better, base).difference > 0
-        assert test(same, base).p > 0.01
-    for test in (paired_bootstrap, approximate_randomization, bootstrap_interval):  # seeded
-        scores = [same, base][: 1 if test is bootstrap_interval else 2]
-        assert test(*scores) == test(*scores)
-    found = paired_bootstrap(better, base)
-    assert found.low < found.difference < found.high
-    low, high = bootstrap_interval(base)
-    assert low < np.mean(base) < high
 
 
 @pytest.mark.parametrize("test", [paired_bootstrap, approximate_randomization, paired_t_test])

@@ -34,49 +34,18 @@ FILES: dict[str, Any] = {
          "rows": [["the model", "1"]], "notes": ["One note.", "Two."]},
     ]},
 }  # fmt: skip
-SAID = """
-# my-model
-
-What it is.
-
-A `coconet` summarizer with 1,234,567 parameters, made with catchline 9.9. It reads up to 400 tokens of a document and \
-writes up to 30 (beam 4).
-""", """
-## Training
-
-Recipe `my_run`, row `row9`, size `small`: 12,345 updates of 12,000 tokens with adam, learning rate 0.001, seed 1, fp32.
-It started from the weights of oneline.
-""", """
-## Data and licence
-
-Data sets: foxes, cats.
-
-| data | pairs | SHA-256 of the texts |
-| --- | --- | --- |
-| train | 12,345 | `ab` |
-
-Licence of the model: mit.
-
-Noted.
-
-## Scores
-
-| foxes (test), 1,234 records | ROUGE-1 |
-| --- | --- |
-| first sentence | 20.0 |
-| the model | 30.5 |
-
-| cats, 5 records | R |
-| --- | --- |
-| the model | 1 |
-
-One note.
-Two.
-
-Validation during training, at update 12345: rouge1 0.125, val_loss 2.346 (s|n:2).
-
-## Limits
-"""  # fmt: skip
+SAID = [
+    "# my-model\n\nWhat it is.\n\nA `coconet` summarizer with 1,234,567 parameters, made with catchline 9.9.",
+    "up to 400 tokens",
+    "up to 30 (beam 4)",
+    "Recipe `my_run`, row `row9`, size `small`: 12,345 updates of 12,000 tokens with adam, learning rate 0.001",
+    "It started from the weights of oneline.\n",
+    "\nData sets: foxes, cats.\n",
+    "\n| train | 12,345 | `ab` |\n\nLicence of the model: mit.\n\nNoted.\n",
+    "| foxes (test), 1,234 records | ROUGE-1 |\n| --- | --- |\n| first sentence | 20.0 |\n| the model | 30.5 |\n\n",
+    "| the model | 1 |\n\nOne note.\nTwo.\n\n",
+    "at update 12345: rouge1 0.125, val_loss 2.346 (s|n:2).\n",
+]
 
 
 @pytest.fixture

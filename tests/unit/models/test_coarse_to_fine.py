@@ -16,7 +16,7 @@ from catchline.errors import ConfigError
 from catchline.kernels.windows import max_over_windows
 from catchline.layers.chunks import ChunkStates, make_grid
 from catchline.models.coarse_to_fine import CoarseToFine
-from catchline.papers.coarse_to_fine import best_chunks, sparsemax
+from catchline.papers.coarse_to_fine import best_chunks
 from catchline.search.torch_bridge import decode
 from catchline.types import ModelOutput, TrainingBatch, UpdateContext
 from samples import IDS, VOCAB, random_batch
@@ -211,15 +211,6 @@ def test_a_chunk_of_more_words_than_a_short_integer_counts() -> None:
     found.sum().backward()
     assert table.grad.tolist() == [[1.0], [1.0]]
     assert filters.grad.flatten().tolist() == pytest.approx([0.1, 2.0])
-
-
-def test_sparsemax_of_known_scores() -> None:
-    mask = torch.tensor([True, True, True, False])
-    found = sparsemax(torch.tensor([1.0, 0.6, -2.0, 50.0], dtype=torch.float64), mask)
-    torch.testing.assert_close(found, torch.tensor([0.7, 0.3, 0.0, 0.0], dtype=torch.float64))
-    assert torch.autograd.gradcheck(
-        lambda x: sparsemax(x, mask), torch.tensor([1.0, 0.6, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
-    )
 
 
 def test_sentences_as_chunks() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from typing import Any
 
 import huggingface_hub
 import pytest
-import safetensors.torch
 import torch
 from transformers import AutoModelForSeq2SeqLM
 
@@ -141,20 +139,6 @@ def test_weights_of_a_gpu_make_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
-def test_eight_bits_without_their_scales(tmp_path: Path) -> None:
-    """One sentence, as of any other damage."""
-    folder = save_model_folder(tmp_path / "m", model=model(), tokenizer=tokenizer(), run=run())
-    weights = safetensors.torch.load_file(folder / "model.safetensors")
-    name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
-    weights[f"{name}.int8"], _ = stored.quantized(weights.pop(name))
-    safetensors.torch.save_file(weights, folder / "model.safetensors")
-    config = json.loads((folder / "config.json").read_text())
-    config["catchline"]["sha256"] = {}
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=re.escape(f"{name}.scales")):
-        load_model_folder(folder)
-
-
 def test_opening_and_a_step_of_training_need_no_compiler(saved: Path) -> None:
     """torch imports its own where values of tensors without storage are drawn, and with the first call of an optimizer,
     which takes longer than all the rest."""
@@ -192,33 +176,14 @@ def test_a_crash_between_the_two_renames_is_made_good(saved: Path) -> None:
     assert saved.is_dir()
 
 
-def test_push_to_hub_uploads_the_same_files(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    uploaded: list[str] = []
-
-    class Api:
-        def __init__(self, token: str | None = None) -> None: ...
-
-        def create_repo(self, repo_id: str, **_: Any) -> Any:
-            return type("Repository", (), {"repo_id": repo_id})
-
-        def upload_folder(self, *, folder_path: Path, **_: Any) -> str:
-            uploaded.extend(path.name for path in Path(folder_path).iterdir())
-            return "url"
-
-    monkeypatch.setattr(huggingface_hub.hub_mixin, "HfApi", Api)
-    assert load_model_folder(saved).push_to_hub("owner/name") == "url"
-    assert set(uploaded) == set(folder_module.FILES) - LATER
-
-
 # -------------------------------------------------------------------------------------- damaged folders
 
 
 def test_nothing_there(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for name, said in {
-        tmp_path / "nothing": r"no model folder .*nothing; give a folder .* hub id .* lexrank",
+        tmp_path / "nothing": r"no model folder .*nothing",
         tmp_path: r"no config\.json",
-        "lexrnk": "Did you mean 'lexrank'",
         "": "name of the model is empty",
         tmp_path / "file": "is a file",
     }.items():
@@ -258,35 +223,38 @@ def damage(path: Path, how: Any) -> None:
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 DAMAGES: dict[str, tuple[str, Any, str]] = {
-    "truncated weights": (WEIGHTS, -100, r"model\.safetensors is damaged or truncated"),
-    "empty weights": (WEIGHTS, 0, "is damaged or truncated"),
+    "truncated weights": (WEIGHTS, -100, "damaged or truncated"),
     "no weights": (WEIGHTS, None, r"has no model\.safetensors"),
-    "weights with one changed bit": (WEIGHTS, "a bit", r"model\.safetensors is not the file that was saved"),
-    "weights of another shape": (CONFIG, {"model.hidden_size": 9}, r"not fit config.json: size mismatch for \S+"),
-    "weights that lack a part": (CONFIG, {"model.head": {"type": "vocabulary"}}, r"has unknown weights head\.gate"),
-    "weights elsewhere": (
-        CONFIG,
-        {"model": {"type": "bart", "pretrained": "somebody/else"}},
-        r"model\.pretrained is 'somebody/else'",
-    ),
-    "a newer format": (CONFIG, {"catchline.format": FORMAT + 1}, r"written in model format 2; .* upgrade catchline"),
-    "no JSON": (CONFIG, 50, r"config\.json is not valid JSON"),
-    "a part is lacking": (CONFIG, {"text": ...}, r"cannot be opened: 'text'"),
-    "a model key that this version does not know": (CONFIG, {"model.hiden_size": 9}, r"mean 'model\.hidden_size'"),
-    "another kind of model": (CONFIG, b'{"model_type": "gpt2"}', "a model of type 'gpt2'; catchline opens its own"),
+    "weights with one changed bit": (WEIGHTS, "a bit", "not the file that was saved"),
+    "weights of another shape": (CONFIG, {"model.hidden_size": 9}, r"size mismatch for \S+"),
+    "weights that lack a part": (CONFIG, {"model.head": {"type": "vocabulary"}}, r"unknown weights head\.gate"),
+    "weights elsewhere": (CONFIG, {"model": {"type": "bart", "pretrained": "some/body"}}, r"model\.pretrained"),
+    "a newer format": (CONFIG, {"catchline.format": FORMAT + 1}, "model format 2"),
+    "no JSON": (CONFIG, 50, "not valid JSON"),
+    "a part is lacking": (CONFIG, {"text": ...}, "'text'"),
+    "a model key that this version does not know": (CONFIG, {"model.hiden_size": 9}, r"model\.hidden_size"),
+    "another kind of model": (CONFIG, b'{"model_type": "gpt2"}', "type 'gpt2'"),
     "a damaged tokenizer": ("tokenizer.json", 1, "tokenizer"),
-    "no tokenizer": ("tokenizer.json", None, r"has no tokenizer\.json"),
     # without them the folder would open with another tokenizer, and say nothing
     "no settings of the tokenizer": ("tokenizer_config.json", None, r"tokenizer_config\.json"),
     "other settings of it": ("tokenizer_config.json", {"catchline.lowercase": False}, r"tokenizer_config\.json"),
+    "a size beyond all memory": (CONFIG, {"model.hidden_size": 10**9}, ""),
+    "another size of the vocabulary": (CONFIG, {"vocab_size": 5}, ""),
+    "a part that is none": (CONFIG, {"model.attention": 3}, ""),
+    "an id that is none": (CONFIG, {"special_ids.eos_id": 10**9}, ""),
+    "a switch that is none": (CONFIG, {"switches": {"nonsense": True}}, ""),
+    "a search that cannot be": ("generation_config.json", {"beam_size": 10**12}, ""),
+    "a scorer that is none": ("generation_config.json", {"scorers": [{"type": "nonsense"}]}, ""),
+    "a vocabulary of nothing": ("tokenizer.json", {"model.vocab": {}}, ""),
 }
 
 
 @pytest.mark.parametrize(("name", "how", "sentence"), DAMAGES.values(), ids=DAMAGES)
 def test_each_kind_of_damage_is_one_sentence(name: str, how: Any, sentence: str, saved: Path) -> None:
     damage(saved / name, how)
-    with pytest.raises(ModelError, match=sentence) as caught:
+    with pytest.raises(ModelError, match=sentence or None) as caught:
         load_model_folder(saved)
+    assert str(saved) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -144,43 +144,6 @@ def test_the_commands_that_open_folders(
     assert main(commands[0]) == 4
 
 
-DAMAGE: list[tuple[str, tuple[str, ...], Any]] = [
-    ("config.json", ("vocab_size",), 10**9),
-    ("config.json", ("vocab_size",), 5),
-    ("config.json", ("model",), "x"),
-    ("config.json", ("model", "hidden_size"), 10**9),
-    ("config.json", ("model", "hidden_size"), 10**30),
-    ("config.json", ("model", "attention"), 3),
-    ("config.json", ("special_ids", "unk_id"), []),
-    ("config.json", ("special_ids", "eos_id"), 10**9),
-    ("config.json", ("catchline",), "1"),
-    ("config.json", ("catchline", "sha256"), {"model.safetensors": "0" * 64}),
-    ("config.json", ("switches",), {"nonsense": True}),
-    ("config.json", ("text", "max_source_tokens"), 0),
-    ("config.json", ("name",), "\ud800"),
-    ("generation_config.json", ("beam_size",), 10**12),
-    ("generation_config.json", ("length_alpha",), float("nan")),
-    ("generation_config.json", ("scorers",), [{"type": "nonsense"}]),
-    ("generation_config.json", ("model",), {"nonsense": 1}),
-    ("tokenizer.json", ("model", "vocab", "<s>"), 10**9),
-    ("tokenizer.json", ("model", "vocab"), {}),
-    ("tokenizer.json", ("model",), None),
-    ("tokenizer_config.json", ("catchline",), {"no": "type"}),
-    ("tokenizer_config.json", ("catchline", "sentence_separator"), 5),
-    ("recipe.yaml", ("model",), "x"),
-]
-
-
-@pytest.mark.parametrize(("name", "keys", "value"), DAMAGE, ids=lambda value: str(value)[:30])
-def test_damage_is_one_sentence(saved: Path, name: str, keys: tuple[str, ...], value: Any) -> None:
-    change(saved / name, *keys, value=value)
-    with pytest.raises(CatchlineError) as caught:
-        Summarizer.from_pretrained(saved).summarize("the quick dog")
-    assert str(saved) in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 600
-
-
 @pytest.fixture(scope="module")
 def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint as transformers writes it; it opens."""
@@ -196,18 +159,12 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("key", "value"),
     [
         ("encoder_layers", 10**9),
-        ("vocab_size", 10**9),
-        ("d_model", "wide"),
         ("d_model", 0),
-        ("max_position_embeddings", 10**9),
         ("pad_token_id", 10**9),
         ("eos_token_id", "x"),
-        ("decoder_start_token_id", 10**9),
         ("decoder_start_token_id", -1),
         ("attn_implementation", "somebody/kernel"),
-        ("activation_function", "nonsense"),
         ("dropout", -1),
-        ("attention_dropout", "x"),
     ],
 )
 def test_checkpoints_of_transformers(tmp_path: Path, marian: Path, key: str, value: Any) -> None:

@@ -26,7 +26,6 @@ from samples import (
     PLAIN,
     SEE,
     VOCAB,
-    assert_same,
     backward,
     gradients,
     random_batch,
@@ -78,23 +77,6 @@ def test_the_fast_path_is_chosen_where_it_is_exact(name: str, monkeypatch: pytes
     calls = Calls(monkeypatch, model)
     model(batch)
     assert (calls.fused, calls.steps) == ((1, 0) if fused else (0, batch.target_ids.shape[1]))
-
-
-@pytest.mark.parametrize("name", [name for name, (_, fused) in PATHS.items() if fused])
-def test_fused_equals_the_step_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values and all gradients to 1e-12, and the loop really ran."""
-    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch(extra_target=1)
-    output, grads = backward(model, batch)
-    calls = Calls(monkeypatch, model)
-    monkeypatch.setattr(Seq2Seq, "_can_fuse", False)
-    looped, looped_grads = backward(model, batch)
-    assert (calls.fused, calls.steps) == (0, batch.target_ids.shape[1])
-    torch.testing.assert_close(looped.gold_log_probs, output.gold_log_probs, atol=1e-12, rtol=0)
-    if output.attention is not None:
-        torch.testing.assert_close(looped.attention, output.attention, atol=1e-12, rtol=0)
-    if output.coverage_losses is not None:
-        torch.testing.assert_close(looped.coverage_losses, output.coverage_losses, atol=1e-12, rtol=0)
-    assert_same(looped_grads, grads, 1e-12)
 
 
 # ------------------------------------------------------------------------------- gradients

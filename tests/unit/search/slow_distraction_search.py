@@ -7,7 +7,6 @@ carries its own words, model state and lists of past vectors; nothing is batched
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -163,21 +162,3 @@ class SlowSearch:
     def _final(self, hypothesis: Slow, *, finished: bool) -> tuple[float, list[int], bool]:
         words = hypothesis.words[:-1] if finished else hypothesis.words
         return hypothesis.carried / self.settings.divide(len(hypothesis.words)), words, finished
-
-
-def every_sequence(model: Any, batch: Batch, words: list[int], settings: Settings) -> Found:
-    """The scores of all finished sequences of at most ``max_length`` words, best first."""
-    search = SlowSearch(model, settings)
-    found = Found()
-    with torch.no_grad():
-        start = model.start(model.encode(batch))
-        for length in range(settings.max_length + 1):
-            for sequence in itertools.product(words, repeat=length):
-                score, hypothesis = 0.0, Slow([], start)
-                for word in (*sequence, EOS):
-                    log_probs, now, state = search.read(hypothesis)
-                    score += log_probs[word]
-                    score += distraction(now, hypothesis.past, settings.lambdas, settings.variant)
-                    hypothesis = Slow([*hypothesis.words, word], state, [*hypothesis.past, now])
-                found.append((score / settings.divide(length + 1), list(sequence), True))
-    return sorted(found, key=lambda d: -d[0])

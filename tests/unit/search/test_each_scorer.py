@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from search_tables import BOS, EOS, SPECIALS, TableModel, search
+from search_tables import BOS, EOS, SPECIALS
 
 from catchline.config.names import SCORERS, build
 from catchline.config.schema import SearchConfig
@@ -211,19 +209,3 @@ def test_pieces_of_words_are_left_alone() -> None:
     tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=40, min_frequency=1))
     tokenizer.train([TEXT])
     assert not blocking(tokenizer)
-
-
-@pytest.mark.parametrize("bonus", [-2.0, 0.5, 4.0])
-def test_the_example_of_the_docs_finds_what_a_search_to_the_end_finds(bonus: float) -> None:
-    page = (Path(__file__).parents[3] / "docs/decoding.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(import numpy.*?)```", page, re.DOTALL)
-    names: dict[str, type[Scorer]] = {}
-    exec(code, names)
-    shorter = names["Shorter"]
-    patient = type("Patient", (shorter,), {"bound": lambda self, scores, *_: scores + 1e6})
-    config = SearchConfig(beam_size=3, max_length=6, early_stopping="never")
-    for seed in range(8):
-        model = TableModel(3, 7, seed=seed, sharpness=3.0)
-        found = [search(model, config, [cls(cls.Config(bonus=bonus), specials=SPECIALS)]) for cls in (shorter, patient)]
-        lines, to_the_end = ([[one.ids for one in listed] for listed in each] for each in found)
-        assert lines == to_the_end
