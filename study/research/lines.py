@@ -98,9 +98,14 @@ def written(name: str, model: str, records: Sequence[Row], options: argparse.Nam
     return [json.loads(line) for line in output.open(encoding="utf-8")]
 
 
+def extracted(answer: dict[str, Any]) -> bool:
+    """Is a sentence of the document the answer (of the version before: declined)?"""
+    return bool(answer.get("extracted") or answer.get("declined"))
+
+
 def own_line(answer: dict[str, Any]) -> str:
     """The line that the model wrote; where a sentence was the answer it is the first alternative."""
-    declined = answer.get("declined") and answer.get("alternatives")
+    declined = extracted(answer) and answer.get("alternatives")
     return str(answer["alternatives"][0]["summary"] if declined else answer["summary"])
 
 
@@ -122,7 +127,7 @@ def scored(
             "records": len(places),
             "rouge": {kind: interval([100 * found[place][kind]["f"] for place in places]) for kind in ("1", "2", "L")},
             "words": fmean(len(lines[place].split()) for place in places),
-            "declined": fmean(bool(answers[place].get("declined")) for place in places),
+            "declined": fmean(extracted(answers[place]) for place in places),
             "empty": fmean(not lines[place].strip() for place in places),
         }
     return facts

@@ -56,8 +56,8 @@ def command(
 ) -> None:
     """Train a row of a recipe. The run folder then holds the model, the log and the checkpoints.
 
-    Of data without a validation file a tenth is held out for validation, and another for the score at the end; near
-    duplicates stay together, and RUN/data has the parts.
+    Of data without a validation file a tenth, 200 pairs at most, is held out for validation and for the score at
+    the end; near duplicates stay together, and RUN/data has the parts.
 
     Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `catchline resume` resumes.
     """

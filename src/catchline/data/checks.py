@@ -309,7 +309,7 @@ def duplicates(sketches: Iterable[tuple[bytes, Any]]) -> Iterator[tuple[int, int
 
 # ------------------------------------------------------------------------------------------------------- hold-out
 
-SHARE, MOST = 10, 1000  # a tenth of the pairs for each split, and never more than this many
+SHARE, MOST = 10, 200  # a tenth of the pairs is held out, and never more than this many
 LEAST, ENOUGH_FOR_TEST = 20, 200  # pairs of which some are held out; of which some are held out for a test
 
 
@@ -340,7 +340,7 @@ def hold_out(records: Sequence[Record], seed: int = 1, *, test: bool = True) -> 
         members.setdefault(group, []).append(number)
     held = ["validation", "test"] if test and len(records) >= ENOUGH_FOR_TEST else ["validation"]
     room = 0 if len(records) < LEAST else max(2, min(MOST, len(records) // SHARE))
-    left, split_of = dict.fromkeys(held, room), ["train"] * len(records)
+    left, split_of = dict.fromkeys(held, room // len(held)), ["train"] * len(records)
     for group in sorted(members, key=lambda group: min(_drawn(seed, records[number]) for number in members[group])):
         size = len(members[group])
         split = next((name for name in held if size <= left[name]), "train")

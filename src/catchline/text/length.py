@@ -16,7 +16,7 @@ _LONG_WORD = 20  # characters: where fewer are left, the next word may be too lo
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """At least ``least`` words; at most so many words, characters and sentences (None: any)."""
+    """At least ``least`` words; at most ``words``, ``characters`` and ``sentences`` (None: any)."""
 
     least: int = 0
     words: int | None = None

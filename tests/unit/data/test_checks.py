@@ -195,7 +195,7 @@ def names(found: Any, split: str) -> set[str]:
 
 def test_held_out_sizes_and_order() -> None:
     found = hold_out(pairs(300)).splits
-    assert {name: len(kept) for name, kept in found.items()} == {"train": 240, "validation": 30, "test": 30}
+    assert {name: len(kept) for name, kept in found.items()} == {"train": 270, "validation": 15, "test": 15}
     for kept in found.values():
         assert [int(record.id) for record in kept] == sorted(int(record.id) for record in kept)
     assert sorted(int(r.id) for kept in found.values() for r in kept) == list(range(300))
