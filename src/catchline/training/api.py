@@ -44,8 +44,8 @@ def train(
         row, size: of the recipe; its defaults if not given.
         start: start from this model (a folder, a hub id, ``oneline``).
         settings: keys of the recipe that differ, dotted or nested: ``{"training.batch_size": 16}``.
-        all_pairs: hold none out. Otherwise, of data without validation pairs, a tenth (200 at most) is held out for validation
-            and, of 200 pairs or more, half of it for a test; ``out``/data has the parts.
+        all_pairs: hold none out. Otherwise, of data without validation pairs, a tenth (200 at most) is held out for
+            validation and, of 200 pairs or more, half of it for a test; ``out``/data has the parts.
         how: ``resume``, ``force``, ``progress``, ``on_log``, ``on_message`` of `catchline.training.run.train`.
 
     Raises:
