@@ -1,7 +1,7 @@
 """Serving with micro-batches against serving one document at a time.
 
 The same server with the same model, 32 clients that each send the next request when the last is answered, texts of
-50 to 400 words: once with ``--max-batch 16``, once with ``--max-batch 1``. The model is the pointer-generator with
+50 to 400 words: once with ``max_batch=16``, once with ``max_batch=1``. The model is the pointer-generator with
 coverage of recipe `headline_writer`, size ``small`` (random weights, so that every summary has the full length), with
 sources of up to 400 words, beam 4, 20 tokens. The clients are threads of this process, on the same cores.
 ``CPU ms`` are the server's for each request: on a machine with other work they are to be trusted more than the clock.
@@ -79,7 +79,7 @@ def server(model: Path, max_batch: int, log: Path) -> Iterator[int]:
     command = [sys.executable, "-m", "catchline.cli.main", "serve", f"bench={model}", "--port", "0"]
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [*command, "--max-batch", str(max_batch)], stdout=subprocess.DEVNULL, stderr=file, env=dict(os.environ)
+            [*command, "--set", f"max_batch={max_batch}"], stdout=subprocess.DEVNULL, stderr=file, env=dict(os.environ)
         )
     try:
         while not (found := re.search(r":(\d+)/", log.read_text())):

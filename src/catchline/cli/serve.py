@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,22 +16,6 @@ from catchline.errors import ConfigError
 from catchline.jobs import limit_threads
 
 TOKEN_VARIABLE = "CATCHLINE_TOKEN"
-
-
-@dataclass(frozen=True)
-class LimitOptions:
-    """Fields of `catchline.server.settings.Settings`; what is not given is as there."""
-
-    max_batch: Annotated[int | None, Option(min=1, help="Documents decoded together.")] = None
-    max_queue: Annotated[int | None, Option(min=1, help="Documents that may wait; then 429.")] = None
-    max_documents: Annotated[int | None, Option(min=1, help="Documents of one request.")] = None
-    max_characters: Annotated[int | None, Option(min=1, help="Characters of one document.")] = None
-    request_timeout: Annotated[float | None, Option(help="Seconds for an answer; then 504.")] = None
-    drain_timeout: Annotated[float | None, Option(help="Seconds to finish after SIGTERM.")] = None
-    cors_origins: Annotated[
-        list[str] | None, Option("--cors-origin", help="An origin whose pages may call the service.")
-    ] = None
-    log_text: Annotated[bool, Option("--log-text", help="Write texts and summaries to the log.")] = False
 
 
 def command(
@@ -52,10 +35,10 @@ def command(
     device: Device = "cpu",
     trust_code: TrustCode = False,
     threads: Annotated[int | None, Option(min=1, help="Threads of a batch; default: one a core.")] = None,
-    *,
-    limits: LimitOptions,
     allowed_host: Annotated[list[str] | None, Option(help="A name that the service answers to.")] = None,
-    setting: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Any other limit.")] = None,
+    setting: Annotated[
+        list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change a limit: max_batch=8, request_timeout=20.")
+    ] = None,
 ) -> None:
     """Serve trained models and extractive methods over HTTP, with a page at the address itself.
 
@@ -68,10 +51,8 @@ def command(
     from catchline.server.run import is_loopback, serve, trusted_names
     from catchline.server.settings import Settings
 
-    given = {key: value for key, value in vars(limits).items() if value is not None and value is not False}
-    values = given | parse_overrides(setting or [])
     token = read_token(token_file)
-    settings = validate(Settings, values, where="")
+    settings = validate(Settings, parse_overrides(setting or []), where="")
     names = trusted_names(host, token, [*(allowed_host or []), *settings.allowed_hosts])
     settings = settings.model_copy(update={"allowed_hosts": names})
     if token is None and not is_loopback(host):

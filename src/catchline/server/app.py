@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import PlainTextResponse, Response, StreamingResponse
-from fastapi.security import HTTPBearer
+from fastapi.responses import JSONResponse, Response
 from fastapi.sse import EventSourceResponse, format_sse_event
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
@@ -23,12 +21,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from catchline import __version__
-from catchline.errors import CatchlineError
-from catchline.server import openai, schemas
+from catchline.errors import did_you_mean
+from catchline.server import openai
 from catchline.server.catalogue import hub_options
-from catchline.server.run import CLIENT_GONE, CONTEXT, RequestContext, RequestMiddleware, too_large
-from catchline.server.schemas import CODES, ErrorBody, Health, HubRequest, ProblemError, SummarizeRequest
-from catchline.server.service import CONTENT_TYPE, CheckedRequest, ClientGoneError, RequestOutcome, Service, rendered
+from catchline.server.run import CONTEXT, RequestContext, RequestMiddleware
+from catchline.server.schemas import CheckRequest, Document, ErrorBody, HubRequest, ProblemError, SummarizeRequest
+from catchline.server.service import CheckedRequest, RequestOutcome, Service, rendered
 from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
 
@@ -38,14 +36,15 @@ DESCRIPTION = (
     "Summaries by the models and methods of this process, with the places in the text that each word came from. "
     "Every error has one sentence (`error`), a code for programs (`code`) and the request's id."
 )
-EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
-LAST_SECONDS = 5.0  # for the workers to end
 LIMITS = (
     *("max_body_bytes", "max_documents", "max_characters", "max_beam_size", "max_summary_tokens", "max_queue"),
     "request_timeout",
 )
-KEEP_ALIVE = 10.0  # seconds between comments while a stream has nothing to say, so that proxies keep it open
+LEFT_SECONDS = 0.2  # how often a request that waits looks whether its client has left
+STREAMS: Any = {200: {"content": {EventSourceResponse.media_type: {}}}}
+HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
+FIELDS = {*SummarizeRequest.model_fields, *CheckRequest.model_fields, *HubRequest.model_fields, "id"}
 # Nothing inline, nothing from elsewhere: what a model wrote can never run, and the page asks only its own server.
 PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -70,7 +69,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.start()
         yield
-        await asyncio.to_thread(service.stop, LAST_SECONDS)
+        await service.stop()
 
     app = FastAPI(
         title="Catchline",
@@ -79,17 +78,16 @@ def create_app(
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
-        separate_input_output_schemas=False,
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
+        responses={"default": {"model": ErrorBody}},
+        exception_handlers={RequestValidationError: _of_validation, HTTPException: _of_http},  # for the middleware
     )
     app.state.service = service
-    named = [] if token is None else [Depends(HTTPBearer(auto_error=False))]  # the middleware asks for the token
-    _add_handlers(app, service)
-    _add_summaries(app, service, named)
-    _add_descriptions(app, service, named)
-    _add_page(app)
+    _add_summaries(app, service)
+    _add_descriptions(app, service)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.max_body_bytes)
+    app.add_middleware(RequestMiddleware, service=service, token=token)
     if service.settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -98,48 +96,45 @@ def create_app(
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
             expose_headers=["X-Request-ID", "Retry-After"],
         )
-    app.add_middleware(RequestMiddleware, service=service, token=token)
     return app
-
-
-def declared_json(request: Request) -> None:
-    """A page of another site may send a form, never JSON, without asking the service first."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise ProblemError("unsupported_media_type", "Send JSON, with the header Content-Type: application/json.")
 
 
 # ------------------------------------------------------------------------------------------------ summaries
 
 
-def _add_summaries(app: FastAPI, service: Service, named: list[Any]) -> None:
-    errors = _errors(*{status for status, _ in CODES.values()} - {500})
-    streams = errors | {200: {"content": {EventSourceResponse.media_type: {"schema": EVENT}}}}
-    post = partial(app.post, dependencies=[Depends(declared_json), *named], responses=streams, tags=["summaries"])
-    whole: dict[str, Any] = {"response_model": schemas.SummarizeResponse, "response_model_exclude_none": True}
-
-    @post("/v1/summarize", summary="Summarize one text or several", **whole)
+def _add_summaries(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/summarize", responses=STREAMS, summary="Summarize one text or several")
     async def summarize(body: SummarizeRequest, request: Request) -> Response:
-        return await _summarize(service, body, request, stream=body.stream)
+        if (body.document is None) == (body.documents is None):
+            raise ProblemError("invalid_request", "Give either document, one text, or documents, a list of them.")
+        documents = body.documents or [] if body.document is None else [Document(document=body.document)]
+        fields = body.model_dump(exclude={"document", "documents"})
+        checked = await _unless_gone(request, service.check(documents, **fields))
+        context = _context(request, checked)
+        if body.stream:
+            return await _event_stream(events(service, checked, context))
+        outcome = await _outcome(service, checked, request, context)
 
-    @post("/v1/summarize/stream", response_class=StreamingResponse, summary="Summarize one text, word by word")
-    async def stream(body: SummarizeRequest, request: Request) -> Response:
-        """Greedy decoding as server-sent events: start, text (a delta each), summary; or error."""
-        return await _summarize(service, body, request, stream=True)
+        def answer() -> Response:
+            records = rendered(checked, outcome.summaries)
+            return JSONResponse(answer_of(checked, outcome, context.request_id, summaries=records))
 
-    @post(openai.PATH, summary="OpenAI's chat completions: a title of what the messages hold")
+        return await asyncio.to_thread(answer) if checked.explain else answer()
+
+    @app.post(openai.PATH, responses=STREAMS, summary="OpenAI's chat completions: a title of what the messages hold")
     async def chat(body: openai.ChatRequest, request: Request) -> Response:
         return await _chat(service, body, request)
 
-    @post("/v1/check", response_model=schemas.Support, summary="What a document supports of a summary")
-    async def check(body: schemas.CheckRequest, request: Request) -> Response:
-        return _json(await _unless_gone(request, service.support(body.summary, body.document)))
+    @app.post("/v1/check", summary="What a document supports of a summary")
+    async def check(body: CheckRequest, request: Request) -> Response:
+        return JSONResponse(await _unless_gone(request, service.support(body.summary, body.document)))
 
-    @post("/", response_model=list[dict[str, str]], summary="The hub's summarization task, with the first model")
+    @app.post("/", summary="The hub's summarization task, with the first model")
     async def hub(body: HubRequest, request: Request) -> Response:
-        documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+        documents = [Document(document=text) for text in body.inputs]
         checked = await service.check(documents, options=hub_options(body.parameters or {}))
         outcome = await _outcome(service, checked, request, _context(request, checked))
-        return _json([{"summary_text": summary.text} for summary in outcome.summaries])
+        return JSONResponse([{"summary_text": summary.text} for summary in outcome.summaries])
 
 
 async def _chat(service: Service, body: openai.ChatRequest, request: Request) -> Response:
@@ -149,37 +144,17 @@ async def _chat(service: Service, body: openai.ChatRequest, request: Request) ->
     if served.is_neural:
         limit = body.max_completion_tokens or body.max_tokens
         options = {"num_return": body.n} if body.n > 1 else {}
-        options |= {"max_length": min(limit, int(served.options["max_length"].default or limit))} if limit else {}
-    checked = await service.check([text], model=served.name, options=options, always_write=True)
+        options |= {"max_length": min(limit, int(served.options["max_length"]["default"]))} if limit else {}
+    documents = [Document(document=text)]
+    checked = await service.check(documents, model=served.name, options=options, always_write=True)
     context = _context(request, checked)
     [summary] = (await _outcome(service, checked, request, context)).summaries
     answer = openai.completion(body, served.name, context.request_id, key, summary)
     headers = {openai.IGNORED: ", ".join(ignored)} if (ignored := sorted(body.model_extra or ())) else {}
     if not body.stream:
-        return _json(answer, headers=headers)
-
-    async def sent() -> AsyncIterator[bytes]:
-        for chunk in openai.chunks(body, answer):
-            yield format_sse_event(data_str=chunk)
-
-    return EventSourceResponse(sent(), headers=headers)
-
-
-async def _summarize(service: Service, body: SummarizeRequest, request: Request, *, stream: bool) -> Response:
-    if (body.document is None) == (body.documents is None):
-        raise ProblemError("invalid_request", "Give either document, one text, or documents, a list of them.")
-    documents = [body.document] if body.document is not None else body.documents or []
-    fields = body.model_dump(exclude={"document", "documents", "stream"})
-    checked = await _unless_gone(request, service.check(documents, stream=stream, **fields))
-    context = _context(request, checked)
-    if stream:
-        return await _event_stream(events(service, checked, context))
-    outcome = await _outcome(service, checked, request, context)
-
-    def answer() -> Response:
-        return _json(answer_of(checked, outcome, context.request_id, summaries=rendered(checked, outcome.summaries)))
-
-    return await asyncio.to_thread(answer) if checked.explain else answer()
+        return JSONResponse(answer, headers=headers)
+    chunks = (format_sse_event(data_str=chunk) for chunk in openai.chunks(body, answer))
+    return EventSourceResponse(chunks, headers=headers)
 
 
 def answer_of(request: CheckedRequest, outcome: RequestOutcome, request_id: str, **summaries: Any) -> dict[str, Any]:
@@ -196,15 +171,14 @@ def answer_of(request: CheckedRequest, outcome: RequestOutcome, request_id: str,
 def _context(request: Request, checked: CheckedRequest) -> RequestContext:
     context: RequestContext = request.scope[CONTEXT]
     context.about = {"model": checked.served.name, "documents": len(checked.records)}
-    context.texts = {"texts": [record.document for record in checked.records]}
     return context
 
 
 async def _outcome(
     service: Service, checked: CheckedRequest, request: Request, context: RequestContext
 ) -> RequestOutcome:
-    outcome = await _unless_gone(request, service.run(checked))
-    context.add_outcome(outcome)
+    outcome = await _unless_gone(request, service.outcome(service.submit(checked)))
+    context.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
     return outcome
 
 
@@ -212,21 +186,15 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of ``work``, which is given up when the client leaves.
 
     Raises:
-        ClientGoneError: the client left.
+        ProblemError: the client left.
     """
-
-    async def left() -> None:  # the body has been read, so that is all that can still arrive
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    watch, task = asyncio.ensure_future(left()), asyncio.ensure_future(work)
+    task = asyncio.ensure_future(work)
     try:
-        await asyncio.wait([task, watch], return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientGoneError
+        while not (await asyncio.wait([task], timeout=LEFT_SECONDS))[0]:
+            if await request.is_disconnected():
+                raise ProblemError("client_gone")
         return task.result()
     finally:
-        watch.cancel()
         task.cancel()
 
 
@@ -237,10 +205,9 @@ async def _event_stream(stream: AsyncGenerator[bytes]) -> Response:
     first = await anext(stream)  # a full queue is an ordinary error, not an event
 
     async def chunks() -> AsyncIterator[bytes]:
-        async with aclosing(stream):
-            yield first
-            async for chunk in stream:
-                yield chunk
+        yield first
+        async for chunk in stream:
+            yield chunk
 
     return EventSourceResponse(chunks(), headers={"X-Accel-Buffering": "no"})
 
@@ -250,45 +217,30 @@ async def events(service: Service, request: CheckedRequest, context: RequestCont
     ``summary`` with the whole record, or ``error``. Closing the iterator gives the work up.
 
     Raises:
-        ProblemError: before the first event, which comes when the document is queued: the queue is full, or the
-            service stops.
+        ProblemError: the queue is full; before the first event.
     """
     loop, texts, sent = asyncio.get_running_loop(), asyncio.Queue[str | None](), ""
-
-    def on_text(text: str) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(texts.put_nowait, text)
-
-    async with service.running(request, on_text) as running:
-        running.results.add_done_callback(lambda _: texts.put_nowait(None))  # behind the last text
+    jobs = service.submit(request, lambda text: loop.call_soon_threadsafe(texts.put_nowait, text))
+    work = asyncio.ensure_future(service.outcome(jobs))
+    work.add_done_callback(lambda _: texts.put_nowait(None))  # behind the last text
+    try:
         yield _event("start", {"model": request.served.name, "request_id": context.request_id})
-        until = time.monotonic() + service.settings.request_timeout
-        try:
-            while True:
-                left = until - time.monotonic()
-                try:
-                    text = await asyncio.wait_for(texts.get(), max(0.0, min(left, KEEP_ALIVE)))
-                except TimeoutError:
-                    if left <= KEEP_ALIVE:
-                        raise service.too_late() from None
-                    yield b": waiting\n\n"
-                    continue
-                if text is None:
-                    break
-                text = text.rstrip("\ufffd")  # half a character
-                if text.startswith(sent) and text != sent:  # the tokenizer may change what it has written
-                    yield _event("text", {"delta": text.removeprefix(sent)})
-                    sent = text
-            outcome = running.outcome()
-            context.add_outcome(outcome)
-            [record] = await asyncio.to_thread(rendered, request, outcome.summaries)
-            yield _event("summary", answer_of(request, outcome, context.request_id, summary=record))
-        except Exception as error:
-            if not isinstance(error, ProblemError):
-                log.exception("A stream failed (request %s)", context.request_id)
-                error = ProblemError("internal_error")
-            context.code = error.code
-            yield _event("error", error.body(context.request_id))
+        while (text := await texts.get()) is not None:
+            text = text.rstrip("\ufffd")  # half a character
+            if text.startswith(sent) and text != sent:  # the tokenizer may change what it has written
+                yield _event("text", {"delta": text.removeprefix(sent)})
+                sent = text
+        outcome = await work
+        context.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
+        [record] = await asyncio.to_thread(rendered, request, outcome.summaries)
+        yield _event("summary", answer_of(request, outcome, context.request_id, summary=record))
+    except Exception as error:
+        if not isinstance(error, ProblemError):
+            log.exception("A stream failed (request %s)", context.request_id)
+            error = ProblemError("internal_error")
+        yield _event("error", context.body(error))
+    finally:
+        work.cancel()
 
 
 def _event(name: str, data: dict[str, Any]) -> bytes:
@@ -298,36 +250,35 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
 # --------------------------------------------------------------------------------- descriptions and the page
 
 
-def _add_descriptions(app: FastAPI, service: Service, named: list[Any]) -> None:
-    get = partial(app.get, tags=["service"])
-
-    @get("/v1/models", summary="List the models, methods and limits", responses=_errors(401), dependencies=named)
-    async def models() -> schemas.ModelList:
-        return schemas.ModelList(
-            version=__version__,
-            models=[served.info(served.name == service.catalogue.default) for served in service.catalogue],
-            limits={name: getattr(service.settings, name) for name in LIMITS},
-            data=[schemas.OpenAIModel(id=served.name) for served in service.catalogue],
+def _add_descriptions(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/models", summary="List the models, methods and limits")
+    async def models() -> Response:
+        entries = [served.info(served.name == service.catalogue.default) for served in service.catalogue]
+        shape = {"object": "model", "created": 0, "owned_by": "catchline"}
+        return JSONResponse(
+            {
+                "version": __version__,
+                "models": entries,
+                "limits": {name: getattr(service.settings, name) for name in LIMITS},
+                "object": "list",  # from here on as OpenAI lists them
+                "data": [{"id": entry["name"], **shape} for entry in entries],
+            }
         )
 
-    @get("/health", summary="Is the process alive?", responses={503: {"model": Health}})
+    @app.get("/health", summary="Does the process work?")
     async def health() -> Response:
-        broken = service.status == "broken"
-        return _json({"status": "broken" if broken else "ok"}, 503 if broken else 200)
+        return JSONResponse({"status": "ok"}) if service.alive else JSONResponse({"status": "broken"}, 503)
 
-    @get("/ready", summary="Does it take requests?", response_model=Health, responses={503: {"model": Health}})
-    async def ready() -> Response:
-        return _json({"status": service.status}, 200 if service.status == "ready" else 503)
-
-    @get(
-        "/metrics",
-        summary="For Prometheus",
-        response_class=PlainTextResponse,
-        responses=_errors(401),
-        dependencies=named,
-    )
+    @app.get("/metrics", summary="For Prometheus", responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
-        return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(generate_latest(service.metrics.registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    page = PageFiles()
+    app.mount("/static", page)
+
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return await page.get_response("index.html", request.scope)
 
 
 class PageFiles(StaticFiles):
@@ -342,78 +293,21 @@ class PageFiles(StaticFiles):
         return answer
 
 
-def _add_page(app: FastAPI) -> None:
-    page = PageFiles()
-    app.mount("/static", page)
-
-    @app.get("/", include_in_schema=False)
-    async def index(request: Request) -> Response:
-        return await page.get_response("index.html", request.scope)
-
-
 # --------------------------------------------------------------------------------------------------- errors
 
 
-def _add_handlers(app: FastAPI, service: Service) -> None:
-    def add(kind: type[Exception], translate: Callable[[Any], ProblemError]) -> None:
-        async def handler(request: Request, error: Exception) -> Response:
-            context: RequestContext = request.scope[CONTEXT]
-            return context.answer(translate(error))
-
-        app.add_exception_handler(kind, handler)
-
-    add(ProblemError, lambda error: error)
-    add(RequestValidationError, _of_validation)
-    add(HTTPException, lambda error: _of_http(error, service.settings.max_body_bytes))
-    add(CatchlineError, lambda error: ProblemError("invalid_option", str(error)))
-
-    @app.exception_handler(ClientGoneError)
-    async def gone(request: Request, error: Exception) -> Response:
-        request.scope[CONTEXT].code = "client_gone"
-        return Response(status_code=CLIENT_GONE)
-
-
-def _of_validation(error: RequestValidationError) -> ProblemError:
+async def _of_validation(request: Request, error: Any) -> Response:
     first = error.errors()[0]
+    where, message = ".".join(str(part)[:60] for part in first["loc"][1:]), str(first["msg"])
+    if isinstance(error.body, bytes) and error.body:  # a page of another site may send a form without asking first
+        raise ProblemError("unsupported_media_type")
     if first["type"] == "json_invalid":
         reason = str(first["ctx"]["error"]).removesuffix(" at")
-        return ProblemError("invalid_json", f"The body is not JSON: {reason} at character {first['loc'][-1]}.")
-    place, message = first["loc"], str(first["msg"])
-    if place[-1] == "bool":  # an option may be of several types, of which it has none
-        finite = any(each["type"] == "finite_number" for each in error.errors())
-        place, message = place[:-1], f"It should be {'finite' if finite else 'a number, a text, true or false'}"
-    where = ".".join(str(part)[:60] for part in place[1:] if part not in schemas.TAGS)
-    if first["type"] == "missing" and not where:
-        return ProblemError("invalid_request", "The body is empty; send a JSON object.")
+        raise ProblemError("invalid_json", f"The body is not JSON: {reason} at character {where}.")
     if first["type"] == "extra_forbidden":
-        unknown = [each["loc"][-1] for each in error.errors() if each["type"] == "extra_forbidden"]
-        return ProblemError("invalid_request", schemas.unknown_field(where, error.body, unknown))
-    return ProblemError("invalid_request", f"{where or 'The body'}: {message[:1].lower()}{message[1:300]}.")
+        raise ProblemError("invalid_request", f"Unknown field {where}.{did_you_mean(where.split('.')[-1], FIELDS)}")
+    raise ProblemError("invalid_request", f"{where or 'The body'}: {message[:1].lower()}{message[1:300]}.")
 
 
-def _of_http(error: HTTPException, limit: int) -> ProblemError:
-    if error.status_code == 413:
-        return too_large(limit)
-    if error.status_code == 404:
-        return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.")
-    if error.status_code == 405:
-        return ProblemError("method_not_allowed", headers=error.headers)
-    cause = error.__cause__
-    if isinstance(cause, ValueError) and not isinstance(cause, UnicodeDecodeError):  # Python's limit for whole numbers
-        return ProblemError("invalid_request", "A number in the body has more than the 4,300 digits that are read.")
-    if isinstance(cause, RecursionError):
-        return ProblemError("invalid_json", "The body is nested too deeply to be read.")
-    return ProblemError("invalid_json", "The body is not JSON in UTF-8.")
-
-
-def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The errors of an address for the OpenAPI document."""
-    described: dict[int, list[str]] = {}
-    for code, (status, sentence) in CODES.items():
-        described.setdefault(status, []).append(f"`{code}`: {sentence}")
-    return {status: {"model": ErrorBody, "description": " ".join(described[status])} for status in sorted(statuses)}
-
-
-def _json(values: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    content = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-    return Response(content, status, headers, media_type="application/json")
+async def _of_http(request: Request, error: Any) -> Response:
+    raise ProblemError(HTTP_CODES.get(error.status_code, "invalid_json"), headers=error.headers)

@@ -3,19 +3,15 @@ options that requests may give it, in our words or in those of the hub's summari
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, create_model
-
-from catchline.config.base import ConfigBase, validate
-from catchline.config.generation import length_options
 from catchline.config.names import EXTRACTIVE
 from catchline.config.schema import LengthConfig, SearchConfig
-from catchline.errors import ConfigError, did_you_mean
-from catchline.server.schemas import ModelInfo, OptionInfo, ProblemError
+from catchline.errors import ConfigError, did_you_mean, unknown_choice
+from catchline.server.schemas import ProblemError
 from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
 from catchline.summarizer.extractive import ExtractiveSystem, is_method
@@ -23,24 +19,17 @@ from catchline.text.normalization import encodable
 
 # The decoding options a client may set. Scorers and model switches are left to the operator: they can name code.
 SEARCH_OPTIONS = (
-    *("beam_size", "num_return", "min_length", "max_length", "length_normalisation", "length_alpha"),
-    *("no_repeat_ngram", "forbid_unk", "replace_unk"),
-    *("finish", "unfinished", "early_stopping", "surface", "capitals"),
-    *("min_length_share", "no_repeat_word", "faultless"),
-    *LengthConfig.model_fields,
+    *("beam_size", "num_return", "min_length", "min_length_share", "max_length", "length_normalisation"),
+    *("length_alpha", "no_repeat_ngram", "no_repeat_word", "forbid_unk", "replace_unk", "finish", "unfinished"),
+    *("early_stopping", "surface", "capitals", "faultless"),
 )
 GREEDY = {"beam_size": 1, "num_return": 1, "shrink_beam": False}
 HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine
 MAX_NUMBER = 1000.0  # of options that have no bound of their own
-MAX_TEXT = 1000
 # the hub's names of our options
 HUB_NAMES = {
-    **dict.fromkeys(("max_length", "max_new_tokens"), "max_length"),
-    **dict.fromkeys(("min_length", "min_new_tokens"), "min_length"),
-    "num_beams": "beam_size",
-    "num_return_sequences": "num_return",
-    "no_repeat_ngram_size": "no_repeat_ngram",
-    "early_stopping": "early_stopping",
+    **{"max_new_tokens": "max_length", "min_new_tokens": "min_length", "num_beams": "beam_size"},
+    **{"num_return_sequences": "num_return", "no_repeat_ngram_size": "no_repeat_ngram"},
 }
 HUB_WITHOUT_EFFECT = {
     *("clean_up_tokenization_spaces", "truncation", "return_text", "return_tensors", "use_cache", "generate_parameters")
@@ -52,28 +41,25 @@ class Served:
 
     def __init__(self, name: str, system: Any, settings: Settings) -> None:
         self.name, self.system, self.about = name, system, system.about()
-        defaults = system.options({})
-        self.is_neural = isinstance(defaults, SearchConfig)
+        config, most = system.options({}), dict[str, float]()
+        self.is_neural = isinstance(config, SearchConfig)
         self.kind = "neural" if self.is_neural else "extractive"
         if self.is_neural:
             beams, longest = settings.max_beam_size, settings.max_summary_tokens
-            if defaults.beam_size > beams:
+            if config.beam_size > beams:
                 system.set_defaults({"beam_size": beams})
-            config: Any = system.options({})
-            most: dict[str, float] = dict.fromkeys(("beam_size", "num_return"), beams)
-            most |= dict.fromkeys(
-                ("min_length", "max_length"), min(longest, self.about["max_summary_tokens"] or longest)
-            )
-            keys = list(SEARCH_OPTIONS)
+                config = system.options({})
+            longest = min(longest, self.about["max_summary_tokens"] or longest)
+            most = {"beam_size": beams, "num_return": beams, "min_length": longest, "max_length": longest}
+            keys: Iterable[str] = SEARCH_OPTIONS
         else:
-            config, most = defaults.config, {}
-            keys = [key for key in type(config).model_fields if key not in HIDDEN_SETTINGS]
-        bounds = LengthConfig.model_json_schema()["properties"] if self.kind == "extractive" else {}
-        schema = bounds | type(config).model_json_schema()["properties"]
-        values = dict.fromkeys(bounds) | config.model_dump(mode="json")
-        found = {key: _option(schema[key], values[key], most.get(key)) for key in (*keys, *(bounds.keys() - keys))}
-        self.options = {key: info for key, info in found.items() if info is not None}
-        self.accepts = _accepting(self.options)
+            config = config.config
+            keys = (key for key in type(config).model_fields if key not in HIDDEN_SETTINGS)
+        lengths = LengthConfig.model_json_schema()["properties"]  # which every system heeds
+        schema = lengths | type(config).model_json_schema()["properties"]
+        values = dict.fromkeys(lengths) | config.model_dump(mode="json")
+        infos = {key: _option(schema[key], values[key], most.get(key)) for key in dict.fromkeys([*keys, *lengths])}
+        self.options = {key: info for key, info in infos.items() if info}
 
     def parse(self, options: Mapping[str, Any], *, stream: bool = False) -> Any:
         """The system's own options.
@@ -81,21 +67,27 @@ class Served:
         Raises:
             ProblemError: an option that does not exist here, or a value that does not fit.
         """
-        values = {_short(name): value for name, value in options.items()}
+        values = dict(options)
+        for name, value in values.items():
+            if (info := self.options.get(name)) is None:
+                raise ProblemError("invalid_option", unknown_choice("option", name, self.options))
+            if "minimum" in info:
+                low, high = info["minimum"], info["maximum"]
+                if not isinstance(value, int | float) or not low <= value <= high:
+                    raise ProblemError("invalid_option", f"'{name}' takes a number from {low:g} to {high:g}.")
+        if stream and self.is_neural:
+            if values.get("beam_size", 1) != 1 or values.get("num_return", 1) != 1:
+                raise ProblemError("invalid_option", "Streaming is greedy: leave out beam_size and num_return.")
+            values |= GREEDY
         try:
-            validate(self.accepts, values, where="")
-            if stream and self.is_neural:
-                if values.get("beam_size", 1) != 1 or values.get("num_return", 1) != 1:
-                    raise ProblemError("invalid_option", "Streaming is greedy: leave out beam_size and num_return.")
-                values |= GREEDY
             return self.system.options(values)
         except ConfigError as error:
             raise ProblemError("invalid_option", str(error)) from None
 
-    def info(self, default: bool) -> ModelInfo:
+    def info(self, default: bool) -> dict[str, Any]:
         """The entry of ``GET /v1/models``."""
         here = {"name": self.name, "kind": self.kind, "streams": self.is_neural, "default": default}
-        return ModelInfo.model_validate({**self.about, **here, "options": self.options})
+        return {**self.about, **here, "options": self.options}
 
 
 class Catalogue:
@@ -123,7 +115,7 @@ class Catalogue:
         wanted = self.default if name is None else name
         if wanted not in self._entries:
             meant = did_you_mean(wanted, self._entries)
-            raise ProblemError("unknown_model", f"There is no model '{_short(wanted)}'.{meant} GET /v1/models has all.")
+            raise ProblemError("unknown_model", f"There is no model '{wanted[:60]}'.{meant} GET /v1/models has all.")
         return self._entries[wanted]
 
 
@@ -141,66 +133,36 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
             given, folder = "", place
         summarizer = Summarizer.from_pretrained(folder, device=device)
         name = summarizer.name if folder == place else given
-        problem = "Two models are called" if name in models else ""
-        if name in EXTRACTIVE and summarizer.name != name:
-            problem = "An extractive method is called"
-        if not name or encodable(name) != name:
-            problem = "A model cannot be called"
-        if problem:
-            raise ConfigError(f"{problem} {name!r}; give this model another name: NAME={folder}.")
+        if name in models or (name in EXTRACTIVE and summarizer.name != name) or not name or encodable(name) != name:
+            raise ConfigError(f"No two models or methods can be called {name!r}; give this one a name: NAME={folder}.")
         models[name] = summarizer
     return models
 
 
-def _option(schema: Mapping[str, Any], value: Any, most: float | None) -> OptionInfo | None:
-    """What JSON schema says of an option, whose largest value is ``most`` here; ``None`` for lists and other things
-    that clients cannot set."""
+def _option(schema: Mapping[str, Any], value: Any, most: float | None) -> dict[str, Any]:
+    """What JSON schema says of an option, whose largest value is ``most`` here; nothing of lists and other things that
+    clients cannot set."""
     if "enum" in schema:
-        return OptionInfo(type="string", default=value, choices=schema["enum"])
-    kinds = [schema, *schema.get("anyOf", ())]
-    described = next((kind for kind in kinds if kind.get("type") in ("integer", "number", "boolean", "string")), None)
-    if described is None:
-        return None
-    kind = described["type"]
-    low = described.get("minimum", described.get("exclusiveMinimum"))
-    high = described.get("maximum", described.get("exclusiveMaximum")) if most is None else most
-    if kind in ("integer", "number"):
-        low, high = -MAX_NUMBER if low is None else low, MAX_NUMBER if high is None else high
-    return OptionInfo(type=kind, default=value, minimum=low, maximum=high)
-
-
-_TYPES: dict[str, Any] = {"integer": StrictInt, "number": StrictFloat, "boolean": StrictBool, "string": StrictStr}
-
-
-def _accepting(options: Mapping[str, OptionInfo]) -> type[ConfigBase]:
-    """What a request's options are checked with. Nothing is converted, so that bounds hold for what is used."""
-    fields: dict[str, Any] = {}
-    for name, info in options.items():
-        kind = Literal[tuple(info.choices)] if info.choices else _TYPES[info.type]
-        longest = MAX_TEXT if info.type == "string" and not info.choices else None
-        fields[name] = (kind, Field(info.default, ge=info.minimum, le=info.maximum, max_length=longest))
-    return create_model("Options", __base__=ConfigBase, __cls_kwargs__={"validate_default": False}, **fields)
+        return {"type": "string", "default": value, "choices": schema["enum"]}
+    for kind in (schema, *schema.get("anyOf", ())):
+        if kind.get("type") in ("boolean", "string"):
+            return {"type": kind["type"], "default": value}
+        if kind.get("type") in ("integer", "number"):
+            low = kind.get("minimum", kind.get("exclusiveMinimum", -MAX_NUMBER))
+            high = kind.get("maximum", kind.get("exclusiveMaximum", MAX_NUMBER)) if most is None else most
+            return {"type": kind["type"], "default": value, "minimum": low, "maximum": high}
+    return {}
 
 
 def hub_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The options that the hub's parameters ask for; names of the model's options pass too.
 
     Raises:
-        ProblemError: sampling, or a length penalty that is not a number.
+        ProblemError: sampling.
     """
-    more = parameters.get("generate_parameters") or {}
-    given = {**parameters, **more} if isinstance(more, Mapping) else dict(parameters)
-    if given.pop("do_sample", None) not in (None, False):
+    more = parameters.get("generate_parameters")
+    given = {**parameters, **(more if isinstance(more, Mapping) else {})}
+    if given.pop("do_sample", None):
         raise ProblemError("invalid_option", "This service does not sample; leave out do_sample.")
-    penalty, options = given.pop("length_penalty", None), dict[str, Any]()
-    if penalty is not None:
-        try:
-            options = length_options(penalty)
-        except (OverflowError, TypeError, ValueError):
-            raise ProblemError("invalid_option", "length_penalty is no number, or one that is too large.") from None
     named = {HUB_NAMES.get(name, name): value for name, value in given.items() if name not in HUB_WITHOUT_EFFECT}
-    return options | {name: value for name, value in named.items() if value is not None}
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 60 else name[:57] + "..."
+    return {name: value for name, value in named.items() if value is not None}

@@ -4,7 +4,6 @@ and uvicorn, which runs it."""
 from __future__ import annotations
 
 import asyncio
-import errno
 import hmac
 import ipaddress
 import json
@@ -23,25 +22,22 @@ import h11
 import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
-from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from catchline.errors import ConfigError
-from catchline.files import sha256
 from catchline.server import openai
-from catchline.server.schemas import ProblemError
-from catchline.server.service import RequestOutcome, Service, stopped
+from catchline.server.schemas import CODES, ProblemError
+from catchline.server.service import Service
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("catchline.access")
 
 LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 CONTEXT = "catchline.context"  # key of the scope
-PROBES = ("/health", "/ready")  # asked by address, whatever the service's name
-OPEN_PATHS = ("/", *PROBES, "/openapi.json")  # and /static/: they need no token
+PROBE = "/health"  # asked by address, whatever the service's name
+OPEN_PATHS = ("/", PROBE, "/openapi.json")  # and /static/: they need no token
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-CLIENT_GONE = 499
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -54,7 +50,7 @@ HEADERS = {
 
 @dataclass(slots=True)
 class RequestContext:
-    """The facts of a request for its line in the log. ``texts`` is shown with ``log_text`` only."""
+    """The facts of a request for its line in the log."""
 
     request_id: str
     path: str = ""
@@ -62,17 +58,16 @@ class RequestContext:
     code: str = ""
     bytes_out: int = 0
     about: dict[str, Any] = field(default_factory=dict)
-    texts: dict[str, Any] = field(default_factory=dict)
 
-    def add_outcome(self, outcome: RequestOutcome) -> None:
-        self.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
-        self.texts["summaries"] = [summary.text for summary in outcome.summaries]
+    def body(self, problem: ProblemError) -> dict[str, Any]:
+        """The problem as JSON values; the log gets its code."""
+        self.code = problem.code
+        if self.path == openai.PATH:
+            return openai.error_body(problem)
+        return {"error": problem.message, "code": problem.code, "request_id": self.request_id}
 
     def answer(self, problem: ProblemError) -> Response:
-        """The problem as an answer; the log gets its code."""
-        self.code = problem.code
-        values = openai.error_body(problem) if self.path == openai.PATH else problem.body(self.request_id)
-        body = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
+        body = json.dumps(self.body(problem), ensure_ascii=False).encode("utf-8", "replace")
         return Response(body, problem.status, problem.headers, "application/json")
 
 
@@ -81,7 +76,7 @@ class RequestMiddleware:
 
     def __init__(self, app: ASGIApp, service: Service, token: str | None) -> None:
         self.app, self.service = app, service
-        self._token = None if token is None else sha256(token.encode())
+        self._token = None if token is None else f"bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -90,13 +85,11 @@ class RequestMiddleware:
         if scope["method"] == "HEAD":  # a GET of which the server leaves out the body
             scope = {**scope, "method": "GET"}
         given = Headers(scope=scope).get("x-request-id", "")
-        context = scope[CONTEXT] = RequestContext(
-            given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex, scope["path"]
-        )
+        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        context = scope[CONTEXT] = RequestContext(request_id, scope["path"])
         started = time.monotonic()
         try:
-            with self.service.metrics.open.track_inprogress():
-                await self._answer(scope, receive, send, context)
+            await self._answer(scope, receive, send, context)
         finally:
             self._count_and_log(scope, context, time.monotonic() - started)
 
@@ -120,7 +113,7 @@ class RequestMiddleware:
         except asyncio.CancelledError:  # the server's patience at its end is shorter than the work
             if context.status:
                 raise
-            await context.answer(stopped())(scope, receive, sending)
+            await context.answer(ProblemError("stopping"))(scope, receive, sending)
         except Exception:
             log.exception("Request %s failed", context.request_id)
             context.code = "internal_error"
@@ -130,46 +123,34 @@ class RequestMiddleware:
 
     def _check(self, scope: Scope) -> None:
         headers, path, names = Headers(scope=scope), scope["path"], self.service.settings.allowed_hosts
-        if names and path not in PROBES and not _named(headers.get("host", ""), names):
-            reason = "The service does not answer to this name; start it with --allowed-host to let it."
-            raise ProblemError("unknown_host", reason)
+        if names and path != PROBE and not _named(headers.get("host", ""), names):
+            raise ProblemError("unknown_host")
         method = scope["method"]  # OPTIONS comes from browsers, without the token
         is_open = method == "OPTIONS" or (method == "GET" and (path in OPEN_PATHS or path.startswith("/static/")))
         if self._token is not None and not is_open:
             scheme, _, given = headers.get("authorization", "").partition(" ")
-            same = hmac.compare_digest(sha256(given.strip().encode("latin-1")), self._token)
-            if not same or scheme.lower() != "bearer":
-                reason = "This service needs a token: send the header Authorization: Bearer TOKEN."
-                raise ProblemError("unauthorized", reason, {"WWW-Authenticate": 'Bearer realm="catchline"'})
-        length, limit = headers.get("content-length", ""), self.service.settings.max_body_bytes
-        if length.isdecimal() and int(length[:20]) > limit:
-            raise too_large(limit)
+            if not hmac.compare_digest(f"{scheme.lower()} {given.strip()}".encode("latin-1"), self._token):
+                raise ProblemError("unauthorized", headers={"WWW-Authenticate": 'Bearer realm="catchline"'})
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > self.service.settings.max_body_bytes:
+            raise ProblemError("body_too_large")
 
     def _count_and_log(self, scope: Scope, context: RequestContext, seconds: float) -> None:
-        matching = (route for route in scope["app"].routes if route.matches(scope)[0] is Match.FULL)
-        path = getattr(scope.get("route") or next(matching, None), "path", "other")
-        status = context.status or CLIENT_GONE
-        self.service.metrics.on_request(path, scope["method"], status, seconds)
-        if context.code:
-            self.service.metrics.problems.labels(context.code).inc()
+        status, route = context.status or CODES["client_gone"][0], getattr(scope.get("route"), "path", "other")
+        self.service.metrics.requests.labels(route, str(status)).observe(seconds)
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "id": context.request_id,
             "client": (scope.get("client") or ("", 0))[0],
             "method": scope["method"],
-            "path": path if path != "other" else scope["path"][:100],
+            "path": scope["path"][:100],
             "status": status,
             "ms": round(seconds * 1000, 1),
             "bytes_out": context.bytes_out,
             **context.about,
             **({"code": context.code} if context.code else {}),
-            **(context.texts if self.service.settings.log_text else {}),
         }
         access.info(json.dumps(line))
-
-
-def too_large(limit: int) -> ProblemError:
-    return ProblemError("body_too_large", f"The body is larger than the limit of {limit:,} bytes.")
 
 
 def _named(host: str, allowed: tuple[str, ...]) -> bool:
@@ -235,18 +216,12 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         ConfigError: it is taken, forbidden or does not exist.
     """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        if sys.platform != "win32":  # where it would let a second service have an address that the first one holds
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen()  # another process may have bound it too until one of them listens
-    except (OSError, UnicodeError, OverflowError) as error:
-        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        reason = "is in use" if taken else f"cannot be used ({getattr(error, 'strerror', None) or error})"
-        raise ConfigError(f"Address {host} port {port} {reason}; choose another with --host and --port.") from None
-    return listener
+        return socket.create_server((host, port), family=family)
+    except (OSError, UnicodeError) as error:
+        reason = f"Address {host} port {port} cannot be used: {error}"
+        raise ConfigError(f"{reason}. Choose another with --host and --port.") from None
 
 
 def is_loopback(host: str) -> bool:
@@ -267,17 +242,13 @@ def trusted_names(host: str, token: str | None, given: Sequence[str]) -> tuple[s
     return tuple(given)
 
 
-class _AccessLog(logging.StreamHandler[Any]):
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """A full disk or a closed pipe prints no traceback for each request."""
-
-
 def log_to(lines: Any, errors: Any) -> None:
     """Write one JSON line a request to ``lines``, other warnings and errors to ``errors``. Of uvicorn only errors: it
     warns of every malformed request."""
+    logging.raiseExceptions = False  # a full disk or a closed pipe prints no traceback for each request
     other = logging.StreamHandler(errors)
     other.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    loggers = (("catchline.access", logging.INFO, _AccessLog(lines)), ("catchline", logging.WARNING, other))
+    loggers = (("catchline.access", logging.INFO, logging.StreamHandler(lines)), ("catchline", logging.WARNING, other))
     for name, level, handler in (*loggers, ("uvicorn.error", logging.ERROR, other)):
         logger = logging.getLogger(name)
         logger.setLevel(level)

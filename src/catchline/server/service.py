@@ -6,19 +6,19 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from catchline.errors import CatchlineError
 from catchline.explain.record import support_to_dict, to_dict
 from catchline.metrics.faithfulness import SourceFacts, check_support
-from catchline.server.batching import AbandonedError, Batcher, Job, Worker, WorkerDiedError
+from catchline.server.batching import Batcher, Job, Worker, WorkerDiedError
 from catchline.server.catalogue import Catalogue, Served
 from catchline.server.schemas import Document, Format, ProblemError
 from catchline.server.settings import Settings
@@ -30,13 +30,7 @@ from catchline.types import Record, Summary
 
 CHARACTERS_A_TOKEN = 5  # to guess a length without tokenizing
 _SENTENCE_ENDS = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f\n]")
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-
-
-class ClientGoneError(Exception):
-    """The client left before the answer was ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,41 +62,23 @@ class RequestOutcome:
     seconds: float
 
 
-@dataclass(slots=True)
-class RunningRequest:
-    """A request in work: its jobs, and the results to wait for."""
-
-    jobs: list[Job]
-    results: asyncio.Future[list[Summary]]
-
-    def outcome(self) -> RequestOutcome:
-        """The result, once ``results`` is done; a `ProblemError` where there is none."""
-        if self.results.cancelled():
-            raise stopped()
-        if error := self.results.exception():
-            raise as_problem(error) from error
-        started, submitted = min(job.started for job in self.jobs), self.jobs[0].submitted
-        return RequestOutcome(self.results.result(), started - submitted, time.monotonic() - submitted)
-
-
 class Metrics:
     """Counts and times for Prometheus."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry(auto_describe=True)
-        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         seconds = partial(Histogram, registry=registry, buckets=_SECONDS)
-        self.requests = counter("catchline_requests", "Answered requests.", ["path", "method", "status"])
-        self.seconds = seconds("catchline_request_seconds", "Time to answer.", ["path"])
-        self.open = gauge("catchline_requests_open", "Requests being answered.")
-        self.problems = counter("catchline_problems", "Requests refused or failed.", ["code"])
-        self.documents = counter("catchline_documents", "Documents, by how they ended.", ["model", "outcome"])
-        sizes = partial(seconds, buckets=(1, 2, 4, 8, 16, 32, 64))
-        self.batch_documents = sizes("catchline_batch_documents", "Documents worked on together.", ["model"])
-        self.batch_seconds = seconds("catchline_batch_seconds", "Time of a batch.", ["model"])
-        self.queue_seconds = seconds("catchline_queue_seconds", "Time a document waited.", ["model"])
-        self.waiting = gauge("catchline_queue_documents", "Documents waiting.", ["worker"])
-        self.running = gauge("catchline_running_documents", "Documents worked on.", ["worker"])
+        self.requests = seconds("catchline_requests", "Seconds to answer.", ["path", "status"])
+        self.documents = Counter(
+            "catchline_documents", "Documents, by how they ended.", ["model", "outcome"], registry=registry
+        )
+        self.batches = seconds("catchline_batch_seconds", "Seconds of a batch.", ["model"])
+        self.sizes = seconds(
+            "catchline_batch_documents", "Documents of a batch.", ["model"], buckets=(1, 2, 4, 8, 16, 32, 64)
+        )
+        self.queued = seconds("catchline_queue_seconds", "Seconds that a document waited.", ["model"])
+        self.waiting = Gauge("catchline_queue_documents", "Documents that wait.", ["worker"], registry=registry)
+        self.running = Gauge("catchline_running_documents", "Documents in work.", ["worker"], registry=registry)
         ProcessCollector(registry=registry)
 
     def watch(self, batcher: Batcher) -> None:
@@ -112,18 +88,10 @@ class Metrics:
 
     def on_batch(self, jobs: Sequence[Job], seconds: float) -> None:
         model = jobs[0].payload[0].served.name
-        self.batch_documents.labels(model).observe(len(jobs))
-        self.batch_seconds.labels(model).observe(seconds)
+        self.batches.labels(model).observe(seconds)
+        self.sizes.labels(model).observe(len(jobs))
         for job in jobs:
-            self.queue_seconds.labels(model).observe(job.started - job.submitted)
-
-    def on_request(self, path: str, method: str, status: int, seconds: float) -> None:
-        """A request has been answered; ``path`` is a route, not what the client wrote."""
-        self.requests.labels(path, method if method in METHODS else "other", str(status)).inc()
-        self.seconds.labels(path).observe(seconds)
-
-    def text(self) -> bytes:
-        return generate_latest(self.registry)
+            self.queued.labels(model).observe(job.started - job.submitted)
 
 
 class Service:
@@ -132,42 +100,37 @@ class Service:
     def __init__(self, models: Mapping[str, Summarizer], settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.catalogue = Catalogue(models, self.settings)
-        self.abandoned = False
         self.metrics = Metrics()
         self.extractor, self.reader = Worker(), Worker()
         self._reading = ThreadPoolExecutor(1, "catchline-reading")
         # nothing is gained by extracting from several documents at once
         alone = self.settings.model_copy(update={"max_batch": 1, "batch_wait": 0.0})
         extract = partial(_extract_batch, self.extractor, self.settings.max_sentences)
-        self._batchers = {
+        self.batchers = {
             "neural": Batcher("neural", _decode_batch, self.settings, self.metrics.on_batch),
             "extractive": Batcher("extractive", extract, alone, self.metrics.on_batch),
         }
-        for batcher in self._batchers.values():
+        for batcher in self.batchers.values():
             self.metrics.watch(batcher)
 
     def start(self) -> None:
-        for batcher in self._batchers.values():
+        for batcher in self.batchers.values():
             batcher.start()
 
-    def stop(self, timeout: float) -> bool:
-        """Give up what waits or runs, and end the workers; false if that took too long."""
-        self.abandoned = True
-        for batcher in self._batchers.values():
-            batcher.abandon()
-        stopped_in_time = all([batcher.stop(timeout) for batcher in self._batchers.values()])
+    async def stop(self) -> None:
+        """Give up what waits or runs, and end the workers."""
+        for batcher in self.batchers.values():
+            await batcher.stop()
         for worker in (self.extractor, self.reader):
             worker.stop()
-        return stopped_in_time
 
     @property
-    def status(self) -> str:
-        """``ready``, or ``broken`` when a thread has died."""
-        return "ready" if all(batcher.alive for batcher in self._batchers.values()) else "broken"
+    def alive(self) -> bool:
+        return all(batcher.alive for batcher in self.batchers.values())
 
     async def check(
         self,
-        documents: Sequence[str | Document],
+        documents: Sequence[Document],
         *,
         model: str | None = None,
         options: Mapping[str, Any] | None = None,
@@ -189,21 +152,23 @@ class Service:
         if stream and len(documents) > 1:
             raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
         parsed = served.parse(options or {}, stream=stream)
-        given = [Document(document=one) if isinstance(one, str) else one for one in documents]
-        read = [await self._record(one, format, number) for number, one in enumerate(given, 1)]
+        read = [await self._record(document, format, number) for number, document in enumerate(documents, 1)]
         records, formats = zip(*read, strict=True)
         return CheckedRequest(served, parsed, records, formats, stream=stream, **shown)
 
     async def _record(self, given: Document, format: Format, number: int) -> tuple[Record, str]:
-        kind, text, most = "text", given.document, self.settings.max_characters
-        if len(text) > most:
-            reason = f"Document {number} has {len(text):,} characters; the limit is {most:,}."
-            raise ProblemError("document_too_long", reason)
+        name, kind, text = f"Document {number}", "text", given.document
+        self._fits(name, text)
         if format != "text":
-            kind, text = await self._apart(number, read_format, text, format)
-        if not text.strip():
-            raise ProblemError("empty_document", f"Document {number} is empty; there is nothing to summarize.")
+            kind, text = await self._apart(name, read_format, text, format)
+            self._fits(name, text)
         return Record(text, id=given.id, origin=str(number)), kind
+
+    def _fits(self, name: str, text: str) -> None:
+        if len(text) > (most := self.settings.max_characters):
+            raise ProblemError("document_too_long", f"{name} has {len(text):,} characters; the limit is {most:,}.")
+        if not text.strip():
+            raise ProblemError("empty_document", f"{name} is empty; there is nothing to summarize.")
 
     async def support(self, summary: str, document: str) -> dict[str, Any]:
         """What the document supports of a summary, as JSON values.
@@ -211,85 +176,63 @@ class Service:
         Raises:
             ProblemError: a text is empty, too long, or not read in time.
         """
-        for text in (summary, document):
-            if len(text) > (most := self.settings.max_characters):
-                raise ProblemError("document_too_long", f"A text has {len(text):,} characters; the limit is {most:,}.")
-            if not text.strip():
-                raise ProblemError("empty_document", "The summary or the document is empty; there is nothing to check.")
-        values: dict[str, Any] = await self._apart(1, supported, summary, document)
+        self._fits("The summary", summary)
+        self._fits("The document", document)
+        values: dict[str, Any] = await self._apart("The document", supported, summary, document)
         return values
 
-    async def _apart(self, number: int, work: Callable[..., Any], *given: Any) -> Any:
+    async def _apart(self, name: str, work: Callable[..., Any], *given: Any) -> Any:
         """The result of ``work`` in a process that ends at the deadline."""
-        until = list[float]()
 
-        def check() -> None:
-            until[:] = until or [time.monotonic() + self.settings.reading_timeout]
-            if time.monotonic() > until[0]:
-                reason = f"Document {number} was not read within {self.settings.reading_timeout:g} seconds"
-                raise ProblemError("document_too_long", f"{reason}; send it as plain text.")
+        def check(seconds: float) -> None:
+            if seconds > (most := self.settings.reading_timeout):
+                reason = f"{name} was not read within {most:g} seconds; send it as plain text."
+                raise ProblemError("document_too_long", reason)
 
         call = partial(self.reader.call, check, work, *given)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._reading, call)
         except WorkerDiedError as error:
-            raise ProblemError("document_too_long", f"Document {number} cannot be read: {error}") from error
+            raise ProblemError("document_too_long", f"{name} cannot be read: {error}") from error
 
-    @asynccontextmanager
-    async def running(
-        self, request: CheckedRequest, on_text: Callable[[str], None] | None = None
-    ) -> AsyncIterator[RunningRequest]:
-        """Queue the documents; what is not done when the context ends is given up. ``on_text`` receives the summary so
-        far of each.
+    def submit(self, request: CheckedRequest, on_text: Callable[[str], object] | None = None) -> list[Job]:
+        """Queue the documents. ``on_text`` receives the summary so far of each.
 
         Raises:
-            ProblemError: the service has given up, or the queue is full.
+            ProblemError: the queue is full.
         """
-        if self.abandoned:
-            raise stopped()
         longest, key = request.served.about["max_source_tokens"] or self.settings.max_characters, request.key
         sizes = [min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest) for record in request.records]
         jobs = [Job(key, size, (request, one, on_text)) for size, one in zip(sizes, request.records, strict=True)]
-        self._batchers[request.served.kind].submit(jobs)
-        results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
-        results.add_done_callback(lambda done: done.cancelled() or done.exception())  # the client may have left
-        try:
-            yield RunningRequest(jobs, results)
-        finally:
-            for job in jobs:
-                if not job.future.done():
-                    job.abandon()
-                given_up = job.abandoned or job.future.cancelled()
-                outcome = "abandoned" if given_up else "failed" if job.future.exception() else "done"
-                self.metrics.documents.labels(request.served.name, outcome).inc()
-            results.cancel()
+        self.batchers[request.served.kind].submit(jobs)
+        return jobs
 
-    async def run(self, request: CheckedRequest) -> RequestOutcome:
-        """The summaries of a request.
+    async def outcome(self, jobs: Sequence[Job]) -> RequestOutcome:
+        """The summaries of a request that was submitted; what is not done when this ends is given up.
 
         Raises:
             ProblemError: a document cannot be summarized, or not in time.
         """
-        async with self.running(request) as running:
-            await asyncio.wait([running.results], timeout=self.settings.request_timeout)
-            if not running.results.done():
-                raise self.too_late()
-            return running.outcome()
+        try:
+            async with asyncio.timeout(self.settings.request_timeout):
+                summaries = await asyncio.gather(*(job.future for job in jobs))
+        except TimeoutError:
+            reason = f"The answer was not ready within {self.settings.request_timeout:g} seconds."
+            raise ProblemError("timeout", reason) from None
+        except Exception as error:
+            raise as_problem(error) from error
+        finally:
+            for job in jobs:
+                job.future.cancel()
+                given_up = job.future.cancelled()
+                outcome = "abandoned" if given_up else "failed" if job.future.exception() else "done"
+                self.metrics.documents.labels(job.payload[0].served.name, outcome).inc()
+        started, submitted = min(job.started for job in jobs), jobs[0].submitted
+        return RequestOutcome(summaries, started - submitted, time.monotonic() - submitted)
 
-    def too_late(self) -> ProblemError:
-        """The problem of a request that took too long."""
-        return ProblemError("timeout", f"The answer was not ready within {self.settings.request_timeout:g} seconds.")
 
-
-def stopped() -> ProblemError:
-    """The problem of a request that the service gave up."""
-    return ProblemError("stopping", "The service stopped before the answer was ready; try another instance.")
-
-
-def as_problem(error: BaseException) -> BaseException:
+def as_problem(error: Exception) -> Exception:
     """An error of a document as an answer; bugs are returned unchanged."""
-    if isinstance(error, AbandonedError | asyncio.CancelledError):
-        return stopped()
     if isinstance(error, CatchlineError):
         code = "empty_document" if "nothing to summarize" in str(error) else "invalid_option"
         return ProblemError(code, str(error))
@@ -336,7 +279,7 @@ def _extract_batch(worker: Worker, most: int, jobs: Sequence[Job], check: Callab
     for job in jobs:
         request, record, on_text = job.payload
         arguments = request.served.system, record, request.options, request.explain, most
-        summaries.append(worker.call(check, extract, *arguments))
+        summaries.append(worker.call(lambda _: check(), extract, *arguments))
         if on_text:
             on_text(summaries[-1].text)
     return summaries

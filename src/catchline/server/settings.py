@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from catchline.config.base import ConfigBase
 
@@ -27,12 +27,5 @@ class Settings(ConfigBase):
     drain_timeout: float = Field(30.0, gt=0)  # to answer what was accepted before SIGTERM
 
     max_connections: int = Field(512, ge=1)
-    cors_origins: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()  # origins whose pages may call the service
     allowed_hosts: tuple[str, ...] = ()  # names in the Host header, *.NAME too; empty: any name
-    log_text: bool = False
-
-    @model_validator(mode="after")
-    def _fits(self) -> Settings:
-        if self.max_documents > self.max_queue:
-            raise ValueError(f"max_documents {self.max_documents} is more than max_queue {self.max_queue}")
-        return self

@@ -17,7 +17,6 @@ from catchline.explain.record import from_dict
 from catchline.metrics.confidence import Calibration
 from catchline.server import service
 from catchline.server.app import create_app
-from catchline.server.schemas import ModelList, SummarizeResponse
 from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
 from catchline.summarizer.decoding import Writer
@@ -48,7 +47,6 @@ def test_the_answer_is_what_the_summarizer_says(client: TestClient, summarizer: 
     assert alone["summaries"][0]["summary"] == expected[2].text
     assert "words" not in alone["summaries"][0]
     assert set(alone["timing"]) == {"queue_ms", "total_ms"}
-    SummarizeResponse.model_validate(answer)
 
 
 def test_a_batch_is_worked_on_by_several_threads(
@@ -127,41 +125,34 @@ def test_every_method_answers_by_its_name(client: TestClient, method: str) -> No
 # --------------------------------------------------------------------------------------------- streams
 
 
-def events(text: str) -> list[tuple[str, Any]]:
-    found = []
-    for block in text.strip().split("\n\n"):
-        if not block.startswith(":"):
-            name, data = block.split("\n")
-            found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+def streamed(client: TestClient, **body: Any) -> list[tuple[str, Any]]:
+    response = client.post("/v1/summarize", json={"stream": True, **body})
+    assert response.headers["content-type"].startswith("text/event-stream")
+    events = [block.split("\n") for block in response.text.strip().split("\n\n")]
+    found = [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in events]
+    assert found[0] == ("start", {"model": found[0][1]["model"], "request_id": response.headers["x-request-id"]})
     return found
 
 
-def test_a_stream_writes_the_greedy_summary(client: TestClient, summarizer: Summarizer) -> None:
+@pytest.mark.parametrize(("number", "options"), [(0, {"surface": "raw"}), (2, {"surface": "raw"}), (1, {})])
+def test_a_stream_writes_the_greedy_summary(
+    client: TestClient, summarizer: Summarizer, number: int, options: dict[str, str]
+) -> None:
     """The record is what the summarizer gives; the pieces add up to it where nothing is dropped at the end."""
-    streamed, asked_for = ("/v1/summarize/stream", {}), ("/v1/summarize", {"stream": True})
-    cases = [(streamed, document, {"surface": "raw"}) for document in DOCUMENTS[::2]]
-    for (path, extra), document, options in (*cases, (streamed, DOCUMENTS[1], {}), (asked_for, DOCUMENTS[2], {})):
-        response = client.post(path, json={"document": document, "explain": True, "options": options} | extra)
-        assert response.headers["content-type"].startswith("text/event-stream")
-        found = events(response.text)
-        assert [name for name, _ in found[:1] + found[-1:]] == ["start", "summary"]
-        assert all(name == "text" for name, _ in found[1:-1])
-        expected = summarizer.explain(document, beam_size=1, **options)
-        record = found[-1][1]["summary"]
-        assert record["summary"] == expected.text
-        if options:
-            assert "".join(data["delta"] for _, data in found[1:-1]) == expected.text
-        assert len(found) > 3, "word by word"
-        assert [word["text"] for word in record["words"]] == [word.text for word in expected.words]
-        assert found[0][1]["request_id"] == found[-1][1]["request_id"] == response.headers["x-request-id"]
+    _, *texts, (last, answer) = streamed(client, document=DOCUMENTS[number], explain=True, options=options)
+    expected = summarizer.explain(DOCUMENTS[number], beam_size=1, **options)
+    assert (last, answer["summary"]["summary"]) == ("summary", expected.text)
+    assert [word["text"] for word in answer["summary"]["words"]] == [word.text for word in expected.words]
+    assert {name for name, _ in texts} == {"text"}
+    assert len(texts) > 1, "word by word"
+    if options:
+        assert "".join(data["delta"] for _, data in texts) == expected.text
 
 
 def test_a_method_streams_its_summary_at_once_and_a_failure_is_an_event(client: TestClient) -> None:
-    found = events(client.post("/v1/summarize/stream", json={"model": "lead", "document": "One. Two."}).text)
-    assert [name for name, _ in found] == ["start", "text", "summary"]
-    found = events(client.post("/v1/summarize/stream", json={"document": "\u200b"}).text)
-    assert [name for name, _ in found] == ["start", "error"]
-    assert found[1][1]["code"] == "empty_document"
+    assert [name for name, _ in streamed(client, model="lead", document="One. Two.")] == ["start", "text", "summary"]
+    [_, (name, problem)] = streamed(client, document="\u200b")
+    assert (name, problem["code"]) == ("error", "empty_document")
 
 
 # ----------------------------------------------------------------------------------------- the hub's task
@@ -174,36 +165,31 @@ def test_the_hubs_body_gives_the_hubs_answer(client: TestClient, summarizer: Sum
     assert answer == [{"summary_text": summary.text} for summary in expected]
     nested = post(client, "/", inputs=DOCUMENTS[0], parameters={"generate_parameters": {"max_new_tokens": 5}})
     assert nested == [{"summary_text": summarizer.summarize(DOCUMENTS[0], max_length=5).text}]
-    penalised = post(client, "/", inputs=DOCUMENTS[0], parameters={"length_penalty": 2.0, "early_stopping": "never"})
-    options = {"length_normalisation": "predicted", "length_alpha": 2.0, "early_stopping": "never"}
-    assert penalised == [{"summary_text": summarizer.summarize(DOCUMENTS[0], **options).text}]
 
 
-@pytest.mark.parametrize("parameters", [{"do_sample": True}, {"temperature": 2.0}, {"length_penalty": "x"}])
+@pytest.mark.parametrize("parameters", [{"do_sample": True}, {"temperature": 2.0}, {"num_beams": "x"}])
 def test_hub_parameters_that_mean_nothing_here_are_refused(client: TestClient, parameters: dict[str, Any]) -> None:
     response = client.post("/", json={"inputs": "a", "parameters": parameters})
     assert response.status_code == 422
-    assert next(iter(parameters))[:6] in response.json()["error"]
+    assert {"num_beams": "beam_size"}.get(*2 * list(parameters)) in response.json()["error"]
 
 
 # ---------------------------------------------------------------------------------------- descriptions
 
 
 def test_the_models_describe_themselves(client: TestClient) -> None:
-    listed = ModelList.model_validate(client.get("/v1/models").json())
-    first = listed.models[0]
-    assert (first.name, first.kind, first.family) == ("tiny", "neural", "seq2seq")
-    assert first.copies
-    assert first.default
-    beam = {"type": "integer", "default": 2, "minimum": 1, "maximum": 4, "choices": None}
-    assert first.options["beam_size"].model_dump() == beam
-    assert first.max_source_tokens == 40
-    assert "average" in (first.options["length_normalisation"].choices or ())
-    names = [model.name for model in listed.models]
+    listed = client.get("/v1/models").json()
+    first = listed["models"][0]
+    assert (first["name"], first["kind"], first["family"]) == ("tiny", "neural", "seq2seq")
+    assert first["copies"] is first["default"] is True
+    assert first["options"]["beam_size"] == {"type": "integer", "default": 2, "minimum": 1, "maximum": 4}
+    assert first["max_source_tokens"] == 40
+    assert "average" in first["options"]["length_normalisation"]["choices"]
+    names = {model["name"] for model in listed["models"]}
     assert "lexrank" in names
     assert "oracle" not in names
-    assert not any("scorers" in model.options or "stop_words" in model.options for model in listed.models)
-    assert listed.limits["max_documents"] == 5
+    assert not any({"scorers", "stop_words"} & model["options"].keys() for model in listed["models"])
+    assert listed["limits"]["max_documents"] == 5
 
 
 def test_a_model_that_cannot_copy_says_so(tmp_path: Path) -> None:
@@ -212,15 +198,14 @@ def test_a_model_that_cannot_copy_says_so(tmp_path: Path) -> None:
     assert system.about()["parameters"] == sum(p.numel() for p in system.model.parameters())
 
 
-def test_health_readiness_and_metrics(client: TestClient) -> None:
+def test_health_and_metrics(client: TestClient) -> None:
     assert client.get("/health").json() == {"status": "ok"}
-    assert client.get("/ready").json() == {"status": "ready"}
     before = _metric(client, 'catchline_documents_total{model="lead",outcome="done"}')
     post(client, model="lead", documents=["One. Two.", "Three."])
     assert client.post("/v1/summarize", json={"document": ""}).status_code == 422
     assert _metric(client, 'catchline_documents_total{model="lead",outcome="done"}') == before + 2
     text = client.get("/metrics").text
-    assert 'catchline_problems_total{code="empty_document"}' in text
+    assert 'catchline_requests_count{path="/v1/summarize",status="422"}' in text
     assert 'catchline_queue_documents{worker="neural"} 0.0' in text
     assert "catchline_batch_documents_bucket" in text
 
@@ -244,10 +229,7 @@ def test_the_page_and_its_files(client: TestClient) -> None:
 
 def test_the_document_of_the_api_has_examples_and_errors(client: TestClient) -> None:
     schema = client.get("/openapi.json").json()
-    operation = schema["paths"]["/v1/summarize"]["post"]
-    assert {"200", "400", "401", "413", "422", "429", "503", "504"} <= operation["responses"].keys()
-    assert "queue_full" in operation["responses"]["429"]["description"]
-    assert schema["components"]["schemas"]["SummarizeRequest"]["examples"]
+    assert {"200", "default"} == schema["paths"]["/v1/summarize"]["post"]["responses"].keys()
     for example in schema["components"]["schemas"]["SummarizeRequest"]["examples"]:
         assert client.post("/v1/summarize", json=example).status_code == 200
     assert client.get("/docs").status_code == 404, "its scripts would come from elsewhere"
@@ -294,9 +276,8 @@ def test_markdown_is_read_as_what_it_says_where_that_is_asked_for(client: TestCl
     assert explained["document"] == (SAID if read else MARKED)
     sources = [source for word in explained["words"] for source in word["sources"]]
     assert all(explained["document"][one["start"] : one["end"]] == one["text"] for one in sources)
-    streamed = events(client.post("/v1/summarize/stream", json={"document": MARKED, **asked}).text)[-1][1]["summary"]
-    assert streamed == {**marked, "id": streamed["id"]}
-    SummarizeResponse.model_validate(post(client, documents=given, **asked))
+    in_stream = streamed(client, document=MARKED, **asked)[-1][1]["summary"]
+    assert in_stream == {**marked, "id": in_stream["id"]}
 
 
 READ = {
@@ -313,11 +294,10 @@ READ = {
 def test_a_text_is_read_as_it_looks_and_the_answer_says_as_what(client: TestClient, kind: str) -> None:
     given, said = READ[kind]
     empty = "<html><script>The river rose.</script></html>"  # nothing of it is read, so that it is taken as it is
-    answer = post(client, documents=[given, said, empty], model="lead", format="auto")
-    read, plain, unread = SummarizeResponse.model_validate(answer).summaries
-    assert (read.format, read.document, read.summary) == (kind, said, said)
-    assert (plain.format, plain.document, plain.summary) == (None, None, said)
-    assert (unread.format, unread.document, unread.summary[:6]) == (None, None, empty[:6])
+    read, plain, unread = post(client, documents=[given, said, empty], model="lead", format="auto")["summaries"]
+    assert (read["format"], read["document"], read["summary"]) == (kind, said, said)
+    assert (plain.get("format"), plain.get("document"), plain["summary"]) == (None, None, said)
+    assert (unread.get("format"), unread.get("document"), unread["summary"][:6]) == (None, None, empty[:6])
     assert "format" not in post(client, document=given, model="lead")["summaries"][0]
 
 

@@ -11,7 +11,6 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
-from catchline.config.base import validate
 from catchline.errors import ConfigError
 from catchline.server.app import create_app
 from catchline.server.catalogue import Catalogue
@@ -23,7 +22,7 @@ from tiny_models import DOCUMENTS
 JSON = {"Content-Type": "application/json"}
 MANY = {f"k{i}": 1 for i in range(51)}
 FULL = {f"k{i}\ud800": 0 for i in range(500)}
-ADDRESSES = ("/v1/summarize", "/", "/v1/summarize/stream")
+ADDRESSES = ("/v1/summarize", "/", "/v1/check", "/v1/chat/completions")
 
 
 def refused(response: Any, status: int, code: str) -> str:
@@ -33,7 +32,7 @@ def refused(response: Any, status: int, code: str) -> str:
     assert body["code"] == code
     assert CODES[code][0] == status
     assert body["request_id"] == response.headers["x-request-id"]
-    assert body["error"].endswith((".", "'")) or body["error"][-1].isdigit()
+    assert body["error"].endswith((".", "'", "?")) or body["error"][-1].isdigit()
     assert "Traceback" not in body["error"]
     return str(body["error"])
 
@@ -46,16 +45,14 @@ def with_options(value: bytes) -> bytes:
     return b'{"document": "a", "options": {"max_length": ' + value + b"}}"
 
 
-@pytest.mark.parametrize("path", ADDRESSES)
+@pytest.mark.parametrize("path", ADDRESSES[:2])
 def test_what_is_not_json_in_utf8(client: TestClient, path: str) -> None:
-    for body in (b"{", b"\xff\xfe\x00", b'{"document": "\xe9"}', b"\x80abc", b"[" * 20_000, b"nonsense", b'{"a": 1}}'):
-        refused(sent(client, body, path), 400, "invalid_json")
     deep = b'{"document": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"
-    assert refused(sent(client, deep, path), 400, "invalid_json") == "The body is nested too deeply to be read."
+    broken = (b"{", b"\xff\xfe\x00", b'{"document": "\xe9"}', b"\x80abc", b"[" * 20_000, b"nonsense", b'{"a": 1}}')
+    for body in (*broken, deep, with_options(b"9" * 5000)):
+        refused(sent(client, body, path), 400, "invalid_json")
     said = refused(sent(client, b'{"document": "a\nb"}', path), 400, "invalid_json")
     assert said == "The body is not JSON: Invalid control character at character 15."
-    said = refused(sent(client, with_options(b"9" * 5000), path), 422, "invalid_request")
-    assert said == "A number in the body has more than the 4,300 digits that are read."
 
 
 WRONG: list[Any] = [
@@ -64,7 +61,7 @@ WRONG: list[Any] = [
     {"documents": ["a", "b"], "stream": True},
     *({"document": "a", "explain": value} for value in ("yes", 1)),
     *({"document": "a", "format": value} for value in ("html", None)),
-    *({"document": "a", "options": value} for value in ([], {"beam_size": [1]}, {"beam_size": None})),
+    {"document": "a", "options": []},
     *({"document": "a", "model": 5}, {"document": "a", "unknown": 1}),
 ]
 
@@ -77,27 +74,19 @@ def test_wrong_shapes_and_types(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "said"),
     [
-        ("/v1/summarize", {"text": "a"}, "Unknown field text; the text goes into document (or documents)."),
-        ("/v1/summarize", {"inputs": "a"}, "Unknown field inputs; the text goes into document (or documents)."),
-        ("/v1/summarize", {"parameters": {}, "inputs": "a"}, "Unknown field parameters. Known: document,"),
-        ("/v1/summarize", {"document": "a", "explian": True}, "Unknown field explian. Did you mean 'explain'? Known: "),
-        ("/", {"inputs": "a", "parameter": {}}, "parameter. Did you mean 'parameters'? Known: inputs,"),
+        ("/v1/summarize", {"text": "a"}, "Unknown field text."),
+        ("/v1/summarize", {"document": "a", "explian": True}, "Unknown field explian. Did you mean 'explain'?"),
+        ("/", {"inputs": "a", "parameter": {}}, "parameter. Did you mean 'parameters'?"),
         ("/v1/summarize", {"documents": ["a", {"documen": "b"}]}, "documents.1.document: field required"),
         ("/v1/summarize", {"documents": [{"document": "b", "ids": "5"}]}, "documents.0.ids. Did you mean 'id'"),
-        (
-            "/v1/summarize",
-            {"documents": ["a", {"document": "b", "id": 5}]},
-            "documents.1.id: input should be a valid s",
-        ),
-        ("/v1/summarize", {"documents": [5]}, "documents.0: input should be a valid string"),
-        ("/", {"inputs": 5}, "inputs: input should be a valid string"),
+        ("/v1/summarize", {"documents": [{"document": "b", "id": 5}]}, "documents.0.id: input should be a valid s"),
+        ("/v1/summarize", {"documents": [5]}, "documents.0: input should be a valid dictionary"),
+        ("/", {"inputs": 5}, "inputs: input should be a valid list"),
         ("/", {"inputs": ["a", 5]}, "inputs.1: input should be a valid string"),
-        ("/v1/summarize", with_options(b"1e400"), "options.max_length: it should be finite."),
-        ("/v1/summarize", with_options(b"[1]"), "options.max_length: it should be a number, a text, true or false."),
         ("/v1/summarize", {"document": "a"} | MANY, "The body: give at most 50 fields."),
         ("/v1/summarize", {"document": "a", "options": MANY}, "options: give at most 50 fields."),
     ],
-    ids=range(15),
+    ids=range(11),
 )
 def test_what_is_wrong_with_a_field_is_said(client: TestClient, path: str, body: Any, said: str) -> None:
     assert said.lower() in refused(sent(client, body, path), 422, "invalid_request").lower()
@@ -107,7 +96,7 @@ def test_what_is_wrong_with_a_field_is_said(client: TestClient, path: str, body:
     ("options", "named"),
     [
         ({"beam_sise": 2}, "beam_size"),
-        *(({"beam_size": value}, "beam_size") for value in (0, 5, 2.5, "4")),
+        *(({"beam_size": value}, "beam_size") for value in (0, 5, 2.5, "4", [1], None, True)),
         *(({"max_length": value}, "max_length") for value in (21, 10**18)),
         ({"num_return": 4, "beam_size": 2}, "num_return"),
         ({"min_length": 9, "max_length": 5}, "min_length"),
@@ -129,7 +118,6 @@ def test_options_that_do_not_fit(client: TestClient, options: dict[str, Any], na
     "body",
     [
         *({"documents": [0] * 500}, {"documents": [{}] * 500}, {"inputs": [0] * 500}),
-        {"document": "a", "options": {f"k{i}": [] for i in range(500)}},
         *({"document": "a"} | FULL, {"inputs": "a", "options": FULL}, {"inputs": "a", "parameters": FULL}),
     ],
     ids=lambda body: str(body)[:40],
@@ -168,11 +156,13 @@ def test_sizes(client: TestClient, settings: Settings) -> None:
 def test_addresses_methods_and_media_types(client: TestClient) -> None:
     refused(client.get("/nothing"), 404, "not_found")
     refused(client.get("/v1/summarize"), 405, "method_not_allowed")
-    allowed = {"/v1/summarize": "POST", "/ready": "GET", "/v1/models": "GET"}
+    allowed = {"/v1/summarize": "POST", "/v1/models": "GET"}
     assert {place: client.delete(place).headers["Allow"] for place in allowed} == allowed
     assert [client.head(place).status_code for place in ("/health", "/", "/v1/summarize")] == [200, 200, 405]
-    refused(client.post("/v1/summarize", content=b'{"document": "a"}'), 415, "unsupported_media_type")
-    refused(client.post("/v1/summarize", data={"document": "a"}), 415, "unsupported_media_type")
+    for path in ADDRESSES[:3]:  # a page of another site may send a form without asking
+        refused(client.post(path, content=b'{"document": "a"}'), 415, "unsupported_media_type")
+        refused(client.post(path, data={"document": "a"}), 415, "unsupported_media_type")
+        refused(client.post(path), 422, "invalid_request")
     assert client.post("/nothing", data={"document": "a"}).status_code == 404
     assert "lexrank" in refused(sent(client, {"document": "a", "model": "lexrnk"}), 404, "unknown_model")
     refused(sent(client, {"document": "a", "model": "oracle"}), 404, "unknown_model")
@@ -207,7 +197,7 @@ def test_the_token_is_asked_for_where_there_is_work(guarded: TestClient) -> None
         refused(guarded.get(path), 401, "unauthorized")
     refused(guarded.post("/", json={"inputs": "a"}), 401, "unauthorized")
     refused(guarded.post("/v1/summarize", content=b"x" * 3_000_000), 401, "unauthorized")
-    for path in ("/", "/health", "/ready", "/openapi.json"):
+    for path in ("/", "/health", "/openapi.json"):
         assert guarded.get(path).status_code == 200
     for scheme in ("Bearer", "bearer"):
         given = {"Authorization": f"{scheme} s3cret-token"}
@@ -231,9 +221,7 @@ def test_every_answer_has_an_id_and_the_headers(client: TestClient) -> None:
         assert made.headers["x-request-id"] != bad
 
 
-def test_a_line_of_log_names_the_work_but_never_the_text(
-    client: TestClient, summarizer: Summarizer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_line_of_log_names_the_work_but_never_the_text(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     access = logging.getLogger("catchline.access")
     access.propagate = True
     body = {"documents": ["Zebratown sees Xanadu ."], "model": "lead"}
@@ -254,15 +242,10 @@ def test_a_line_of_log_names_the_work_but_never_the_text(
     assert "Zebratown" not in caplog.text
     assert all("Xanadu" not in json.dumps(line) for line in (*lines[:2], *lines[3:]))
     caplog.clear()
-    app = create_app({"tiny": summarizer}, Settings(log_text=True))
-    with caplog.at_level(logging.INFO), TestClient(app) as talkative:
-        talkative.post("/v1/summarize", json=body)
-        talkative.post("/v1/summarize/stream", json={"document": body["documents"][0], "model": "lead"})
-        talkative.post("/v1/summarize/stream", json={"document": "\u200b"})
-    *both, failed = [json.loads(record.message) for record in caplog.records if record.name == "catchline.access"]
-    assert all(line["texts"] == line["summaries"] == ["Zebratown sees Xanadu ."] for line in both)
-    assert both[1]["queue_ms"] >= 0
-    assert failed["code"] == "empty_document"
+    with caplog.at_level(logging.INFO):
+        client.post("/v1/summarize", json={**body, "documents": ["\u200b"], "model": "tiny", "stream": True})
+    [line] = [json.loads(record.message) for record in caplog.records if record.name == "catchline.access"]
+    assert (line["status"], line["code"]) == (200, "empty_document")
 
 
 def test_a_bug_is_a_500_with_an_id_and_the_service_goes_on(
@@ -279,14 +262,9 @@ def test_a_bug_is_a_500_with_an_id_and_the_service_goes_on(
     assert client.post("/v1/summarize", json={"document": DOCUMENTS[0]}).status_code == 200
 
 
-# ----------------------------------------------------------------------------------- names and settings
-
-
-def test_settings_that_do_not_fit_and_methods_that_cannot_be_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_that_cannot_be_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="at least one"):
         Catalogue({}, Settings())
-    with pytest.raises(ConfigError, match="max_documents 300 is more than max_queue"):
-        validate(Settings, {"max_documents": 300}, where="")
     monkeypatch.setitem(sys.modules, "scipy", None)  # its package is missing
     names = {served.name for served in Catalogue({"lead": Summarizer.from_pretrained("lead")}, Settings())}
     assert "lexrank" in names

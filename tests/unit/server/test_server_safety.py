@@ -9,7 +9,7 @@ import io
 import json
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,8 +18,8 @@ from fastapi.testclient import TestClient
 
 from catchline.errors import DataError
 from catchline.server.app import create_app
-from catchline.server.batching import Job
 from catchline.server.run import is_loopback, log_to, trusted_names
+from catchline.server.schemas import Document
 from catchline.server.service import Service
 from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
@@ -44,15 +44,11 @@ def test_numbers_are_finite_and_bounded(client: TestClient, literal: str) -> Non
     for name in ("length_alpha", "diversity_strength", "beam_size", "max_length"):
         body = f'{{"document": "{TEXT}", "options": {{"{name}": {literal}, "length_normalisation": "gnmt"}}}}'
         answer = client.post("/v1/summarize", content=body, headers=JSON)
-        finite = literal[-1].isdigit() and "1e999" not in literal
-        assert answer.status_code == 422
-        assert answer.json()["code"] == ("invalid_option" if finite else "invalid_request")
-    for name in ("length_penalty", "num_beams", "repetition_penalty", "length_alpha"):
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_option")
+    for name in ("num_beams", "repetition_penalty", "length_alpha"):
         for parameters in (f'{{"{name}": {literal}}}', f'{{"generate_parameters": {{"{name}": {literal}}}}}'):
             answer = client.post("/", content=f'{{"inputs": "{TEXT}", "parameters": {parameters}}}', headers=JSON)
             assert answer.status_code == 422
-            if literal == BEYOND and name == "length_penalty":  # no float holds it
-                assert name in answer.json()["error"]
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +69,7 @@ def local(summarizer: Summarizer) -> Iterator[TestClient]:
 )
 def test_a_local_service_answers_to_local_names(local: TestClient, host: str, status: int) -> None:
     headers = {"Host": host}
-    for path in ("/health", "/ready"):
-        assert local.get(path, headers=headers).status_code == 200, "probes know no name"
+    assert local.get("/health", headers=headers).status_code == 200, "probes know no name"
     for path in ("/", "/v1/models", "/static/app.js"):
         assert local.get(path, headers=headers).status_code == status
     answer = local.post("/v1/summarize", json={"document": TEXT, "model": "lead"}, headers=headers)
@@ -141,6 +136,11 @@ def test_a_beam_above_the_limit_of_the_service_is_made_smaller(summarizer: Summa
         assert answer.json()["options"]["beam_size"] == 2
 
 
+def alone(scenario: Coroutine[Any, Any, None]) -> None:
+    with ThreadPoolExecutor(1) as pool:  # this thread may have a loop that a browser's driver left running
+        pool.submit(asyncio.run, scenario).result(30)
+
+
 @pytest.mark.parametrize("failed", [True, False], ids=["its document failed", "it waits still"])
 def test_a_request_that_nobody_waits_for_is_not_complained_about(summarizer: Summarizer, *, failed: bool) -> None:
     complaints: list[Any] = []
@@ -148,22 +148,20 @@ def test_a_request_that_nobody_waits_for_is_not_complained_about(summarizer: Sum
     async def leave() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
         ours = Service({"tiny": summarizer})
-        jobs: list[Job] = []
-        ours._batchers["neural"].submit = jobs.extend  # type: ignore[method-assign]
-        async with ours.running(await ours.check([TEXT, TEXT])) as running:
-            if failed:
-                for job in jobs:
-                    job.future.set_exception(DataError("nothing to summarize"))
-                await asyncio.wait([running.results])
-        for _ in range(5):  # what is given up ends some turns of the loop later
-            await asyncio.sleep(0.01)
-        del running
+        jobs = ours.submit(await ours.check([Document(document=TEXT), Document(document=TEXT)]))
+        waiting = asyncio.ensure_future(ours.outcome(jobs))
+        await asyncio.sleep(0)
+        for job in jobs if failed else ():
+            job.future.set_exception(DataError("nothing to summarize"))
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert all(job.future.done() for job in jobs)
+        del waiting
         jobs.clear()
         gc.collect()
         await asyncio.sleep(0)
 
-    with ThreadPoolExecutor(1) as pool:  # this thread may have a loop that a browser's driver left running
-        pool.submit(asyncio.run, leave()).result()
+    alone(leave())
     gc.collect()
     assert complaints == []
 
@@ -174,8 +172,7 @@ def test_what_is_given_up_at_the_end_is_told_so(summarizer: Summarizer, *, waits
 
     async def end() -> None:
         app = create_app({"tiny": summarizer})
-        ours, jobs = app.state.service, list[Job]()
-        ours._batchers["neural"].submit = jobs.extend
+        batcher = app.state.service.batchers["neural"]
         messages = [{"type": "http.request", "body": json.dumps({"document": TEXT}).encode(), "more_body": False}]
 
         async def receive() -> Any:
@@ -185,15 +182,14 @@ def test_what_is_given_up_at_the_end_is_told_so(summarizer: Summarizer, *, waits
             sent.append(message)
 
         task = asyncio.create_task(app({**SCOPE}, receive, send))
-        while not jobs:
+        while not batcher.waiting:
             await asyncio.sleep(0.01)
         if waits:
-            jobs[0].abandon()
+            await batcher.stop()
         else:
             task.cancel()
         await task
 
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, end()).result(30)
+    alone(end())
     assert sent[0]["status"] == 503
     assert json.loads(sent[1]["body"])["code"] == "stopping"
