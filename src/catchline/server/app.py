@@ -121,7 +121,9 @@ def _add_summaries(app: FastAPI, service: Service) -> None:
 
         return await asyncio.to_thread(answer) if checked.explain else answer()
 
-    @app.post(openai.PATH, responses=STREAMS, summary="OpenAI's chat completions: a title of what the messages hold")
+    errors = {"default": {"description": "An error as OpenAI describes it."}}
+
+    @app.post(openai.PATH, responses=STREAMS | errors, summary="OpenAI's chat completions: a title of the messages")
     async def chat(body: openai.ChatRequest, request: Request) -> Response:
         return await _chat(service, body, request)
 
