@@ -60,7 +60,6 @@ class TrainState:
     previous_metric: float | None = None
     decaying: bool = False
     elapsed_seconds: float = 0.0
-    stopped: str | None = None
     log_bytes: int = 0
     window: dict[str, float] = field(default_factory=dict)
     last_metrics: dict[str, float] = field(default_factory=dict)
@@ -219,12 +218,11 @@ def last_good(run_folder: Path) -> str:
     return f"The last good checkpoint is {folders[0]}." if folders else "No checkpoint had been written before."
 
 
-def prune(run_folder: Path, keep: int, best_update: int | None) -> None:
-    """Remove all checkpoints but the ``keep`` newest and the one of ``best_update``."""
+def prune(run_folder: Path, keep: int) -> None:
+    """Remove all checkpoints but the ``keep`` newest."""
     for folder in checkpoint_folders(run_folder)[keep:]:
-        if folder.name != f"checkpoint-{best_update}":
-            (folder / MANIFEST).unlink(missing_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_drafts(run_folder: Path) -> None:

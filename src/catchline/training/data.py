@@ -49,7 +49,6 @@ from catchline.types import Record, TrainingBatch, references_of
 
 CACHE, OFF = "CATCHLINE_CACHE", "off"
 UNUSED_DAYS = 30
-MANY_UNKNOWN = 0.25  # of the tokens of the documents: worth a note
 _PIECE = 1000  # records, a piece of work of a process
 _FILE, _FACTS = "pairs.arrow", "facts.json"
 _TEXTS, _LISTS = pa.list_(pa.large_string()), ("references", "sentences")
@@ -58,7 +57,7 @@ _PAIRS = pa.schema([*((name, pa.large_string()) for name in _STRINGS), *((name, 
 _IDS = pa.list_(pa.int32())
 _ENCODED = pa.schema(
     [("source", _IDS), ("target", _IDS), ("words", _TEXTS), ("id", pa.large_string()), ("references", _TEXTS)]
-    + [(name, pa.int32()) for name in ("source_total", "target_total", "unknown")]
+    + [(name, pa.int32()) for name in ("source_total", "target_total")]
 )
 
 
@@ -158,11 +157,8 @@ def encoded(
         rows = []
         for pair, (example, total, target_total) in zip(pairs, encode(pairs, tokenizer, text), strict=True):
             if most is None or total <= most:
-                ids = example.source_extended_ids
-                unknown = int(((ids >= tokenizer.vocab_size) | (ids == tokenizer.unk_id)).sum())
-                kept = list(references_of(pair)) if references else []
-                texts = (example.oov_words, example.record_id, kept)
-                rows.append((ids, example.target_extended_ids, *texts, total, target_total, unknown))
+                texts = (example.oov_words, example.record_id, list(references_of(pair)) if references else [])
+                rows.append((example.source_extended_ids, example.target_extended_ids, *texts, total, target_total))
         columns = zip(*rows, strict=True) if rows else [()] * len(_ENCODED)
         arrays = [pa.array(values, own.type) for values, own in zip(columns, _ENCODED, strict=True)]
         return pa.record_batch(arrays, schema=_ENCODED)
@@ -191,12 +187,6 @@ def encoded(
         notes.append(
             f"{name} data: {left:,} of {len(data) + left:,} pairs left out, because the document has more than "
             f"{most:,} tokens (data.max_document_tokens); {len(data):,} are left"
-        )
-    unknown = table["unknown"].to_numpy().sum() / data.source_lengths.sum()
-    if unknown > MANY_UNKNOWN:
-        notes.append(
-            f"{name} data: the vocabulary of {len(tokenizer.vocabulary):,} lacks {unknown:.0%} of the documents' "
-            "tokens (text.tokenizer: max_vocabulary, min_frequency)"
         )
     return data, notes
 

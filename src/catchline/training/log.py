@@ -101,10 +101,6 @@ class RunLog:
     def validation(self, values: dict[str, float], place: dict[str, Any], *, best: bool) -> None:
         self._write({"kind": "validation", **place, **values, "best": best})
 
-    def resume_clock(self) -> None:
-        """Do not count what just happened (validation, checkpoint) into tokens per second."""
-        self._window_at, self._read_tokens = time.perf_counter(), 0.0
-
     def sync(self) -> None:
         """Force the file to the disk and note its length in the training state."""
         if self._file:

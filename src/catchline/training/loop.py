@@ -208,9 +208,8 @@ class Trainer:
             self._improved = is_best(state, values[training.validation.metric], training)
             if self._improved:
                 state.best_metrics = values
-                self._export(values, state)
+                self._export(values)
         self.log.validation(values, self._place(), best=self._improved)
-        self.log.resume_clock()
 
     # --------------------------------------------------------------------------------- checkpoints
 
@@ -231,10 +230,9 @@ class Trainer:
         content = files.gather(self._learner, state, self._identity)
         if self.accelerator.is_main_process:
             files.write_checkpoint(self.out, state.update, content)
-            files.prune(self.out, self.run.training.checkpoint.keep, state.best_update)
+            files.prune(self.out, self.run.training.checkpoint.keep)
         self.accelerator.wait_for_everyone()
         self._saved_update, self._improved = state.update, False
-        self.log.resume_clock()
 
     def _load(self) -> None:
         """Go to the newest checkpoint, if there is one."""
@@ -258,14 +256,12 @@ class Trainer:
         self.log.close_window(self._place() | {"lr": self._learning_rate()})
         if self.validator is not None and state.validated_update != state.update:
             self._validate()
-        if state.stopped != reason or self._improved or self._saved_update != state.update:
-            state.stopped = reason
+        if self._improved or self._saved_update != state.update:
             self._checkpoint()
-        if state.best_update is None:
+        if state.best_update is None or not (self.out / MODEL_FOLDER / "config.json").is_file():
+            state.best_metric, state.best_update, state.best_metrics = None, None, state.last_metrics
             with self.average.applied():
-                self._export(state.last_metrics, state)
-        elif not (self.out / MODEL_FOLDER / "config.json").is_file():
-            self._export_checkpoint(state.best_update)
+                self._export(state.last_metrics)
         return TrainResult(
             folder=str(self.out),
             model_folder=str(self.out / MODEL_FOLDER),
@@ -274,27 +270,19 @@ class Trainer:
             stopped=reason,
             best_metric=state.best_metric,
             best_update=state.best_update,
-            metrics=state.best_metrics or state.last_metrics,
+            metrics=state.best_metrics,
             elapsed_seconds=state.elapsed_seconds,
         )
 
-    def _export(self, metrics: dict[str, float], state: TrainState) -> None:
+    def _export(self, metrics: dict[str, float]) -> None:
         if self.accelerator.is_main_process:
-            facts: dict[str, Any] = {"update": state.update, "epoch": state.epoch, "validation": metrics}
+            facts: dict[str, Any] = {"update": self.state.update, "epoch": self.state.epoch, "validation": metrics}
             facts["data"] = self.parts.facts
             if self.validator is not None and (signature := self.validator.signature):
                 facts["signature"] = signature
             tokenizer, folder = self.parts.tokenizer, self.out / MODEL_FOLDER
             save_model_folder(folder, model=self.model, tokenizer=tokenizer, run=self.run, metrics=facts)
         self.accelerator.wait_for_everyone()
-
-    def _export_checkpoint(self, update: int) -> None:
-        """Export the weights of an earlier checkpoint (the model folder was lost); the model keeps them."""
-        earlier = files.read_checkpoint(self.out / f"checkpoint-{update}")
-        self.model.load_state_dict(earlier.tensors["model"])
-        self.model.load_state_dict(earlier.tensors.get("average", {}), strict=False)
-        self.model.switch(earlier.values["switches"])
-        self._export(self.state.best_metrics, TrainState.from_state_dict(earlier.values["train_state"]))
 
 
 def refuse_too_long(run: RunConfig, parts: Prepared) -> None:

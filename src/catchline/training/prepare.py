@@ -178,7 +178,7 @@ def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, n
     """The model that ``spec`` describes for this vocabulary, with pre-trained word vectors where ``text`` names them.
 
     Raises:
-        ConfigError: it does not fit into memory, or its chunks are sentences and nothing stands between these.
+        ConfigError: its chunks are sentences and nothing stands between these.
     """
     settings = dict(spec)
     if settings.get("chunking") == "sentence" and settings.get("separator_id") is None:
@@ -187,12 +187,7 @@ def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, n
                 "model.chunking 'sentence' needs a mark between sentences: set text.sentence_separator, such as <EOS>."
             )
         settings["separator_id"] = tokenizer.separator_id
-    try:
-        model: SummarizationModel = build("model", MODELS, settings, vocab_size=tokenizer.vocab_size, **tokenizer.ids)
-    except (RuntimeError, MemoryError) as error:
-        if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
-            raise
-        raise ConfigError(f"The model does not fit into memory; make its sizes smaller ({spec}).") from None
+    model: SummarizationModel = build("model", MODELS, settings, vocab_size=tokenizer.vocab_size, **tokenizer.ids)
     if (path := text.pretrained_embeddings) is not None:
         matrix, share = load_glove(path, tokenizer, seed)
         model.load_embeddings(torch.from_numpy(matrix))
