@@ -46,12 +46,8 @@ def train(
         settings: keys of the recipe that differ, dotted or nested: ``{"training.batch_size": 16}``.
         all_pairs: hold none out. Otherwise, of data without validation pairs, a tenth (200 at most) is held out for
             validation and, of 200 pairs or more, half of it for a test; ``out``/data has the parts.
-        how: ``resume``, ``force``, ``progress``, ``on_log``, ``on_message`` of `catchline.training.run.train`.
-
-    Raises:
-        ConfigError: an unknown recipe, row, size or key, or settings that do not fit together.
-        DataError: the data is not usable.
-        TrainingError: loss or gradients are not finite.
+        how: ``resume``, ``force``, ``progress``, ``on_log``, ``on_message`` of `catchline.training.run.train`, which
+            says what is raised.
     """
     if not isinstance(settings, Mapping | None):
         raise ConfigError('settings is a mapping of keys to values, for example {"training.batch_size": 16}.')
@@ -71,11 +67,7 @@ def train(
 
 
 def start_changes(start: str | None) -> dict[str, Any]:
-    """A model to start from as changes of a recipe: its weights, and the tokenizer whose words they are weights of.
-
-    Raises:
-        ModelError: there is no such model, or it is damaged.
-    """
+    """A model to start from as changes of a recipe: its weights, and the tokenizer whose words they are weights of."""
     if start is None:
         return {}
     return {"training": {"initial_weights": start}, "text": tokenizer_settings(open_initial(start))}

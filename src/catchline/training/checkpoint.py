@@ -124,11 +124,7 @@ def gather(learner: Learner, state: TrainState, identity: dict[str, Any]) -> Sna
 
 
 def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
-    """Refuse to resume with other data, another tokenizer or another number of processes.
-
-    Raises:
-        CheckpointError: says what differs.
-    """
+    """Refuse to resume with other data, another tokenizer or another number of processes."""
     stored = snapshot.values["identity"]
     names = {"data": "training data", "validation": "validation data", "processes": "number of processes"}
     for key in (*names, "tokenizer"):
@@ -281,11 +277,7 @@ def newest_values(run_folder: Path) -> dict[str, Any] | None:
 
 
 def read_checkpoint(folder: Path) -> Snapshot:
-    """Verify one checkpoint and read it into main memory.
-
-    Raises:
-        CheckpointError: a file is missing or not what the manifest says.
-    """
+    """Verify one checkpoint and read it into main memory; CheckpointError where a file is not what was written."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         files = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}

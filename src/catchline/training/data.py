@@ -1,9 +1,8 @@
 """The pairs of a run: read once and encoded once for all runs that read them so; and the batches that an update reads.
 
-Pairs, encoded pairs and the tokenizers trained on them are folders of a cache, each named by a digest of what it was
-made of: the bytes of the data files and their paths (messages name them), the settings that say what is read and how it
-is encoded, the tokenizer, and the code. A folder appears whole (`catchline.files.replacing_folder`) and never changes,
-so runs may share it. Pairs are Arrow files, which are mapped: memory does not grow with the corpus.
+Pairs and encoded pairs are folders of a cache, each named by a digest of what it was made of: the bytes and paths of
+the data files, the settings that say what is read and how it is encoded, the tokenizer, and the code. A folder appears
+whole and never changes, so runs may share it. Pairs are Arrow files, which are mapped: memory does not grow with them.
 
 The cache is the folder that ``CATCHLINE_CACHE`` names (``off``: nothing is kept after the run), else ``catchline`` in
 the user's folder of caches. Folders that nobody used for thirty days go when a new one is made.
@@ -62,13 +61,8 @@ _ENCODED = pa.schema(
 
 
 class Corpus:
-    """The pairs of one split, read and judged when they are first needed. Training pairs of which the part that is read
-    holds too little are left out (``data.min_supported``).
-
-    Raises:
-        ConfigError: there is no training split.
-        DataError: it is not usable, when it is read.
-    """
+    """The pairs of one split, read and judged when they are first needed (DataError). Training pairs of which the part
+    that is read holds too little are left out (``data.min_supported``)."""
 
     def __init__(self, data: DataConfig, split: str, max_source_tokens: int = 0) -> None:
         path = getattr(data, split)
@@ -145,11 +139,7 @@ class Corpus:
 def encoded(
     corpus: Corpus, name: str, tokenizer: Tokenizer, folder: Path, text: TextConfig, show: ShowProgress
 ) -> tuple[EncodedDataset, list[str]]:
-    """The pairs encoded, from the cache or into it, and what there is to say of it; ``folder`` is the tokenizer's.
-
-    Raises:
-        DataError: a pair is not usable.
-    """
+    """The pairs encoded, from the cache or into it, and what there is to say of it; ``folder`` is the tokenizer's."""
     most, references = corpus.data.max_document_tokens, name == "validation"
 
     def piece(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -212,22 +202,16 @@ class _Examples(Sequence[Any]):
     """The rows of encoded pairs."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._source, self._target, self._words, self._id = (
-            table[name] for name in ("source", "target", "words", "id")
-        )
+        self._source, self._target, self._words, self._id = map(table.column, ("source", "target", "words", "id"))
 
     def __len__(self) -> int:
         return len(self._source)
 
     def __getitem__(self, index: Any) -> Any:
         target = self._target[index].values
-        return Example(
-            self._source[index].values.to_numpy(),
-            self._words[index].as_py(),
-            None if target is None else target.to_numpy(),
-            self._id[index].as_py(),
-            index,
-        )
+        ids = None if target is None else target.to_numpy()
+        source, words = self._source[index].values.to_numpy(), self._words[index].as_py()
+        return Example(source, words, ids, self._id[index].as_py(), index)
 
 
 def _mapped(folder: Path) -> pa.Table:

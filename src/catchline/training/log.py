@@ -44,11 +44,7 @@ class Callbacks:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The entries of a ``log.jsonl``; a last line cut off by a crash is left out.
-
-    Raises:
-        DataError: a line is damaged.
-    """
+    """The entries of a ``log.jsonl``; a last line cut off by a crash is left out. DataError where one is damaged."""
     entries = []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
         try:

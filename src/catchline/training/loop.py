@@ -286,11 +286,7 @@ class Trainer:
 
 
 def refuse_too_long(run: RunConfig, parts: Prepared) -> None:
-    """Refuse before the training what the model has no positions for.
-
-    Raises:
-        ConfigError: a text, or what validation may write, is longer.
-    """
+    """Refuse before the training what the model has no positions for: a text, or what validation may write."""
     source, target = parts.model.max_source_tokens, parts.model.max_target_tokens
     if target is not None and run.search.num_steps > target:
         raise ConfigError(f"search.max_length {run.search.max_length} is more than the model's {target} positions.")

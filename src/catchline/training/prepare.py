@@ -66,10 +66,6 @@ def prepare(
 
     The tokenizer is kept in the run folder, so a resumed run reads the same ids. ``start`` is the model folder, run
     folder or hub id whose weights (and, where the run has none yet, tokenizer) are taken.
-
-    Raises:
-        ConfigError, DataError: the settings name no training data, or the data is not usable.
-        ModelError: ``start`` cannot be opened.
     """
     initial = None if start is None else open_initial(start)
     show(description="Reading")
@@ -147,11 +143,7 @@ def provide_tokenizer(
     """Put the tokenizer into the run folder, unless it is there: that of the initial weights ``start`` (``initial``,
     where they are open already), a pretrained one, or one trained on the ``corpus``. How words are written is learnt
     from that in addition to what the tokenizer knew. Only the first process calls this; all load the result. One that
-    was made here is returned.
-
-    Raises:
-        ConfigError: the initial weights have another tokenizer than the run describes.
-    """
+    was made here is returned."""
     folder, text = out / TOKENIZER_FOLDER, run.text
     if (folder / TOKENIZER_FILE).is_file():
         return None
@@ -203,11 +195,7 @@ def open_initial(place: str) -> LoadedModel:
 
 
 def adopted_tokenizer(initial: LoadedModel, text: TextConfig, place: str) -> Tokenizer:
-    """The folder's tokenizer, for a run whose settings describe that one.
-
-    Raises:
-        ConfigError: the settings differ; says in what, and what to set.
-    """
+    """The folder's tokenizer, for a run whose settings describe that one; ConfigError says what to set."""
     tokenizer = initial.tokenizer
     cls, config = parse("tokenizer", TOKENIZERS, text.tokenizer)
     theirs, ours = tokenizer_settings(initial), {"type": cls.name, **config.model_dump(mode="json")}

@@ -63,10 +63,9 @@ def train(
         on_message: called with each sentence for a person, on the first process (default: printed to stderr).
 
     Raises:
-        ConfigError: the settings do not fit together, ``out`` holds a run and neither option was given, or what is in
-            ``out`` is of no run.
+        ConfigError: the settings do not fit together, or ``out`` holds a run (and neither option was given) or others'.
         DataError: the data is not usable.
-        TrainingError: loss or gradients are not finite, or a process of the run died.
+        TrainingError: loss or gradients are not finite.
         CheckpointError: no checkpoint can be read, or it is of another run.
         FolderInUseError: another process works in ``out``.
         TrainingInterrupted: Ctrl-C or SIGTERM; a checkpoint has been written.
@@ -125,18 +124,12 @@ def _ends(run: RunConfig) -> dict[str, Any]:
 
 
 def stage_of(run: RunConfig) -> RunConfig:
-    """The pre-training stage of ``run`` as its own run.
-
-    Raises:
-        ConfigError: ``pretraining.data`` is not set, or ``pretraining.set`` does not fit.
-        DataError: there is no training file in ``pretraining.data``.
-    """
+    """The pre-training stage of ``run`` as its own run."""
     stage = run.pretraining
     if stage.data is None:
-        name = f"Row '{run.row}'" if run.row else "This run"
         raise ConfigError(
-            f"{name} has a pre-training stage, and nothing says on which pairs: set pretraining.data to a folder with "
-            "train and validation files (`catchline data select-spans` makes one), or pretraining.enabled to false."
+            f"Row '{run.row}' has a pre-training stage, and nothing says on which pairs: set pretraining.data to a "
+            "folder of pairs (`catchline data select-spans` makes one), or pretraining.enabled to false."
         )
     values = run.model_dump(mode="json")
     values |= {"data": DataConfig().model_dump(mode="json"), "pretraining": {}, "published": {}}
@@ -181,13 +174,7 @@ def _pretrain(run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelera
 
 @contextmanager
 def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool) -> Iterator[None]:
-    """Lock the run folder; make it, with the recipe in it, or check that ``run`` can continue there exactly.
-
-    Raises:
-        CheckpointError: ``resume`` where there is no run, or where recipe or log are not those of the checkpoints.
-        ConfigError: there is one, and neither ``resume`` nor ``force`` was asked for, or see `refuse_used`.
-        FolderInUseError: another process works in it.
-    """
+    """Lock the run folder; make it, with the recipe in it, or check that ``run`` can continue there exactly."""
     if resume:
         recipe_of(out)
     with only_here(out):
@@ -214,11 +201,8 @@ def recipe_of(out: Path) -> Path:
 
 
 def refuse_used(out: Path, *, force: bool) -> None:
-    """Check a folder before a run begins there. A run that has not made an update may go without ``force``.
-
-    Raises:
-        ConfigError: it holds a run, and ``force`` was not asked for, or what a run would replace and none wrote.
-    """
+    """Check a folder before a run begins there: ConfigError where it holds a run, unless by ``force`` or without an
+    update, or what a run would replace and none wrote."""
     folders = (out, out / STAGE_FOLDER)
     if not _is_of_a_run(out):
         written = [out / name for name in (RECIPE, LOG, MODEL_FOLDER, TOKENIZER_FOLDER)]
@@ -272,12 +256,7 @@ def hold_out(
     all_pairs: bool = False,
 ) -> RunConfig:
     """The run on those of its training pairs that are not held out; all parts lie in ``out``/data from then on, also
-    ``rows``, the pairs in memory by split. None is held out if there are validation pairs or with ``all_pairs``.
-
-    Raises:
-        ConfigError: there are several processes, or a part would replace a file that no run wrote.
-        DataError: the pairs cannot be read.
-    """
+    ``rows``, the pairs in memory by split. None is held out if there are validation pairs or with ``all_pairs``."""
     if launched() > 1:
         raise ConfigError("Several processes need a folder with train and validation files, or --all-pairs.")
     given: dict[str, Any] = {split: path for split in SPLITS if (path := getattr(run.data, split))} | {**(rows or {})}
@@ -345,16 +324,13 @@ def _refuse_changes(run: RunConfig, out: Path) -> None:
     """The newest checkpoint knows the settings of its run and how long its log was."""
     if (known := files.newest_values(out)) is None:
         if (out / FINISHED).is_file() and finished(run, out) is None:
-            raise CheckpointError(
-                f"{out} holds a run that is done and no checkpoint to continue from: train another run, from its "
-                f"weights with `catchline train RECIPE --from {quote(str(out))}`."
-            )
+            raise CheckpointError(f"{out} has a model and no checkpoint to continue from: train another run --from it.")
         return
     before = _fixed(validate(RunConfig, known["identity"]["recipe"], where=""))
     if difference := first_difference(before, _fixed(run)):
         raise CheckpointError(
             f"{out / RECIPE} is not what the run was made with so far ({difference}): put that back, or train another "
-            f"run from its weights with `catchline train RECIPE --from {quote(str(out))}`."
+            "run --from it."
         )
     log, wanted = out / LOG, int(known["train_state"]["log_bytes"])
     if (size := log.stat().st_size if log.is_file() else 0) < wanted:

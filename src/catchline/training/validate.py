@@ -34,11 +34,7 @@ LOWER_IS_BETTER = {"val_loss_tf", "val_loss_tf_nll", "val_loss_free"}  # the oth
 
 
 class Validator:
-    """Computes a run's validation values. The losses are those of ``step``, its forward pass and active objectives.
-
-    Raises:
-        ConfigError: the metric needs summaries, and none are decoded.
-    """
+    """Computes a run's validation values. The losses are those of ``step``, its forward pass and active objectives."""
 
     def __init__(self, run: RunConfig, parts: Prepared, dataset: EncodedDataset, step: UpdateStep) -> None:
         self.settings, self.search = run.training.validation, run.search
@@ -52,10 +48,7 @@ class Validator:
         self.step, self.dataset, self.tokenizer, self.collator = step, dataset, parts.tokenizer, parts.collator
 
     def __call__(self) -> dict[str, float]:
-        """All values asked for, by name.
-
-        The same on every process. Gradients are off and the model is in evaluation mode meanwhile.
-        """
+        """All values asked for, by name, the same on every process; without gradients, in evaluation mode."""
         settings = self.settings
         with torch.no_grad(), evaluating(self.step.model):
             values = self._losses("val_loss_tf", free=False)

@@ -182,7 +182,7 @@ def test_a_model_without_checkpoints_is_neither_replaced_nor_begun_anew(
     for folder in checkpoint_folders(out):
         shutil.rmtree(folder)
     before = contents(out / "model")
-    with pytest.raises(CheckpointError, match="no checkpoint to continue from: train another run, from"):
+    with pytest.raises(CheckpointError, match="no checkpoint to continue from: train another run"):
         go(make_run(**CHECKPOINTS, **{"training.max_updates": 8}), out, resume=True)
     with pytest.raises(ConfigError, match=r"with --force"):
         go(run, out)
