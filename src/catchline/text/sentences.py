@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import sentencex
 from syntok import segmenter
@@ -62,34 +63,25 @@ def language_of(text: str) -> str:
     return max(counts, key=lambda language: counts[language])
 
 
-_ENGLISH_FORMS = (  # titles, places, law: a sentence continues behind them with a capital or a number
-    "Adm App Art Asst Attn Bldg Br Bus Capt Ch Cir Civ Cmdr Co Col Comm Conn Const Cpl Crim Ct Def Dept Dist Dr Engl "
-    "Ex Fed Fig Figs Fr Ft Gen Gov Hon Insp Inst Lt Maj Med Messrs Mr Mrs Ms Mt Nat No Nos Para Pl Pp Pres Prof Pt "
-    "Pub Reg Rep Rev Rm Sci Sec Sect Sen Sgt Sr St Stat Sup Supp Supt Tab Univ Vol Vols Ala Ariz Ark Cal Calif Colo "
-    "Fla Ga Ill Ind Kan Ky La Mass Md Mich Minn Mo Mont Neb Nev Okla Pa Tenn Tex Va Vt Wash Wis"
-)
-_BEFORE_NUMBERS = (
-    "app approx apt art assoc aver bldg ca ch chap col corresp ed eq eqs est ex fig figs incl max min no nos p para "
-    "pg pl pp pt ref rm sec sect tab tel temp v vol vols jan feb mar apr jun jul aug sep sept oct nov dec"
-)
-_FOREIGN_FORMS = (
-    "dr prof hr hrn fr frl vgl str st mm mme mlle mgr bd boul sr sra srta dña av avda gral lic ing exmo sig dott avv "
-    "geom ul al inż św ул пл пр им проф акад doç yrd sn cad sok डॉ श्री प्रो د nr abs art pp pag pág cap fig "
-    "réf sez núm tel abb tab kap vol rozdz rys ust pkt str гл рис см ст стр кв ок bkz ca mio mrd tsd h"
-)
-_FORMS, _NUMBERED, _OTHERS = (frozenset(forms.split()) for forms in (_ENGLISH_FORMS, _BEFORE_NUMBERS, _FOREIGN_FORMS))
-_ALWAYS = frozenset(("e.g", "i.e", "cf", "vs", "v", "viz", "p.s"))
-_MORE_OPENERS = "finally additionally however moreover furthermore nobody thus since one two three each until"
+def _short_forms(kind: str) -> frozenset[str]:
+    lines = (Path(__file__).parent / "data/short_forms.txt").read_text(encoding="utf-8").splitlines()
+    return frozenset(form for first, *forms in map(str.split, lines) if first == kind for form in forms)
+
+
+_ALWAYS, _NAMES, _NUMBERED, _OTHERS = map(_short_forms, ("always", "name", "number", "other"))
+_MORE_OPENERS = "her finally additionally however moreover furthermore nobody thus since one two three each until"
 _OPENERS = FUNCTION_WORDS.union(_MORE_OPENERS.split()) - {"a", "i", "no", "will", "may", "can", "who", "so"}
 _OPENER = "|".join(sorted(word.capitalize() for word in _OPENERS if word.isalpha()))
 _SHORT = re.compile(r"(?:^|[\s'’(\[\"])([^\s'’(\[\"]+)\.\s*\Z")
 _LABEL = re.compile(  # a number in front of an item: 1. 2.1. II. Q1. Step 1.
-    r"\W*(?:(?:Step|Part|Section|Article|Chapter|Rule|Day|Question|Answer|No)[. ]\s?|[QA])?"
-    r"(?:(?:\d{1,4}\.\s*)+|[IVXLC]+\.)\s*"
+    rf"\W*(?:(?:{'|'.join(sorted(_short_forms('label')))})[. ]\s?|[QA])?(?:(?:\d{{1,4}}\.\s*)+|[IVXLC]+\.)\s*"
 )
+_UNREAD = re.compile(r"(?:\A|(?<!\d)\s|\s(?=\w+\.\s*\D))[^\W\d_aeiouy]{2,}\.\s*\S\Z")  # mtg. 5, not 5 km. 300
+_SMILEY = re.compile(r"[:;]-?[()DP](?!\w)")
 _ORDINAL = re.compile(r"(?i)\b(?:de[rmns]|die|das|[ai]m|vom|zu[mr]|beim|und|bis)\s\d{1,2}\.\s*\Z")  # of German
 _MISSED = re.compile(  # ends that syntok does not see
-    r"\b(?:etc\.\)?|[ap]\.m\.|\w\.[a-z]{2,5}\.)\s+(?=[A-Z][a-z]+\b(?!\.))"
+    r"(?:\b(?:etc\.\)?|[ap]\.m\.)|\w\.[a-z]{2,5}\.|\w\w\.[a-z]\.|\d\.|\d\s?[a-zA-Z]{2,5}\.)\s+(?=[A-Z][a-z]+\b(?!\.))"
+    r"|(?:\.[?!]|[:;]-?[()DP])\s+(?=[A-Z])|(?<=\w\)\.)\s+(?=[A-Z][a-z])"
     rf"|(?<=[^\W_][.!?])[\"”’)\]]?\s+(?=(?:{_OPENER})\b)"
     r"|(?<=[a-z]{5}\.)\s+(?=[a-z])|(?<=[a-z]{3}[.!?])\s+(?=\d{3})|(?<=[.!?;])\s+(?=(?:\d{1,2}\.)+\s+[A-Z])"
 )
@@ -116,14 +108,16 @@ def _without_blanks(text: str) -> set[int]:
 def _continues(text: str, first: int, last: int, language: str) -> bool:
     """Does the sentence that begins at ``first`` continue behind the end that a library sees at ``last``?"""
     before, behind = text[max(first, last - 60) : last], text[last : last + 40].lstrip()
-    if not behind or (last - first < 30 and _LABEL.fullmatch(before)):
+    if not behind or _SMILEY.match(behind) or (last - first < 30 and _LABEL.fullmatch(before)):
         return bool(behind)
     short, next_word = _SHORT.search(before[-20:]), _LETTERS.match(behind)
     form = short[1] if short else ""
     if language == ENGLISH:
         opens = next_word is not None and behind[0].isupper() and next_word[0].lower() in _OPENERS
         numbered = not behind[0].isupper() or (next_word is not None and len(next_word[0]) == 1)
-        known = form in _FORMS or (numbered and form.lower() in _NUMBERED)
+        known = form in _NAMES or (
+            numbered and (form.lower() in _NUMBERED or _UNREAD.search(before[-20:] + behind[0]) is not None)
+        )
         return form.lower() in _ALWAYS or (known and not opens)
     begun = _LETTERS.search(text, first, last)
     if behind.lstrip("—–- ")[:1].islower() and begun is not None and begun[0][0].isupper():

@@ -122,7 +122,12 @@ def patterns() -> dict[str, re.Pattern[str]]:
 
 PATTERNS = patterns()
 # Patterns that see a few characters at once, where they are used: the name, and how many.
-BOUNDED = {"text.sentences._LABEL": 30, "text.sentences._SHORT": 20, "text.truecase._BEGIN": 12}
+BOUNDED = {
+    "text.sentences._LABEL": 30,
+    "text.sentences._SHORT": 20,
+    "text.sentences._UNREAD": 21,
+    "text.truecase._BEGIN": 12,
+}
 BOUNDED["data.records._SHARD"] = 255  # a file's name
 
 

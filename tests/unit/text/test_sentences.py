@@ -56,8 +56,8 @@ def test_english_sentences_by_domain() -> None:
     for text, expected in map(parts, MARKED):
         sentences = sentence_strings(text)
         found.update(one in sentences for one in expected)
-    assert found.total() > 260
-    assert found[False] <= 6, "syntok alone misses 51, nupunkt 48, sentencex 67"
+    assert found.total() > 550
+    assert found[False] <= 9, "syntok alone misses 132, nupunkt 135, sentencex 172"
 
 
 @pytest.mark.parametrize("blank", ["\xa0", "\u202f", "\u3000", " \xa0", "\xa0\x85"])
