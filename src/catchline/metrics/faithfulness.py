@@ -6,17 +6,20 @@ wrongly): each has its places in both texts, so that a person can look. Number w
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Literal
 
+from catchline.config.shipped import DEFAULT, ROOT
 from catchline.metrics.words import WORD, is_character, is_stop_word, lowered, stem, words
 from catchline.text.normalization import without_invisible
+from catchline.text.truecase import Casing
 
 Kind = Literal["number", "date", "name", "word"]
 CLAIMS: tuple[Kind, ...] = ("number", "date", "name")
@@ -196,6 +199,17 @@ def _plain(word: str) -> str:
     return word.lower().removesuffix("'s").rstrip("'")
 
 
+@cache
+def _ordinary() -> frozenset[str]:
+    """The stems of the bundled model's words; those that are written with a capital within sentences are left out."""
+    folder = ROOT / DEFAULT
+    words, names = (
+        json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"],
+        Casing.load(folder),
+    )
+    return frozenset(stem(word) for word in words if word not in names.forms)
+
+
 def _words_of(text: str, values: Sequence[tuple[Kind, int, int, Needs]] = ()) -> list[_Word]:
     """The words outside ``values``; "U.S." is one, a letter by itself none."""
     busy, found = bytearray(len(text)), []
@@ -220,8 +234,8 @@ def _runs(text: str, every: list[_Word], facts: SourceFacts) -> Iterator[list[_W
     run: list[_Word] = []
     for word in (word for word in every if word.abbreviates or not is_stop_word(word.plain)):
         coined = any(map(str.isupper, word.text[1:])) and not (word.text.isupper() and (shouted or len(word.text) > 5))
-        # the first word of a line that the source lacks, unless it is inflected or derived
-        unknown = word.opens and stem(word.plain) == word.plain and facts.has_word(word.plain) is None
+        # the first word of a line that neither the source nor ordinary English has
+        unknown = word.opens and stem(word.plain) not in _ordinary() and facts.has_word(word.plain) is None
         told = telling and word.text[0].isupper() and (not word.opens or unknown)
         word.is_name = word.plain[0].isalpha() and (coined or told or facts.is_name(word.plain))
         if run and not (run[-1].is_name and word.is_name and _JOINT.fullmatch(text, run[-1].end, word.start)):
@@ -313,6 +327,6 @@ class SourceFacts:
 
     def _form(self, name: str) -> Span | None:
         """Where the source has the name with or without an ending ("Iran", "Iranians")."""
-        forms = [name + ending for ending in _ENDINGS]
+        forms = [name + ending for ending in _ENDINGS] + [name.rstrip("aeiouy") + end for end in _ENDINGS if end[1:]]
         forms += [name.removesuffix(ending) for ending in _ENDINGS if len(name) > len(ending) + 3]
         return next((self.has_word(form) for form in forms if form in self._known), None)
