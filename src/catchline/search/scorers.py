@@ -208,8 +208,8 @@ class WordBlocking(Scorer):
         self._own = self._own[index]
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        known = np.unique(view.ids[view.ids < self._first])
-        for id_ in known[self._once[known] < 0].tolist():
+        known = view.ids[view.ids < self._first]
+        for id_ in {*known[self._once[known] < 0].tolist()}:
             self._once[id_] = is_content(self.specials.vocabulary[id_].lower())
         once = self._once.take(view.ids, mode="clip") > 0
         rows, steps = (view.ids >= self._first).nonzero()

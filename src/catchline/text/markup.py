@@ -9,17 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from email import message_from_bytes, message_from_string, policy
 from html import unescape
-from typing import Any
-
-from mailparser_reply.parser import MAIL_LANGUAGES as LANGUAGES_OF_MAIL
-from mailparser_reply.parser import EmailMessage
-from markdown_it import MarkdownIt
-from markdown_it.rules_core import StateCore
-from markdown_it.token import Token
+from typing import TYPE_CHECKING, Any
 
 from catchline.errors import DataError
 from catchline.text.normalization import is_unspaced, with_line_feeds
 from catchline.text.sentences import WRAPPED
+
+if TYPE_CHECKING:  # plain text needs no parser
+    from markdown_it.rules_core import StateCore
+    from markdown_it.token import Token
 
 PAGES = frozenset((".html", ".htm", ".xhtml"))
 MARKDOWN = frozenset((".md", ".markdown"))
@@ -144,12 +142,14 @@ def mail_text(message: Any) -> str:
 
 def own_words(text: str) -> str:
     """The newest message in the text of a mail, without quotations, signature and disclaimers (mail-parser-reply)."""
+    from mailparser_reply.parser import MAIL_LANGUAGES, EmailMessage
+
     text = with_line_feeds(text).replace("\ue000", "")
     lines = [line.strip() for line in text.split("\n") if not line.startswith((">", "|"))]
     short = (line if len(line) <= _LONG_LINE else f"\ue000{number}\ue000" for number, line in enumerate(lines))
     given = re.sub(r"\n{3,}", "\n\n", "\n".join(short)).strip()
     head, rest = given[:_HEAD_OF_MAIL], given[_HEAD_OF_MAIL:]
-    newest = EmailMessage(head, languages=[*LANGUAGES_OF_MAIL], keep_hyphen_lists=True).read().replies[0]
+    newest = EmailMessage(head, languages=[*MAIL_LANGUAGES], keep_hyphen_lists=True).read().replies[0]
     whole = newest.body + (rest if head.endswith(newest.body) else "") or given
     return re.sub("\ue000(\\d+)\ue000", lambda found: lines[int(found[1])], whole)
 
@@ -176,6 +176,8 @@ def markdown_text(document: str) -> str:
     The headings where there is no paragraph; where there is neither, the text without its comments. Short words that
     are alone under a heading, as MIT under License, are dropped with it.
     """
+    from markdown_it import MarkdownIt
+
     parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable(["table", "strikethrough"])
     parser.core.ruler.at("inline", _parse_in_pieces)
     blocks = list(_blocks(parser.parse(_FRONT_MATTER.sub("", with_line_feeds(document)))))
