@@ -58,6 +58,8 @@ LAZY_TABLES = {"catchline", "catchline.config.names"}
 # Not among the dependencies of the core; imported where used, with a sentence that says what to install.
 OPTIONAL = {
     "datasets",
+    "markdown_it",  # slow to import, and rarely needed
+    "mailparser_reply",
     "huggingface_hub",
     "pyarrow",
     "tensorboard",
