@@ -18,7 +18,7 @@ from typing import Literal
 
 from catchline.config.shipped import DEFAULT, ROOT
 from catchline.metrics.words import WORD, is_character, is_stop_word, lowered, stem, words
-from catchline.text.normalization import without_invisible
+from catchline.text.normalization import located
 from catchline.text.truecase import Casing
 
 Kind = Literal["number", "date", "name", "word"]
@@ -58,15 +58,24 @@ def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
     * words: the word or another form of it; of scripts without blanks each character.
     """
     facts = source if isinstance(source, SourceFacts) else SourceFacts(source)
-    text = re.sub(r"<unk>|\[UNK\]", lambda mark: " " * len(mark[0]), summary)
+    text, places = located(summary)
+    text = re.sub(r"<unk>|\[UNK\]", lambda mark: " " * len(mark[0]), text)
     values = [*_values(text)]
     verdicts = [(kind, a, b, facts.offers(needs)) for kind, a, b, needs in values if text[a:b].lower() not in _VAGUE]
     for run in _runs(text, _words_of(text, values), facts):
         plain, is_name = [word.plain for word in run], run[0].is_name
         place = facts.has_name(plain) if is_name else facts.has_word(plain[0])
         verdicts.append(("name" if is_name else "word", run[0].start, run[-1].end, place))
-    verdicts.sort(key=lambda verdict: verdict[1])
-    return SupportReport(tuple(Claim(kind, summary[a:b], a, b, place) for kind, a, b, place in verdicts))
+    claims = []
+    for kind, a, b, place in sorted(verdicts, key=lambda verdict: verdict[1]):
+        start, end = _within((a, b), places)
+        claims.append(Claim(kind, summary[start:end], start, end, place and _within(place, facts.places)))
+    return SupportReport(tuple(claims))
+
+
+def _within(span: Span, places: Sequence[int]) -> Span:
+    """The span of a text without invisible characters (`located`) in the text itself."""
+    return (places[span[0]], places[span[1] - 1] + 1) if span[1] else span
 
 
 # --------------------------------------------------------------------------------------------- numbers, dates and times
@@ -194,7 +203,7 @@ _ENDINGS = ("", "s", "es", "n", "an", "ian", "ans", "ians", "ese", "i", "ish", "
 @lru_cache(maxsize=100_000)
 def _plain(word: str) -> str:
     if not word.isascii():
-        word = unicodedata.normalize("NFKD", without_invisible(word).casefold()).replace("’", "'")
+        word = unicodedata.normalize("NFKD", word.casefold()).replace("’", "'")
         word = "".join(sign for sign in word if not unicodedata.combining(sign))
     return word.lower().removesuffix("'s").rstrip("'")
 
@@ -249,7 +258,8 @@ class SourceFacts:
     """A document as summaries are compared with it."""
 
     def __init__(self, text: str) -> None:
-        self.text, self._lower, self.words = text, lowered(text), words(text)
+        self.text, self.places = located(text)
+        self._lower, self.words = lowered(self.text), words(self.text)
         self._known = {word if word.isalpha() and word.isascii() else _plain(word): word for word in self.words}
 
     @cached_property

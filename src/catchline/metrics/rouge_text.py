@@ -54,7 +54,8 @@ class _CharacterClasses(dict):
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        self[code] = result = character if unicodedata.category(character)[0] in "LMN" else " "
+        kept = unicodedata.category(character)[0] in "LMN" or character in "\u200c\u200d"  # joiners of Persian, Hindi
+        self[code] = result = character if kept else " "
         return result
 
 

@@ -12,7 +12,7 @@ import Stemmer
 from catchline.text.normalization import MARKS, UNSPACED, without_invisible
 
 _WHOLE = rf"{UNSPACED}\uac00-\ud7af"  # each character of these is a word
-_RUN = rf"[^\W_{_WHOLE}]+(?:[{MARKS}\u00ad\u2060]+[^\W_{_WHOLE}]*)*"
+_RUN = rf"[^\W_{_WHOLE}]+(?:[{MARKS}]+[^\W_{_WHOLE}]*)*"
 _CHARACTER = re.compile(rf"(?=\w)[{_WHOLE}][{MARKS}]*")
 WORD = re.compile(rf"{_CHARACTER.pattern}|{_RUN}(?:['’]{_RUN})*")
 _APOSTROPHE = re.compile(r"'(?:(?![A-Za-z0-9])|(?<![A-Za-z0-9]'))")  # one that is not within a word

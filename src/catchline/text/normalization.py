@@ -64,6 +64,13 @@ def without_invisible(text: str) -> str:
     return text if text.isascii() else _UNSEEN.sub("", text)
 
 
+def located(text: str) -> tuple[str, Sequence[int]]:
+    """`without_invisible`, and where each of its characters is in ``text``."""
+    hidden = {place for match in _UNSEEN.finditer(text) for place in range(*match.span())} if not text.isascii() else ()
+    places = [place for place in range(len(text)) if place not in hidden] if hidden else range(len(text))
+    return "".join(map(text.__getitem__, places)) if hidden else text, places
+
+
 def is_unspaced(character: str) -> bool:
     """Is the character of a script that is written without spaces?"""
     return bool(_UNSPACED_CHARACTER.match(character))

@@ -12,8 +12,14 @@ import pytest
 
 import catchline.cli
 from catchline.cli.main import main
+from catchline.data.checks import supported_share, words_of
+from catchline.extractive.words import cut_words
+from catchline.metrics.faithfulness import check_support
+from catchline.metrics.rouge import rouge
+from catchline.metrics.words import words
 from catchline.text.control import harmless, safe_print
-from catchline.text.normalization import split_lines, with_line_feeds, without_invisible
+from catchline.text.normalization import located, split_lines, with_line_feeds, without_invisible
+from catchline.types import Record
 
 EVIL = "a\x1b[2Jb\x9b31mc\x07d\re\u2028\tf\u202eg\u2069\n"
 
@@ -94,3 +100,25 @@ def test_what_a_line_is(end: str) -> None:
 )
 def test_invisible_characters_are_not_counted(text: str, counted: str) -> None:
     assert without_invisible(text) == counted
+    clean, places = located(text)
+    assert (clean, "".join(text[place] for place in places)) == (counted, counted)
+
+
+SIGNS = "\u00ad\u2060\u200c\u200d\ufeff\u200e\u200f\u202a\u202c\u2066\u2069\u061c\u034f"
+
+
+@pytest.mark.parametrize("sign", SIGNS, ids=ascii)
+def test_every_count_of_words_passes_over_them(sign: str) -> None:
+    text = "The pumping station in Oldmere needs a new pump by May 14, 2001, for $ 3,500."
+    divided = "".join(f"{one}{sign}" if one.isalnum() and number % 3 == 1 else one for number, one in enumerate(text))
+    assert divided.count(sign) > 15
+    for count in (words, words_of, lambda one: cut_words([one])):
+        assert count(divided) == count(text)
+    for one, other in ((text, divided), (divided, text)):
+        assert supported_share(Record(one, other)) == 1.0
+        assert rouge([one], [other], profile="unicode").mean["2"].f == 1.0
+        report = check_support(one, other)
+        assert report.unsupported == ()
+        dates = [claim for claim in report.claims if claim.kind == "date"]
+        assert [without_invisible(one[slice(claim.start, claim.end)]) for claim in dates] == ["May 14, 2001"]
+        assert [without_invisible(other[slice(*claim.source or ())]) for claim in dates] == ["May 14, 2001"]
