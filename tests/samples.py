@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -108,19 +107,6 @@ def one_example(batch: TrainingBatch, index: int, *, trim: bool = True) -> Train
         target_ids=batch.target_ids[row, :steps],
         target_mask=batch.target_mask[row, :steps],
     )
-
-
-def left_padded(batch: TrainingBatch, columns: int) -> TrainingBatch:
-    """The same batch with its source's padding in front, and ``columns`` more of it."""
-    width = batch.source_ids.shape[1] + columns
-    mask = torch.stack([torch.arange(width) >= width - int(row.sum()) for row in batch.source_mask])
-
-    def moved(ids: Tensor) -> Tensor:
-        rows = [ids[b, real] for b, real in enumerate(batch.source_mask)]
-        return torch.stack([torch.cat([row.new_full((width - len(row),), PAD), row]) for row in rows])
-
-    sources = {"source_ids": moved(batch.source_ids), "source_extended_ids": moved(batch.source_extended_ids)}
-    return replace(batch, **sources, source_mask=mask)
 
 
 def few_words() -> TrainingBatch:

@@ -332,9 +332,3 @@ def test_every_name_resolves_to_a_class_with_a_config(table: str, name: str) -> 
     assert issubclass(cls.Config, names.ConfigBase)
     module_name = TABLES[table][name].split(":")[0]
     assert importlib.import_module(module_name).__doc__
-
-
-# ---------------------------------------------------------------------------- each rule is able to fail
-
-
-A, B, C = (f"catchline.text.{name}" for name in "abc")

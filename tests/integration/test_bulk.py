@@ -46,17 +46,6 @@ def corpus(tmp_path: Path) -> Path:
 # ------------------------------------------------------------------------------ going on to the same bytes
 
 
-def test_all_lines_are_on_the_disk_before_the_file_gets_its_name(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, flushed = tmp_path / "out.jsonl", []
-    monkeypatch.setattr(
-        "catchline.cli.summarize.flush", lambda path: flushed.append((path.name, path.read_bytes(), out.exists()))
-    )
-    written = summarized(out, "lead", corpus)
-    assert flushed == [("out.jsonl.partial", written, False)]
-
-
 def test_records_without_ids_keep_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "".join(json.dumps({"document": f"Text {number}. More."}) + "\n" for number in range(60))
 

@@ -3,24 +3,21 @@ closed pipes; and the options that messages name."""
 
 from __future__ import annotations
 
-import ast
 import errno
 import importlib
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import catchline
 from catchline.cli import main as cli
 from catchline.config import names
 from catchline.errors import EXTRAS, CheckpointError, ConfigError, DataError, DiskFullError, ModelError, TrainingError
@@ -58,18 +55,6 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == f"catchline {cli.__version__}\n"
 
 
-@pytest.mark.parametrize("given", [None, "active"])
-def test_what_torch_is_told_unless_told_otherwise(given: str | None) -> None:
-    """Threads wait without spinning, and few of oneDNN's prepared products stay in memory."""
-    wanted = {"OMP_WAIT_POLICY": "passive", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
-    environment = {name: value for name, value in os.environ.items() if name not in wanted}
-    if given:
-        environment["OMP_WAIT_POLICY"] = wanted["OMP_WAIT_POLICY"] = given
-    code = f"import os; from catchline.cli.main import main; main(['--version']); print(*map(os.getenv, {[*wanted]}))"
-    printed = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
-    assert printed.split()[-2:] == list(wanted.values())
-
-
 def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert "catchline summarize article.txt" in run(capsys)
     for line in (line for line in cli.FIRST_SCREEN.splitlines() if line.startswith("  catchline")):
@@ -95,41 +80,6 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 
 
 # ------------------------------------------------------------------- options that messages name
-
-SOURCE = Path(catchline.__file__).parent
-KNOWN = {"--help", "--quiet", "--version", "--install-completion", "--show-completion"}
-# of another program or distribution: `accelerate launch --num_processes 2`, `catchline data subset`
-ELSEWHERE = re.compile(r"(?:accelerate launch|torchrun|pip install|data subset)[^`]*")
-
-
-def options_of(command: object) -> Iterator[str]:
-    for parameter in getattr(command, "params", ()):
-        yield from (*parameter.opts, *parameter.secondary_opts)
-    for below in getattr(command, "commands", {}).values():
-        yield from options_of(below)
-
-
-def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """The strings of a file; an f-string is one text."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in nodes:
-        if isinstance(node, ast.JoinedStr):
-            yield node.lineno, "".join(str(getattr(part, "value", "X")) for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
-            yield node.lineno, node.value
-
-
-def test_options_in_messages_exist() -> None:
-    known = KNOWN | {option for name in cli.COMMANDS for option in options_of(cli.load_command(name))}
-    named = [
-        (f"{path.relative_to(SOURCE)}:{line}", option)
-        for path in sorted(SOURCE.rglob("*.py"))
-        for line, text in texts(path)
-        for option in re.findall(r"(?<![\w-])--[a-z][\w-]+", ELSEWHERE.sub("", text))
-    ]
-    assert len(named) > 50
-    assert not [(place, option) for place, option in named if option not in known]
 
 
 # ------------------------------------------------------------------- what a command raises

@@ -16,7 +16,7 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-from catchline.cli.main import COMMANDS, EXIT_CODES, STUDY, VARIABLES, load_command
+from catchline.cli.main import COMMANDS, STUDY, load_command
 from catchline.config import names
 from catchline.config.loading import load_recipe, recipe_names
 from catchline.config.schema import OptimizerConfig, RunConfig
@@ -197,14 +197,6 @@ def test_the_page_of_keys_has_every_key_with_default_range_and_source(site: Modu
     row = ("`training.optimizer.learning_rate`", "number, above 0, at most 1000", f"`{rate}`")
     assert f"| {' | '.join(row)} | `config.schema.OptimizerConfig` |" in page
     assert all(f"### `{name}`" in page for table in (names.MODELS, names.SCORERS, names.OBJECTIVES) for name in table)
-
-
-def test_the_page_of_commands_has_every_option(site: ModuleType) -> None:
-    page = site.commands_page()
-    for name in COMMANDS:
-        assert f"## `catchline {name}`" in page
-        assert all(option in page for option in parameters(load_command(name)) if option.startswith("-"))
-    assert all(f"| `{key}` | {said} |" in page for key, said in {**EXIT_CODES, **VARIABLES}.items())
 
 
 def test_every_page_is_in_the_contents(site: ModuleType) -> None:

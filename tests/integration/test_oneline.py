@@ -111,17 +111,6 @@ def test_without_it_a_method_answers_and_says_so(article: Path, capsys: Capture)
         assert Summarizer().name == "lexrank"
 
 
-@pytest.mark.usefixtures("nothing_bundled")
-def test_inputs_are_told_from_models(tmp_path: Path, article: Path, capsys: Capture) -> None:
-    for code, said, *arguments in (
-        (3, "There is no file", "summarize", str(tmp_path / "missing.txt")),
-        (ModelError.exit_code, "There is no model folder", "summarize", str(tmp_path / "missing"), str(article)),
-        (2, "explain shows one", "explain", "a.txt", "b.txt"),
-    ):
-        assert main(arguments) == code
-        assert said in capsys.readouterr().err  # where none is named, behind the sentence that none is bundled
-
-
 TINY = ["--size", "tiny", "--set", "training.max_updates=2", "--set", "text.max_source_tokens=20"]
 
 

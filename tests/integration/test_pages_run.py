@@ -230,24 +230,6 @@ def test_a_file_and_a_line_are_all_it_takes(tmp_path: Path) -> None:
     assert int(re.findall(r"(\d+) passed", process.stdout)[-1]) >= 3
 
 
-@pytest.mark.parametrize("exported", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_code_named_in_the_command_is_trusted_for_the_score_at_its_end(
-    exported: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for split in ("train", "validation"):
-        write_lines(tmp_path / f"{split}.jsonl", PAIRS)
-    places = ["--data", str(tmp_path), "--out", str(tmp_path / "run")]
-    own = ["--set", "model.attention.type=catchline.layers.attention.additive:AdditiveAttention"]
-    said = run(capsys, *TRAIN.split(), *own, *PLAIN, *places)
-    assert "could not be scored" not in said
-    assert "lead-1" in said
-    command = ["--quiet", "export", str(tmp_path / "run"), "--out", str(tmp_path / "exported")]
-    assert main(command) != 0
-    assert "say so: --trust-code" in capsys.readouterr().err
-    assert not exported or main([*command, "--trust-code"]) == 0, capsys.readouterr().err
-    assert (tmp_path / "exported" / "export.json").is_file() == exported
-
-
 # ------------------------------------------------------------------------------------------- notebooks
 
 NOTEBOOK_SETTINGS = f"""

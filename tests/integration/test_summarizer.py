@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from catchline import Summarizer
 from catchline.cli.main import main
@@ -23,7 +22,6 @@ from catchline.metrics.confidence import Calibration
 from catchline.models.folder import LoadedModel
 from catchline.summarizer.bulk import SummaryJob
 from catchline.summarizer.decoding import DecodedDocument
-from catchline.summarizer.summarize import with_graphs
 from catchline.types import Record
 from commands import refused, run
 from json_lines import read_lines, write_lines
@@ -67,23 +65,6 @@ def test_every_word_points_into_the_users_text(summarizer: Summarizer) -> None:
                 if word.copied:
                     assert span.text.lower() == word.text.lower()
     assert summarizer.summarize(DOCUMENTS[0]).words == ()
-
-
-def test_a_word_outside_the_vocabulary_is_copied_and_says_so(folder: Path) -> None:
-    summarizer, text = Summarizer.from_pretrained(folder), "Zebratown Ellinghaus Zebratown"
-    model = summarizer.system.model  # type: ignore[attr-defined]
-    with torch.no_grad():  # never generate, always point
-        for parameter in model.head.gate.parameters():
-            parameter.zero_()
-        model.head.gate.bias.fill_(-20.0)
-    words = summarizer.explain(text).words
-    assert words
-    for word in words:
-        assert word.copied
-        assert word.p_gen == pytest.approx(0.0, abs=1e-3)
-        assert word.text in {"Zebratown", "Ellinghaus"}, "as the source writes it"
-        assert [span.text for span in word.sources] == [word.text] * text.split().count(word.text)
-    assert {word.text for word in summarizer.explain(text, surface="raw").words} <= {"zebratown", "ellinghaus"}
 
 
 def test_what_is_scored_is_what_people_see_unless_the_run_says_otherwise(folder: Path, tmp_path: Path) -> None:
@@ -184,18 +165,6 @@ def test_ctrl_c_keeps_what_is_done(
     assert [line["id"] for line in read_lines(out)] == ["r0", "r1", "r2", "r3", "r4"]
 
 
-def test_a_bad_record_stops_the_job_or_is_skipped_and_counted(
-    folder: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    corpus.write_text(corpus.read_text() + '{"id": "broken", "document": \n{"id": "r6", "document": "it was late"}\n')
-    refused(capsys, 3, "data.jsonl:6", "summarize", folder, corpus)
-    for command, lines in ((["summarize", str(folder)], 6), (["explain", "lead", "--json"], 6)):
-        assert main([*command[:2], str(corpus), "--skip-bad", *command[2:]]) == 0
-        captured = capsys.readouterr()
-        assert len(captured.out.splitlines()) == lines
-        assert "1 record skipped" in captured.err
-
-
 def test_explain_in_the_terminal_as_json_and_as_a_page(
     folder: Path, article: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -293,12 +262,3 @@ def test_the_commands_say_that_the_model_declined(
     assert main(["explain", str(unsure), str(article), "--heatmap", str(picture)]) == 0
     assert "the model's line is drawn" in capsys.readouterr().err
     assert picture.is_file()
-
-
-def test_an_exported_folder_is_found_where_a_killed_replacement_left_it(tmp_path: Path) -> None:
-    previous = tmp_path / ".run.previous"
-    previous.mkdir()
-    (previous / "export.json").touch()
-    assert with_graphs(str(tmp_path / "run")) == tmp_path / "run"
-    (tmp_path / "run").rename(tmp_path / ".model.previous")
-    assert with_graphs(str(tmp_path)) == tmp_path / "model"

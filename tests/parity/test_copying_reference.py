@@ -16,10 +16,8 @@ from catchline.errors import ConfigError
 from catchline.models.transformer import Transformer
 from catchline.types import PLAIN_PASS, Batch
 from samples import (
-    EOS,
     IDS,
     TRANSFORMER,
-    UNK,
     VOCAB,
     assert_same,
     few_words,
@@ -27,7 +25,6 @@ from samples import (
     randomise,
 )
 
-SPECIALS = (UNK, EOS)
 NO_SPECIALS: dict[str, Any] = {"exclude_special_from_copy": True}
 CASES: dict[str, dict[str, Any]] = {
     "attentional": {"type": "attentional"},

@@ -193,29 +193,6 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert names(path.parent) == ["file"]
 
 
-def test_what_is_no_file_keeps_its_place(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_text(pipe, "through")
-    assert os.read(reading, 100) == b"through"
-    os.close(reading)
-    assert pipe.is_fifo()
-
-
-@pytest.mark.parametrize("name", ["/dev/stdout", "link"])
-def test_a_redirected_output_gets_what_is_written_to_it(tmp_path: Path, name: str) -> None:
-    out, link = tmp_path / "out", tmp_path / "link"
-    link.symlink_to("/dev/stdout")
-    out.write_text("before ")
-    code = "import sys, pathlib, catchline.files as f; f.write_text(pathlib.Path(sys.argv[1]), 'x')"
-    with out.open("a") as file:
-        subprocess.run([sys.executable, "-c", code, str(tmp_path / name)], stdout=file, check=True)
-        assert os.path.samestat(os.fstat(file.fileno()), out.stat())
-    assert out.read_text() == "before x"
-    assert link.is_symlink()
-
-
 def test_the_file_behind_a_link_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
     path, link = tmp_path / "far" / "file", tmp_path / "link"
     link.symlink_to(Path("far", "file"))

@@ -1,4 +1,4 @@
-"""Coverage: when it is on, and what it starts with. Its numbers and gradients are in tests/parity."""
+"""What attention starts with; opponents' rules at their edges. Numbers and gradients are in tests/parity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch import Tensor
 from catchline.config.names import ATTENTIONS, OPPONENTS, build
 from catchline.errors import ConfigError
 from catchline.layers.attention.additive import AdditiveAttention
-from catchline.layers.attention.distraction import DistractionAttention
 from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput
 from catchline.models.captured import behaviour
 from catchline.papers.contrastive import (
@@ -22,10 +21,9 @@ from catchline.papers.contrastive import (
     without_largest,
     without_run,
 )
-from catchline.types import Memory, TrainingBatch
-from samples import rand, randomise
+from catchline.types import TrainingBatch
 
-B, S, D, A, H = 2, 4, 3, 5, 6
+D, H, Q = 3, 6, 5
 
 
 def test_initial_values_of_the_coverage_vector() -> None:
@@ -36,27 +34,6 @@ def test_initial_values_of_the_coverage_vector() -> None:
 
     assert vector().tolist() == [0.0] * D, "and the default width is the memory's"
     assert vector(coverage_init="default", size=50).abs().min() > 0
-
-
-B_D, S_D, D_D, Q, A_D = 3, 6, 4, 5, 7
-MASK = torch.arange(S_D) < torch.tensor([6, 3, 1])[:, None]
-
-
-def attention_of(**options: Any) -> DistractionAttention:
-    spec = {"type": "distraction", "size": A_D, **options}
-    attention: DistractionAttention = build("attention", ATTENTIONS, spec, memory_size=D_D, query_size=Q)
-    attention.double()
-    randomise(attention, scale=1.0)
-    return attention
-
-
-def memory_of(mask: Tensor = MASK, dtype: torch.dtype = torch.float64) -> Memory:
-    return Memory(
-        rand(B_D, S_D, D_D).to(dtype),
-        mask,
-        torch.zeros(mask.shape, dtype=torch.int64),
-        10,
-    )
 
 
 @pytest.mark.parametrize("m1_init", ["identity", "released"])

@@ -21,7 +21,6 @@ from catchline.layers.transformer import (
 )
 from samples import rand
 
-SIZES = BlockSizes(size=12, num_heads=3, feed_forward_size=10)
 MASK = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()
 
 

@@ -279,23 +279,6 @@ def test_a_batch_equals_its_documents(options: dict[str, Any]) -> None:
             assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
 
 
-@pytest.mark.parametrize("rules", [{}, {"finish": "within_beam", "early_stopping": False}, {"early_stopping": "never"}])
-@pytest.mark.parametrize("unfinished", UNFINISHED)
-def test_a_beam_of_one_is_greedy(unfinished: str, rules: dict[str, Any]) -> None:
-    """The best word at each step up to the first EOS, which takes no step more whatever the rules would find later."""
-    model = TableModel(7, vocab=9, seed=31)
-    config = SearchConfig(beam_size=1, unfinished=unfinished, max_length=6, **rules)
-    words = [EOS, *range(4, 9)]
-    for document, (found,) in enumerate(search(model, config)):
-        ids: tuple[int, ...] = ()
-        while len(ids) < 6 and (word := max(words, key=lambda w: model.log_prob(document, ids, w))) != EOS:
-            ids = (*ids, word)
-        assert tuple(found.ids) == ids
-        assert found.finished == (len(ids) < 6 or unfinished == "force_end")
-    assert {len(found.ids) for (found,) in search(model, config)} >= {0, 6}
-    assert set(model.steps) == {7}, "documents keep their rows"
-
-
 # ------------------------------------------------------------------------------------ the edges
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from search_tables import SPECIALS
-from slow_distraction_search import Found, Settings, SlowSearch, Vectors, distraction
+from slow_distraction_search import Found, Settings, SlowSearch
 
 from catchline.config.names import MODELS, build
 from catchline.config.schema import DistractionTerms, SearchConfig
@@ -54,19 +54,6 @@ def said(scorer: DistractionScorer, output: StepOutput) -> np.ndarray:
     return scorer.on_rows(np.zeros(rows), HypothesesView(np.zeros((rows, 0)), output))
 
 
-def definition(now: StepOutput, past: list[tuple[StepOutput, int]], row: int, variant: str) -> float:
-    """Equations (15) to (18), or the released formula."""
-    seen = (Vectors(*(vectors[r] for vectors in _vectors(output))) for output, r in [(now, row), *past])
-    return distraction(next(seen), list(seen), tuple(WEIGHTS.values()), variant)
-
-
-def _vectors(output: StepOutput) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    assert output.attention is not None
-    assert output.context is not None
-    assert output.state is not None
-    return output.attention, output.context, output.state
-
-
 # ---------------------------------------------------------------------------------------- equations
 
 
@@ -98,31 +85,6 @@ def test_no_weight_underflows_where_the_scores_are_known(scale: float) -> None:
 
 
 # ------------------------------------------------------------------------------------------- scorer
-
-
-@pytest.mark.parametrize("surviving", [False, True], ids=["few descend from many", "all go on"])
-@pytest.mark.parametrize("variant", ["paper", "released"])
-def test_terms_follow_the_beams(variant: str, surviving: bool) -> None:
-    """Rows move, die and multiply; a document leaves."""
-    scorer = scorer_of(**WEIGHTS, variant=variant)
-    random = np.random.default_rng(7)
-    past: list[list[tuple[StepOutput, int]]] = [[] for _ in range(ROWS)]
-    steps = 20
-    for step in range(steps):
-        rows = len(past)
-        output = drawn(step, rows=rows)
-        expected = [definition(output, past[row], row, variant) for row in range(rows)]
-        assert said(scorer, output).tolist() == pytest.approx(expected, abs=1e-9)
-        past = [[*past[row], (output, row)] for row in range(rows)]
-        parents = random.integers(BEAMS, size=(rows // BEAMS, BEAMS))
-        if surviving:
-            parents = np.stack([random.permutation(BEAMS) for _ in parents])
-        index = (parents + BEAMS * np.arange(rows // BEAMS)[:, None]).ravel()
-        if step == steps // 2:
-            index = index[BEAMS:]  # the first document is done
-        scorer.select(index)
-        past = [past[row] for row in index.tolist()]
-    assert len(past) == BEAMS
 
 
 @pytest.mark.parametrize("name", ["attention", "context", "state"])
@@ -257,16 +219,3 @@ def test_equals_the_slow_search(network: str, beam: int, variant: str, accumulat
     model, batch = NETWORKS[network](), BATCHES[0]
     options = {"beam": beam, "variant": variant, "accumulate": accumulate, "shrink": shrink, "lambdas": LAMBDAS["all"]}
     assert agree(fast(model, batch, **options), slow(model, batch, **options))
-
-
-@pytest.mark.parametrize("variant", ["paper", "released"])
-def test_terms_that_are_not_carried_leave_plain_log_probabilities(variant: str) -> None:
-    model, batch = distraction_network(), BATCHES[0]
-    options = {"beam": 5, "lambdas": LAMBDAS["all"], "variant": variant}
-    found = fast(model, batch, **options, accumulate=False)
-    for hypothesis in found[0]:
-        predicted = len(hypothesis.ids) + hypothesis.finished
-        assert hypothesis.score == pytest.approx(hypothesis.log_prob / predicted)
-        assert "distraction" not in hypothesis.terms
-    assert words(found) != words(fast(model, batch, beam=5))
-    assert words(found) != words(fast(model, batch, **options))

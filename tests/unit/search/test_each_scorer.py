@@ -127,19 +127,6 @@ def test_length_normalisation(kind: str, alpha: float, ended: bool, expected: fl
     assert scorer.on_hypotheses(np.array([-6.0]), view).item() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("kind", ["average", "predicted", "gnmt"])
-@pytest.mark.parametrize("alpha", [-1.0, 0.0, 2.0])
-@pytest.mark.parametrize("total", [-3.0, 4.0])
-def test_the_bound_is_one(kind: str, alpha: float, total: float) -> None:
-    scorer = LengthNormalisation(SPECIALS, kind, alpha)
-    bound = scorer.bound(np.array([total]), 2, 9).item()
-    ends = [
-        scorer.on_hypotheses(np.array([total]), HypothesesView(np.zeros((1, n)), ended=True)).item()
-        for n in range(2, 10)
-    ]
-    assert bound == pytest.approx(max(ends))
-
-
 def test_the_one_word_that_a_summary_may_begin_with_is_not_forbidden() -> None:
     """As where a model's forced first token is the one that decoding starts from; of two words one is enough."""
     scorer = forbidding()
