@@ -154,21 +154,6 @@ def test_error_rates_equal_a_loop_over_single_pairs(kind: str, shift: bool) -> N
         assert rates[layer, head] == pytest.approx(expected, abs=1e-12)
 
 
-def test_maps_by_name() -> None:
-    system = system_of("transformer")
-    forced = forced_pairs(system, PAIRS)
-    every = dict(attention_maps(system, forced, batch_size=3))
-    names = ["1:2", "layer-mean:1", "mean"]
-    chosen = dict(attention_maps(system, forced, [MapChoice.parse(name) for name in names], batch_size=2))
-    for index, maps in every.items():
-        assert maps.shape == (3, 4, len(forced[index].rows), len(forced[index].columns))
-        head, layer, mean = chosen[index]
-        np.testing.assert_allclose(head, maps[1, 2], atol=1e-6)
-        np.testing.assert_allclose(layer, maps[1].mean(0), atol=1e-6)
-        np.testing.assert_allclose(mean, maps.mean((0, 1)), atol=1e-6)
-        np.testing.assert_allclose(head.sum(-1), 1.0, atol=1e-5)
-
-
 def test_the_opponents_map_is_that_of_its_head_without_the_maximum() -> None:
     """Section h, test 8: softmax over what is left of alpha_c, probabilities and not logits."""
     system = system_of("contrastive")
@@ -189,10 +174,7 @@ def test_the_opponents_map_is_that_of_its_head_without_the_maximum() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
     [
-        *(
-            ("transformer", name, "no attention map; write LAYER:HEAD")
-            for name in ("", "2", "2:", "head 2", "layer-mean", "-1:0", "opponents")
-        ),
+        *(("transformer", name, "no attention map; write LAYER:HEAD") for name in ("2:", "layer-mean", "-1:0")),
         *(("transformer", name, "3 layers of 4 heads") for name in ("3:0", "0:4")),
         ("seq2seq", "0:1", "1 layer of 1 head,"),
         ("seq2seq", "opponent", "no opponent attention"),
@@ -271,31 +253,13 @@ def test_table(baseline: str, data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert best["aer"] == min(min(row) for row in found["aer"]) == found["aer"][best["layer"]][best["head"]]
     assert found["worst"]["aer"] == max(max(row) for row in found["aer"])
 
-    text = run(capsys, "align", baseline, "--data", data)
-    assert text.splitlines()[0].split() == ["AER", *(f"{w}" for h in range(4) for w in ("head", h))]
-    assert text.count("*") == 2  # the mark and its key
-    assert best["set"] in text
-
+    assert best["set"] in run(capsys, "align", baseline, "--data", data)
     printed = run(capsys, "align", baseline, "--data", data, "--set-head")
     assert printed == f"--set model.opponent.layer={best['layer']} --set model.opponent.head={best['head']}\n"
     assert len({rate for row in found["aer"] for rate in row}) > 1, "the toy heads should not be all alike"
     shifted = values(capsys, baseline, "--data", str(data), "--shift")
     assert shifted["shift"]
     assert shifted["aer"] != found["aer"]
-
-
-def test_sheet_goes_round(baseline: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sheet = tmp_path / "sheet.txt"
-    made = values(capsys, "--data", str(data), "--sample", "2", "--out", str(sheet))
-    assert made == {"sheet": str(sheet), "pairs": 2, "of": 3, "seed": 1}
-    first = sheet.read_text()
-    refused(capsys, 2, "may be filled already", "align", "--data", data, "--sample", "2", "--out", sheet)
-
-    sheet.write_text(first.replace('"links": ""', '"links": "1-0 2?1"', 1))
-    assert main(["align", baseline, "--data", str(data), "--alignments", str(sheet), "--json"]) == 0
-    captured = capsys.readouterr()
-    assert "aligns 1 of the 3 pairs" in captured.err
-    assert json.loads(captured.out)["linked_words"] == 2
 
 
 def test_maps_of_a_pair(contrastive: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,6 @@ from catchline_study.corpora.docstrings import (
     STANDARD_LIBRARY,
     CorpusPair,
     build_corpus,
-    docstrings_of,
     find_files,
     overlap,
     split_by_package,
@@ -42,26 +41,6 @@ Returns:
 
 Note:
     {NOTE}"""
-NUMPY = f"""{PROSE}
-
-Parameters
-----------
-path : str
-    The file to read from the disk.
-
-Returns
--------
-int
-    The number of the records found.
-
-Notes
------
-{NOTE}
-
-Examples
---------
->>> count('x')
-3"""
 SPHINX = f"""{PROSE}
 
 :param str path: The file to read from the disk.
@@ -70,7 +49,7 @@ SPHINX = f"""{PROSE}
 
 
 def test_sections_fields_and_labels_are_cut() -> None:
-    assert body(GOOGLE) == body(NUMPY) == f"{PROSE}\n{NOTE}"
+    assert body(GOOGLE) == f"{PROSE}\n{NOTE}"
     assert body(SPHINX) == body(f"Note: {PROSE}") == PROSE
 
 
@@ -166,14 +145,6 @@ def test_corpus_of_a_folder(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     build_corpus(tmp_path / "again", roots=[root], standard_library=False)
     assert {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()} == before
-
-
-def test_nothing_is_imported(tmp_path: Path) -> None:
-    file = tmp_path / "m.py"
-    methods = 'class A:\n    def f(self):\n        """A.\n\n        B."""\n'
-    file.write_text(f'"""Count the records of a file.\n\n{PROSE}\n"""\nraise SystemExit\n{methods}')
-    assert [name for name, _ in docstrings_of(file)] == ["module", "A.f"]
-    assert docstrings_of(file)[1][1] == "A.\n\nB."
 
 
 def test_splits_are_of_whole_packages() -> None:
