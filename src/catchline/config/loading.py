@@ -1,8 +1,8 @@
 """From a YAML recipe, a row, a size and the user's overrides to one validated `RunConfig`.
 
 A YAML file of a few hundred bytes can hold billions of values (aliases of aliases), nest deeper than any program
-follows, or hold a number of a million digits. None of that is a setting, so `parse_yaml` refuses it, and with it what
-YAML would pass over in silence: a key that stands twice, and tags for dates, sets or binary data (a date is text here).
+follows, or hold a number of a million digits. None of that is a setting, so `parse_yaml` refuses it, and with it a key
+that stands twice and tags for sets or binary data; a date is text here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from catchline.errors import ConfigError, did_you_mean, refuse_unknown, unknown_
 OF_THE_RECIPE = ("name", "row", "size", "published")
 RECIPES = Path(__file__).parent.parent / "recipes"
 MOST_BYTES, MOST_VALUES, DEEPEST, LONGEST_NUMBER = 1_000_000, 50_000, 30, 40
-_TAG = "tag:yaml.org,2002:"
 
 
 def recipe_names() -> list[str]:
@@ -258,45 +257,20 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """The value that ``text`` means.
-
-    Raises:
-        ConfigError: it is no YAML, or no settings; the sentence begins with ``where``.
-    """
+    """The value that ``text`` means; ConfigError, which begins with ``where``, if it is no YAML or no settings."""
     if len(text) > MOST_BYTES:
         raise ConfigError(f"{where} is longer than {MOST_BYTES:,} characters; that is no recipe.")
     try:
-        _check_depth(text)
-        value = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
+        reader = _Reader(text)
+        documents = [reader.value(event, 0) for event in reader.until(yaml.StreamEndEvent)]
+    except (yaml.YAMLError, ValueError, LookupError, OverflowError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f" at line {mark.line + 1}" if mark else ""
         problem = _short(getattr(error, "problem", None) or error)
-        if mark and text[mark.index : mark.index + 1] == "\t":
-            problem = "found character '\\t', a tab, which cannot start anything; indent with blanks"
         raise ConfigError(f"{where} is not valid YAML{line}: {problem}.") from None
-    except (ValueError, LookupError, OverflowError) as error:  # `!!int x`, `!!bool x`, "\Uffffffff"
-        raise ConfigError(f"{where} is not valid YAML: {_short(error)}.") from None
-    for count, _ in enumerate(_checked(value, where, ())):
-        if count > MOST_VALUES:
-            raise ConfigError(f"{where} holds more than {MOST_VALUES:,} values; that is no recipe.")
-    return value
-
-
-def _checked(value: Any, where: str, path: tuple[str, ...]) -> Iterator[None]:
-    """One step for each value below ``value``, itself included; aliases count each time."""
-    yield None
-    if len(path) > DEEPEST:
-        raise ConfigError(f"{where} nests more than {DEEPEST} levels deep; that is no recipe.")
-    if isinstance(value, dict):
-        for key, part in value.items():
-            if not isinstance(key, str):
-                inside = f" in '{'.'.join(path)}'" if path else ""
-                raise ConfigError(f"{where}: the key {_short(key)}{inside} is no text for YAML; put it in quotes.")
-            yield from _checked(part, where, (*path, key))
-    elif isinstance(value, list):
-        for number, part in enumerate(value):
-            yield from _checked(part, where, (*path, str(number)))
+    if len(documents) > 1:
+        raise ConfigError(f"{where} is not valid YAML: it holds {len(documents)} documents.")
+    return documents[0] if documents else None
 
 
 def _short(what: object) -> str:
@@ -305,51 +279,70 @@ def _short(what: object) -> str:
 
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml takes a seventh of the time
+_OUTER = (yaml.StreamStartEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)
+_PATTERNS = {  # of what is no text, by the first character
+    first: [pattern for tag, pattern in rules if tag.endswith((":null", ":bool", ":int", ":float"))]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
-def _check_depth(text: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=_Parser):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise yaml.YAMLError(f"it nests more than {DEEPEST} levels deep")
-
-
-class _Loader(_Parser):
-    """Plain values only; no key twice."""
+class _Reader:
+    """Plain values from the parser's events: no tags, no key twice, and no more of anything than a recipe has. An alias
+    is of what is complete before it, so nothing holds itself."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._flat: set[int] = set()
+        self._events = (event for event in yaml.parse(text, Loader=_Parser) if not isinstance(event, _OUTER))
+        self._anchors: dict[str, tuple[Any, int]] = {}  # the value, and how many values are in it
+        self._count = 0
 
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        if id(node) in self._flat:  # the keys that were merged into it are among its own now
-            return
-        self._flat.add(id(node))
-        seen: set[str] = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                raise _problem(f"the key '{_short(key.value)}' stands there twice", key)
-            seen.add(key.value)
-        super().flatten_mapping(node)
-        if len(node.value) > MOST_VALUES:
-            raise _problem(f"a mapping of more than {MOST_VALUES:,} keys", node)
+    def until(self, end: type) -> Iterator[Any]:
+        while not isinstance(event := next(self._events), end):
+            yield event
 
-    def construct_number(self, node: yaml.ScalarNode) -> int | float:
-        if len(node.value) > LONGEST_NUMBER:
-            raise _problem(f"a number of {len(node.value):,} characters", node)
-        whole = node.tag == f"{_TAG}int"
-        return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
+    def value(self, event: Any, depth: int) -> Any:
+        self._count += 1
+        if depth > DEEPEST or self._count > MOST_VALUES:
+            raise _problem(f"it holds more than {MOST_VALUES:,} values or nests more than {DEEPEST} levels deep", event)
+        if isinstance(event, yaml.AliasEvent):
+            value, size = self._anchors[event.anchor]
+            self._count += size
+            return value
+        if event.tag not in (None, "!"):
+            raise _problem(f"the tag '{_short(event.tag)}' is not read", event)
+        before = self._count
+        if isinstance(event, yaml.ScalarEvent):
+            value = _scalar(event)
+        elif isinstance(event, yaml.MappingStartEvent):
+            value = self._mapping(depth + 1)
+        else:
+            value = [self.value(part, depth + 1) for part in self.until(yaml.SequenceEndEvent)]
+        self._anchors[event.anchor] = value, self._count - before
+        return value
+
+    def _mapping(self, depth: int) -> dict[str, Any]:
+        values, merged = dict[str, Any](), dict[str, Any]()
+        for event in self.until(yaml.MappingEndEvent):
+            key, value = self.value(event, depth), self.value(next(self._events), depth)
+            if not isinstance(key, str):
+                raise _problem(f"the key {_short(key)} is no text; put it in quotes", event)
+            if key in values:
+                raise _problem(f"the key '{_short(key)}' stands there twice", event)
+            if key == "<<":
+                for part in value if isinstance(value, list) else [value]:
+                    merged = {**part, **merged}
+            else:
+                values[key] = value
+        return merged | values
 
 
-def _problem(text: str, node: yaml.Node) -> yaml.YAMLError:
-    return yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+def _scalar(event: Any) -> Any:
+    text = event.value
+    if event.implicit[0] and any(pattern.match(text) for pattern in _PATTERNS.get(text[:1], ())):
+        if len(text) > LONGEST_NUMBER:
+            raise _problem(f"a number of {len(text):,} characters", event)
+        return yaml.load(text, Loader=_Parser)
+    return text
 
 
-_PLAIN = (None, *(f"{_TAG}{kind}" for kind in ("null", "bool", "str", "seq", "map")))
-_Loader.yaml_constructors = {tag: _Loader.yaml_constructors[tag] for tag in _PLAIN}
-_Loader.yaml_constructors |= dict.fromkeys((f"{_TAG}int", f"{_TAG}float"), _Loader.construct_number)
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag != f"{_TAG}timestamp"]
-    for first, found in _Loader.yaml_implicit_resolvers.items()
-}
+def _problem(text: str, event: Any) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(None, None, text, event.start_mark)
