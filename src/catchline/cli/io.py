@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from catchline.cli.main import note, quiet, say
-from catchline.config.shipped import SHIPPED, default_model
+from catchline.config.shipped import DEFAULT, SHIPPED
 from catchline.data.lines import bare_name, unreadable
 from catchline.data.records import FORMAT_OF, ReadOptions, SkipCounter, read_json_lines, read_with
 from catchline.errors import ConfigError, DataError
@@ -81,12 +81,10 @@ def records_of(
 
 
 def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
-    """The first name is a model's unless it is that of an input; the others are inputs.
-
-    Without a model it is the bundled one or, with a word to stderr, an extractive method where there is none.
-    """
+    """The first name is a model's unless it is that of an input; the others are inputs. Without a model it is the
+    bundled one."""
     if not names:
-        return default_model(say), []
+        return DEFAULT, []
     if "" in names:
         raise ConfigError("An argument is empty, as of a variable that is not set: name a file or model, or leave it.")
     with_model = "://" not in names[0] and not _is_input(names[0])
@@ -105,7 +103,7 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
             f"'{names[0][:60]}' is neither a model nor a file. A text comes from a file or through standard input: "
             "echo 'Your text.' | catchline summarize"
         )
-    return (names[0], names[1:]) if with_model else (default_model(say), names)
+    return (names[0], names[1:]) if with_model else (DEFAULT, names)
 
 
 def _is_input(name: str) -> bool:

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from catchline.cli.io import say, text_of
 from catchline.cli.options import Device, TrustCode
 from catchline.config.loading import parse_overrides
-from catchline.config.shipped import default_model
+from catchline.config.shipped import DEFAULT
 from catchline.errors import ConfigError
 from catchline.jobs import limit_threads
 
@@ -59,7 +59,7 @@ def command(
         say("anybody who reaches this address may use it; --token-file asks for a token.")
     if threads is not None:
         limit_threads(threads)  # before a model is opened, and libraries with it
-    opened = open_models(models or [default_model(say)], device)
+    opened = open_models(models or [DEFAULT], device)
     serve(create_app(opened, settings, token=token), host, port)
 
 

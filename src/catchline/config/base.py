@@ -72,13 +72,8 @@ def _is_number(value: Any) -> bool:
 def validate(
     cls: type[S], values: Mapping[str, Any], *, where: str, components: Callable[[], Components] | None = None
 ) -> S:
-    """Build ``cls`` from ``values``; turn pydantic's report into one sentence a user can act on.
-
-    ``components`` gives, when a key is unknown, the classes of the settings below keys that hold components.
-
-    Raises:
-        ConfigError: names the key (dotted, below ``where``), what is wrong and the key that may have been meant.
-    """
+    """Build ``cls`` from ``values``; ConfigError names the key (dotted, below ``where``), what is wrong and the key
+    that may have been meant; ``components`` gives the classes of the settings below keys that hold components."""
     try:
         return cls.model_validate(dict(values))
     except ValidationError as error:
@@ -121,10 +116,7 @@ def place_of_key(
     name: str, cls: type[BaseModel], path: list[str], components: Mapping[str, type[BaseModel]] | None = None
 ) -> str:
     """The dotted key of ``cls`` that ``name``, unknown in its section ``path``, was meant to be; empty if none is near.
-
-    ``components`` are the settings' classes of keys such as ``model`` that hold a component. In order: the same name in
-    another section, a similar name in this section, one in another.
-    """
+    In order: the same name in another section, a similar name in this section, one in another."""
     keys = list(_keys(cls, "", components or {}))
     here, folded = ".".join(path), name.replace("-", "_").lower()
     same = [key for key in keys if _leaf(key) == folded]

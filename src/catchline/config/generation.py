@@ -24,23 +24,11 @@ from catchline.config.base import validate
 from catchline.config.schema import SearchConfig
 
 NEW_TOKENS = 20  # what ``generate`` writes where neither the checkpoint nor the caller names a length
-NOT_FOLLOWED = {  # settings that change the tokens, and the values with which they do not
-    "do_sample": (False,),
-    "num_beam_groups": (1,),
-    "constraints": (),
-    "force_words_ids": (),
-    "encoder_repetition_penalty": (1.0,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "exponential_decay_length_penalty": (),
-    "begin_suppress_tokens": ([],),
-    "sequence_bias": ({},),
-    "guidance_scale": (1.0,),
-    "watermarking_config": (),
-    "max_time": (),
-    "stop_strings": ([],),
-    "penalty_alpha": (0.0,),
-    "dola_layers": (),
-}
+_OFF = (  # settings that change the tokens, unless they are off, and those that do unless they are 1
+    "do_sample constraints force_words_ids encoder_no_repeat_ngram_size exponential_decay_length_penalty max_time "
+    "begin_suppress_tokens sequence_bias watermarking_config stop_strings penalty_alpha dola_layers"
+)
+_ONE = ("num_beam_groups", "encoder_repetition_penalty", "guidance_scale")
 
 
 def length_options(penalty: float) -> dict[str, Any]:
@@ -49,22 +37,12 @@ def length_options(penalty: float) -> dict[str, Any]:
 
 
 def search_from(settings: Mapping[str, Any], *, eos_id: int, limit: int) -> tuple[SearchConfig, list[str]]:
-    """The search that ``settings`` (a generation configuration as a dictionary) ask for, and what it cannot honour.
-
-    Args:
-        settings: values that are missing or ``None`` are transformers' own defaults.
-        eos_id: the tokenizer's end token.
-        limit: the most tokens that the model writes.
-
-    Returns:
-        The second part names settings as ``name (value)``.
-
-    Raises:
-        ConfigError: a value that no search can have.
-    """
+    """The search that ``settings`` (a generation configuration as a dictionary) ask for, and what it cannot honour, as
+    ``name (value)``. Values that are missing or ``None`` are transformers' own defaults; ``eos_id`` is the tokenizer's
+    end token, ``limit`` the most tokens that the model writes."""
     given = {name: value for name, value in settings.items() if value is not None}
     beams = int(given.get("num_beams", 1))
-    refused = [name for name, neutral in NOT_FOLLOWED.items() if name in given and given[name] not in neutral]
+    refused = [name for name in _OFF.split() if given.get(name)] + [name for name in _ONE if given.get(name, 1) != 1]
     if _ids(given.get("eos_token_id", eos_id)) != [eos_id]:
         refused.append("eos_token_id")
     longest = given.get("max_new_tokens", given.get("max_length", NEW_TOKENS + 1) - 1)

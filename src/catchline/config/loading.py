@@ -33,11 +33,7 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name_or_path: str | Path) -> Recipe:
-    """Read a recipe by name (``headline_writer``) or from a YAML file; ``extends`` names a parent.
-
-    Raises:
-        ConfigError: no such recipe, invalid YAML (with the line), an unknown key or a wrong value.
-    """
+    """Read a recipe by name (``headline_writer``) or from a YAML file; ``extends`` names a parent."""
     values = _read(name_or_path, seen=())
     if lacking := {"title", "rows", "sizes"} - set(values):
         raise ConfigError(
@@ -59,9 +55,6 @@ def resolve_run(
 
     ``overrides`` is a nested mapping or ``key.path=value`` strings (the value is read as YAML); ``revive`` as in
     `merge`, for them.
-
-    Raises:
-        ConfigError: unknown row, size or key, a value that does not fit, or rows that are extractive methods.
     """
     row, size = _row_and_size(recipe, row, size)
     if recipe.extractive:
@@ -81,11 +74,7 @@ def resolve_run(
 
 
 def resolve_method(recipe: Recipe, row: str | None = None, size: str | None = None) -> dict[str, Any]:
-    """The extractive method of a row at a size: ``{"type": name, **options}``.
-
-    Raises:
-        ConfigError: unknown row or size, or a recipe whose rows are models.
-    """
+    """The extractive method of a row at a size: ``{"type": name, **options}``."""
     row, size = _row_and_size(recipe, row, size)
     method = recipe.rows[row].method
     if method is None:
@@ -112,22 +101,14 @@ def _sized(recipe: Recipe, values: Mapping[str, Any], row: str, size: str) -> di
 
 
 def load_run(path: Path) -> RunConfig:
-    """Read the resolved ``recipe.yaml`` of a run or model folder.
-
-    Raises:
-        ConfigError: it is damaged, or names code that nobody trusted (`catchline.config.names`).
-    """
+    """Read the resolved ``recipe.yaml`` of a run or model folder, which names no code that nobody trusted."""
     run = read_run(path)
     refuse_code(run.model_dump(), path)
     return run
 
 
 def read_run(path: Path) -> RunConfig:
-    """`load_run` for a recipe that is only looked at: nothing may be built from it.
-
-    Raises:
-        ConfigError: it is damaged.
-    """
+    """`load_run` for a recipe that is only looked at: nothing may be built from it."""
     return validate(RunConfig, _read_yaml(path), where="")
 
 
@@ -155,11 +136,7 @@ def with_absolute_paths(run: RunConfig) -> RunConfig:
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
-    """Turn ``["training.batch_size=8", ...]`` into a nested dictionary.
-
-    Raises:
-        ConfigError: an entry without ``=`` or with a value that is not YAML.
-    """
+    """Turn ``["training.batch_size=8", ...]`` into a nested dictionary."""
     result: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -207,8 +184,7 @@ def first_difference(old: Any, new: Any, path: str = "") -> str | None:
     """The first key in which two settings differ, with both values, or None."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in [*old, *(key for key in new if key not in old)]:
-            found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
-            if found:
+            if found := first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else str(key)):
                 return found
         return None
     return None if old == new else f"{path}: {json.dumps(old)} there, {json.dumps(new)} now"
@@ -228,9 +204,7 @@ def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
     parent = values.pop("extends", None)
     if parent is None:
         return values
-    if not isinstance(parent, str):
-        raise ConfigError(f"{path}: 'extends' is the name of a recipe or of a YAML file (given: {str(parent)[:100]}).")
-    beside = path.parent / parent
+    beside = path.parent / (parent := str(parent))
     try:
         return merge(_read(beside if os.path.isfile(beside) else parent, (*seen, place)), values)
     except ConfigError as error:
@@ -243,11 +217,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
             values = parse_yaml(file.read(MOST_BYTES + 1), str(path))
     except FileNotFoundError:
         raise ConfigError(f"There is no recipe file {path}.{did_you_mean(path.stem, recipe_names())}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text; save it as UTF-8.") from None
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{path} cannot be read as a recipe: {reason.lower()}.") from None
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a zero byte in the name
+        raise ConfigError(f"{path} cannot be read as a recipe: {getattr(error, 'strerror', None) or error}.") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path} does not hold a mapping of keys; see `catchline recipes show headline_writer`.")
     return values
@@ -292,7 +263,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._events = (event for event in yaml.parse(text, Loader=_Parser) if not isinstance(event, _OUTER))
-        self._anchors: dict[str, tuple[Any, int]] = {}  # the value, and how many values are in it
+        self._anchors: dict[Any, tuple[Any, int]] = {}  # the value, and how many values are in it
         self._count = 0
 
     def until(self, end: type) -> Iterator[Any]:

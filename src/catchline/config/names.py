@@ -1,15 +1,11 @@
 """The tables of names: what a recipe may ask for, the class that answers, and whether it may be asked.
 
-A table maps a name to ``"module:Class"``; classes are imported when asked for, so this file costs
-nothing to import. A class from outside needs no entry:
-``type: my_package.module:MyAttention``.
-
-Every class named here has a nested ``Config`` (a ``ConfigBase``) that refuses unknown keys, and a
-constructor ``Class(config, **context)`` with what only the caller knows (sizes, a tokenizer).
+A table maps a name to ``"module:Class"``; classes are imported when asked for. One from outside needs no entry:
+``type: my_package.module:MyAttention``. Every class has a nested ``Config`` (a ``ConfigBase``) that refuses unknown
+keys, and a constructor ``Class(config, **context)`` with what only the caller knows (sizes, a tokenizer).
 
 **Trust.** Folders are data. A class from outside the tables in the user's own recipe, option or Python argument is a
-request. In a model or run folder, which may come from anybody, it is a name like any other text: `refuse_code` is what
-every reader of a folder's settings calls before anything is built from them.
+request; in a folder, which may come from anybody, it is refused (`refuse_code`) before anything is built.
 """
 
 from __future__ import annotations
@@ -110,13 +106,8 @@ _trusted: ContextVar[frozenset[str] | None] = ContextVar("trusted", default=froz
 
 
 def resolve(kind: str, table: Table, name: str) -> type[Any]:
-    """Return the class behind ``name``; ``package.module:Class`` names one outside the tables.
-
-    What a folder names comes here only through `refuse_code`.
-
-    Raises:
-        ConfigError: the name is in no table, the module cannot be imported, or it has no such component.
-    """
+    """The class behind ``name``; ``package.module:Class`` names one outside the tables, which may lie in the working
+    directory. What a folder names comes here only through `refuse_code`."""
     target = table.get(name, name)
     if ":" not in target:
         raise ConfigError(unknown_choice(kind, name, table))
@@ -126,11 +117,8 @@ def resolve(kind: str, table: Table, name: str) -> type[Any]:
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except Exception as error:  # a module from outside can raise anything
-        missing = missing_package(error)
-        absent = isinstance(error, ModuleNotFoundError)
-        hint = "It is looked for among what is installed and in the working directory."
-        hint = hint if absent else "CATCHLINE_TRACEBACK=1 shows where."
-        raise ConfigError(missing or f"The {kind} '{name}' could not be loaded: {error}. {hint}") from error
+        problem = f"The {kind} '{name}' could not be loaded: {error}. CATCHLINE_TRACEBACK=1 shows where."
+        raise ConfigError(missing_package(error) or problem) from error
     if name not in table and not (isinstance(found, type) and hasattr(found, "Config")):
         raise ConfigError(f"The {kind} '{name}' is no class with a nested Config, as components are.")
     if name not in table:
@@ -178,12 +166,7 @@ def component_settings(run: Mapping[str, Any]) -> dict[str, type[ConfigBase]]:
 
 
 def check_run(run: RunConfig) -> ConfigBase:
-    """Check every component that ``run`` names, and its options; gives the model's ``Config``. Nothing is built.
-
-    Raises:
-        ConfigError: a component or a way of scoring is unknown, or one of its options is; an objective would never
-            have anything to act on.
-    """
+    """Check every component that ``run`` names, and its options; gives the model's ``Config``. Nothing is built."""
     model, config = parse("model", MODELS, run.model)
     objectives = [parse("objective", OBJECTIVES, spec) for spec in run.objectives]
     parts: dict[str, tuple[str, Table]] = {key: (kind, table) for key, kind, table in PARTS} | model.parts
@@ -253,17 +236,10 @@ def sources_of(settings: Any) -> list[Path]:
 
 
 def refuse_code(settings: Any, where: object) -> None:
-    """Check settings that were read from a folder.
-
-    Raises:
-        ConfigError: they name a class that is not ours, and nobody said that this folder may.
-    """
+    """Refuse settings of a folder that name a class which is not ours, unless somebody said that this folder may."""
     trusted = _trusted.get()
-    if trusted is None:
-        return
-    if unknown := sorted(outside_names(settings) - trusted):
+    if trusted is not None and (unknown := sorted(outside_names(settings) - trusted)):
         raise ConfigError(
-            f"{where} names Python code that is not catchline's ('{unknown[0][:100]}'); opening the folder "
-            f"would run it. "
-            "If you trust whoever made the folder, say so: --trust-code, or trust_code=True in Python."
+            f"{where} names Python code that is not catchline's ('{unknown[0][:100]}'); opening the folder would run "
+            "it. If you trust whoever made the folder, say so: --trust-code, or trust_code=True in Python."
         )

@@ -6,7 +6,6 @@ a ``type``; the class's own ``Config`` validates the rest when it is built (`cat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -20,7 +19,6 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Tracker = Literal["aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"]
 LONGEST = 100_000  # tokens that search writes
 SPLITS = ("train", "validation", "test")
-_RULES = ("finish", "unfinished", "early_stopping")  # of a beam that does not shrink
 
 
 class DataConfig(ConfigBase):
@@ -65,10 +63,7 @@ class RateConfig(ConfigBase):
 
 
 class OptimizerConfig(ConfigBase):
-    """``adam``, ``adamw``, ``adagrad``, ``adadelta`` or ``sgd`` with torch's own options.
-
-    Adadelta's decay is 0.95, and its usual learning rate 1.0; Adagrad's accumulators start at 0.1.
-    """
+    """torch's own. Adadelta's decay is 0.95, and its usual learning rate 1.0; Adagrad's accumulators start at 0.1."""
 
     type: Literal["adam", "adamw", "adagrad", "adadelta", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0, le=1000)
@@ -88,11 +83,8 @@ class ScheduleConfig(ConfigBase):
 
 
 class TeacherForcingConfig(ConfigBase):
-    """How often the decoder reads the gold token (Headline Writer, section 3.3.4).
-
-    ``ratio`` is the probability that the next decoder input is the gold token, ``scope`` what shares
-    one draw, ``feed`` what is read otherwise.
-    """
+    """How often the decoder reads the gold token (Headline Writer, section 3.3.4): with probability ``ratio``.
+    ``scope`` is what shares one draw, ``feed`` what is read otherwise."""
 
     ratio: float = Field(1.0, ge=0, le=1)
     scope: Literal["step", "example_step", "sequence"] = "step"
@@ -100,11 +92,8 @@ class TeacherForcingConfig(ConfigBase):
 
 
 class PhaseConfig(ConfigBase):
-    """A stretch of training with its own settings; what is not named keeps its value.
-
-    ``until`` is the update at which the phase ends, ``until_epoch`` the pass over the data (neither: the last phase).
-    ``model`` holds switches of the model (``coverage: true``).
-    """
+    """A stretch of training with its own settings; what is not named keeps its value. ``until`` is the update at which
+    it ends, ``until_epoch`` the pass over the data (neither: the last phase); ``model`` has switches of the model."""
 
     name: str
     until: int | None = Field(None, ge=1)
@@ -263,31 +252,12 @@ class SearchConfig(LengthConfig):
     surface: Surface = "clean"
     capitals: Literal["learnt", "sentence", "title", "lower"] = "learnt"
 
-    @field_validator("replace_unk", mode="before")
-    @classmethod
-    def _named(cls, value: Any) -> Any:
-        """True means ``words``; ``off``, which YAML reads as false, is welcome in quotes too."""
-        return "words" if value is True else False if value == "off" else value
-
-    @field_validator("scorers", mode="before")
-    @classmethod
-    def _listed(cls, value: Any) -> Any:
-        if not isinstance(value, list | tuple) or not all(isinstance(spec, Mapping) for spec in value):
-            raise ValueError(
-                "takes a list of scorers, each with its options: scorers=[{type: repetition_penalty, penalty: 1.2}]"
-            )
-        return value
-
     @model_validator(mode="after")
     def _fits(self) -> SearchConfig:
         if self.num_return > self.beam_size:
             raise ValueError(f"num_return {self.num_return} is more than beam_size {self.beam_size}")
         if self.min_length > self.max_length:
             raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
-        plain = {name: type(self).model_fields[name].default for name in _RULES}
-        other = [f"{name}={value}" for name, value in plain.items() if getattr(self, name) != value]
-        if self.shrink_beam and other:
-            raise ValueError(f"shrink_beam ends by its own rules: set {', '.join(other)}")
         return self
 
     @property
@@ -297,11 +267,10 @@ class SearchConfig(LengthConfig):
 
 
 class EvaluationConfig(ConfigBase):
-    """What is scored and against which baselines. ``profile`` names a data set's usual way of scoring (``gigaword``,
-    ``duc2004``, ``lcsts``, ``cnn-plain``, ``cnndm``, ``cnndm-first``, ``samsum``) or a profile of ROUGE; ``rouge``
-    changes single options. ``restore_numbers`` replaces a written ``##`` by a number of that length from the document
-    before scoring. ``surface`` is scored instead of ``search.surface``: ``raw``, the words as the model
-    wrote them; ``tokens``, with a blank between any two, for references that are tokenized so."""
+    """What is scored and against which baselines. ``profile`` names a data set's usual way of scoring or a profile of
+    ROUGE (`catchline.metrics.scoring`); ``rouge`` changes single options. ``restore_numbers`` replaces a written ``##``
+    by a number of that length from the document before scoring. ``surface`` is scored instead of ``search.surface``:
+    ``raw``, the words as the model wrote them; ``tokens``, with a blank between any two."""
 
     profile: str | None = None
     restore_numbers: bool = False
@@ -328,25 +297,16 @@ class RunConfig(ConfigBase):
     evaluation: EvaluationConfig = EvaluationConfig()
     published: dict[str, Any] = Field(default_factory=dict)
 
-    @field_validator("pretraining", mode="before")
-    @classmethod
-    def _no_stage(cls, value: Any) -> Any:
-        """``pretraining: null`` is a way to say that there is no such stage."""
-        return {} if value is None else value
-
     @property
     def loss_unit(self) -> str:
-        """What the likelihood among its losses is counted in, by that objective's reduction."""
+        """What the likelihood is counted in, by its reduction."""
         likelihood = next((one for one in self.objectives if one.get("type") == "nll"), self.objectives[0])
         units = {"sentence": "nats per summary", "sum": "nats"}
         return units.get(likelihood.get("reduction", "token"), "nats per word")
 
 
 class RowConfig(ConfigBase):
-    """A named row of a paper's table: what it changes, and the scores that were published for it.
-
-    In a recipe of extractive methods a row has no model: ``method`` is an entry of the table EXTRACTIVE with options.
-    """
+    """A named row of a paper's table: what it changes, or the extractive ``method``, and its published scores."""
 
     label: str
     set: dict[str, Any] = Field(default_factory=dict)
@@ -363,14 +323,12 @@ class SizeConfig(ConfigBase):
 
 
 class Recipe(ConfigBase):
-    """A paper's file: the base settings, the rows of its tables and the sizes.
+    """A paper's file. A run is the base, changed by the row, by the size, by the size's entry for the row, and last by
+    the user's ``--set``.
 
-    A run is the base, changed by the row, then by the size, then by the size's entry for the row, then
-    by the user's ``--set``.
-
-    ``extractive_rows`` are methods that stand in the same table (``lsa_first``, ``lead-1``), and
-    ``extractive_published`` has their published scores. Where the rows themselves are methods there is no base,
-    and sizes change the methods' options. ``published_note`` says where published figures are not simply the paper's.
+    ``extractive_rows`` are methods in the same table (``lsa_first``, ``lead-1``), ``extractive_published`` has their
+    published scores. Where the rows themselves are methods there is no base, and sizes change the methods' options.
+    ``published_note`` says where published figures are not simply the paper's.
     """
 
     name: str
@@ -392,12 +350,7 @@ class Recipe(ConfigBase):
         return all(row.method is not None for row in self.rows.values())
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Recipe:
-        methods = [name for name, row in self.rows.items() if row.method is not None]
-        if methods and len(methods) < len(self.rows):
-            raise ValueError(f"rows are all methods or all models; of these only {', '.join(methods)} are methods")
-        if not methods and not self.base:
-            raise ValueError("a recipe of models needs a 'base'")
+    def _defaults(self) -> Recipe:
         for key, name, known in (("row", self.default_row, self.rows), ("size", self.default_size, self.sizes)):
             if name not in known:
                 raise ValueError(f"default_{key} '{name}' is not among the {key}s: {', '.join(known)}")

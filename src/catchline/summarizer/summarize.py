@@ -6,7 +6,6 @@ No tensor library is imported until a model is opened, so ``Summarizer.from_pret
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +17,7 @@ from typing import Any, Literal, overload
 
 from catchline.config.names import resolve, trusting
 from catchline.config.schema import LengthConfig
-from catchline.config.shipped import default_model, place_of
+from catchline.config.shipped import DEFAULT, place_of
 from catchline.errors import CatchlineError, ConfigError, DataError
 from catchline.explain.provenance import extractive_summary
 from catchline.files import put_back
@@ -66,7 +65,7 @@ class Summarizer:
     def __init__(self, system: System | None = None) -> None:
         if isinstance(system, str | os.PathLike):
             raise ConfigError(f"A model is opened with Summarizer.from_pretrained({os.fspath(system)!r}).")
-        self.system: System = system or Summarizer.from_pretrained(default_model(warnings.warn)).system
+        self.system: System = system or Summarizer.from_pretrained(DEFAULT).system
 
     @classmethod
     def from_pretrained(

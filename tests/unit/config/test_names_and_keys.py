@@ -105,16 +105,6 @@ def test_a_section_alone_is_named_without_its_section() -> None:
     assert place_of_key("zzz", RunConfig, []) == "", "no hint"
 
 
-@pytest.mark.parametrize("given", ["renormalise", {"type": "renormalise"}, ["renormalise"]])
-def test_scorers_in_another_form_are_told_theirs(given: object) -> None:
-    with pytest.raises(
-        ConfigError, match=r"'search\.scorers': takes a list .*scorers=\[\{type: repetition_penalty, penalty: 1.2\}\]"
-    ):
-        validate(SearchConfig, {"scorers": given}, where="search")
-    form = {"scorers": [{"type": "renormalise"}]}
-    assert validate(SearchConfig, form, where="search").scorers == tuple(form["scorers"])
-
-
 COVERAGE = {"attention": {"type": "additive", "coverage": True}}
 LATER = {"type": "additive", "coverage": True, "coverage_from_start": False}
 OPPONENT = {"opponent": {"type": "max", "layer": 0, "head": 0}}

@@ -95,7 +95,7 @@ def test_an_unk_is_replaced_by_the_most_attended_word_and_counts_as_copied() -> 
     tokenizer = words()
     ids = [tokenizer.unk_id]
     assert summary_of(tokenizer, ids, [0.7], [ROW]).text == "<unk>"
-    made = summary_of(tokenizer, ids, [0.7], [ROW], search=SearchConfig(surface="raw", replace_unk=True))
+    made = summary_of(tokenizer, ids, [0.7], [ROW], search=SearchConfig(surface="raw", replace_unk="words"))
     assert made.text == "zebrafish"
     assert made.words[0].copied
     assert [(span.start, span.weight) for span in made.words[0].sources] == [(8, 1.0)]

@@ -353,12 +353,3 @@ def test_scores_are_not_log_probs() -> None:
             predicted = len(hypothesis.ids) + hypothesis.finished
             assert hypothesis.score == pytest.approx(2 * log_prob - 0.25 * predicted)
             assert hypothesis.terms == pytest.approx({"model": hypothesis.score})
-
-
-# --------------------------------------------- the beam that a finished hypothesis leaves smaller
-
-
-@pytest.mark.parametrize("options", [{"early_stopping": "never"}, {"finish": "within_beam"}, {"unfinished": "drop"}])
-def test_what_a_beam_that_shrinks_cannot_be_combined_with(options: dict) -> None:
-    with pytest.raises(ValueError, match="shrink_beam ends by its own rules"):
-        SearchConfig(shrink_beam=True, **options)

@@ -117,7 +117,7 @@ def test_decode_replaces_unk_when_asked() -> None:
     source = torch.tensor([[4, 5, 6, 7, 30]])
     options = {"beam_size": 2, "max_length": 3, "min_length": 3, "forbid_unk": False}
     kept = decode(Encoding(model), batch_of(source, 9), SearchConfig(**options), **IDS)[0][0]
-    put = decode(Encoding(model), batch_of(source, 9), SearchConfig(**options, replace_unk=True), **IDS)[0][0]
+    put = decode(Encoding(model), batch_of(source, 9), SearchConfig(**options, replace_unk="words"), **IDS)[0][0]
     assert kept.ids == [1, 1, 1]
     assert put.ids == [int(source[0, position]) for position in kept.attention[:3].argmax(1)]
 

@@ -104,7 +104,13 @@ def batch_of(tensors: bool) -> Batch:
     [
         {"beam_size": 1},
         {"beam_size": 3, "num_return": 3},
-        {"beam_size": 4, "num_return": 2, "forbid_unk": False, "replace_unk": True, "distraction": {"attention": -0.5}},
+        {
+            "beam_size": 4,
+            "num_return": 2,
+            "forbid_unk": False,
+            "replace_unk": "words",
+            "distraction": {"attention": -0.5},
+        },
     ],
     ids=["greedy", "beam", "distracted"],
 )

@@ -203,7 +203,7 @@ def test_one_override_serves_rows_with_and_without_a_stage(tmp_path: Path) -> No
         "base: {pretraining: {set: {training: {max_updates: 2}}}}\n"
         "rows:\n"
         "  staged: {label: With a stage, set: {pretraining.enabled: true}}\n"
-        "  nothing: {label: Without, set: {pretraining: null}}\n"
+        "  nothing: {label: Without, set: {}}\n"
     )
     recipe = load_recipe(tmp_path / "recipe.yaml")
     runs = {row: resolve_run(recipe, row, "tiny", [f"pretraining.data={tmp_path}"]) for row in recipe.rows}
