@@ -60,6 +60,7 @@ def pairs(tmp_path: Path) -> Path:
     "command",
     [
         "compare lead lexrank --data {pairs} --out {out}",
+        "evaluate lead-1 --data {pairs} --output {out}",
         "compare headline_writer --size tiny --data {both} --out {out}",
         "data select-spans --k 2 --tokenizer words --input {pairs} --out {out} --overwrite",
         "train headline_writer --size tiny --data {pairs} --out {out} --force",
@@ -77,17 +78,9 @@ def test_the_second_one_is_told(command: str, pairs: Path, tmp_path: Path, capsy
     assert not out.exists()
 
 
-@pytest.mark.parametrize(
-    ("command", "held"),
-    [
-        ("summarize lead-1 {pairs} --output {out}/a.jsonl", "a.jsonl"),
-        ("evaluate lead-1 --data {pairs} --output {out}", "lead-1.predictions.jsonl.partial"),
-    ],
-)
-def test_one_process_writes_a_file(
-    command: str, held: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
+def test_one_process_writes_a_file(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, held = tmp_path / "out", "a.jsonl"
+    command = "summarize lead-1 {pairs} --output {out}/a.jsonl"
     arguments = command.format(pairs=pairs, out=out).split()
     with only_writer(out / held):
         refused(capsys, 1, f"{held} is in use by process ", *arguments)

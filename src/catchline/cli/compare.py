@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
@@ -22,12 +22,10 @@ from catchline.config.shipped import SHIPPED
 from catchline.data.records import data_changes, split_of, splits_in
 from catchline.errors import ConfigError, DataError, did_you_mean
 from catchline.evaluation.plan import Choice, Plan, plan_recipe, plan_systems
-from catchline.evaluation.table import COPYING_NOTE, copy_table, csv_text, latex, named_test
+from catchline.evaluation.report import as_dict, csv_text, latex, markdown
+from catchline.evaluation.table import Table, cells, copy_table, named_test, notes, table_of
 from catchline.files import only_here, write_json, write_text
 from catchline.text.control import safe_print as print
-
-if TYPE_CHECKING:  # scoring needs sacrebleu, which the base package lacks
-    from catchline.evaluation.report import ComparisonTable
 
 Earlier = Annotated[
     list[Path] | None, Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
@@ -62,8 +60,7 @@ def command(
     The folder gets compare.md, compare.csv, compare.tex and compare.json. Interrupted, the same command
     continues where it stopped. A row that fails is named in the table, and the exit code is 1.
     """
-    from catchline.evaluation import report
-    from catchline.evaluation.compare import Comparison, ComparisonCallbacks
+    from catchline.evaluation.compare import Comparison  # which needs sacrebleu
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("catchline compare runs in one process; train with several, then compare the run folders.")
@@ -76,28 +73,29 @@ def command(
     if test != "randomization" and len(records) < 2:  # before hours of training
         raise DataError(f"--test {test} needs at least two documents, and here is one; --test randomization does not.")
     for place in earlier or []:
-        if not any((place / name).is_file() for name in ("state.json", "compare.json")):  # the first is of trained rows
-            raise ConfigError(f"--earlier: {place} is not the folder of a comparison (there is no compare.json in it).")
+        if not (place / "state.json").is_file():
+            raise ConfigError(f"--earlier: {place} is not the folder of a comparison (there is no state.json in it).")
     folder = out or _folder(plan, what, size, path)
     once = partial(_train, on_message=cache(note))  # what is the same of every run is said of the first
-    callbacks = ComparisonCallbacks(once, lambda title, total: progress(title, total=total), note)
+    how: dict[str, Any] = {"train": once, "watch": progress, "say": note, "earlier": earlier or [], "device": device}
     with only_here(folder):
-        comparison = Comparison(plan, records, folder, callbacks, earlier or [], device)
+        comparison = Comparison(plan, records, folder, **how)
         try:
             outcomes = comparison.run()
         except KeyboardInterrupt:
             say(f"Interrupted; what is finished is kept in {folder}. The same command continues from there.")
             raise Exit(EXIT_INTERRUPTED) from None
-        table = report.table_of(plan, outcomes, data=path, records=len(records), test=test)
+        about = {"title": plan.title, "note": plan.note, "test": test}
+        table = table_of(outcomes, plan.baseline, data=path, records=len(records), **about)
         _write(table, folder)
     if as_json:
-        print_json(report.as_dict(table))
+        print_json(as_dict(table))
     else:
-        print(aligned(*report.cells(table)))
-        header, lines = copy_table(table.rows)
+        print(aligned(*cells(table)))
+        header, lines = copy_table(table)
         if lines:
-            print(f"\n{aligned(header, lines)}\n{COPYING_NOTE}")
-        print("\n".join(["", *report.notes(table), f"{folder}/compare.md, .csv, .tex, .json"]))
+            print(f"\n{aligned(header, lines)}")
+        print("\n".join(["", *notes(table), f"{folder}/compare.md, .csv, .tex, .json"]))
     if table.failed:
         raise Exit(1)
 
@@ -161,16 +159,14 @@ def _train(run: RunConfig, folder: Path, *, resume: bool, title: str, on_message
         return train(run, folder, resume=resume, progress=show, on_message=on_message)
 
 
-def _write(table: ComparisonTable, folder: Path) -> None:
-    from catchline.evaluation import report
-
+def _write(table: Table, folder: Path) -> None:
     typed = sys.argv[1:] if Path(sys.argv[0]).stem in {"catchline", "__main__"} else ["compare"]  # as far as is known
     said = f"catchline {shlex.join(typed)}"
     files = {
-        "compare.md": report.markdown(table, said),
-        "compare.csv": csv_text(table.rows),
-        "compare.tex": latex(*report.cells(table), report.notes(table)),
+        "compare.md": markdown(table, said),
+        "compare.csv": csv_text(table),
+        "compare.tex": latex(table),
     }
     for name, text in files.items():
         write_text(folder / name, text)
-    write_json(folder / "compare.json", report.as_dict(table), indent=2)
+    write_json(folder / "compare.json", as_dict(table), indent=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,20 +25,18 @@ from catchline.cli.options import (
 from catchline.config.schema import EvaluationConfig
 from catchline.data.records import split_of
 from catchline.errors import ConfigError
-from catchline.evaluation import table as tables
+from catchline.evaluation.report import compared, csv_text, latex
 from catchline.evaluation.run import (
     EvaluationResult,
+    evaluate_system,
     file_name,
     identity,
     open_system,
-    options_of,
-    predict,
-    score,
 )
-from catchline.files import write_json, write_text
-from catchline.metrics.scoring import suited
+from catchline.evaluation.table import cells, copy_table, notes, table_of_results
+from catchline.files import only_here, write_json, write_text
+from catchline.metrics.scoring import check_scoring
 from catchline.summarizer.extractive import check_name, is_method, meaning
-from catchline.types import references_of
 
 
 def command(
@@ -84,35 +82,31 @@ def command(
     for name in names if output else ():
         if (other := files.setdefault(file_name(name).lower(), name)) != name:
             raise ConfigError(f"The predictions of {other} and {name} would be one file; name one by its whole path.")
-    scoring = EvaluationConfig(profile=profile, restore_numbers=restore_numbers)
-    options = options_of(scoring, **({} if stem is None else {"stem": stem}))
+    rouge = {} if stem is None else {"stem": stem}
+    config = EvaluationConfig(profile=profile, restore_numbers=restore_numbers, rouge=rouge)
+    check_scoring(profile, rouge)
     path = split_of(data, split)
     records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
-    way = suited(options.scoring, map(references_of, records))
-    options = replace(options, scoring=way, batch_size=batch_size)
     results: list[EvaluationResult] = []
     drafts: list[Path] = []  # of systems that are decoded: the next call decodes none again
-    for name in names:
-        system = open_system(name, None if is_method(name) else settings, device)
-        how: dict[str, Any] = {"about": identity(system, name), "keep": drafts.append}
-        how["out"] = output / f"{file_name(name)}.predictions.jsonl" if output else None
-        with progress(f"Evaluating {name}", total=len(records)) as bar:
-            lines, seconds = predict(system, records, options=options, progress=bar, **how)
-        unk = system.system.unk_text
-        results.append(score(name, records, lines, options=options, unk_text=unk, seconds=seconds))
-    rows = tables.result_rows(results)
-    header, cells, notes = table = tables.result_table(results, rows)
-    content = {"data": path, "systems": tables.compared(results, rows)}
-    if output:
-        write_json(output / "scores.json", content, indent=2)
-        write_text(output / "scores.csv", tables.csv_text(rows))
-        write_text(output / "scores.tex", tables.latex(*table))
-    for draft in drafts:
-        draft.unlink(missing_ok=True)
-    parts = [aligned(header, cells), ""]
-    if copying:
-        parts += [aligned(*tables.copy_table(rows)), tables.COPYING_NOTE, ""]
-    print_result(as_json, content, "\n".join([*parts, f"{path}: {len(records)} records", *notes]))
+    with only_here(output) if output else nullcontext():
+        for name in names:
+            system = open_system(name, None if is_method(name) else settings, device)
+            how: dict[str, Any] = {"name": name, "config": config, "batch_size": batch_size, "keep": drafts.append}
+            how["out"] = output / f"{file_name(name)}.predictions.jsonl" if output else None
+            with progress(f"Evaluating {name}", total=len(records)) as bar:
+                about = identity(system, name)
+                results.append(evaluate_system(system, records, about=about, progress=bar, **how))
+        table = table_of_results(results, path)
+        content = {"data": path, "systems": compared(table, results)}
+        if output:
+            write_json(output / "scores.json", content, indent=2)
+            write_text(output / "scores.csv", csv_text(table))
+            write_text(output / "scores.tex", latex(table))
+        for draft in drafts:
+            draft.unlink()
+    parts = [aligned(*cells(table)), "", *([aligned(*copy_table(table)), ""] if copying else [])]
+    print_result(as_json, content, "\n".join([*parts, *notes(table)]))
 
 
 def _names(systems: Sequence[str]) -> list[str]:

@@ -21,9 +21,9 @@ from catchline.config.schema import SPLITS, RunConfig, TrainingConfig
 from catchline.config.shipped import SHIPPED, place_of
 from catchline.data.records import data_changes
 from catchline.errors import CatchlineError, ConfigError
-from catchline.evaluation.run import evaluate_system, open_system, options_of
-from catchline.evaluation.table import MEASURES, cells_of, for_card, rouge_column, verdict
-from catchline.evaluation.table import Row as TableRow
+from catchline.evaluation.report import for_card, verdict
+from catchline.evaluation.run import evaluate_system, open_system
+from catchline.evaluation.table import MEASURES, cells_of, rouge_column, table_of_results
 from catchline.models.card import Card, write_card
 from catchline.text.control import safe_print as print
 from catchline.types import Record
@@ -176,10 +176,12 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         split, records = next(iter(held.items()))
         folder = Path(model_folder)
         confidence = calibrated(folder, [record for part in held.values() for record in part])
-        systems, options = {"lead-1": "lead-1", "the model": model_folder}, options_of(run.evaluation)
+        systems, how = {"lead-1": "lead-1", "the model": model_folder}, {"batch_size": run.evaluation.batch_size}
         with progress("Scoring", total=2 * len(records)) as bar:
             results = [
-                evaluate_system(open_system(system), records, name=label, options=options, progress=bar.advance)
+                evaluate_system(
+                    open_system(system), records, name=label, config=run.evaluation, progress=bar.advance, **how
+                )
                 for label, system in systems.items()
             ]
         name = Path(getattr(run.data, split)).name
@@ -188,8 +190,8 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         return f"It could not be scored: {error}"
     fine_tuned = run.training.initial_weights is not None
     text = verdict(results, fine_tuned=fine_tuned, no_repeat=run.search.no_repeat_ngram)
-    columns = [*(rouge_column(kind, marks=False) for kind in results[0].rouge), *MEASURES]
-    table = aligned(*cells_of([TableRow.of([result]) for result in results], columns))
+    columns = [*(rouge_column(kind) for kind in results[0].rouge), *MEASURES]
+    table = aligned(*cells_of(table_of_results(results).rows, columns))
     return "\n".join(["", table, "", *text, confidence])
 
 

@@ -14,14 +14,12 @@ from catchline.metrics import copying
 from catchline.metrics.faithfulness import CLAIMS, Kind, SourceFacts, check_support
 from catchline.metrics.words import is_stop_word, words
 
-REVISION = 4  # raised when a figure is added or could change: scores that are kept are then made anew
+REVISION = 5  # raised when a figure is added or could change: scores that are kept are then made anew
 REPEATED = {1: "repetition_1", 2: "repetition", 3: "repetition_3", 4: "repetition_4"}  # n -> name of the figure
-REPEATING = "repeating"
-CORRECT = {n: f"correct_{n}" for n in (1, 2, 3, 4)}  # micro averages; those of the summaries' rates end in _macro
+REPEATING, UNFAITHFUL, UNSUPPORTED_WORDS = "repeating", "unfaithful", "unsupported_word"
+CORRECT = {n: f"correct_{n}" for n in (1, 2, 3, 4)}
 OVER_COPIED, OVER_COPIED_CONTENT = "over_copied", "over_copied_content"
-UNSUPPORTED: dict[Kind, str] = {kind: f"unsupported_{kind}" for kind in CLAIMS}  # kind of claim -> name of the figure
-UNSUPPORTED_WORDS, UNFAITHFUL = "unsupported_word", "unfaithful"
-_KINDS: dict[Kind, str] = {**UNSUPPORTED, "word": UNSUPPORTED_WORDS}
+KINDS: tuple[Kind, ...] = (*CLAIMS, "word")
 _BETWEEN = "\n"  # between two references: no word, so no n-gram with it is in a document
 
 
@@ -37,64 +35,56 @@ def measure(
     theirs. ``novel_2``: share of its distinct bigrams that the document lacks. ``repetition``: share of its bigrams
     that occurred in it before (``repetition_1``, ``_3`` and ``_4``: of its words, 3- and 4-grams); ``repeating``: share
     of summaries that a reader would say repeat themselves. ``unk_rate``: unknown-word marks per blank-separated word.
-    ``words``: its length; ``length_ratio``: its length over the references' mean length. ``empty``: share of summaries
-    without any word.
+    ``words``: its length. ``empty``: share of summaries without any word.
 
     What they state that their documents lack (`catchline.metrics.faithfulness`): ``unsupported_name``, ``_number``,
-    ``_date`` and ``_word``: the share of all such pieces that the documents lack, missing where there is none;
-    ``claims``: names, numbers and dates a summary; ``unfaithful``: share of summaries with one or more that the
-    document lacks.
+    ``_date`` and ``_word``: the share of all such pieces, missing where there is none; ``unfaithful``: share of
+    summaries with a name, number or date that the document lacks.
 
     What is copied rightly, and what without need (Li et al. 2021, figure 4): ``correct_n``: of all n-grams of the
     summaries the share that the document and a reference hold, occurrences added up over the summaries;
-    ``correct_n_macro``: the mean of the summaries' own shares; ``over_copied``: words of a summary that the document
-    holds and no reference; ``over_copied_content``: the same without English stop words.
+    ``over_copied``: words of a summary that the document holds and no reference; ``over_copied_content``: the same
+    without English stop words.
     """
-
     rows, hits, sizes = [], Counter[str](), Counter[str]()
     for document, summary, group in zip(documents, summaries, references, strict=True):
-        figures, some, every = _figures(document, summary, group, unk_text)
+        figures, counts = _figures(document, summary, group, unk_text)
         rows.append(figures)
-        hits.update(some)
-        sizes.update(every)
+        hits.update({name: some for name, (some, _) in counts.items()})
+        sizes.update({name: every for name, (_, every) in counts.items()})
     found = {name: _mean(row[name] for row in rows if row[name] is not None) for name in (rows[0] if rows else ())}
     return found | dict.fromkeys(CORRECT.values(), 0.0) | {name: hits[name] / n for name, n in sizes.items() if n}
 
 
 def _figures(
     document: str, summary: str, group: Sequence[str], unk_text: str | None
-) -> tuple[dict[str, Any], dict[str, int], dict[str, int]]:
+) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
     """Of one summary what means are taken of, None where there is none; and of shares of all pieces how many pieces
     count, and how many there are."""
     marks = summary.split().count(unk_text) if unk_text else 0
     plain = summary.replace(unk_text, " ") if unk_text else summary
     facts, models, mine = SourceFacts(document), [words(model) for model in group], words(plain)
     known = models[0] if len(models) == 1 else [word for model in models for word in (*model, _BETWEEN)]
-    expected = _mean(map(len, models))
     rates = copying.repeated_ngram_rates(mine, len(REPEATED))
     in_source, in_known = copying.shared_runs(mine, facts.words), copying.shared_runs(mine, known)
     over = copying.over_copied(mine, in_source, in_known)
     claims = check_support(plain, facts).claims
     checked, missing = [claim.kind for claim in claims], [claim.kind for claim in claims if claim.source is None]
     coverage, density = copying.coverage_and_density(in_source) or (None, None)
-    correct = dict(zip(CORRECT.values(), copying.correct_counts(in_source, in_known, len(CORRECT)), strict=True))
     figures = {
         **{"copy_rate": coverage, "density": density, "novel_2": copying.novel_rate(mine, in_source, 2)},
         **dict(zip(REPEATED.values(), rates, strict=True)),
         REPEATING: copying.repeats(mine, rates[-1]) if mine else None,
         "unk_rate": marks / len(summary.split()) if marks else 0.0,
         "words": len(mine),
-        "length_ratio": len(mine) / expected if expected else None,
         "empty": not mine,
         UNFAITHFUL: any(kind != "word" for kind in missing),
-        "claims": len(checked) - checked.count("word"),
-        **{f"{name}_macro": some / every if every else None for name, (some, every) in correct.items()},
         OVER_COPIED: len(over),
         OVER_COPIED_CONTENT: len(over) - sum(map(is_stop_word, over)),
     }
-    hits = {name: missing.count(kind) for kind, name in _KINDS.items()} | {n: some for n, (some, _) in correct.items()}
-    sizes = {name: checked.count(kind) for kind, name in _KINDS.items()} | {n: all_ for n, (_, all_) in correct.items()}
-    return figures, hits, sizes
+    counts = {f"unsupported_{kind}": (missing.count(kind), checked.count(kind)) for kind in KINDS}
+    correct = copying.correct_counts(in_source, in_known, len(CORRECT))
+    return figures, counts | dict(zip(CORRECT.values(), correct, strict=True))
 
 
 def reading_measures(readings: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -20,7 +20,8 @@ SECTIONS = {"data": DataConfig, "evaluation": EvaluationConfig}
 
 @dataclass(frozen=True, slots=True)
 class PlannedRow:
-    """One row of the table: ``runs`` to train (one a seed), or a ``method``, or the ``place`` of a trained model.
+    """One row of the table: ``runs`` to train (one a seed), or a system that exists at ``place`` with ``settings`` (the
+    spec of a method, or what decodes otherwise than the model's own).
 
     ``published`` maps a measure, perhaps with the table it is of (``subset.bleu``), to the paper's figure.
     """
@@ -28,10 +29,19 @@ class PlannedRow:
     name: str
     label: str
     published: Mapping[str, Any] = field(default_factory=dict)
-    method: Mapping[str, Any] | None = None
-    place: str | None = None
-    search: Mapping[str, Any] = field(default_factory=dict)  # decoding settings that differ from the model's own
+    settings: Mapping[str, Any] = field(default_factory=dict)
     runs: tuple[RunConfig, ...] = ()
+    place: str = ""
+
+    @classmethod
+    def method(cls, name: str, label: str, published: Mapping[str, Any], spec: Mapping[str, Any]) -> PlannedRow:
+        """An extractive method.
+
+        Raises:
+            ConfigError: it has no such option, or not this value.
+        """
+        parse("extractive method", EXTRACTIVE, spec)
+        return cls(name, label, flatten(published), spec, place=name)
 
 
 PlannedRows = tuple[list[PlannedRow], DataConfig, EvaluationConfig]
@@ -98,14 +108,12 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
         if (meant := meaning(place)) in named:
             raise ConfigError(f"'{named[meant]}' is named twice (again as '{place}'); a system is compared once.")
         named[meant] = place
-        if method:
-            rows.append(PlannedRow(place, place, method=method))
-            continue
         recipe = place_of(place) / "recipe.yaml"
-        run = read_run(recipe) if recipe.is_file() else None
+        run = read_run(recipe) if not method and recipe.is_file() else None
         runs += [run] if run else []
         label = f"{place} ({run.description})" if run and run.description else place
-        rows.append(PlannedRow(place, label, flatten(run.published) if run else {}, place=place, search=search))
+        published = flatten(run.published) if run else {}
+        rows.append(PlannedRow(place, label, published, method or search, place=place))
     base = {name: getattr(runs[0], name).model_dump() if runs else {} for name in SECTIONS}
     sections = _sections(merge(base, overrides, revive=True))
     return Plan("systems", "Comparison", tuple(rows), _baseline(rows, choice.baseline), *sections)
@@ -128,9 +136,7 @@ def _model_rows(recipe: Recipe, chosen: Sequence[str], choice: Choice) -> Planne
         runs_of = {row: resolved(row, overrides=choice.overrides) for row in runs_of}
     for row in chosen:
         if row not in recipe.rows:
-            spec = method_spec(row)
-            parse("extractive method", EXTRACTIVE, spec)
-            rows.append(PlannedRow(row, row, flatten(recipe.extractive_published.get(row, {})), method=spec))
+            rows.append(PlannedRow.method(row, row, recipe.extractive_published.get(row, {}), method_spec(row)))
             continue
         check_run(run := runs_of[row])
         runs = []
@@ -145,20 +151,16 @@ def _model_rows(recipe: Recipe, chosen: Sequence[str], choice: Choice) -> Planne
 def _method_rows(recipe: Recipe, chosen: Sequence[str], choice: Choice) -> PlannedRows:
     """``--set key=value`` changes the option in every chosen row that has it."""
     options = {key: value for key, value in choice.overrides.items() if key not in SECTIONS}
-    used: set[str] = set()
     known: set[str] = set()
     rows = []
     for row in chosen:
         spec = resolve_method(recipe, row, choice.size)
         fields = resolve("extractive method", EXTRACTIVE, spec["type"]).Config.model_fields
-        mine = {key: value for key, value in options.items() if key in fields}
-        used, known = used | set(mine), known | set(fields)
-        spec = merge(spec, mine)
-        parse("extractive method", EXTRACTIVE, spec)
-        rows.append(PlannedRow(row, recipe.rows[row].label, flatten(recipe.rows[row].published), method=spec))
-    for key in options:
-        if key not in used:
-            raise ConfigError(unknown_choice("option of these methods", key, known))
+        known |= set(fields)
+        spec = merge(spec, {key: value for key, value in options.items() if key in fields})
+        rows.append(PlannedRow.method(row, recipe.rows[row].label, recipe.rows[row].published, spec))
+    for key in set(options) - known:
+        raise ConfigError(unknown_choice("option of these methods", key, known))
     return rows, *_sections(choice.overrides)
 
 
@@ -170,7 +172,7 @@ def _sections(values: Mapping[str, Any]) -> tuple[DataConfig, EvaluationConfig]:
 def _baseline(rows: Sequence[PlannedRow], wanted: str | None) -> str:
     """The row the others are compared with: the one named, else the first model, else the first row."""
     if wanted is None:
-        return next((row.name for row in rows if row.method is None), rows[0].name)
+        return next((row.name for row in rows if "type" not in row.settings), rows[0].name)
     refuse_unknown("baseline", wanted, [row.name for row in rows])
     return wanted
 

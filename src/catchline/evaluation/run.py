@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -25,9 +23,8 @@ from catchline.config.shipped import place_of
 from catchline.data.records import Pairs, read_records, split_of
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.measures import measure, reading_measures
-from catchline.files import digest_of, only_writer, write_text
-from catchline.metrics.rouge import RougeResult
-from catchline.metrics.scoring import Scoring, Shown, check_scoring, score_as, scoring, suited
+from catchline.files import digest_of, write_text
+from catchline.metrics.scoring import Shown, check_scoring, score_as, scoring, suited
 from catchline.summarizer.extractive import ExtractiveSystem, is_method
 from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
 from catchline.summarizer.system import Progress
@@ -35,6 +32,8 @@ from catchline.text.control import json_line
 from catchline.text.unknown import restore_numbers
 from catchline.types import Record, Summary, references_of
 
+KINDS = ("1", "2", "L")  # of ROUGE
+USUAL = EvaluationConfig()
 _NOT_IDENTITY = frozenset({"metrics.json", "environment.json", "card.json"})
 
 
@@ -60,17 +59,13 @@ def open_system(place: str, settings: Mapping[str, Any] | None = None, device: s
 def identity(system: Summarizer, place: str) -> str:
     """Everything that decides the summaries of ``system``, opened from ``place``: the files of a local model, the
     settings, and code from outside."""
-    decoding = system.decoding()
-    if isinstance(system.system, ExtractiveSystem):
-        code = map(digest_of, sources_of({"type": decoding["method"]}))
-        return json.dumps(["extractive", system.name, decoding, *code])
-    folder, run = model_folder(place), _run_of(place)
+    folder, run, decoding = model_folder(place), _run_of(place), system.decoding()
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*")):
         if path.suffix in {".json", ".safetensors"} and path.name not in _NOT_IDENTITY:
             digest.update(path.name.encode() + bytes.fromhex(digest_of(path)))
     model = digest.hexdigest() if folder.is_dir() else place
-    code = map(digest_of, sources_of([run and run.model_dump(), decoding]))
+    code = map(digest_of, sources_of([run and run.model_dump(), decoding, {"type": decoding.get("method")}]))
     return json.dumps([model, decoding, *code], sort_keys=True)
 
 
@@ -86,32 +81,6 @@ def _run_of(place: str) -> RunConfig | None:
 
 
 # -------------------------------------------------------------------------------------------- scores
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationOptions:
-    """``kinds`` of ROUGE, counted as ``scoring`` says; ``batch_size`` is the number of records decoded at once (None:
-    by their length). With ``restore_numbers`` what the system wrote as ``##`` is a number of the document before
-    scoring; predictions stay as they were written."""
-
-    kinds: tuple[str, ...] = ("1", "2", "L")
-    scoring: Scoring = field(default_factory=Scoring)
-    batch_size: int | None = None
-    restore_numbers: bool = False
-
-
-def options_of(config: EvaluationConfig, **rouge: Any) -> EvaluationOptions:
-    """The options that a run's ``evaluation`` section asks for; ``rouge`` changes those of ROUGE once more.
-
-    Raises:
-        ConfigError: there is no such profile, option or kind.
-    """
-    asked = {**config.rouge, **rouge}
-    check_scoring(config.profile, asked)
-    way = scoring(config.profile, asked)
-    kinds = way.rouge.get("kinds", EvaluationOptions().kinds)
-    way = replace(way, rouge={name: value for name, value in way.rouge.items() if name != "kinds"})
-    return EvaluationOptions(tuple(map(str, kinds)), way, config.batch_size, config.restore_numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +122,12 @@ class EvaluationResult:
     def counting(self) -> str:
         """``flags`` as a sentence, if there are any."""
         return f"How ROUGE counts: {self.flags.rstrip('.')}." if self.flags else ""
+
+    @property
+    def signatures(self) -> tuple[str, ...]:
+        """What the scorers counted, a line each."""
+        bleu = f"BLEU {self.bleu_signature}" if self.bleu_signature else ""
+        return tuple(filter(None, (self.flags, self.signature, bleu)))
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready summary, documents left out."""
@@ -201,7 +176,7 @@ def evaluate(
     with trusting(trust_code):
         for name in map(str, names):
             system = open_system(name, None if is_method(name) else decoding, device)
-            found[name] = evaluate_system(system, records, name=name, options=options_of(config))
+            found[name] = evaluate_system(system, records, name=name, config=config)
     return found
 
 
@@ -210,20 +185,25 @@ def evaluate_system(
     records: Sequence[Record],
     *,
     name: str = "",
-    options: EvaluationOptions | None = None,
-    progress: Progress | None = None,
+    config: EvaluationConfig = USUAL,
+    **how: Any,
 ) -> EvaluationResult:
-    """Summarize every record and compare with its references (all of them count); see `predict` and `score`."""
-    lines, seconds = predict(system, records, options=options, progress=progress)
+    """Summarize every record and compare with its references (all of them count); ``how`` as in `predict`.
+
+    Raises:
+        ConfigError: there is no such profile or option of ROUGE.
+    """
+    check_scoring(config.profile, config.rouge)
+    lines, seconds = predict(system, records, **how)
     unk = system.system.unk_text
-    return score(name or system.name, records, lines, options=options, unk_text=unk, seconds=seconds)
+    return score(name or system.name, records, lines, config=config, unk_text=unk, seconds=seconds)
 
 
 def predict(
     system: Summarizer,
     records: Sequence[Record],
     *,
-    options: EvaluationOptions | None = None,
+    batch_size: int | None = None,
     out: Path | None = None,
     about: str = "",
     progress: Progress | None = None,
@@ -231,32 +211,35 @@ def predict(
 ) -> tuple[list[dict[str, Any]], float]:
     """The predictions, and the seconds it took; 0 where an earlier call had made some.
 
-    ``out`` is where they go; they are written beside it, renamed when complete, and an interrupted call with the same
-    ``about`` (the system's `identity`) and records continues. Then ``keep`` is called with the file of the partial
-    predictions, which a caller with more systems to come keeps, so that this one is not decoded again. ``progress`` is
-    called with the number of records just done.
+    ``batch_size`` is the number of records decoded at once (None: by their length). ``out`` is where they go; they are
+    written beside it, renamed when complete, and an interrupted call with the same ``about`` (the system's `identity`)
+    and records continues. Then ``keep`` is called with the file of the partial predictions, which a caller with more
+    systems to come keeps, so that this one is not decoded again. ``progress`` is called with the number of records just
+    done.
 
     Raises:
         DataError: no records, or a record without a summary to compare with.
     """
     refuse_unscorable(records, "evaluate")
-    options = options or EvaluationOptions()
     start = time.perf_counter()
     partial = None if out is None else out.with_name(out.name + ".partial")
     header = {"predictions_of": fingerprint(about, records)}
+    first, *lines = read_lines(partial) if partial and partial.is_file() else [header]
+    lines = lines if first == header else []
+    done = len(lines)
+    if progress is not None and done:
+        progress(done)
     explain = None if isinstance(system.system, ExtractiveSystem) else True
-    how: dict[str, Any] = {"batch_size": options.batch_size, "progress": progress, "always_write": True}
-    with journal(partial, header) as (lines, add):
-        done = len(lines)
-        if progress is not None and done:
-            progress(done)
-        window = WINDOW_BATCHES * (options.batch_size or BATCH)
-        for first in range(done, len(records), window):
-            chunk = records[first : first + window]
-            summaries = system.summarize(chunk, explain=explain, **how)
-            add([prediction_of(summary, record) for summary, record in zip(summaries, chunk, strict=True)])
+    how: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "always_write": True}
+    window = WINDOW_BATCHES * (batch_size or BATCH)
+    for start_at in range(done, len(records), window):
+        chunk = records[start_at : start_at + window]
+        summaries = system.summarize(chunk, explain=explain, **how)
+        lines += [prediction_of(summary, record) for summary, record in zip(summaries, chunk, strict=True)]
+        if partial is not None:
+            write_lines(partial, [header, *lines])
     if out is not None and partial is not None:
-        write_text(out, as_lines(lines))  # only a finished file gets its name
+        write_lines(out, lines)  # only a finished file gets its name
         keep(partial)
     return lines, 0.0 if done else time.perf_counter() - start
 
@@ -266,49 +249,39 @@ def score(
     records: Sequence[Record],
     predictions: Sequence[Mapping[str, Any]],
     *,
-    options: EvaluationOptions | None = None,
+    config: EvaluationConfig = USUAL,
     unk_text: str | None = None,
     seconds: float = 0.0,
 ) -> EvaluationResult:
     """Score predictions that exist already, line by line against ``records``."""
-    options = options or EvaluationOptions()
     if len(predictions) != len(records):
         raise DataError(f"There are {len(predictions)} predictions for {len(records)} records.")
     hypotheses = [str(line["summary"]) for line in predictions]
-    if options.restore_numbers:
+    if config.restore_numbers:
         hypotheses = [restore_numbers(text, r.document) for text, r in zip(hypotheses, records, strict=True)]
     references = [tuple(references_of(record)) for record in records]
-    way = suited(options.scoring, references)
-    found = score_as(way, hypotheses, references, options.kinds, interval=True)
+    way = suited(scoring(config.profile, config.rouge), references)
+    found = score_as(way, hypotheses, references, KINDS, interval=True)
     documents = [record.document for record in records]
     measures = measure(documents, hypotheses, references, unk_text)
     measures |= reading_measures([line.get("reading") or {} for line in predictions])
     if p_gens := [float(line["p_gen"]) for line in predictions if line.get("p_gen") is not None]:
         measures["p_gen"] = fmean(p_gens)
     per_document = {kind: tuple(getattr(s, way.shown) for s in scores) for kind, scores in found.per_document.items()}
-    return EvaluationResult(
-        system=name,
-        records=len(records),
-        rouge={kind: _rouge_score(found, kind, way.shown) for kind in found.mean},
-        measures=measures,
-        signature=found.signature,
-        seconds=seconds,
-        per_document=per_document,
-        shown=way.shown,
-        flags="; ".join(filter(None, [way.flags, found.counts.uncounted])),
-    )
+    rouge = {}
+    for kind, mean in found.mean.items():
+        interval = found.interval.get(kind)
+        ends = (interval.low, interval.high) if interval else (mean, mean)
+        low, high = (float(getattr(end, way.shown)) for end in ends)
+        rouge[kind] = RougeScore(mean.precision, mean.recall, mean.f, low, high)
+    flags = "; ".join(filter(None, [way.flags, found.counts.uncounted]))
+    about: dict[str, Any] = {"signature": found.signature, "shown": way.shown, "flags": flags, "seconds": seconds}
+    return EvaluationResult(name, len(records), rouge, measures, per_document=per_document, **about)
 
 
 def by_document(results: Sequence[EvaluationResult], kind: str) -> list[float]:
     """Each document's figure as the mean over seeds; ``kind`` is one of ROUGE, or `REPEATED`'s for 2-grams."""
     return [fmean(each) for each in zip(*(result.per_document[kind] for result in results), strict=True)]
-
-
-def _rouge_score(found: RougeResult, kind: str, shown: Shown) -> RougeScore:
-    mean, interval = found.mean[kind], found.interval.get(kind)
-    ends = (interval.low, interval.high) if interval else (mean, mean)
-    low, high = (float(getattr(end, shown)) for end in ends)
-    return RougeScore(mean.precision, mean.recall, mean.f, low, high)
 
 
 def refuse_unscorable(records: Sequence[Record], to: str) -> None:
@@ -339,7 +312,6 @@ def fingerprint(identity: str, records: Sequence[Record]) -> str:
 
 def prediction_of(summary: Summary, record: Record) -> dict[str, Any]:
     """What is kept of a decoded summary: enough to score, compare and read it again."""
-    p_gens = [word.p_gen for word in summary.words if word.p_gen is not None]
     line: dict[str, Any] = {
         "id": record.id,
         "summary": summary.text,
@@ -352,8 +324,8 @@ def prediction_of(summary: Summary, record: Record) -> dict[str, Any]:
     }
     if summary.reading:
         line["reading"] = summary.reading
-    if p_gens:
-        line["p_gen"] = sum(p_gens) / len(p_gens)
+    if p_gens := [word.p_gen for word in summary.words if word.p_gen is not None]:
+        line["p_gen"] = fmean(p_gens)
     return line
 
 
@@ -363,41 +335,9 @@ def file_name(system: str) -> str:
     return kept.encode()[-80:].decode(errors="ignore") or "system"
 
 
-@contextmanager
-def journal(
-    path: Path | None, header: Mapping[str, Any]
-) -> Iterator[tuple[list[Any], Callable[[Sequence[Any]], None]]]:
-    """Lines of JSON, an earlier process's first, and what adds some; they are on the disk when it returns.
-
-    A line that a crash cut short is dropped, and so is all of a file whose first line is not ``header``. Without
-    ``path`` lines are kept in memory only.
-
-    Raises:
-        FolderInUseError: another process writes this file.
-    """
-    lines: list[Any] = []
-    if path is None:
-        yield lines, lines.extend
-        return
-    with only_writer(path):
-        first, *old = path.read_bytes().splitlines(keepends=True) if path.is_file() else [b""]
-        with suppress(ValueError):  # a line that was cut short, which has no end either
-            if first == as_lines([header]).encode():
-                lines.extend(json.loads(line) for line in old if line.endswith(b"\n"))
-        path.write_text(as_lines([header, *lines]), encoding="utf-8")
-        with path.open("a", encoding="utf-8") as file:
-
-            def add(new: Sequence[Any]) -> None:
-                lines.extend(new)
-                file.write(as_lines(new))
-                file.flush()
-                os.fsync(file.fileno())
-
-            yield lines, add
-
-
-def as_lines(values: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(json_line(value) + "\n" for value in values)
+def write_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
+    """Write a whole file of JSON lines."""
+    write_text(path, "".join(json_line(value) + "\n" for value in values))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

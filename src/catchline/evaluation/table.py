@@ -1,12 +1,9 @@
-"""Tables of systems: rows, columns, marks of significance, notes; as text, Markdown, CSV, LaTeX and JSON."""
+"""Tables of systems: rows, columns, marks of significance, notes."""
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Any
 
@@ -14,8 +11,9 @@ import numpy as np
 
 from catchline.errors import refuse_unknown
 from catchline.evaluation import measures
-from catchline.evaluation.run import EvaluationResult, by_document
-from catchline.metrics.scoring import ANOTHER_SCRIPT
+from catchline.evaluation.plan import PlannedRow
+from catchline.evaluation.run import KINDS, EvaluationResult, by_document
+from catchline.metrics.scoring import Shown
 from catchline.metrics.significance import (
     TestResult,
     approximate_randomization,
@@ -24,24 +22,14 @@ from catchline.metrics.significance import (
     paired_bootstrap,
     paired_t_test,
 )
-from catchline.models.card import CardScores
 
+PERPLEXITY = "val_ppl"
+MOSTLY = 0.5  # the share of empty summaries that a note is about
 FIGURES = {"f": "F1", "recall": "recall"}
-FAITHFUL_NOTE = (
-    "Unfaithful: summaries with a name, number or date that the document lacks. Repeating: summaries that say a word "
-    "or phrase again at once, a content word within three words, or four words in a row twice."
-)
-NEW_NOTE = "New: the share of all names, numbers, dates, and other content words that the document lacks."
-BLANK_NOTE = "Unk: words that are marks of unknown words; empty: summaries without any word."
-READING_NOTE = (
-    "Chunks read: by the encoder, for all hypotheses of a search; chosen: for the summary itself; coarse entropy: "
-    "nats, a mean over generated tokens."
-)
-COPYING_TITLE = "Copying"
-COPYING_NOTE = (
-    "Copied: words of the summary that the document holds (Grusky et al.'s coverage); density: theirs. "
-    "Correct n-grams: those that document and reference both hold, of all n-grams of all summaries. "
-    "Over-copied: words that the document holds and no reference, a mean count."
+READ = {"val_loss_free": "the model reads its own words", "val_loss_tf": "the model reads the reference"}
+NOTE = (
+    "Unfaithful: summaries with a name, number or date that the document lacks; copied: words that it holds; "
+    "repeating: summaries that say a word or phrase again at once, or a content word within three words."
 )
 
 # --------------------------------------------------------------------------------------- significance
@@ -93,7 +81,23 @@ def differences(
     return found
 
 
-# ------------------------------------------------------------------------------------ rows and columns
+# ----------------------------------------------------------------------------------------------- rows
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a row: scores and training results by seed (one for a system that is not trained here)."""
+
+    row: PlannedRow
+    scored: list[EvaluationResult] = field(default_factory=list)
+    trained: list[dict[str, Any]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def losses(self) -> list[dict[str, float]]:
+        """By seed the validation losses and perplexity of the exported model, and training losses."""
+        figures = [{**facts, **facts["metrics"]} for facts in self.trained]
+        return [{name: each[name] for name in each if "_loss" in name or name == PERPLEXITY} for each in figures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,45 +121,109 @@ class Row:
 
     name: str
     label: str
-    seeds: int = 1
+    seeds: int = 0
     rouge: Mapping[str, Figure] = field(default_factory=dict)
     measures: Mapping[str, float] = field(default_factory=dict)
     losses: Mapping[str, float] = field(default_factory=dict)
     published: Mapping[str, Any] = field(default_factory=dict)
     errors: Sequence[str] = ()
-    flags: str = ""
-    signature: str = ""
-    bleu_signature: str = ""
+    signatures: Sequence[str] = ()
 
     @classmethod
-    def of(
-        cls, results: Sequence[EvaluationResult], versus: Mapping[str, Difference] | None = None, **more: Any
-    ) -> Row:
-        """What the evaluations of a system found, one a seed; ``versus`` are its `differences` to the first system.
+    def of(cls, outcome: Outcome, versus: Mapping[str, Difference] | None = None) -> Row:
+        """The means over seeds; ``versus`` are the `differences` to the baseline.
 
         The interval of several seeds is the bootstrap of the documents' means over seeds.
         """
-        first, rouge = results[0], {}
-        ends = [(score.low, score.high) for score in first.rouge.values()]
+        results, rouge = outcome.scored, {}
+        kinds = results[0].rouge if results else {}
+        ends = [(score.low, score.high) for score in kinds.values()]
         if len(results) > 1:
-            means = [by_document(results, kind) for kind in first.rouge]
+            means = [by_document(results, kind) for kind in kinds]
             ends = list(zip(*bootstrap_interval(np.transpose(means)), strict=True))
-        for kind, (low, high) in zip(first.rouge, ends, strict=True):
+        for kind, (low, high) in zip(kinds, ends, strict=True):
             each = [result.value(kind) for result in results]
             deviation = stdev(each) if len(each) > 1 else None
             rouge[kind] = Figure(fmean(each), float(low), float(high), deviation, **(versus or {}).get(kind, {}))
-        values = means_by_name([result.measures for result in results])
-        if "chunks_read" in values and all(result.seconds for result in results):
-            values["seconds"] = fmean(result.seconds / result.records for result in results)
-        said = {"flags": first.flags, "signature": first.signature, "bleu_signature": first.bleu_signature}
-        about: dict[str, Any] = {"name": first.system, "label": first.system} | said | more
-        return cls(**about, seeds=len(results), rouge=rouge, measures=values)
+        return cls(
+            name=outcome.row.name,
+            label=outcome.row.label,
+            seeds=len(results),
+            rouge=rouge,
+            measures=_means_by_name([result.measures for result in results]),
+            losses=_means_by_name(outcome.losses),
+            published=outcome.row.published,
+            errors=tuple(outcome.errors),
+            signatures=results[0].signatures if results else (),
+        )
 
 
-def means_by_name(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _means_by_name(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """By name the mean over those that have it."""
     names = dict.fromkeys(name for values in each for name in values)
     return {name: fmean(values[name] for values in each if name in values) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Systems on one data set, tested against the row ``baseline``; ``note`` is on the published figures."""
+
+    rows: tuple[Row, ...]
+    data: str
+    records: int
+    baseline: str
+    test: str = "randomization"
+    shown: Shown = "f"
+    title: str = ""
+    note: str = ""
+    loss_unit: str = ""
+
+    @property
+    def failed(self) -> list[Row]:
+        """The rows with an error in at least one seed."""
+        return [row for row in self.rows if row.errors]
+
+    @property
+    def loss(self) -> str:
+        """The validation loss that is shown: the free-running one where every trained row has it."""
+        trained = [row for row in self.rows if row.losses]
+        return next((name for name in READ if trained and all(name in row.losses for row in trained)), "")
+
+    @property
+    def bleu(self) -> tuple[str, int]:
+        """The paper's BLEU, 0 to 1, where published figures are on that scale; else sacreBLEU, 0 to 100."""
+        values = [float(value) for row in self.rows for key, value in row.published.items() if _last(key) == "bleu"]
+        return ("bleu_paper", 3) if values and max(values) <= 1 else ("bleu", 2)
+
+    def having(self, name: str) -> bool:
+        """Has a row this measure or loss, other than 0?"""
+        return any(row.measures.get(name) or row.losses.get(name) for row in self.rows)
+
+
+def table_of(
+    outcomes: Sequence[Outcome], baseline: str, *, data: str, records: int, test: str = "randomization", **about: str
+) -> Table:
+    """Means over seeds, intervals, and differences to the baseline with Holm's correction over the rows.
+
+    With several seeds a document's score is its mean over them, so intervals and tests are over documents.
+    """
+    scored = [outcome for outcome in outcomes if outcome.scored]
+    means = {o.row.name: {kind: by_document(o.scored, kind) for kind in o.scored[0].rouge} for o in scored}
+    first = means.pop(baseline, None)
+    versus = differences(first, means, test) if first else {}
+    rows = tuple(Row.of(outcome, versus.get(outcome.row.name)) for outcome in outcomes)
+    units = dict.fromkeys(run.loss_unit for outcome in outcomes for run in outcome.row.runs[:1])
+    shown = scored[0].scored[0].shown if scored else "f"
+    return Table(rows, data, records, baseline, test, shown, loss_unit=" or ".join(units) or "nats per word", **about)
+
+
+def table_of_results(results: Sequence[EvaluationResult], data: str = "") -> Table:
+    """Systems that exist, tested against the first."""
+    outcomes = [Outcome(PlannedRow(result.system, result.system), [result]) for result in results]
+    return table_of(outcomes, results[0].system, data=data, records=results[0].records)
+
+
+# -------------------------------------------------------------------------------------------- columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,53 +236,46 @@ class Column:
     published: bool = False
 
 
-def rouge_column(kind: str, *, marks: bool = True) -> Column:
+def rouge_column(kind: str) -> Column:
     """ROUGE times 100 with half the width of its interval, and marks of significance."""
 
     def cell(row: Row) -> str:
         figure = row.rouge.get(kind)
         if figure is None:
-            return ""
-        mark = f"{'' if figure.p_holm is None else mark_of(figure.p_holm):<2}" if marks else ""
-        return f"{100 * figure.f:.2f} ±{50 * (figure.high - figure.low):.2f}{mark}"
+            return "failed" if row.errors else ""
+        mark = "" if figure.p_holm is None else mark_of(figure.p_holm)
+        return f"{100 * figure.f:.2f} ±{50 * (figure.high - figure.low):.2f}{mark:<2}"
 
     return Column(f"ROUGE-{kind}", cell)
 
 
 def measure_column(heading: str, *keys: str, digits: int = 1) -> Column:
-    """A figure beside ROUGE (in per cent where the heading says so), a loss, or several between slashes, a dash where
-    one of these was not measured."""
+    """A figure beside ROUGE (in per cent where the heading says so) or a loss: the first of ``keys`` that a row has.
+    The perplexity of a training that diverged has hundreds of digits."""
     factor = 100 if heading.endswith("%") else 1
 
     def cell(row: Row) -> str:
         figures = {**row.measures, **row.losses}
-        if keys[0] not in figures and (len(keys) == 1 or not figures):
-            return ""
-        return "/".join(_number(factor * figures[key], digits) if key in figures else "–" for key in keys)
+        value = next((factor * figures[key] for key in keys if key in figures), None)
+        return "" if value is None else f"{value:.{digits}f}" if abs(value) < 1e7 else f"{value:.3g}"
 
-    return Column(heading, cell, keys[0])
-
-
-def _number(value: float, digits: int) -> str:
-    """With ``digits`` after the point; the perplexity of a training that diverged has hundreds before it."""
-    return f"{value:.{digits}f}" if abs(value) < 1e7 else f"{value:.3g}"
+    return Column(heading, cell, keys[-1])
 
 
 _COPIED, _UNK = measure_column("copied %", "copy_rate"), measure_column("unk %", "unk_rate")
-_REPEATING, _WORDS = measure_column("repeating %", measures.REPEATING), measure_column("words", "words")
-FAITHFUL = (
+MEASURES = (
     measure_column("unfaithful %", measures.UNFAITHFUL),
-    measure_column("new names/numbers/dates %", *(measures.UNSUPPORTED[kind] for kind in ("name", "number", "date"))),
-    measure_column("new words %", measures.UNSUPPORTED_WORDS),
-)
-MEASURES = (FAITHFUL[0], _COPIED, _REPEATING, _UNK, _WORDS)  # all others are in the files
-BLANK = (_UNK, measure_column("empty %", "empty"))  # shown where one is not 0
-READING = (  # of models that read in chunks
+    _COPIED,
+    measure_column("repeating %", measures.REPEATING),
+    measure_column("words", "words"),
+)  # all others are in the files
+RARE = (  # shown where one is not 0; the last four are of models that read in chunks
+    _UNK,
+    measure_column("empty %", "empty"),
     measure_column("chunks read", "chunks_read"),
     measure_column("chunks chosen", "chunks_chosen"),
     measure_column("words read %", "words_read"),
     measure_column("coarse entropy", "coarse_entropy", digits=2),
-    measure_column("s/document", "seconds", digits=3),
 )
 COPYING = (
     _COPIED,
@@ -225,7 +286,42 @@ COPYING = (
     measure_column("without stop words", measures.OVER_COPIED_CONTENT, digits=2),
     measure_column("p_gen", "p_gen", digits=2),
 )
-IN_COMPARISON = (*FAITHFUL, _REPEATING, measure_column("repeated 2-grams %", "repetition"), _WORDS)
+
+
+def columns(table: Table) -> list[Column]:
+    """ROUGE, BLEU, losses and perplexity, each followed by the paper's figures where there are any; then measures."""
+    found: list[Column] = []
+    left = list(dict.fromkeys(key for row in table.rows for key in row.published))
+
+    def add(column: Column, *published: str, always: bool = True) -> None:
+        mine = [key for key in left if _last(key) in published]
+        if mine or always:
+            found.extend([column, *[_published(key, column.heading) for key in mine]])
+        left[:] = [key for key in left if key not in mine]
+
+    for kind in dict.fromkeys(kind for row in table.rows for kind in row.rouge) or KINDS:
+        add(rouge_column(kind), f"rouge{kind}", f"rouge{kind.lower()}", f"r{kind.lower()}")
+    name, digits = table.bleu
+    add(measure_column("BLEU", name, digits=digits), "bleu", always=table.having(name))
+    for heading, loss in (("train loss", "train_loss"), ("val loss", table.loss)):  # the likelihood's part, if any
+        column = measure_column(heading, f"{loss}_nll", loss, digits=3)
+        add(column, heading.replace(" ", "_"), always=loss != "train_loss" and bool(loss))
+    add(measure_column("perplexity", PERPLEXITY, digits=2), "perplexity", always=table.having(PERPLEXITY))
+    some = [column for column in RARE if table.having(column.measure)]
+    return [*found, *map(_published, left), *MEASURES, *some]
+
+
+def _last(key: str) -> str:
+    """The measure of a published figure, ``bleu`` of ``subset.bleu``."""
+    return key.rpartition(".")[2]
+
+
+def _published(key: str, own: str = "") -> Column:
+    """``BLEU, paper (subset)`` after our own column of that heading; ``paper odd measure`` where we have none."""
+    prefix = key.rpartition(".")[0]
+    name = f"{own}, paper" if own else f"paper {_last(key).replace('_', ' ')}"
+    heading = f"{name} ({prefix.replace('.', ', ')})" if prefix else name
+    return Column(heading, lambda row: str(row.published.get(key, "")), published=True)
 
 
 def cells_of(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[list[str], list[list[str]]]:
@@ -234,153 +330,48 @@ def cells_of(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[list[str],
     return header, [[row.label, *[column.cell(row) for column in columns]] for row in rows]
 
 
-def copy_table(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
+def cells(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Header and rows, with a word on the baseline and on failed seeds."""
+    rows = []
+    for row in table.rows:
+        remarks = ["baseline"] if row.name == table.baseline and len(table.rows) > 1 else []
+        remarks += [f"{row.seeds} of {row.seeds + len(row.errors)} seeds"] if row.seeds and row.errors else []
+        rows.append(replace(row, label=f"{row.label} ({', '.join(remarks)})") if remarks else row)
+    return cells_of(rows, columns(table))
+
+
+def copy_table(table: Table) -> tuple[list[str], list[list[str]]]:
     """The table of copying, without columns that no system has and systems without measures; empty without any."""
-    measured = [row for row in rows if row.measures]
+    measured = [row for row in table.rows if row.measures]
     shown = [column for column in COPYING if any(column.measure in row.measures for row in measured)]
     return cells_of(measured, shown) if shown else ([], [])
 
 
-# ------------------------------------------------------------------------------- the table of evaluate
-
-
-def result_rows(results: Sequence[EvaluationResult]) -> list[Row]:
-    """What the evaluations found, each but the first with its `differences` to the first.
-
-    Raises:
-        DataError: the systems were scored on different numbers of records.
-    """
-    first, *others = (result.per_document for result in results)
-    versus = differences(first, {str(place): system for place, system in enumerate(others)})
-    return [Row.of([result], found) for result, found in zip(results, [{}, *versus.values()], strict=True)]
-
-
-def compared(results: Sequence[EvaluationResult], rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """JSON-ready scores; each system after the first also has its `differences` to the first."""
-    listed = []
-    for place, (result, row) in enumerate(zip(results, rows, strict=True)):
-        names = ("difference", "p", "p_holm") if place else ()
-        found = {name: {kind: getattr(figure, name) for kind, figure in row.rouge.items()} for name in names}
-        listed.append(result.as_dict() | found)
-    return listed
-
-
-def result_table(
-    results: Sequence[EvaluationResult], of: Sequence[Row]
-) -> tuple[list[str], list[list[str]], list[str]]:
-    """Header, rows and notes; stars mark differences to the first system."""
-    there = {name for result in results for name in result.measures}
-    several = len(results) > 1
-    columns = [rouge_column(kind, marks=several) for kind in results[0].rouge]
-    columns += MEASURES
-    columns += READING if "chunks_read" in there else ()
-    marks = (
-        f" ** p < 0.01, * p < 0.05 against {results[0].system} (paired approximate randomization over documents, "
-        "Holm's correction over the systems)."
-    )
-    notes = [
-        f"ROUGE {FIGURES[results[0].shown]} x 100 ± half of the 95% bootstrap interval; copied: words of the summary "
-        "that the document holds." + marks * several,
-        FAITHFUL_NOTE,
-        *([READING_NOTE] if "chunks_read" in there else []),
-        *dict.fromkeys(line for result in results for line in (result.flags, result.signature) if line),
+def notes(table: Table) -> list[str]:
+    """What a reader must know of the figures, and the errors of failed rows."""
+    most = max((row.seeds for row in table.rows), default=1)
+    seeds = f" Means over {most} seeds; standard deviations over seeds are in compare.csv." if most > 1 else ""
+    lines = [
+        f"{table.data}: {table.records} records. ROUGE {FIGURES[table.shown]} x 100 ± half of the 95% bootstrap "
+        f"interval over documents.{seeds}",
     ]
-    return *cells_of(of, columns), notes
+    if len(table.rows) > 1:
+        against = f"{table.baseline} ({TESTS[table.test][1]}, Holm's correction over the rows of a column)"
+        lines.append(f"** p < 0.01, * p < 0.05 against {against}.")
+    if any(row.published for row in table.rows):
+        lines += ["Columns named paper: published figures, on the paper's own data.", *filter(None, [table.note])]
+    if table.bleu[0] == "bleu_paper":
+        lines.append("BLEU is the headline paper's (sentences, start and end marks counted); sacreBLEU: compare.csv.")
+    if table.loss:
+        lines.append(f"Losses: {table.loss_unit}, of the likelihood alone; val loss: {READ[table.loss]}.")
+    lines.append(NOTE)
+    for row in table.rows:
+        if (empty := row.measures.get("empty", 0.0)) > MOSTLY:
+            lines.append(f"{row.label}: {empty:.0%} of its summaries are empty; train longer, or take a larger size.")
+    lines += [f"{row.label} failed: {error}" for row in table.failed for error in row.errors]
+    return lines + signatures(table)
 
 
-def for_card(results: Sequence[EvaluationResult], data: str, split: str = "") -> CardScores:
-    """The table as a model card has it; the model is the last of ``results``."""
-    header, rows, notes = result_table(results, result_rows(results))
-    model = results[-1]
-    return CardScores(
-        data=data,
-        split=split,
-        records=model.records,
-        rouge={kind: round(100 * model.value(kind), 2) for kind in model.rouge},
-        signature=model.signature,
-        header=header,
-        rows=[[cell.strip() for cell in row] for row in rows],
-        notes=notes,
-    )
-
-
-def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool, no_repeat: int = 0) -> list[str]:
-    """Sentences on a trained model beside the first sentence of the text (``results``: that one first), each with what
-    to try. ``no_repeat`` is ``search.no_repeat_ngram``."""
-    lead, model = results
-    kind = "L" if "L" in model.rouge else next(iter(model.rouge))
-    ours, theirs = (round(100 * one.value(kind), 2) for one in (model, lead))  # as they are shown
-    p = differences({kind: lead.per_document[kind]}, {"": model.per_document})[""][kind]["p"]
-    figures = f"ROUGE-{kind} {ours:.2f} against {theirs:.2f} on {model.records:,} pairs it was not trained on"
-    start = "more pairs or a longer training (training.max_epochs, training.max_minutes)"
-    if not fine_tuned and model.flags != ANOTHER_SCRIPT:  # the bundled model is English
-        start += ", or `catchline train oneline`, which starts from a trained model"
-    if p >= SURE:
-        lines = [f"No clear difference from taking the first sentence: {figures} (p = {p:.2f}); try {start}."]
-    elif ours < theirs:
-        lines = [f"Worse than taking the first sentence: {figures}; try {start}."]
-    else:
-        lines = [f"Better than taking the first sentence by {ours - theirs:.2f}: {figures}."]
-    if (share := model.measures.get(measures.REPEATING, 0.0)) > 0.1:
-        block = "" if no_repeat in (1, 2) else ", or --set search.no_repeat_ngram=2, so that no two words come again"
-        lines.append(f"{share:.0%} of its summaries repeat themselves: train longer{block}.")
-    if (share := model.measures.get(measures.UNSUPPORTED_WORDS, 0.0)) > 0.3:
-        lines.append(f"{share:.0%} of its content words do not stand in the text; read before you trust it.")
-    if share := model.measures.get("empty", 0.0):
-        lines.append(f"{share:.0%} of its summaries are empty.")
-    return [*lines, model.counting] if model.flags else lines
-
-
-# --------------------------------------------------------------------------------------------- files
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = ["| " + " | ".join(markdown_text(text.strip()) for text in line) + " |" for line in (header, *rows)]
-    return [lines[0], "|" + " --- |" + " ---: |" * (len(header) - 1), *lines[1:]]
-
-
-def markdown_text(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*")
-
-
-def latex(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]) -> str:
-    """A table with booktabs' rules; notes and signatures are comments above it. A page is as wide as seven figures:
-    further ones are tables of their own, beside the first column again."""
-    lines, rows = [f"% {line}" for note in notes for line in note.splitlines()], list(rows)
-    for first in range(1, len(header), 7):
-        shown = slice(first, first + 7)
-        top, *body = (_latex_line([line[0], *line[shown]]) for line in (header, *rows))
-        lines += ["\\begin{tabular}{l" + "r" * len(header[shown]) + "}", "\\toprule", top, "\\midrule", *body]
-        lines += ["\\bottomrule", "\\end{tabular}", ""]
-    return "\n".join(lines)
-
-
-_LATEX = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"}
-    | {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "±": "$\\pm$", "–": "--"}
-)
-_SUPERSCRIPT = re.compile(r"(?<=\d)(\*{1,2})$")  # marks behind a figure
-
-
-def _latex_line(texts: Sequence[str]) -> str:
-    cells = [_SUPERSCRIPT.sub(r"$^{\1}$", text.strip().translate(_LATEX)) for text in texts]
-    return " & ".join(cells) + r" \\"
-
-
-def csv_text(rows: Iterable[Row]) -> str:
-    """One line a row, its numbers unrounded."""
-    flat = list(map(_flat, rows))
-    names = list(dict.fromkeys(name for row in flat for name in row if name != "error"))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, [*names, "error"], restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return out.getvalue()
-
-
-def _flat(row: Row) -> dict[str, Any]:
-    found: dict[str, Any] = {"row": row.name, "label": row.label, "seeds": row.seeds}
-    for kind, figure in row.rouge.items():
-        found |= {f"rouge{kind}_{name}": value for name, value in asdict(figure).items()}
-    found |= {**row.measures, **row.losses, **{f"published_{key}": value for key, value in row.published.items()}}
-    return found | {"error": "; ".join(row.errors)}
+def signatures(table: Table) -> list[str]:
+    """What the scorers counted, each once."""
+    return list(dict.fromkeys(line for row in table.rows for line in row.signatures))

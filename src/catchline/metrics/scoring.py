@@ -110,15 +110,10 @@ def check_scoring(profile: str | None, rouge: Mapping[str, Any]) -> None:
     """Check what the ``evaluation`` section of a run says of ROUGE.
 
     Raises:
-        ConfigError: an unknown profile, option or kind of ROUGE, or a value that does not fit.
+        ConfigError: an unknown profile or option of ROUGE, or a value that does not fit.
     """
     options = dict(scoring(profile, rouge).rouge)
-    kinds = options.pop("kinds", ["1"])
     make_options(options.pop("profile", "rouge155"), options)
-    if not isinstance(kinds, list | tuple) or not kinds:
-        raise ConfigError(f"ROUGE option 'kinds' is a list such as ['1', '2', 'L'] (given: {kinds!r:.100}).")
-    for kind in kinds:
-        parse_kind(kind)
 
 
 def sentence_lines(text: str) -> str:
@@ -135,10 +130,9 @@ def score_as(
     By sentence all texts have one sentence a line, and ``L`` is what ROUGE-1.5.5 prints as ROUGE-L for such files: the
     union of the sentences' longest common subsequences (``Lsum``).
     """
-    asked = {name: value for name, value in {**options, **way.rouge}.items() if name != "kinds"}
     changes = [partial(_DIGIT.sub, "#")] * way.hash_digits + [sentence_lines] * way.by_sentence
     for change in changes:
         hypotheses, references = list(map(change, hypotheses)), [tuple(map(change, texts)) for texts in references]
     names = {kind: "Lsum" if way.by_sentence and parse_kind(kind).name == "L" else kind for kind in kinds}
-    found = rouge(hypotheses, references, kinds=names, **asked)
+    found = rouge(hypotheses, references, kinds=names, **{**options, **way.rouge})
     return found if [*names.values()] == [*kinds] else replace(found, signature=f"{found.signature}|L:sum")

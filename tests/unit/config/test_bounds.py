@@ -126,7 +126,6 @@ def test_every_text_of_every_section_is_unicode() -> None:
         "evaluation.rouge={weight: .inf}",
         "evaluation.rouge={samples: 1000000000000}",
         "evaluation.rouge={kinds: [Q]}",
-        "evaluation.rouge={kinds: 5}",
         "evaluation.rouge={multi: [average]}",
         "model=5",
         "model.attention=5",

@@ -14,19 +14,17 @@ import pytest
 from catchline.config.names import trusting
 from catchline.config.schema import EvaluationConfig
 from catchline.errors import ConfigError, DataError
+from catchline.evaluation.report import compared
 from catchline.evaluation.run import (
-    EvaluationOptions,
     evaluate_system,
     file_name,
     identity,
     open_system,
-    options_of,
     predict,
     score,
 )
-from catchline.evaluation.table import compared, result_rows, result_table
+from catchline.evaluation.table import cells, notes, table_of_results
 from catchline.metrics.rouge import rouge
-from catchline.metrics.scoring import Scoring, scoring
 from catchline.summarizer.extractive import is_method, method_spec
 from catchline.types import Record, Summary, SummaryWord
 
@@ -86,7 +84,7 @@ def test_words_of_other_scripts_count_where_no_profile_is_chosen() -> None:
     result = evaluate_system(lead, records)
     assert (result.value("L"), result.signature.partition("|")[0]) == (1.0, "rouge:unicode")
     assert "profile unicode" in result.flags
-    chosen = evaluate_system(lead, records, options=EvaluationOptions(scoring=scoring("rouge155")))
+    chosen = evaluate_system(lead, records, config=EvaluationConfig(profile="rouge155"))
     assert chosen.value("L") == 0.0
     assert "2 of 2 documents have a reference without a word that this profile counts" in chosen.flags
     assert evaluate_system(lead, RECORDS).flags == ""
@@ -94,9 +92,9 @@ def test_words_of_other_scripts_count_where_no_profile_is_chosen() -> None:
 
 def test_every_reference_counts() -> None:
     record = Record("one two three", "one", references=("one", "three four"))
-    best = EvaluationOptions(scoring=Scoring({"multi": "max"}))
-    assert score("x", [record], [{"summary": "three four"}], options=best).rouge["1"].f == 1.0
-    assert score("x", [record], [{"summary": ""}], options=best).rouge["1"].f == 0.0
+    best = EvaluationConfig(rouge={"multi": "max"})
+    assert score("x", [record], [{"summary": "three four"}], config=best).rouge["1"].f == 1.0
+    assert score("x", [record], [{"summary": ""}], config=best).rouge["1"].f == 0.0
 
 
 # ------------------------------------------------------------------------------- the file
@@ -104,7 +102,7 @@ def test_every_reference_counts() -> None:
 
 def test_predictions_are_written_in_order(tmp_path: Path) -> None:
     out = tmp_path / "deep" / f"{file_name('runs/' + 'ä' * 300)}.jsonl"  # whatever the system is called
-    predict(FirstWords(), RECORDS, options=EvaluationOptions(batch_size=3), out=out)  # type: ignore[arg-type]
+    predict(FirstWords(), RECORDS, batch_size=3, out=out)  # type: ignore[arg-type]
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["id"] for line in lines] == ["0", "1", "2", "3"]
     assert lines[1]["summary"] == "The dog sat on"
@@ -112,27 +110,20 @@ def test_predictions_are_written_in_order(tmp_path: Path) -> None:
     assert list(out.parent.iterdir()) == [out]
 
 
-BY_ONE = EvaluationOptions(batch_size=1)
-
-
 def interrupted(folder: Path, after: int) -> Path:
     """The file of predictions of an evaluation that is stopped after so many records."""
     out = folder / "predictions.jsonl"
     with pytest.raises(KeyboardInterrupt):
-        predict(FirstWords(stop_after=after), RECORDS, options=BY_ONE, out=out)
+        predict(FirstWords(stop_after=after), RECORDS, batch_size=1, out=out)
     assert not out.exists()
     return out
 
 
-@pytest.mark.parametrize("cut", [False, True])
-def test_an_interrupted_evaluation_goes_on(tmp_path: Path, cut: bool) -> None:
-    """What was decoded is not decoded again, but for a line that was cut short."""
-    out = interrupted(tmp_path, 2 + cut)
-    if cut:
-        partial = out.with_name(out.name + ".partial")
-        partial.write_bytes(partial.read_bytes()[:-5])
+def test_an_interrupted_evaluation_continues(tmp_path: Path) -> None:
+    """What was decoded is not decoded again."""
+    out = interrupted(tmp_path, 2)
     second, counted = FirstWords(), []
-    lines, seconds = predict(second, RECORDS, options=BY_ONE, out=out, progress=counted.append)
+    lines, seconds = predict(second, RECORDS, batch_size=1, out=out, progress=counted.append)
     assert (second.asked, seconds) == (["2", "3"], 0.0)
     assert sum(counted) == len(out.read_text().splitlines()) == 4
     assert lines == predict(FirstWords(), RECORDS)[0]
@@ -145,7 +136,7 @@ def test_another_system_or_other_records_start_over(change: str, tmp_path: Path)
         records[3] = Record("Another document.", "another")
     elif change == "sentences":
         records[3] = replace(records[3], sentences=tuple(records[3].document.split()))
-    predict(system, records, options=BY_ONE, out=out, about="another" if change == "system" else "")
+    predict(system, records, batch_size=1, out=out, about="another" if change == "system" else "")
     assert len(system.asked) == 4
 
 
@@ -215,55 +206,41 @@ def test_sentences_of_the_record_are_used(name: str, record: Record, text: str) 
 
 def test_tables_compare_with_the_first() -> None:
     results = [evaluate_system(system, RECORDS) for system in (open_system("lead-1"), FirstWords())]  # type: ignore[arg-type]
-    rows = result_rows(results)
-    first, second = compared(results, rows)
+    table = table_of_results(results, "a.jsonl")
+    first, second = compared(table, results)
     assert "difference" not in first
     assert second["difference"]["1"] == pytest.approx(results[1].rouge["1"].f - results[0].rouge["1"].f)
-    header, cells, notes = result_table(results, rows)
+    header, rows = cells(table)
     assert header[:4] == ["system", "ROUGE-1", "ROUGE-2", "ROUGE-L"]
-    assert header[-1] == "words"
-    assert all(len(row) == len(header) for row in cells)
-    assert results[0].signature in notes
+    assert all(len(row) == len(header) for row in rows)
+    assert results[0].signature in notes(table)
     with pytest.raises(DataError, match="there are 2 and 4"):
-        result_rows([results[0], evaluate_system(FirstWords(), RECORDS[:2])])
-
-
-def test_options_of_a_run() -> None:
-    plain = options_of(EvaluationConfig())
-    assert (plain.kinds, plain.scoring.rouge, plain.scoring.shown, plain.batch_size) == (("1", "2", "L"), {}, "f", 32)
-    duc = options_of(EvaluationConfig(profile="duc2004", rouge={"stem": False, "kinds": ["1"]}), interval=False)
-    assert duc.scoring.shown == "recall"
-    assert duc.kinds == ("1",)
-    expected = {"profile": "rouge155", "stem": False, "multi": "average", "max_bytes": 75, "interval": False}
-    assert duc.scoring.rouge == expected
-    with pytest.raises(ConfigError, match="Unknown ROUGE profile"):
-        options_of(EvaluationConfig(profile="duc"))
+        table_of_results([results[0], evaluate_system(FirstWords(), RECORDS[:2])])
 
 
 def test_recall_is_what_counts_where_the_profile_says_so() -> None:
     records = [Record("x", "a b c d"), Record("x", "a")]
     lines = [{"summary": "a b"}, {"summary": "a b c"}]
-    options = options_of(EvaluationConfig(profile="duc2004"))
-    result = score("x", records, lines, options=options)
+    result = score("x", records, lines, config=EvaluationConfig(profile="duc2004"))
     expected = rouge(["a b", "a b c"], ["a b c d", "a"], interval=True, max_bytes=75)
     assert result.shown == "recall"
     assert result.value("1") == result.rouge["1"].recall == pytest.approx(0.75)
     assert result.per_document["1"] == (0.5, 1.0)
     assert result.rouge["1"].low == expected.interval["1"].low.recall
     assert result.rouge["1"].f != result.rouge["1"].recall
-    rows = result_rows([result])
-    _, cells, notes = result_table([result], rows)
-    assert cells[0][1].startswith("75.00")
-    assert notes[0].startswith("ROUGE recall x 100")
-    assert notes[2:] == [options.scoring.flags, result.signature]
-    entry = compared([result], rows)[0]
-    assert (entry["shown"], entry["flags"]) == ("recall", options.scoring.flags)
+    table = table_of_results([result])
+    assert cells(table)[1][0][1].startswith("75.00")
+    assert "ROUGE recall x 100" in notes(table)[0]
+    assert "recall at 75 bytes" in notes(table)[-2]
+    assert compared(table, [result])[0]["shown"] == "recall"
+    with pytest.raises(ConfigError, match="Unknown ROUGE profile"):
+        evaluate_system(FirstWords(), RECORDS, config=EvaluationConfig(profile="duc"))  # type: ignore[arg-type]
 
 
 def test_numbers_are_restored_for_scoring_only() -> None:
     records, lines = [Record("He paid 12 pounds.", "12 pounds")], [{"summary": "## pounds"}]
     off = score("x", records, lines)
-    on = score("x", records, lines, options=EvaluationOptions(restore_numbers=True))
+    on = score("x", records, lines, config=EvaluationConfig(restore_numbers=True))
     assert off.rouge["1"].recall == 0.5
     assert on.rouge["1"].f == 1.0
     assert lines == [{"summary": "## pounds"}]

@@ -29,11 +29,11 @@ TOM = (
     [
         # copied: a-b is in the document, b-x and x-a are not; repeated: a-b, twice among four
         ("a b c d", "a b x a b", "p q", {"copy_rate": 4 / 5, "novel_2": 2 / 3, "repetition": 1 / 4}),
-        ("a b c d", "a b x a b", "p q", {"length_ratio": 5 / 2, "words": 5}),
+        ("a b c d", "a b x a b", "p q", {"words": 5}),
         ("a b", "a [UNK] b [UNK]", "a b", {"unk_rate": 0.5, "words": 2, "copy_rate": 1.0}),  # they are no words
         ("unk red", "[UNK] red", "red", {"correct_1": 1.0}),
         (["a b", "c d"], ["", "c"], "a", {"empty": 0.5, "copy_rate": 1.0}),
-        ("A red car.", "", "A car.", {"correct_1": 0, "correct_1_macro": 0, "over_copied": 0}),
+        ("A red car.", "", "A car.", {"correct_1": 0, "over_copied": 0}),
         ("x", "a b a b a b", "x", {"repetition_1": 4 / 6, "repetition": 3 / 5, "repetition_3": 2 / 4}),
         ("x", "a b a b a b", "x", {"repetition_4": 1 / 3}),
         ("x", "a b", "x", {"repetition_3": 0}),  # too short to say
@@ -50,7 +50,7 @@ TOM = (
         ("the red car stopped", "red car stopped", ["a red", "car stopped now"], {"correct_1": 1, "correct_2": 1 / 2}),
         ("the red car stopped", "red car stopped", ["a red", "car stopped now"], {"over_copied": 0}),
         (*TOM, "x", {"unfaithful": 1 / 3, "unsupported_name": None, "unsupported_number": 1, "unsupported_date": 1}),
-        (*TOM, "x", {"unsupported_word": 1 / 6, "claims": 2 / 3}),  # bicycle; of tom a name is not to be seen
+        (*TOM, "x", {"unsupported_word": 1 / 6}),  # bicycle; of tom a name is not to be seen
         ("The car stopped.", "the car stopped", "x", {"unfaithful": 0, "unsupported_name": None}),  # no name is there
     ],
 )
@@ -85,9 +85,6 @@ def test_against_loops() -> None:
     for n in (1, 2, 3, 4):
         each = [rate(d, s, m, n) for d, s, m in zip(documents, summaries, models, strict=True)]
         assert found[f"correct_{n}"] == pytest.approx(sum(r for r, _ in each) / sum(size for _, size in each))
-        shares = [r / size for r, size in each if size]
-        assert found[f"correct_{n}_macro"] == pytest.approx(sum(shares) / len(shares))
-    assert found["correct_1"] != pytest.approx(found["correct_1_macro"])
     over = [
         [w for w in s if w in d and not any(w in m for m in group)]
         for d, s, group in zip(documents, summaries, models, strict=True)
@@ -115,4 +112,4 @@ def test_evaluate_and_compare_say_the_same(tmp_path: Path, capsys: pytest.Captur
     table = json.loads((out / "compare.json").read_text())["rows"][0]["measures"]
     assert (table["correct_1"], table["over_copied"]) == (values["correct_1"], values["over_copied"])
     assert "## Copying" in (out / "compare.md").read_text()
-    assert "correct_1_macro" in (out / "compare.csv").read_text()
+    assert "correct_1" in (out / "compare.csv").read_text()

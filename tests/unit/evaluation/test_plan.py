@@ -19,7 +19,7 @@ DATA = {"data": {"train": "t.jsonl", "validation": "v.jsonl"}}
 def test_a_size_says_how_long_the_summaries_are() -> None:
     for size, expected in (("headline", 1), ("small", 3)):
         plan = plan_recipe(EXTRACTIVE, Choice(size=size))
-        methods = {entry.name: dict(entry.method or {}) for entry in plan.rows}
+        methods = {entry.name: dict(entry.settings) for entry in plan.rows}
         assert methods["lexrank"]["sentences"] == expected
         assert (methods["lead-1"]["sentences"], methods["lead-3"]["sentences"]) == (1, 3)
         assert methods["first"]["sentences"] == 1
@@ -28,7 +28,7 @@ def test_a_size_says_how_long_the_summaries_are() -> None:
 
 def test_changes_reach_the_rows_that_have_the_option() -> None:
     plan = plan_recipe(EXTRACTIVE, Choice(["first-words", "kl"], overrides={"words": 7, "language": "de"}))
-    first, second = (dict(entry.method or {}) for entry in plan.rows)
+    first, second = (dict(entry.settings) for entry in plan.rows)
     assert (first["words"], first["language"], second["language"]) == (7, "de", "de")
     assert "words" not in second
     assert plan_recipe(EXTRACTIVE, Choice(overrides={"data": {"skip_bad": True}})).data.skip_bad
@@ -70,7 +70,7 @@ def test_extractive_rows_stand_in_the_same_table() -> None:
 def test_systems_that_exist(tmp_path: Path) -> None:
     plan = plan_systems(["lexrank", "lead:sentences=2"], Choice(baseline="lead:sentences=2"))
     methods = [{"type": "lexrank"}, {"type": "lead", "sentences": 2}]
-    assert [dict(entry.method or {}) for entry in plan.rows] == methods
+    assert [dict(entry.settings) for entry in plan.rows] == methods
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "config.json").write_text("{}")
     for one, two in (("lead", "lead"), ("lead-3", "lead:sentences=3"), (f"{tmp_path}/run", f"{tmp_path}/run/./model/")):

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 from catchline.config.loading import load_recipe, resolve_run
-from catchline.config.schema import DataConfig, EvaluationConfig
 from catchline.errors import ConfigError
-from catchline.evaluation.plan import Plan, PlannedRow
-from catchline.evaluation.report import ComparisonTable, Outcome, as_dict, cells, markdown, notes, table_of
+from catchline.evaluation.plan import PlannedRow
+from catchline.evaluation.report import as_dict, compared, csv_text, latex, markdown, verdict
 from catchline.evaluation.run import EvaluationResult, RougeScore
 from catchline.evaluation.table import (
-    compared,
-    csv_text,
+    Outcome,
+    Row,
+    Table,
+    cells,
     differences,
-    latex,
     mark_of,
-    result_rows,
-    result_table,
-    verdict,
+    notes,
+    table_of,
+    table_of_results,
 )
 from catchline.metrics.scoring import ANOTHER_SCRIPT
 from catchline.metrics.significance import approximate_randomization, holm
@@ -46,17 +46,15 @@ def scored(values: np.ndarray, name: str = "x", **measures: float) -> Evaluation
 
 
 def outcome(name: str, *values: np.ndarray, published: dict[str, float] | None = None, **extra: object) -> Outcome:
-    entry = PlannedRow(name, name.upper(), published or {})
-    return Outcome(entry, [scored(v, name) for v in values], **extra)  # type: ignore[arg-type]
+    row = PlannedRow(name, name.upper(), published or {})
+    return Outcome(row, [scored(v, name) for v in values], **extra)  # type: ignore[arg-type]
 
 
-def table(*outcomes: Outcome, baseline: str = "base", test: str = "randomization") -> ComparisonTable:
-    entries = tuple(o.row for o in outcomes)
-    plan = Plan("p", "A paper", entries, baseline, DataConfig(), EvaluationConfig())
-    return table_of(plan, outcomes, data="v.jsonl", records=DOCUMENTS, test=test)
+def table(*outcomes: Outcome, **about: str) -> Table:
+    return table_of(outcomes, "base", data="v.jsonl", records=DOCUMENTS, title="A paper", **about)
 
 
-def shown(made: ComparisonTable) -> list[dict[str, str]]:
+def shown(made: Table) -> list[dict[str, str]]:
     """Of each row, what stands below the headings."""
     header, rows = cells(made)
     return [dict(zip(header, row, strict=True)) for row in rows]
@@ -93,11 +91,12 @@ def test_seeds_are_averaged_by_document() -> None:
 
 def test_what_is_shown_and_how_it_was_counted_is_said() -> None:
     usual = table(outcome("base", BASE))
-    recall = replace(usual, plan=replace(usual.plan, evaluation=EvaluationConfig(profile="duc2004")))
+    by_recall = replace(scored(BASE), shown="recall", flags="recall at 75 bytes")
+    recall = table(Outcome(PlannedRow("base", "BASE"), [by_recall]))
     assert "ROUGE F1 x 100" in notes(usual)[0]
     assert "ROUGE recall x 100" in notes(recall)[0]
-    assert "recall at 75 bytes" in notes(recall)[-3]
-    assert notes(recall)[-2:] == notes(usual)[-2:] == ["rouge:test", "BLEU bleu:test"]
+    assert notes(recall)[-3:] == ["recall at 75 bytes", *notes(usual)[-2:]]
+    assert notes(usual)[-2:] == ["rouge:test", "BLEU bleu:test"]
     assert [as_dict(made)["shown"] for made in (usual, recall)] == ["f", "recall"]
 
 
@@ -113,7 +112,7 @@ def test_published_figures_stand_beside_ours() -> None:
     assert (found["BLEU"], found["val loss"], found["paper odd measure (subset)"]) == ("0.123", "6.000", "7")
     assert rows[0][header.index("BLEU") + 1] == "0.041"
     assert found["ROUGE-1, paper"] == "39.5"
-    assert "Derived." in notes(replace(made, plan=replace(made.plan, note="Derived.")))
+    assert "Derived." in notes(replace(made, note="Derived."))
     for nothing_or_percent in (None, {"bleu": 17.0}):
         assert shown(table(outcome("base", BASE, published=nothing_or_percent)))[0]["BLEU"] == "12.00"  # sacreBLEU's
 
@@ -129,13 +128,10 @@ def test_losses_are_the_likelihood_alone() -> None:
     outcomes = [outcome(name, BASE, published=published, trained=[one]) for name, one in both.items()]
     made = table(*outcomes)
     assert [(row["train loss"], row["val loss"]) for row in shown(made)] == [("5.200", "5.100"), ("4.900", "4.733")]
-    said = "\n".join(notes(made))
-    assert "train loss: nats per word, coverage loss not counted" in said
-    assert "val loss: nats per word, coverage loss not counted" in said
-    assert "not counted" not in "\n".join(notes(table(outcomes[0])))
+    assert "Losses: nats per word, of the likelihood alone; val loss: the model reads its own words." in notes(made)
     run = resolve_run(load_recipe("distraction"), "uni-gru", "tiny")
-    by_summary = replace(made, plan=replace(made.plan, rows=(replace(made.plan.rows[0], runs=(run,)),)))
-    assert "val loss: nats per summary" in "\n".join(notes(by_summary))
+    outcomes[0].row = replace(outcomes[0].row, runs=(run,))
+    assert "Losses: nats per summary" in "\n".join(notes(table(outcomes[0])))
 
 
 def test_unknown_words_and_empty_summaries_are_shown_where_there_are_any() -> None:
@@ -144,10 +140,15 @@ def test_unknown_words_and_empty_summaries_are_shown_where_there_are_any() -> No
     made = table(Outcome(rows[0], [base]), Outcome(rows[1], [unknown]))
     found = shown(made)[1]
     assert (found["unk %"], found["empty %"]) == ("100.0", "25.0")
-    assert any(line.startswith("Unk: ") for line in notes(made))
     spotless = table(Outcome(rows[0], [base]))
     assert not {"unk %", "empty %"} & set(cells(spotless)[0])
-    assert not any(line.startswith("Unk: ") for line in notes(spotless))
+
+
+def test_a_table_of_empty_summaries_says_so() -> None:
+    rows = (Row("a", "tiny", measures={"empty": 0.6}), Row("b", "small", measures={"empty": 0.4}))
+    assert [note for note in notes(Table(rows, "x.jsonl", 3, "a")) if "of its summaries are empty" in note] == [
+        "tiny: 60% of its summaries are empty; train longer, or take a larger size."
+    ]
 
 
 def test_a_failed_row_shows_its_error() -> None:
@@ -155,7 +156,7 @@ def test_a_failed_row_shows_its_error() -> None:
     assert [row.name for row in made.failed] == ["bad"]
     assert cells(made)[1][1][1] == "failed"
     assert "BAD failed: The loss is not finite." in notes(made)
-    assert "not finite" in csv_text(made.rows)
+    assert "not finite" in csv_text(made)
     json.dumps(as_dict(made), allow_nan=False)
     without_baseline = table(outcome("base", errors=["lost"]), outcome("x", BASE))
     assert without_baseline.rows[1].rouge["1"].p_holm is None
@@ -165,7 +166,7 @@ def test_file_forms_agree() -> None:
     alone, made = table(outcome("base", BASE)), table(outcome("base", BASE), outcome("a|b*", BASE + 0.1))
     assert cells(alone)[1][0][0] == "BASE"
     assert [any("p < 0.01" in line for line in notes(one)) for one in (alone, made)] == [False, True]
-    tex = latex(*cells(made), notes(made))
+    tex = latex(made)
     tabulars = re.findall(r"(?m)^\\begin\{tabular\}\{l(r+)\}\n((?s:.*?))\\end\{tabular\}$", tex)
     header, found = cells(made)[0], []
     assert len(header) > 9
@@ -182,7 +183,7 @@ def test_file_forms_agree() -> None:
     assert r"$\pm$" in tex
     assert "$^{**}$ &" in tex
     assert "A|B* &" in tex
-    rows = list(csv.DictReader(io.StringIO(csv_text(made.rows))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(made))))
     values = as_dict(made)["rows"]
     assert [float(row["rouge1_f"]) for row in rows] == [row["rouge"]["1"]["f"] for row in values]
     assert float(rows[1]["rouge1_p_holm"]) == values[1]["rouge"]["1"]["p_holm"]
@@ -203,14 +204,13 @@ def test_other_tests(test: str) -> None:
 
 def test_evaluate_has_p_values_too() -> None:
     results = [scored(BASE, "a"), scored(BASE + NOISE + 0.05, "b")]
-    rows = result_rows(results)
-    listed = compared(results, rows)
+    made = table_of_results(results, "v.jsonl")
+    listed = compared(made, results)
     assert "p" not in listed[0]
     assert listed[1]["p"]["1"] == listed[1]["p_holm"]["1"] == approximate_randomization(BASE + NOISE + 0.05, BASE).p
     assert listed[1]["difference"]["1"] == pytest.approx(float((NOISE + 0.05).mean()))
-    _, shown_rows, said = result_table(results, rows)
-    assert shown_rows[1][1].endswith("**")
-    assert "against a" in said[0]
+    assert cells(made)[1][1][1].endswith("**")
+    assert "against a (" in notes(made)[1]
 
 
 # --------------------------------------------------------------------------- what is said when a training ends

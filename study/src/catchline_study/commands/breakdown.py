@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -16,8 +16,8 @@ from catchline.data.records import split_of
 from catchline.errors import ConfigError
 from catchline.evaluation import table as tables
 from catchline.evaluation.measures import REPEATED
-from catchline.evaluation.run import open_system, options_of, predict, score
-from catchline.metrics.scoring import suited
+from catchline.evaluation.run import KINDS, open_system, predict, score
+from catchline.metrics.scoring import scoring, suited
 from catchline.metrics.words import words
 from catchline.summarizer.extractive import check_name
 from catchline.types import Record, references_of
@@ -52,24 +52,25 @@ def command(
         check_name(name)
     path = split_of(data, split)
     records = records_of(path, reading.options(), max_records, some=True)
-    options = options_of(EvaluationConfig(profile=profile))
     # one way of scoring for all records, so that each length is scored alike
-    options = replace(options, scoring=suited(options.scoring, map(references_of, records)))
+    way = suited(scoring(profile), map(references_of, records))
+    config = EvaluationConfig(profile=profile or way.rouge.get("profile"))
     groups = buckets(records, lengths)
     found: list[dict[str, Any]] = [asdict(bucket) | {"systems": []} for bucket in groups]
     cells: list[list[list[str]]] = [[] for _ in groups]
-    shown = [tables.rouge_column(kind, marks=False) for kind in options.kinds]
-    shown += [tables.measure_column("repeated 1/2/3/4-grams %", *REPEATED.values()), tables.MEASURES[-1]]
+    shown = [tables.rouge_column(kind) for kind in KINDS]
+    shown += [tables.measure_column(f"repeated {n}-grams %", key) for n, key in REPEATED.items()]
+    shown += [tables.MEASURES[-1]]
     for name in names:
         system = open_system(name, device=device)
         with progress(f"Evaluating {name}", total=len(records)) as bar:
-            lines, _ = predict(system, records, options=options, progress=bar)
+            lines, _ = predict(system, records, progress=bar)
         for place, bucket in enumerate(groups):
             some, written = [records[n] for n in bucket.positions], [lines[n] for n in bucket.positions]
-            result = score(name, some, written, options=options, unk_text=system.system.unk_text)
+            result = score(name, some, written, config=config, unk_text=system.system.unk_text)
             found[place]["systems"].append(result.as_dict())
             first = f"{bucket.low:,} to {bucket.high:,} (mean {bucket.mean:,.1f})"
-            figures = [column.cell(tables.Row.of([result])) for column in shown]
+            figures = [column.cell(tables.table_of_results([result]).rows[0]) for column in shown]
             cells[place].append([first, name, f"{len(bucket.positions):,}", *figures])
     header = ["document words", "system", "documents", *(column.heading for column in shown)]
     table = aligned(header, [row for rows in cells for row in rows], left=2)

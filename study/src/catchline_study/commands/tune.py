@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from statistics import fmean
@@ -30,23 +30,22 @@ from catchline.data.records import split_of
 from catchline.errors import ConfigError, refuse_unknown
 from catchline.evaluation.plan import flatten
 from catchline.evaluation.run import (
-    EvaluationOptions,
+    KINDS,
     fingerprint,
     identity,
     model_folder,
     open_system,
-    options_of,
     refuse_unscorable,
     score,
 )
 from catchline.files import write_json
+from catchline.metrics.scoring import check_scoring
 from catchline.models.card import card_follows
 from catchline.summarizer import Summarizer
 from catchline.summarizer.extractive import is_method
 from catchline.types import Record
 from catchline_study import tuning
 
-KINDS = ("1", "2", "L")
 SHOWN = 20  # rows of the table, the present settings besides
 
 
@@ -96,14 +95,15 @@ def command(
     refuse_unscorable(records, "tune on")
     recipe = model_folder(model) / tuning.RECIPE
     own = read_run(recipe).evaluation if recipe.is_file() else EvaluationConfig()
-    options = options_of(own.model_copy(update={"profile": profile, "rouge": {}} if profile else {}))
+    config = own.model_copy(update={"profile": profile, "rouge": {}} if profile else {})
+    check_scoring(config.profile, config.rouge)
     system = open_system(model, fixed, device)
     made_by = identity(system, model)
     scored: dict[str, str] = {}
-    measure = _measure(system, records, options, batch_size, scored)
+    measure = _measure(system, records, config, batch_size, scored)
     folder = output or default_folder(model)
     folder.mkdir(parents=True, exist_ok=True)
-    about = fingerprint(json.dumps([made_by, asdict(options)], default=str), records)
+    about = fingerprint(json.dumps([made_by, config.model_dump()]), records)
     how: dict[str, Any] = {"metric": metric, "trials": trials, "seed": seed, "about": about}
     with progress("Trying settings") as bar:
         tried, refused = tuning.tune(measure, dims, file=folder / "trials.log", progress=bar.advance, **how)
@@ -133,13 +133,13 @@ def command(
 
 
 def _measure(
-    system: Summarizer, records: list[Record], options: EvaluationOptions, batch_size: int, scored: dict[str, str]
+    system: Summarizer, records: list[Record], config: EvaluationConfig, batch_size: int, scored: dict[str, str]
 ) -> Callable[[tuning.Settings], tuning.Scores]:
     """What decodes ``records`` with some settings and scores them; how ROUGE counts goes into ``scored``."""
 
     def measure(settings: tuning.Settings) -> tuning.Scores:
         made = system.summarize(records, batch_size=batch_size, always_write=True, **merge({}, settings))
-        found = score("", records, [{"summary": one.text} for one in made], options=replace(options, kinds=KINDS))
+        found = score("", records, [{"summary": one.text} for one in made], config=config)
         scored.update(signature=found.signature, counting=found.counting)
         scores = {f"rouge{kind}": found.value(kind) for kind in KINDS} | {"mean": fmean(map(found.value, KINDS))}
         return scores | {name: float(found.measures[name]) for name in ("words", "repetition")}
