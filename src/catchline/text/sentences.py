@@ -74,7 +74,8 @@ _OPENERS = FUNCTION_WORDS.union(_MORE_OPENERS.split()) - {"a", "i", "no", "will"
 _OPENER = "|".join(sorted(word.capitalize() for word in _OPENERS if word.isalpha()))
 _SHORT = re.compile(r"(?:^|[\s'’(\[\"])([^\s'’(\[\"]+)\.\s*\Z")
 _LABEL = re.compile(  # a number in front of an item: 1. 2.1. II. Q1. Step 1.
-    rf"\W*(?:(?:{'|'.join(sorted(_short_forms('label')))})[. ]\s?|[QA])?(?:(?:\d{{1,4}}\.\s*)+|[IVXLC]+\.)\s*"
+    rf"\W*(?:(?:{'|'.join(sorted(_short_forms('label')))})[. ]\s?|[QA])?"
+    r"(?:(?:\d{1,4}\.\s*)+|(?:[IVXLC]+|[A-Za-z])\.)\s*"
 )
 _UNREAD = re.compile(r"(?:\A|(?<!\d)\s|\s(?=\w+\.\s*\D))[^\W\d_aeiouy]{2,}\.\s*\S\Z")  # mtg. 5, not 5 km. 300
 _SMILEY = re.compile(r"[:;]-?[()DP](?!\w)")
@@ -83,21 +84,23 @@ _MISSED = re.compile(  # ends that syntok does not see
     r"(?:\b(?:etc\.\)?|[ap]\.m\.)|\w\.[a-z]{2,5}\.|\w\w\.[a-z]\.|\d\.|\d\s?[a-zA-Z]{2,5}\.)\s+(?=[A-Z][a-z]+\b(?!\.))"
     r"|(?:\.[?!]|[:;]-?[()DP])\s+(?=[A-Z])|(?<=\w\)\.)\s+(?=[A-Z][a-z])"
     rf"|(?<=[^\W_][.!?])[\"”’)\]]?\s+(?=(?:{_OPENER})\b)"
-    r"|(?<=[a-z]{5}\.)\s+(?=[a-z])|(?<=[a-z]{3}[.!?])\s+(?=\d{3})|(?<=[.!?;])\s+(?=(?:\d{1,2}\.)+\s+[A-Z])"
+    r"|(?<=[a-z]{5}\.)\s+(?=[a-z])|(?<=[a-z]{3}[.!?])\s+(?=\d{3})|(?<=[.!?;])\s+(?=(?:(?:\d{1,2}\.)+|[a-z][.)])\s+[A-Z])"
 )
-_GLUED = re.compile(r"(?<![\w.@/:-])(\w+(?:\.\w+)*)([.!?])[\"”’)]?(?=([A-Z][a-z]*)\s+([a-z]+)\b)")  # no blank behind
-_CODE = re.compile(r"[`_(){}<>=]|\w\.[a-z]")
+_GLUED = re.compile(r"(?<![\w.@/:-])(\w+(?:\.\w+)*)([.!?])([\"”’)]?)(?=([A-Z][a-z]*)\s+([a-z]+)\b)")  # no blank behind
+_CODE = re.compile(r"[`_(){}<>=]|\w\.[a-z]|[a-z]\.[A-Z]\w*\.[A-Z]")
 
 
 def _without_blanks(text: str) -> set[int]:
     """The ends of English sentences behind which the blank was forgotten; names (ASP.NET, io.Reader) have none."""
-    likely, words, ends, prose = set[int](), set[str](), set[int](), False
+    likely, words, ends, prose, quotes, seen = set[int](), set[str](), set[int](), False, 0, 0
     for match in _GLUED.finditer(text):
-        word, sign, opener, following = match.groups()
+        word, sign, quote, opener, following = match.groups()
+        quotes, seen = quotes + text.count('"', seen, match.end()), match.end()
+        end = seen - (quote == '"' and quotes % 2)  # one that opens a quotation
         if sign != "." or word.isdigit() or opener.lower() in _OPENERS:
-            ends.add(match.end())
+            ends.add(end)
         elif len(word) > 2 and "." not in word:
-            likely.add(match.end())
+            likely.add(end)
             if following not in FUNCTION_WORDS:
                 words.add(word)
                 before = re.split(r"[.!?]\s", text[max(0, match.start() - 200) : match.start()])[-1]

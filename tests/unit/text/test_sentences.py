@@ -101,7 +101,11 @@ RUSSIAN = "Жители города очень рады новой школе.|
             for one in ("an http.Handler", "io.Reader", "Node.js", "a Map.Entry")
         ],
         "The library uses threading.Thread objects.",
+        'The show ended at nine.|"It was great," said Ana.|Nobody left early.',
+        "It is read by System.IO.Stream and numpy.Array of the library.",
         # numbers of items
+        "Q7. Who may vote?| A. All members may vote.",
+        "a. Open the lid.| b. Pour it.| c. Close it.",
         "1. Wash it.| 2. Dry it.| 3. Eat it.",
         "2.1. The rent is due.| 2.2. So is the fee.",
         "Step 1. Mix.| Step 2. Bake it.",
