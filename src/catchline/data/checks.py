@@ -23,16 +23,13 @@ from catchline.data.columns import ReadOptions
 from catchline.data.records import NothingUsableError, SkipCounter, read_with
 from catchline.errors import DataError, not_installed
 from catchline.jobs import batches, parallel
-from catchline.text.normalization import SCRIPT_WORD, without_invisible
+from catchline.text.normalization import SCRIPT_WORD, TAGS, without_invisible
 from catchline.text.sentences import language_of
 from catchline.types import Record
 
 WORD = re.compile(rf"{SCRIPT_WORD}|[^\w\s]")
 _WORDS = re.compile(SCRIPT_WORD)
 _ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORDS.match(chr(code)) and code < 128 else 32 for code in range(256))
-_MARKUP = re.compile(
-    r"&(?:#\d+|#x[0-9a-f]+|[a-z]{2,8});|</?(?:br|p|b|i|em|strong|div|span|a|li|ul|td|tr)\b[^<>]*>", re.I
-)
 _EXAMPLES = 3
 _SIDES = ("document", "summary")
 _PIECE = 1000  # records, a piece of work of a process
@@ -207,7 +204,7 @@ def _measure(split: SplitReport, record: Record, words: list[str], options: Chec
     found[f"documents in {language}"].add(origin)
     if len(words) < 5:
         found["documents of fewer than 5 words"].add(origin)
-    if match := _MARKUP.search(record.document) or _MARKUP.search(record.summary):
+    if match := TAGS.search(record.document) or TAGS.search(record.summary):
         found["records with HTML entities or tags"].add(f"{origin} ({match[0]})")
     if options.min_supported:
         split.hardly_supported += supported_share(record, options.max_source) < options.min_supported

@@ -263,7 +263,7 @@ class Rows:
             self._lists_named = True
             read = "one summary, a sentence each" if joined else "several references, of which the first is learnt"
             self._options.on_choice(f"{self._where}: the lists in '{name}' are read as {read}.")
-        return ["\n".join(texts)] if joined else texts
+        return ["\n".join(text.removeprefix("<S>").removesuffix("</S>").strip() for text in texts)] if joined else texts
 
 
 def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:

@@ -12,7 +12,7 @@ from html import unescape
 from typing import TYPE_CHECKING, Any
 
 from catchline.errors import DataError
-from catchline.text.normalization import is_unspaced, with_line_feeds
+from catchline.text.normalization import TAGS, is_unspaced, with_line_feeds
 from catchline.text.sentences import WRAPPED
 
 if TYPE_CHECKING:  # plain text needs no parser
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # plain text needs no parser
 
 PAGES = frozenset((".html", ".htm", ".xhtml"))
 MARKDOWN = frozenset((".md", ".markdown"))
-SUBTITLES = frozenset((".srt", ".vtt"))
+SUBTITLES = frozenset((".srt", ".vtt", ".sbv"))
 OFFICE = frozenset((".pdf", ".docx", ".pptx", ".epub", ".ipynb"))
 READ_AS_BYTES = PAGES | OFFICE | {".eml"}
 MOST_UNPACKED = 10_000_000  # bytes of the parts of a DOCX, PPTX or EPUB file that hold text
@@ -31,7 +31,8 @@ _PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*<(?:!doc
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+\S", re.MULTILINE)
 _LINK = re.compile(r"\[[^\[\]]+\]\((?:https?:|[#./]|[\w-]+\.\w)|^ {0,3}\[[^\[\]]+\]:[ \t]+\S", re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
-_CUE = re.compile(r"\A(?:WEBVTT\b|\s*\d+\s*\n[\d:.,]+ +--> )")
+_TIMES = r"(?:\d+[ \t]*\n)?\d[\d:]*[.,]\d+(?:[ \t]+-->[ \t]+|,)\d[\d:]*[.,]\d+.*$"  # of a cue, with its number
+_CUE, _CUES = re.compile(rf"\A\ufeff?(?:WEBVTT\b|\s*{_TIMES})", re.M), re.compile(rf"^{_TIMES}", re.M)
 _MARK_OF_CUE = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 _LONG_LINE, _HEAD_OF_MAIL = 300, 10_000  # characters: longer lines begin no quotation, and the reply ends before
 
@@ -72,7 +73,17 @@ def as_prose(text: str, suffix: str = "") -> tuple[str, str]:
         kind, prose = "page", page_text(text)
     elif plain and _is_mail(text):
         kind, prose = "mail", mail_text(message_from_bytes(text.encode(errors="replace"), policy=_Headers()))
+    if kind == "text" and plain:
+        text = untagged(text)
     return (kind, prose) if prose.strip() or kind == "page" else ("text", text)
+
+
+def untagged(text: str) -> str:
+    """A text as it was before somebody put it into HTML, where entities or several ends of lines say so."""
+    found = [match[0] for match in TAGS.finditer(text)]
+    if sum(_BREAK.match(tag) is not None for tag in found) > 1:
+        text = TAGS.sub(lambda match: "\n" if _BREAK.match(match[0]) else "" if match[0][0] == "<" else match[0], text)
+    return unescape(text) if any(tag[0] == "&" for tag in found) else text
 
 
 def page_text(page: str | bytes) -> str:
@@ -155,12 +166,11 @@ def own_words(text: str) -> str:
 
 
 def subtitle_text(text: str) -> str:
-    """What is spoken in SubRip or WebVTT subtitles, without numbers, times, notes and repeated lines."""
+    """What is spoken in SubRip, WebVTT or SBV subtitles, without numbers, times, notes and repeated lines."""
     spoken: list[str] = []
-    for cue in re.split(r"\n[ \t]*\n", text):
-        if " --> " in cue:
-            lines = _MARK_OF_CUE.sub("", cue.partition(" --> ")[2].partition("\n")[2]).split("\n")
-            spoken += [line for line in map(str.strip, lines) if line and line not in spoken[-2:]]
+    for cue in _CUES.split(text)[1:]:
+        lines = _MARK_OF_CUE.sub("", re.split(r"\n[ \t]*\n", cue[1:])[0]).split("\n")
+        spoken += [line for line in map(str.strip, lines) if line and line not in spoken[-2:]]
     return unescape(" ".join(spoken))
 
 

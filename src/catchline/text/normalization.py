@@ -37,6 +37,9 @@ SCRIPT_WORD = rf"(?=\w)[{UNSPACED}][{MARKS}]*|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{
 UNIT = re.compile(rf"[{UNSPACED}][{MARKS}]*|[^\s{UNSPACED}]+")
 _UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 
+TAGS = re.compile(  # HTML in what is no page
+    r"&(?:#\d+|#x[0-9a-f]+|[a-z]{2,8});|</?(?:br|p|b|i|em|strong|div|span|a|li|ul|td|tr|s)\b[^<>]*>", re.I
+)
 _LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x85\u2028\u2029", "\n"))
 _JOINED = "\u0600-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc"  # letters of scripts with joiners: Arabic to Mongolian
 # Soft hyphens, word joiners, marks of direction, byte order marks; joiners that do not stand between such letters.
