@@ -76,6 +76,7 @@ EXTRAS = {
     **dict.fromkeys(("onnx", "onnxscript"), "export"),
     "tensorboard": "track",
     "ray": "ray",
+    "peft": "lora",
     **dict.fromkeys(("markitdown", "trafilatura", "lxml_html_clean", "pypdfium2"), "documents"),
 }
 

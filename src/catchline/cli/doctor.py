@@ -24,6 +24,7 @@ WHAT_FOR = {
     "track": "TensorBoard",
     "ray": "a Ray cluster",
     "documents": "web pages, PDF, DOCX, PPTX, EPUB and notebooks",
+    "lora": "training.lora",
 }
 
 

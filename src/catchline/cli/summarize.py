@@ -61,6 +61,7 @@ def command(
     as_json: Annotated[bool, Option("--json", help="Print JSON lines for text input too.")] = False,
     batch_size: MostAtOnce = None,
     reading: DocumentOptions,
+    prefix: Annotated[str | None, Option(help="Words in front of every document: 'summarize: ' for T5.")] = None,
     device: Device = "cpu",
     trust_code: TrustCode = False,
     jobs: Annotated[int | None, Option(min=1, help="Processes for a file of records.")] = None,
@@ -84,7 +85,7 @@ def command(
     records = chain.from_iterable(documents_of(name, reading, jsonl=jsonl, on_skip=skipped) for name in inputs)
     records = chain(list(islice(records, 1)), records)  # a missing file is reported before a model is opened
     request = Request(
-        model, device, overrides, explain, batch_size, reading.skip_bad, decoding.always_write, trust_code
+        model, device, overrides, explain, batch_size, reading.skip_bad, decoding.always_write, trust_code, prefix
     )
     if all(of_records) or as_json:
         if output is not None and output.suffix.lower() in NO_LINES:

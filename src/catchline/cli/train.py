@@ -67,7 +67,7 @@ def command(
     elif start is not None:
         from catchline.training.api import start_changes
 
-        begin = start_changes(start)
+        begin = start_changes(start, recipe, row, size)
     changes = merge(begin, parse_overrides(overrides or []), revive=True)
     given = merge(data_changes(data), reading.changes())
     run = resolve_run(load_recipe(recipe), row, size, merge(given, changes, revive=True))
@@ -154,7 +154,7 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
     trained = f"Trained {result.updates:,} updates in {result.elapsed_seconds / 60:.1f} minutes"
     validated = f"Validation{best}: {scores}\n" if scores else ""
     words = f"{trained}; {reasons[result.stopped]}.\n{validated}Model: {result.model_folder}"
-    if run.model["type"] == "coarse_to_fine":  # which no graph can say
+    if run.model["type"] in ("coarse_to_fine", "plain"):  # which no graph can say
         return words
     command = f"catchline export {quote(result.model_folder)} --out DIR --int8"
     return f"{words}\nOn a CPU it starts and runs faster as graphs: {command}"

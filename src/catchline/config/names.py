@@ -29,6 +29,7 @@ MODELS: Table = {
     "bart": "catchline.models.checkpoints:BartSummarizer",
     "coarse_to_fine": "catchline.models.coarse_to_fine:CoarseToFine",
     "distraction": "catchline.models.distraction:Distraction",
+    "plain": "catchline.models.plain:PlainSummarizer",
     "seq2seq": "catchline.models.seq2seq:Seq2Seq",
     "transformer": "catchline.models.transformer:Transformer",
 }

@@ -122,6 +122,14 @@ class CheckpointConfig(ConfigBase):
     keep: int = Field(2, ge=1)
 
 
+class LoraSettings(ConfigBase):
+    """Matrices of this rank are trained instead of the weights of a checkpoint (`catchline.models.lora`)."""
+
+    rank: int = Field(8, ge=1, le=1024)
+    alpha: int = Field(16, ge=1)
+    dropout: Share = 0.0
+
+
 class TrainingConfig(ConfigBase):
     """The loop. It ends at whichever of ``max_updates``, ``max_epochs``, ``max_minutes`` comes first.
 
@@ -153,6 +161,7 @@ class TrainingConfig(ConfigBase):
     checkpoint: CheckpointConfig = CheckpointConfig()
     average_last: int = Field(0, ge=0)  # weight averaging: its horizon in updates; 0: none
     log_every: int = Field(20, ge=1)
+    lora: LoraSettings | None = None
     initial_weights: str | None = None  # a model folder, run folder or hub id whose weights and tokenizer are taken
     trackers: tuple[Tracker, ...] = ()
 

@@ -22,6 +22,7 @@ from catchline.metrics.confidence import Calibration
 from catchline.text.base import read_json, read_json_if_there
 
 FILE, README, TEMPLATE = "card.json", "README.md", "card.md.jinja"
+DEFAULTS = "catchline_defaults"  # the key of a plain checkpoint's config.json with text limits and decoding
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -78,6 +79,10 @@ def card_follows(folder: Path) -> Iterator[None]:
 def model_card(folder: Path) -> str:
     """The card of a model folder: metadata for the hub (with a model-index), use, training, data, scores, limits."""
     config, card = read_json(folder / "config.json"), Card.of(folder)
+    search = read_json(folder / "generation_config.json")
+    if plain := config.get(DEFAULTS):  # a checkpoint of transformers
+        config |= {"model": {"type": config["model_type"]}, "text": plain["text"], "catchline": plain}
+        search = plain["search"]
     run = read_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
     start = run.training.initial_weights if run else None  # on the hub, if its name says so
     base = start if start in SHIPPED or (start and HUB_ID.fullmatch(start)) else None
@@ -90,7 +95,7 @@ def model_card(folder: Path) -> str:
         run=run,
         card=card,
         base=base,
-        search=read_json(folder / "generation_config.json"),
+        search=search,
         metrics=read_json_if_there(folder / "metrics.json"),
         parameters=_parameters(folder),
         calibration=Calibration.load(folder),

@@ -25,6 +25,7 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForSeq2SeqLM, 
 from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.models.bart.modeling_bart import shift_tokens_right
+from transformers.utils.logging import disable_progress_bar
 
 from catchline.config.base import ConfigBase
 from catchline.errors import CatchlineError, ConfigError, ModelError
@@ -34,7 +35,7 @@ from catchline.layers.transformer import CapturedAttention
 from catchline.layers.vocabulary import BorrowedProjection
 from catchline.models.base import Spec
 from catchline.models.captured import CapturedTransformer, Decoded, EncodedSource
-from catchline.models.stored import FAMILY, as_model_error, at_most, first_line
+from catchline.models.stored import FAMILY, PLAIN, as_model_error, at_most, first_line
 from catchline.types import Batch, Memory, Shared, StepOutput, TrainingBatch
 
 ATTENTION = "catchline_folded"
@@ -108,6 +109,7 @@ def folded_attention(
     return output.transpose(1, 2).contiguous(), None
 
 
+disable_progress_bar()  # of files, which would stand in the middle of ours
 AttentionInterface.register(ATTENTION, folded_attention)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
@@ -167,12 +169,10 @@ class BartSummarizer(CapturedTransformer):
         """Build from ``config``; the ids of the tokenizer, where given, fill what the architecture leaves open."""
         given = {"vocab_size": vocab_size, "pad_token_id": pad_id, "bos_token_id": bos_id, "eos_token_id": eos_id}
         network = build_network(config, {name: value for name, value in given.items() if value is not None})
-        options, generation = network.config, network.generation_config
-        begin = getattr(options, "bos_token_id", None)  # Pegasus has none
-        starts = (generation.decoder_start_token_id, options.decoder_start_token_id, begin)
-        start = options.decoder_start_token_id = int(next(id_ for id_ in starts if id_ is not None))
-        if config.forced_bos_id is None and generation.forced_bos_token_id is not None:
-            config = config.model_copy(update={"forced_bos_id": first_id(generation.forced_bos_token_id)})
+        options, begin = network.config, getattr(network.config, "bos_token_id", None)  # Pegasus has none
+        start, forced_bos_id = first_ids(network)
+        if config.forced_bos_id is None:
+            config = config.model_copy(update={"forced_bos_id": forced_bos_id})
         super().__init__(
             config.model_copy(update={"pretrained": None, "architecture": portable(options)}),
             vocab_size=int(network.lm_head.out_features),
@@ -327,23 +327,24 @@ class BartSummarizer(CapturedTransformer):
 # ----------------------------------------------------------------------------------------- opening networks
 
 
-def build_network(config: BartSummarizer.Config, ids: Mapping[str, int]) -> PreTrainedModel:
+def build_network(config: Any, ids: Mapping[str, int], *, plain: bool = False) -> PreTrainedModel:
     """The network of ``config.pretrained`` or, with random weights, of ``config.architecture``.
 
-    ``ids`` of the tokenizer fill what the architecture leaves open.
+    ``ids`` of the tokenizer fill what the architecture leaves open. A ``plain`` one may be of any type, and has the
+    attention of transformers.
     """
     if (config.pretrained is None) == (config.architecture is None):
-        raise ConfigError("A model of type 'bart' needs either 'pretrained' or 'architecture' (and not both).")
+        raise ConfigError("A checkpoint needs either model.pretrained or model.architecture (and not both).")
     if config.pretrained is not None:
-        network = _open(config.pretrained)
+        network = _open(config.pretrained, plain)
     else:
         values = {**ids, **(config.architecture or {})}
-        kind = values.pop("model_type", "bart")
-        if kind not in FAMILY:
-            raise ConfigError(f"model.architecture.model_type '{kind}' is not one of {', '.join(FAMILY)}.")
+        kind, known = values.pop("model_type", "bart"), PLAIN if plain else FAMILY
+        if kind not in known:
+            raise ConfigError(f"model.architecture.model_type '{str(kind)[:60]}' is not one of {', '.join(known)}.")
         try:
             options = AutoConfig.for_model(kind, **values)
-            _check_options(options)
+            _check_options(options, plain)
             network = AutoModelForSeq2SeqLM.from_config(options)
         except (CatchlineError, RuntimeError, MemoryError):  # the latter two: too large for this machine
             raise
@@ -360,14 +361,19 @@ def portable(options: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not key.startswith("_") and key not in NOT_ARCHITECTURE}
 
 
-def _open(name_or_path: str) -> PreTrainedModel:
+def first_ids(network: Any) -> tuple[int, int | None]:
+    """What the decoder reads first, and the id that every summary begins with, if one does."""
+    options, generation = network.config, network.generation_config
+    starts = (generation.decoder_start_token_id, options.decoder_start_token_id, getattr(options, "bos_token_id", None))
+    options.decoder_start_token_id = int(next(id_ for id_ in starts if id_ is not None))
+    forced = generation.forced_bos_token_id
+    return options.decoder_start_token_id, None if forced is None else first_id(forced)
+
+
+def _open(name_or_path: str, plain: bool) -> PreTrainedModel:
     with as_model_error(lambda error: f"The checkpoint {name_or_path} could not be opened: {first_line(error)}."):
         options = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
-        if options.model_type not in FAMILY:
-            raise ModelError(
-                f"{name_or_path} holds a '{options.model_type}' model; catchline opens {', '.join(FAMILY)} checkpoints."
-            )
-        _check_options(options)
+        _check_options(options, plain)
         with at_most(MOST_TENSORS, Path(name_or_path)):
             network, report = AutoModelForSeq2SeqLM.from_pretrained(
                 name_or_path, config=options, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
@@ -380,13 +386,13 @@ def _open(name_or_path: str) -> PreTrainedModel:
         return network
 
 
-def _check_options(options: PretrainedConfig) -> None:
+def _check_options(options: PretrainedConfig, plain: bool) -> None:
     """Refuse what transformers would notice in the middle of a summary only, or fill a table of sines for, number by
-    number; and choose our attention, which config.json may not."""
+    number; and choose the attention, which config.json may not."""
     if options._attn_implementation not in ORDINARY_ATTENTION:
         named = str(options._attn_implementation)[:60]
         raise ConfigError(f"_attn_implementation is {named!r}, which names code outside of transformers: remove it.")
-    options._attn_implementation = ATTENTION
+    options._attn_implementation = None if plain else ATTENTION
     for name, value in options.to_dict().items():
         share = isinstance(value, int | float) and 0 <= value <= 1
         if not share and "drop" in name and not name.startswith("classif"):

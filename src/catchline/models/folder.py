@@ -26,10 +26,13 @@ import platform
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
 from huggingface_hub import ModelHubMixin, get_token, hf_hub_download, snapshot_download
+from transformers import AutoTokenizer
 
 from catchline.config.base import validate
 from catchline.config.generation import search_from
@@ -54,13 +57,15 @@ from catchline.metrics.confidence import Calibration
 from catchline.metrics.scoring import Scoring, scoring
 from catchline.models import stored
 from catchline.models.base import SummarizationModel
+from catchline.models.card import DEFAULTS, HUB_ID, Card, write_card
 from catchline.models.card import FILE as CARD
-from catchline.models.card import HUB_ID, Card, write_card
+from catchline.models.lora import merged_state
 from catchline.models.stored import AGAIN, FAMILY, FolderDescription, first_line
 from catchline.text.base import read_json, read_json_if_there
 from catchline.text.tokenizer import Tokenizer
 
 FORMAT = 1
+SLOW_TOKENIZERS = ("vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "prophetnet.tokenizer")
 FILES = (
     "config.json",
     "model.safetensors",
@@ -169,14 +174,14 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
     if path.is_dir():
         name = path.parent.name if path.name == "model" else path.name
     ours = "catchline" in config
-    if not ours and config.get("model_type") not in FAMILY:
+    if not ours and config.get("model_type") not in (*FAMILY, *stored.PLAIN):
         raise ModelError(
-            f"{folder_or_hub_id} holds a model of type '{config.get('model_type', 'unknown')}'; catchline opens its own"
-            f" model folders and {', '.join(FAMILY)} checkpoints."
+            f"{folder_or_hub_id} holds a model of type '{str(config.get('model_type', 'unknown'))[:60]}'; catchline"
+            f" opens its own model folders and checkpoints of {', '.join((*FAMILY, *stored.PLAIN))}."
         )
     try:
         with stored.as_model_error(lambda error: f"{folder} cannot be used: {first_line(error)}."):
-            loaded = _load_own(folder, config, name) if ours else _load_family(folder, name)
+            loaded = _load_own(folder, config, name) if ours else _load_checkpoint(folder, config, name)
     except ModelError:
         raise
     except CatchlineError as error:
@@ -293,12 +298,20 @@ def _stored_search(path: Path) -> SearchConfig | None:
     return search
 
 
-def _load_family(folder: Path, name: str) -> LoadedModel:
-    """A checkpoint of transformers: its own decoding settings become the defaults."""
-    tokenizer, model = _load_tokenizer(folder), resolve("model", MODELS, "bart").from_checkpoint(folder)
+def _load_checkpoint(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
+    """A checkpoint of transformers. Its own decoding settings, and those for summarization, become the defaults; one
+    that was trained here has a run too."""
+    cls = resolve("model", MODELS, "bart" if config["model_type"] in FAMILY else "plain")
+    tokenizer, model = _load_tokenizer(folder), cls(cls.Config(pretrained=str(folder)))
     model.unk_id = tokenizer.unk_id
-    limit = model.max_source_tokens or 1024
-    search, refused = search_from(model.network.generation_config.to_dict(), eos_id=tokenizer.eos_id, limit=limit)
+    tasks = config.get("task_specific_params")
+    task = dict((tasks.get("summarization") if isinstance(tasks, dict) else None) or {})
+    if prefix := task.pop("prefix", None) or config.get("prefix"):
+        tokenizer.use_prefix(str(prefix))
+    usual = min(tokenizer.most_tokens or 512, model.max_source_tokens or 1 << 30)
+    limit = usual if name_of(MODELS, cls) == "plain" else model.max_source_tokens or 1024
+    asked = {**model.network.generation_config.to_dict(), **task}
+    search, refused = search_from(asked, eos_id=tokenizer.eos_id, limit=model.max_target_tokens or limit)
     if refused:
         logging.getLogger(__name__).warning(
             "%s asks for %s in generation_config.json, which catchline does not follow: summaries may differ from those"
@@ -313,10 +326,27 @@ def _load_family(folder: Path, name: str) -> LoadedModel:
         source_specials=True,
         oov_copy="unk",
     )
-    return LoadedModel(model, tokenizer, text=text, search=search, name=name)
+    run = None
+    if defaults := config.get(DEFAULTS):
+        refuse_code(defaults, folder / "config.json")
+        text = validate(TextConfig, defaults["text"], where="text")
+        search = validate(SearchConfig, defaults["search"], where="search")
+        run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
+    metrics, calibration = read_json_if_there(folder / "metrics.json"), Calibration.load(folder)
+    more: dict[str, Any] = {"run": run, "metrics": metrics, "calibration": calibration}
+    loaded = LoadedModel(model, tokenizer, text=text, search=search, name=name, **more)
+    loaded.card = Card.of(folder)
+    return loaded
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:
+    if not (folder / "tokenizer.json").is_file() and any((folder / name).is_file() for name in SLOW_TOKENIZERS):
+        with TemporaryDirectory() as place:
+            why = f"The tokenizer in {folder} cannot be converted; pip install sentencepiece may help"
+            with stored.as_model_error(lambda error: f"{why} ({first_line(error)})."):
+                AutoTokenizer.from_pretrained(folder, trust_remote_code=False).save_pretrained(place)
+            copyfile(folder / "config.json", Path(place) / "config.json")
+            return Tokenizer.load(place)
     if not (folder / "tokenizer.json").is_file():
         raise ModelError(
             f"{folder} has no tokenizer.json; copy it from where the model was trained, or save the checkpoint's"
@@ -349,21 +379,19 @@ def uploaded(repo_id: str, send: Callable[[str], object], token: str | None = No
 
 def _write(folder: Path, loaded: LoadedModel) -> None:
     model, run = loaded.model, _without_places(loaded.run) if loaded.run else None
-    stored.save_weights(model, folder / "model.safetensors")
-    loaded.tokenizer.save(folder)
-    config = {
-        "architectures": [type(model).__name__],
-        "model_type": "catchline",
-        "catchline": {"format": FORMAT, "version": _version("catchline"), "sha256": stored.digests(folder)},
-        "name": loaded.name,
-        "vocab_size": model.vocab_size,
-        "special_ids": loaded.tokenizer.ids,
-        "switches": model.switches(),
-        "model": {"type": name_of(MODELS, type(model)), **model.config.model_dump(mode="json")},
-        "text": _cut_paths((run.text if run else loaded.text).model_dump(mode="json")),
-    }
+    text = _cut_paths((run.text if run else loaded.text).model_dump(mode="json"))
     search, seed = loaded.search.model_dump(mode="json"), loaded.run.training.seed if loaded.run else None
-    files = {"config": config, "generation_config": search, "metrics": loaded.metrics, "environment": environment(seed)}
+    files: dict[str, Any] = {"metrics": loaded.metrics, "environment": environment(seed)}
+    if isinstance(model, resolve("model", MODELS, "plain")):
+        defaults = {"version": _version("catchline"), "text": text, "search": search}
+        loaded.tokenizer.save(folder)
+        model.save_checkpoint(folder, merged_state(model))
+        files["config"] = {**read_json(folder / "config.json"), DEFAULTS: defaults}
+    else:
+        stored.save_weights(merged_state(model), folder / "model.safetensors")
+        loaded.tokenizer.save(folder)
+        files |= {"config": _described(loaded, text), "generation_config": search}
+        files["config"]["catchline"]["sha256"] = stored.digests(folder)
     for name, values in files.items():
         write_json(folder / f"{name}.json", values, indent=2)
     if loaded.calibration:
@@ -371,6 +399,22 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
     if run is not None:
         (folder / "recipe.yaml").write_text(dump_run(run), encoding="utf-8")
     write_card(folder, loaded.card)
+
+
+def _described(loaded: LoadedModel, text: Mapping[str, Any]) -> dict[str, Any]:
+    """``config.json`` of a model of ours, without the digests."""
+    model = loaded.model
+    return {
+        "architectures": [type(model).__name__],
+        "model_type": "catchline",
+        "catchline": {"format": FORMAT, "version": _version("catchline")},
+        "name": loaded.name,
+        "vocab_size": model.vocab_size,
+        "special_ids": loaded.tokenizer.ids,
+        "switches": model.switches(),
+        "model": {"type": name_of(MODELS, type(model)), **model.config.model_dump(mode="json")},
+        "text": text,
+    }
 
 
 def environment(seed: int | None = None) -> dict[str, Any]:

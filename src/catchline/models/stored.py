@@ -29,6 +29,10 @@ SUMMED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
 SPARE_TENSORS, SPARE_NUMBERS = 64, 64_000_000  # what a model may have beside its weights: tables of positions
 NUMBERS, SCALES = ".int8", ".scales"  # what the two parts of a matrix in eight bits are stored under, after its name
 FAMILY = ("bart", "marian", "mbart", "pegasus")  # the model types that `catchline.models.checkpoints` opens
+PLAIN = (  # those that `catchline.models.plain` opens
+    *("t5", "mt5", "umt5", "longt5", "switch_transformers", "led", "pegasus_x", "bigbird_pegasus", "prophetnet"),
+    *("blenderbot", "blenderbot-small", "m2m_100", "mvp", "plbart"),
+)
 
 
 class Written(ConfigBase, extra="ignore"):
@@ -174,9 +178,9 @@ def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return (matrix / scales.clamp_min(torch.finfo(scales.dtype).tiny)[:, None]).round().to(torch.int8), scales
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write the weights of ``model``, tied ones once, under the first of their names."""
-    distinct = {_memory_of(tensor): (name, tensor) for name, tensor in sorted(model.state_dict().items(), reverse=True)}
+def save_weights(state: Mapping[str, Tensor], path: Path) -> None:
+    """Write the weights of a model, tied ones once, under the first of their names."""
+    distinct = {_memory_of(tensor): (name, tensor) for name, tensor in sorted(state.items(), reverse=True)}
     weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in distinct.values()}
     save_tensors(weights, path, {"format": "pt"})
 

@@ -36,6 +36,7 @@ class Request:
     skip_bad: bool = False
     always_write: bool = False
     trust_code: bool = False
+    prefix: str | None = None
 
 
 class SummaryJob:
@@ -48,7 +49,7 @@ class SummaryJob:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.summarizer = Summarizer.from_pretrained(
-            request.model, device=request.device, trust_code=request.trust_code
+            request.model, device=request.device, trust_code=request.trust_code, prefix=request.prefix
         )
         self.decoding = self.summarizer.decoding(**request.overrides)
 

@@ -74,14 +74,17 @@ class Summarizer:
         """Open a model or run folder, a BART-family checkpoint, a hub id, ``"oneline"`` (the bundled model) or an
         extractive method (``"lead-1"``, ``"concept_ilp:max_words=50"``: see `catchline.summarizer.extractive`).
 
-        ``options`` are settings of the method (``sentences=2``) or new decoding defaults (``beam_size=8``).
+        ``options`` are settings of the method (``sentences=2``) or new decoding defaults (``beam_size=8``); ``prefix``
+        are words that a checkpoint of transformers reads in front of every document.
         ``trust_code``: run Python classes that the folder names, which can do anything.
 
         Raises:
             ModelError: no such model, a damaged one, or one that names code that is not trusted.
             ConfigError: an option that does not exist or does not fit.
         """
-        name = os.fspath(folder_or_id)
+        name, prefix = os.fspath(folder_or_id), options.pop("prefix", None)
+        if prefix is not None and (is_method(name) or name.startswith(LANGUAGE_MODEL)):
+            raise ConfigError(f"'{name}' takes no prefix: it is for checkpoints of transformers.")
         if is_method(name):
             method = ExtractiveSystem(name, options)
             if method.needs_reference:
@@ -93,6 +96,8 @@ class Summarizer:
         with trusting(trust_code):
             kind = resolve("system", SYSTEMS, "exported" if exported else "neural")
             system = kind.from_pretrained(exported or folder_or_id, device)
+        if prefix is not None:
+            system.tokenizer.use_prefix(prefix)
         system.options(options)  # refuses more than the next line: what must be learnt before
         system.set_defaults(options)
         return cls(system)

@@ -70,6 +70,7 @@ class Tokenizer(ABC):
     decoder_start_id: int = 2  # what the decoder reads first
     prefix_ids: tuple[int, ...] = (2,)  # what ``specials=True`` puts in front, and behind
     suffix_ids: tuple[int, ...] = (3,)
+    most_tokens: int | None = None  # that its checkpoint was trained to read, where its files say so
     target_prefix_ids: tuple[int, ...] = ()  # what the decoder must write before a summary (BART writes ``<s>``)
 
     @property
@@ -113,6 +114,13 @@ class Tokenizer(ABC):
         if token is not None and self._backend is not None and self.token_id(token) is None:
             raise ConfigError(f"The vocabulary has no '{token}'; text.sentence_separator must be one of its tokens.")
         self.separator = token
+
+    def use_prefix(self, prefix: str) -> None:
+        """Put other words in front of every document, which are no part of it. Raises ConfigError: only the models of
+        pretrained tokenizers have learnt to read some."""
+        raise ConfigError(
+            f"A prefix such as {prefix[:40]!r} is for checkpoints of transformers that were trained with one."
+        )
 
     def token_id(self, token: str) -> int | None:
         return self.backend.token_to_id(token)
@@ -293,7 +301,7 @@ class Tokenizer(ABC):
         refuse_code(spec, path / CONFIG_FILE)
         separator = spec.pop("sentence_separator", None)
         if spec.get("type") == "pretrained":
-            spec = {"type": "pretrained", "path": str(path)}
+            spec = {"type": "pretrained", "path": str(path)} | {key: spec[key] for key in ("prefix",) if key in spec}
         cls, config = parse("tokenizer", TOKENIZERS, spec)
         tokenizer: Tokenizer = cls(config)
         if tokenizer._backend is None:

@@ -258,7 +258,10 @@ class PretrainedTokenizer(Tokenizer):
     with a ``tokenizer.json``, and the ``config.json`` or ``tokenizer_config.json`` that say which ids are special."""
 
     class Config(ConfigBase):
+        """``prefix`` stands in front of every document (``summarize:`` of T5), behind the first special token."""
+
         path: str
+        prefix: str = ""
 
     config: Config
 
@@ -284,7 +287,17 @@ class PretrainedTokenizer(Tokenizer):
         first, last = template.special_tokens_mask.index(0), len(template) - template.special_tokens_mask[::-1].index(0)
         self.prefix_ids, self.suffix_ids = tuple(template.ids[:first]), tuple(template.ids[last:])
         self.target_prefix_ids = self.prefix_ids
+        longest = described.get("model_max_length")
+        self.most_tokens = int(longest) if isinstance(longest, int | float) and 0 < longest < 1e9 else None
+        self._begins = self.prefix_ids
+        self.use_prefix(config.prefix)
         self._marks_inner_pieces = any(token.startswith("##") for token in self.vocabulary)
+
+    def use_prefix(self, prefix: str) -> None:
+        """Put other words in front of every document, which are no part of it."""
+        self.config = self.config.model_copy(update={"prefix": prefix})
+        words = self.backend.encode(prefix.strip(), add_special_tokens=False).ids if prefix.strip() else []
+        self.prefix_ids = (*self._begins, *words)
 
     def _special_id(self, role: str, model: dict[str, Any]) -> int | None:
         named = self._hub_config.get(f"{role}_token")
@@ -316,7 +329,8 @@ class PretrainedTokenizer(Tokenizer):
         return written.strip().lower()
 
     def _described_config(self) -> dict[str, Any]:
-        return {"decoder_start_id": self.decoder_start_id}
+        prefix = {"prefix": self.config.prefix} if self.config.prefix else {}
+        return {"decoder_start_id": self.decoder_start_id, **prefix}
 
 
 def _wordlike(character: str) -> bool:

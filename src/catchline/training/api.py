@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from catchline.config.loading import load_recipe, merge, resolve_run
-from catchline.config.names import check_run
+from catchline.config.names import MODELS, check_run, name_of
 from catchline.data.records import Pairs, data_changes
 from catchline.errors import ConfigError
 from catchline.training.log import Callbacks
@@ -53,7 +53,7 @@ def train(
         raise ConfigError('settings is a mapping of keys to values, for example {"training.batch_size": 16}.')
     place = Path(data) if isinstance(data, str | Path) else None
     rows = None if place else data if isinstance(data, Mapping) else {"train": data}
-    changes = merge(data_changes(place), start_changes(start), revive=True)
+    changes = merge(data_changes(place), start_changes(start, recipe, row, size), revive=True)
     run = resolve_run(load_recipe(recipe), row, size, merge(changes, settings or {}, revive=True))
     check_run(run)
     parts = rows is not None or not (run.data.validation or all_pairs)  # are, or will be, in the run's folder
@@ -66,8 +66,26 @@ def train(
     return train_run(run, out, **how)
 
 
-def start_changes(start: str | None) -> dict[str, Any]:
-    """A model to start from as changes of a recipe: its weights, and the tokenizer whose words they are weights of."""
+def start_changes(start: str | None, recipe: str | Path, row: str | None, size: str | None) -> dict[str, Any]:
+    """A model to start from as changes of a recipe: its weights, and the tokenizer whose words they are weights of; of
+    a checkpoint of transformers also its sizes. The row's head stays, which such a checkpoint lacks.
+
+    Raises:
+        ConfigError: a checkpoint that no head can be put on, and a row with one.
+        ModelError: there is no such model, or it is damaged.
+    """
     if start is None:
         return {}
-    return {"training": {"initial_weights": start}, "text": tokenizer_settings(open_initial(start))}
+    initial = open_initial(start)
+    changes = {"training": {"initial_weights": start}, "text": tokenizer_settings(initial)}
+    if initial.run is None and (architecture := getattr(initial.model.config, "architecture", None)):
+        asked = resolve_run(load_recipe(recipe), row, size)
+        head, kind = asked.model.get("head") or {"type": "vocabulary"}, name_of(MODELS, type(initial.model))
+        if kind == "plain" and head["type"] != "vocabulary":
+            raise ConfigError(
+                f"{start} is a '{architecture['model_type']}' checkpoint, on which there is no copy head: "
+                f"name a row without (--row transformer of the recipe coconet), not {asked.row}."
+            )
+        changes["model"] = {"type": kind, "architecture": architecture} | ({} if kind == "plain" else {"head": head})
+        changes["text"] |= {"source_specials": True, "oov_copy": "unk"}
+    return changes

@@ -28,6 +28,7 @@ from catchline.errors import ConfigError
 from catchline.files import digest_of, replacing_folder, sha256
 from catchline.models.base import SummarizationModel
 from catchline.models.folder import LoadedModel, load_model_folder
+from catchline.models.lora import add_lora
 from catchline.objectives.base import Objective
 from catchline.text.base import TOKENIZER_FILE
 from catchline.text.tokenizer import PretrainedTokenizer, Tokenizer
@@ -92,6 +93,8 @@ def prepare(
     lines += [*(note for name in corpora for note in data[name][1]), *built]
     if initial is not None:
         lines.append(take_weights(model, initial, tokenizer, str(start)))
+    if run.training.lora is not None:
+        lines.append(add_lora(model, run.training.lora))
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     for objective in objectives:
         if {*objective.parameters()} - {*model.parameters()}:
@@ -201,6 +204,7 @@ def adopted_tokenizer(initial: LoadedModel, text: TextConfig, place: str) -> Tok
     theirs, ours = tokenizer_settings(initial), {"type": cls.name, **config.model_dump(mode="json")}
     difference = first_difference(theirs, {"tokenizer": ours, "sentence_separator": text.sentence_separator}, "text")
     if isinstance(tokenizer, PretrainedTokenizer) and cls is type(tokenizer):
+        tokenizer.use_prefix(ours["prefix"])
         # a path that is not there names no other vocabulary: the weights came with the one that was meant
         there = Path(ours["path"]).exists()
         same = not there or build("tokenizer", TOKENIZERS, text.tokenizer).vocabulary == tokenizer.vocabulary

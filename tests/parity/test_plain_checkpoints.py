@@ -1,0 +1,127 @@
+"""Checkpoints without a copy head: token for token as transformers' ``generate``, through every door, and back."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_generate import keep_logits
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from catchline import Summarizer
+from catchline.config.generation import search_from
+from catchline.models.folder import load_model_folder
+from catchline.search.torch_bridge import decode
+from catchline.types import Batch
+from commands import refused, run
+from json_lines import write_lines
+from plain_checkpoints import CHECKPOINTS, EOS, PAD, SIZE, UNK, WORDS, save_checkpoint
+
+SETTINGS: list[dict[str, Any]] = [
+    {"max_length": 12},
+    {"num_beams": 3, "max_length": 12, "no_repeat_ngram_size": 2, "num_return_sequences": 2},
+    {"num_beams": 4, "min_length": 5, "max_length": 9, "length_penalty": 2.0, "early_stopping": True},
+]
+
+
+def documents(count: int = 8) -> Batch:
+    generator = torch.Generator().manual_seed(1)
+    mask = torch.arange(13) < torch.randint(2, 14, (count, 1), generator=generator)
+    ids = torch.randint(4, SIZE, (count, 13), generator=generator).masked_fill(~mask, PAD)
+    return Batch(source_ids=ids, source_extended_ids=ids, source_mask=mask, extended_vocab_size=SIZE)
+
+
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_equal_to_generate(kind: str, tmp_path: Path) -> None:
+    folder, batch = save_checkpoint(tmp_path, kind), documents()
+    model = load_model_folder(folder).model.double()
+    network = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float64).eval()
+    network.register_forward_hook(keep_logits)
+    more: dict[str, Any] = {}
+    if kind == "led":
+        more["global_attention_mask"] = torch.zeros_like(batch.source_ids).index_fill(1, torch.tensor([0]), 1)
+    lengths = set()
+    for settings in SETTINGS:
+        written = network.generate(batch.source_ids, attention_mask=batch.source_mask.long(), **settings, **more)
+        search, refused = search_from(settings, eos_id=EOS, limit=30)
+        assert not refused
+        ids = {"unk_id": UNK, "bos_id": model.bos_id, "eos_id": EOS, "pad_id": PAD}
+        found = [one.ids for hypotheses in decode(model, batch, search, **ids) for one in hypotheses]
+        rows = [row[: row.index(EOS)] if EOS in row else row for row in written[:, 1:].tolist()]
+        assert found == rows
+        lengths.update(map(len, found))
+    assert len(lengths) > 1
+
+
+DOCUMENT = "a storm closed the ferry to the island on monday , boat stays in harbour ."
+
+
+def test_a_prefix_and_decoding_of_the_task_through_every_door(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, text = save_checkpoint(tmp_path / "t5", "t5"), tmp_path / "text.txt"
+    text.write_text(DOCUMENT)
+    summarizer, reader = Summarizer.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    assert summarizer.decoding()["beam_size"] == 3
+    tokenizer = summarizer.system.tokenizer
+    read = tokenizer.encode(DOCUMENT, specials=True)
+    given = reader(f"summarize: {DOCUMENT}", return_tensors="pt")
+    assert list(read.ids) == given["input_ids"][0].tolist()
+    assert DOCUMENT[slice(*read.offsets[2])] == "a", "places are in the document itself"
+    network = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    written = network.generate(**given, num_beams=3, max_length=12)
+    line = reader.decode(written[0], skip_special_tokens=True)
+    assert summarizer.summarize(DOCUMENT).text == line
+    assert run(capsys, "summarize", folder, text).strip() == line
+    plain = run(capsys, "summarize", folder, text, "--prefix", "").strip()
+    written = network.generate(**reader(DOCUMENT, return_tensors="pt"), num_beams=3, max_length=12)
+    assert plain == reader.decode(written[0], skip_special_tokens=True)
+    summarizer.save_pretrained(tmp_path / "again")
+    assert Summarizer.from_pretrained(tmp_path / "again").summarize(DOCUMENT).text == line
+    (folder / "tokenizer.json").rename(folder / "vocab.json")
+    refused(capsys, 4, "cannot be converted", "summarize", folder, text)
+    refused(capsys, 2, "trained with one", "summarize", text, "--prefix", "summarize:")
+    refused(capsys, 2, "takes no prefix", "summarize", "lead", text, "--prefix", "summarize:")
+
+
+def pairs(folder: Path) -> Path:
+    draw = random.Random(1)
+    for name in ("train", "validation"):
+        texts = [draw.choices(WORDS[:18], k=9) for _ in range(8)]
+        write_lines(folder / f"{name}.jsonl", [{"document": " ".join(t), "summary": " ".join(t[:3])} for t in texts])
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+def test_fine_tuned_with_its_own_sizes_and_lora(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("peft")
+    start, out = save_checkpoint(tmp_path / "start", kind), tmp_path / "run"
+    row = "coconet" if kind == "bart" else "transformer"
+    settings = ["training.max_updates=2", "training.lora.rank=2", "training.optimizer.learning_rate=0.1"]
+    settings += ["training.batch_size=4", "training.validation.decode_records=2", "training.schedule.warmup_updates=0"]
+    command = ["train", "coconet", "--row", row, "--data", pairs(tmp_path), "--from", start, "--out", out]
+    run(capsys, *command, *(word for setting in settings for word in ("--set", setting)))
+    before = run(capsys, "summarize", out, tmp_path / "train.jsonl")
+    opened = load_model_folder(out)
+    names = dict(opened.model.named_parameters())
+    assert not [name for name in names if "lora" in name]
+    begun = load_model_folder(start).model.state_dict()
+    changed = {name for name, value in names.items() if name in begun and not torch.equal(value, begun[name])}
+    assert changed
+    assert all(name.endswith(".weight") and names[name].ndim == 2 and "embed" not in name for name in changed)
+    run(capsys, "resume", out, "--set", "training.max_updates=3")
+    assert run(capsys, "summarize", out, tmp_path / "train.jsonl")
+    if kind == "bart":
+        assert opened.model.head.copies
+        return
+    _, report = AutoModelForSeq2SeqLM.from_pretrained(out / "model", output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert before.count("\n") == 8
+    assert run(capsys, "compare", out, "lead-1", "--data", tmp_path / "validation.jsonl", "--out", tmp_path / "table")
+    refused(capsys, 2, "no copy head", *["coconet" if word == "transformer" else word for word in command], "--force")
+    lora = ("--set", "training.lora.rank=2", "--force")
+    refused(capsys, 2, "is for checkpoints", "train", "headline_writer", "--data", tmp_path, "--out", out, *lora)
