@@ -68,11 +68,7 @@ def support_to_dict(report: SupportReport) -> dict[str, Any]:
 
 
 def from_dict(values: Mapping[str, Any]) -> Summary:
-    """The summary that `to_dict` described.
-
-    Raises:
-        DataError: not such a record.
-    """
+    """The summary that `to_dict` described. Raises DataError: not such a record."""
     try:
         names = {n: str(values[n]) for n in ("id", "model", "extracted") if values.get(n) is not None}
         alternatives = tuple(from_dict(one) for one in values.get("alternatives") or ())
@@ -142,11 +138,8 @@ def _plain(value: Any) -> Any:
 
 
 def _given(value: Any) -> Any:
-    """``value``, which JSON holds, without the parts that are null: these are what is left out.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """``value``, which JSON holds, without the parts that are null: these are what is left out. Raises ValueError: a
+    number is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} where a number was expected")
     if isinstance(value, Mapping):

@@ -84,10 +84,8 @@ class SummarizationModel(nn.Module):
     def cross_attentions(self, batch: TrainingBatch) -> Tensor:
         """How each layer and head reads the source in a teacher-forced pass: (L, H, B, T, S).
 
-        Row t is the step that predicts ``target_ids[:, t]``. Models with one attention have L = H = 1.
-
-        Raises:
-            ConfigError: the model reads its source without attention.
+        Row t is the step that predicts ``target_ids[:, t]``. Models with one attention have L = H = 1. Raises
+        ConfigError: the model reads its source without attention.
         """
         attention = self(batch).attention
         if attention is None:
@@ -95,11 +93,8 @@ class SummarizationModel(nn.Module):
         return attention[None, None]
 
     def opponent_attention(self, batch: TrainingBatch) -> Tensor:
-        """Contrastive attention's alpha_o in a teacher-forced pass: (B, T, S), rows as in `cross_attentions`.
-
-        Raises:
-            ConfigError: the model has no opponent.
-        """
+        """Contrastive attention's alpha_o in a teacher-forced pass: (B, T, S), rows as in `cross_attentions`. Raises
+        ConfigError: the model has no opponent."""
         raise ConfigError(f"This {type(self).__name__} has no opponent attention; rows of the contrastive recipe do.")
 
     def read_figures(self, memory: Memory) -> list[dict[str, int]]:

@@ -127,11 +127,8 @@ class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summari
         return scoring(self.run.evaluation.profile, self.run.evaluation.rouge) if self.run else Scoring()
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
-        """Write the folder as a whole (beside and renamed); with ``push_to_hub=True`` upload it too.
-
-        Raises:
-            ConfigError: something else than a model is in the folder, which would be lost.
-        """
+        """Write the folder as a whole (beside and renamed); with ``push_to_hub=True`` upload it too. Raises
+        ConfigError: something else than a model is in the folder, which would be lost."""
         refuse_other(Path(save_directory), "model.safetensors", "model folder")
         self._save_pretrained(Path(save_directory))
         if not options.pop("push_to_hub", False):
@@ -164,10 +161,8 @@ def save_model_folder(
 def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_options: Any) -> LoadedModel:
     """Open a model folder, a run folder, a BART-family folder, the hub id of either, or a model of the package.
 
-    The network is used only for an id of the form ``owner/name`` that is no local folder.
-
-    Raises:
-        ModelError: nothing there, a file missing or damaged, a newer format, or weights that do not fit.
+    The network is used only for an id of the form ``owner/name`` that is no local folder. Raises ModelError: nothing
+    there, a file missing or damaged, a newer format, or weights that do not fit.
     """
     folder, path = find_folder(folder_or_hub_id, hub_options), Path(folder_or_hub_id).resolve()
     config, name = read_json(folder / "config.json"), str(folder_or_hub_id)
@@ -194,11 +189,8 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
 
 
 def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyType({})) -> Path:
-    """The folder that holds a model's files: itself, that of a run, one of the package, or a copy of the hub's.
-
-    Raises:
-        ModelError: there is none.
-    """
+    """The folder that holds a model's files: itself, that of a run, one of the package, or a copy of the hub's. Raises
+    ModelError: there is none."""
     text = str(name)
     if not text.strip():
         raise ModelError("The name of the model is empty; give a folder made by `catchline train`, or a model's name.")
@@ -362,11 +354,8 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def uploaded(repo_id: str, send: Callable[[str], object], token: str | None = None) -> str:
-    """The address that ``send`` gives for the token with which ``repo_id`` is uploaded.
-
-    Raises:
-        ModelError: there is no token, or the hub refuses.
-    """
+    """The address that ``send`` gives for the token with which ``repo_id`` is uploaded. Raises ModelError: there is no
+    token, or the hub refuses."""
     token = token or get_token()
     if not token:
         raise ModelError(

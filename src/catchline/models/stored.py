@@ -84,10 +84,8 @@ class _NothingDrawn(TorchFunctionMode):
 def build_described(make: Callable[[], nn.Module], path: Path) -> Any:
     """What ``make()`` builds from the settings of a folder, whose weights are in ``path``.
 
-    It is built without storage first, so that settings that ask for more than the weights hold cost nothing.
-
-    Raises:
-        ModelError: nothing can be built from these settings, or only something much larger than the weights.
+    It is built without storage first, so that settings that ask for more than the weights hold cost nothing. Raises
+    ModelError: nothing can be built from these settings, or only something much larger than the weights.
     """
     folder, sizes = path.parent, _sizes(path)
     described = f"{folder / 'config.json'} describes a model that cannot be built"
@@ -148,11 +146,8 @@ def _too_large(folder: Path) -> ModelError:
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill ``model``; matrices that the file has in eight bits are restored.
-
-    Raises:
-        ModelError: the file has not exactly the model's tensors, or one that is not finite.
-    """
+    """Fill ``model``; matrices that the file has in eight bits are restored. Raises ModelError: the file has not
+    exactly the model's tensors, or one that is not finite."""
     weights, expected = safetensors.torch.load_file(path), model.state_dict()
     wrong = f"The weights in {path} do not fit config.json"
     try:

@@ -105,11 +105,8 @@ class Scorer:
 
 
 def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
-    """The scorers of the plain options of ``config``, then ``config.scorers`` in their order.
-
-    Raises:
-        ConfigError: an unknown scorer or option.
-    """
+    """The scorers of the plain options of ``config``, then ``config.scorers`` in their order. Raises ConfigError: an
+    unknown scorer or option."""
     scorers: list[Scorer] = []
     forbidden = [specials.unk_id] * config.forbid_unk + [specials.pad_id, specials.bos_id] * config.forbid_specials
     if forbidden:

@@ -185,11 +185,7 @@ async def _outcome(
 
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of ``work``, which is given up when the client leaves.
-
-    Raises:
-        ProblemError: the client left.
-    """
+    """The result of ``work``, which is given up when the client leaves. Raises ProblemError: the client left."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait([task], timeout=LEFT_SECONDS))[0]:
@@ -216,11 +212,8 @@ async def _event_stream(stream: AsyncGenerator[bytes]) -> Response:
 
 async def events(service: Service, request: CheckedRequest, context: RequestContext) -> AsyncGenerator[bytes]:
     """A summary as it is written, as server-sent events: ``start`` at once, a ``text`` with each ``delta``, and
-    ``summary`` with the whole record, or ``error``. Closing the iterator gives the work up.
-
-    Raises:
-        ProblemError: the queue is full; before the first event.
-    """
+    ``summary`` with the whole record, or ``error``. Closing the iterator gives the work up. Raises ProblemError: the
+    queue is full; before the first event."""
     loop, texts, sent = asyncio.get_running_loop(), asyncio.Queue[str | None](), ""
     jobs = service.submit(request, lambda text: loop.call_soon_threadsafe(texts.put_nowait, text))
     work = asyncio.ensure_future(service.outcome(jobs))

@@ -82,11 +82,7 @@ class Batcher:
         return self._task is not None and not self._task.done()
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue the jobs of one request, all or none.
-
-        Raises:
-            ProblemError: there is no room for all of them.
-        """
+        """Queue the jobs of one request, all or none. Raises ProblemError: there is no room for all of them."""
         self.waiting = [job for job in self.waiting if not job.future.done()]
         if len(self.waiting) + len(jobs) > self.settings.max_queue:
             reason = f"{len(self.waiting)} documents wait already; try again in {RETRY_SECONDS} s."
@@ -160,12 +156,8 @@ class Worker:
 
     def call(self, check: Callable[[float], object], function: Callable[..., T], *arguments: Any) -> T:
         """``function(*arguments)`` in the process; everything passed is pickled. ``check`` is called meanwhile with the
-        seconds that have passed.
-
-        Raises:
-            Exception: what ``function`` raises; or ``check``: then the process is ended.
-            WorkerDiedError: the process died.
-        """
+        seconds that have passed. Raises Exception: what ``function`` raises; or ``check``: then the process is ended;
+        WorkerDiedError: the process died."""
         with self._lock:
             if self._process is None or not self._process.is_alive():
                 self._start()

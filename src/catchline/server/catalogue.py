@@ -62,11 +62,8 @@ class Served:
         self.options = {key: info for key, info in infos.items() if info}
 
     def parse(self, options: Mapping[str, Any], *, stream: bool = False) -> Any:
-        """The system's own options.
-
-        Raises:
-            ProblemError: an option that does not exist here, or a value that does not fit.
-        """
+        """The system's own options. Raises ProblemError: an option that does not exist here, or a value that does not
+        fit."""
         values = dict(options)
         for name, value in values.items():
             if (info := self.options.get(name)) is None:
@@ -107,11 +104,7 @@ class Catalogue:
         return iter(self._entries.values())
 
     def get(self, name: str | None) -> Served:
-        """The entry called ``name``, or the default.
-
-        Raises:
-            ProblemError: there is none.
-        """
+        """The entry called ``name``, or the default. Raises ProblemError: there is none."""
         wanted = self.default if name is None else name
         if wanted not in self._entries:
             meant = did_you_mean(wanted, self._entries)
@@ -120,12 +113,8 @@ class Catalogue:
 
 
 def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
-    """Open ``FOLDER``, ``NAME=FOLDER``, hub ids and extractive methods, by the names they are served under.
-
-    Raises:
-        ConfigError: two have the same name.
-        ModelError: nothing there, or damaged.
-    """
+    """Open ``FOLDER``, ``NAME=FOLDER``, hub ids and extractive methods, by the names they are served under. Raises
+    ConfigError: two have the same name; ModelError: nothing there, or damaged."""
     models: dict[str, Summarizer] = {}
     for place in places:
         given, equals, folder = place.partition("=")
@@ -155,11 +144,8 @@ def _option(schema: Mapping[str, Any], value: Any, most: float | None) -> dict[s
 
 
 def hub_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that the hub's parameters ask for; names of the model's options pass too.
-
-    Raises:
-        ProblemError: sampling.
-    """
+    """The options that the hub's parameters ask for; names of the model's options pass too. Raises ProblemError:
+    sampling."""
     more = parameters.get("generate_parameters")
     given = {**parameters, **(more if isinstance(more, Mapping) else {})}
     if given.pop("do_sample", None):

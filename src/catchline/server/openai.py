@@ -65,11 +65,7 @@ class Asked(NamedTuple):
 
 
 def asked(request: ChatRequest) -> Asked:
-    """Find the text to title in the messages.
-
-    Raises:
-        ProblemError: no message of the user has a text.
-    """
+    """Find the text to title in the messages. Raises ProblemError: no message of the user has a text."""
     said = [message.content.strip() for message in request.messages if message.role == "user"]
     said = [text for text in said if text]
     if not said:

@@ -179,11 +179,7 @@ class _Protocol(H11Protocol):
 
 
 def serve(app: Any, host: str, port: int) -> None:
-    """Answer until SIGTERM or Ctrl-C, then finish what was accepted.
-
-    Raises:
-        ConfigError: the address cannot be used.
-    """
+    """Answer until SIGTERM or Ctrl-C, then finish what was accepted. Raises ConfigError: the address cannot be used."""
     service: Service = app.state.service
     listener = bind(host, port)
     log_to(sys.stdout, sys.stderr)
@@ -211,10 +207,7 @@ def serve(app: Any, host: str, port: int) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address. ``port`` 0 takes a free one.
-
-    Raises:
-        ConfigError: it is taken, forbidden or does not exist.
+    """A listening address. ``port`` 0 takes a free one. Raises ConfigError: it is taken, forbidden or does not exist.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

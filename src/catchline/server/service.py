@@ -138,11 +138,8 @@ class Service:
         stream: bool = False,
         **shown: bool,
     ) -> CheckedRequest:
-        """Check all that can be checked without a model; ``shown`` are fields of a `CheckedRequest`.
-
-        Raises:
-            ProblemError: the first thing that is wrong.
-        """
+        """Check all that can be checked without a model; ``shown`` are fields of a `CheckedRequest`. Raises
+        ProblemError: the first thing that is wrong."""
         served, most = self.catalogue.get(model), self.settings.max_documents
         if not documents:
             raise ProblemError("empty_document", "The list of documents is empty; give at least one text.")
@@ -171,11 +168,8 @@ class Service:
             raise ProblemError("empty_document", f"{name} is empty; there is nothing to summarize.")
 
     async def support(self, summary: str, document: str) -> dict[str, Any]:
-        """What the document supports of a summary, as JSON values.
-
-        Raises:
-            ProblemError: a text is empty, too long, or not read in time.
-        """
+        """What the document supports of a summary, as JSON values. Raises ProblemError: a text is empty, too long, or
+        not read in time."""
         self._fits("The summary", summary)
         self._fits("The document", document)
         values: dict[str, Any] = await self._apart("The document", supported, summary, document)
@@ -196,10 +190,7 @@ class Service:
             raise ProblemError("document_too_long", f"{name} cannot be read: {error}") from error
 
     def submit(self, request: CheckedRequest, on_text: Callable[[str], object] | None = None) -> list[Job]:
-        """Queue the documents. ``on_text`` receives the summary so far of each.
-
-        Raises:
-            ProblemError: the queue is full.
+        """Queue the documents. ``on_text`` receives the summary so far of each. Raises ProblemError: the queue is full.
         """
         longest, key = request.served.about["max_source_tokens"] or self.settings.max_characters, request.key
         sizes = [min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest) for record in request.records]
@@ -208,11 +199,8 @@ class Service:
         return jobs
 
     async def outcome(self, jobs: Sequence[Job]) -> RequestOutcome:
-        """The summaries of a request that was submitted; what is not done when this ends is given up.
-
-        Raises:
-            ProblemError: a document cannot be summarized, or not in time.
-        """
+        """The summaries of a request that was submitted; what is not done when this ends is given up. Raises
+        ProblemError: a document cannot be summarized, or not in time."""
         try:
             async with asyncio.timeout(self.settings.request_timeout):
                 summaries = await asyncio.gather(*(job.future for job in jobs))

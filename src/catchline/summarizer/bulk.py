@@ -40,11 +40,8 @@ class Request:
 
 
 class SummaryJob:
-    """A summarizer with a request.
-
-    Raises:
-        CatchlineError: the model cannot be opened, or refuses the request's ``overrides``.
-    """
+    """A summarizer with a request. Raises CatchlineError: the model cannot be opened, or refuses the request's
+    ``overrides``."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -78,11 +75,7 @@ class SummaryJob:
     def lines(
         self, records: Iterable[Record], first: int, advance: Progress | None = None, on_skip: OnSkip | None = None
     ) -> Iterator[str]:
-        """A JSON line for each record.
-
-        Raises:
-            DataError: a record without text, unless bad records are skipped.
-        """
+        """A JSON line for each record. Raises DataError: a record without text, unless bad records are skipped."""
         names: list[str] = []
 
         def named() -> Iterator[Record]:
@@ -113,11 +106,7 @@ class SummaryJob:
 
 def lines_of(request: Request, jobs: int | None, ray: bool, on_skip: OnSkip) -> Lines:
     """A function that makes the lines: in this process, where the model is opened at once, in ``jobs`` processes, or by
-    Ray Data.
-
-    Raises:
-        CatchlineError: the model cannot be opened, or Ray is not installed.
-    """
+    Ray Data. Raises CatchlineError: the model cannot be opened, or Ray is not installed."""
     if not ray and (jobs or 1) == 1:
         job = SummaryJob(request)
         return lambda records, first, advance: job.lines(records, first, advance, on_skip)

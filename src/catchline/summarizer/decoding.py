@@ -120,11 +120,9 @@ class DecodingSystem(System):
     def options(self, overrides: Mapping[str, Any]) -> SearchConfig:
         """The decoding defaults changed by ``overrides``.
 
-        A beam grows to hold ``num_return``, and the least length follows a smaller ``max_length``, unless
-        they are given too.
-
-        Raises:
-            ConfigError: an unknown key, a value that does not fit, or a summary longer than can be written.
+        A beam grows to hold ``num_return``, and the least length follows a smaller ``max_length``, unless they are
+        given too. Raises ConfigError: an unknown key, a value that does not fit, or a summary longer than can be
+        written.
         """
         if not overrides:
             return self.search
@@ -172,11 +170,8 @@ class DecodingSystem(System):
         """Decode the documents together.
 
         ``on_step()`` is called before each step; what it raises ends the work. ``on_text(i, text)`` is given the
-        summary of document i so far, as it grows (greedy decoding only).
-
-        Raises:
-            DataError: a document without any token.
-            ConfigError: ``on_text`` with a beam, whose best summary is not known before its end.
+        summary of document i so far, as it grows (greedy decoding only). Raises DataError: a document without any
+        token; ConfigError: ``on_text`` with a beam, whose best summary is not known before its end.
         """
         if on_text and options.beam_size > 1:
             raise ConfigError("A summary can be given word by word with beam_size 1 only.")
@@ -204,11 +199,8 @@ class DecodingSystem(System):
         on_step: Callable[[], object] | None = None,
         on_text: OnText | None = None,
     ) -> list[list[Hypothesis]]:
-        """What the search finds for each document.
-
-        Raises:
-            DataError: a document so long that the model has not the attention over it that ``config`` asks for.
-        """
+        """What the search finds for each document. Raises DataError: a document so long that the model has not the
+        attention over it that ``config`` asks for."""
         most = self.attended_tokens or sys.maxsize
         long = [place for place, one in enumerate(documents) if len(one.encoding.ids) > most]
         if long and len(long) < len(documents):  # apart, or the others would have no attention either

@@ -32,11 +32,8 @@ _OUTSIDE = re.compile(r"(?!hub:)[^\W\d]\w+(\.\w+)*:[A-Z]\w*(-\d+)?(?=$|:)")
 
 
 def method_spec(name: str) -> dict[str, Any]:
-    """The spec of a component (``type`` and settings) that a name means, whether there is such a method or not.
-
-    Raises:
-        ConfigError: settings that cannot be read.
-    """
+    """The spec of a component (``type`` and settings) that a name means, whether there is such a method or not. Raises
+    ConfigError: settings that cannot be read."""
     method, colon, settings = name.partition(":")
     if method not in EXTRACTIVE and (outside := _OUTSIDE.match(name)):
         method, colon, settings = outside[0], *name[outside.end() :].partition(":")[1:]
@@ -66,12 +63,7 @@ def meaning(name: str) -> str:
 
 def check_name(name: str, recipes: Sequence[str] = ()) -> bool:
     """Whether ``name`` is a method rather than a model, found out before anything runs; ``recipes`` are what it could
-    have meant too.
-
-    Raises:
-        ModelError: it can be neither.
-        ConfigError: settings that the method does not have.
-    """
+    have meant too. Raises ModelError: it can be neither; ConfigError: settings that the method does not have."""
     if is_method(name):
         ExtractiveSystem(name)
         return True
@@ -104,11 +96,8 @@ class ExtractiveSystem(System):
         return self._extractor.needs_reference
 
     def options(self, overrides: Mapping[str, Any]) -> Extractor:
-        """The method with its settings changed by ``overrides``.
-
-        Raises:
-            ConfigError: no such method, an unknown setting, or a value that does not fit.
-        """
+        """The method with its settings changed by ``overrides``. Raises ConfigError: no such method, an unknown
+        setting, or a value that does not fit."""
         known = resolve("extractive method", EXTRACTIVE, self._spec["type"]).Config.model_fields
         bounds = LengthConfig.model_fields.keys() - known
         for key in overrides:

@@ -77,11 +77,7 @@ class LanguageModelSystem(System):
         return {"family": "llm", "in_short": in_short, "copies": False, **most, "max_summary_tokens": 4096}
 
     def _messages(self, config: LanguageModelConfig) -> list[dict[str, str]]:
-        """The prompt and the shots.
-
-        Raises:
-            ConfigError: a file is missing, or there are fewer examples than shots.
-        """
+        """The prompt and the shots. Raises ConfigError: a file is missing, or there are fewer examples than shots."""
         try:
             prompt = Path(config.prompt).read_text(encoding="utf-8").strip() if config.prompt else PROMPT
         except (OSError, UnicodeDecodeError) as error:
@@ -109,12 +105,8 @@ class LanguageModelSystem(System):
         on_step: Callable[[], object] | None = None,
         on_text: OnText | None = None,
     ) -> list[Summary]:
-        """Ask for a line of each document. ``on_step()`` is called before each.
-
-        Raises:
-            ModelError: the server cannot be reached, or refuses.
-            DataError: the answer is empty.
-        """
+        """Ask for a line of each document. ``on_step()`` is called before each. Raises ModelError: the server cannot be
+        reached, or refuses; DataError: the answer is empty."""
         summaries, prompt, length = [], self._messages(options), Length.of(options)
         for index, record in enumerate(records):
             if on_step:

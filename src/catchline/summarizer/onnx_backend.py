@@ -30,11 +30,7 @@ class ExportedSystem(DecodingSystem):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, device: Any = "cpu") -> ExportedSystem:
-        """Open an exported folder, as `open_export` does.
-
-        Raises:
-            ConfigError: a device other than the CPU.
-        """
+        """Open an exported folder, as `open_export` does. Raises ConfigError: a device other than the CPU."""
         _check_device(device)
         _keep_pages()
         return cls(open_export(Path(folder).absolute()))

@@ -212,12 +212,8 @@ class Summarizer:
         batch_size: int = 16,
         progress: Progress | None = None,
     ) -> list[float]:
-        """log P(summary | document) of each pair, end token included.
-
-        Raises:
-            DataError: not as many documents as summaries, or an empty one.
-            ConfigError: an extractive method has no probabilities.
-        """
+        """log P(summary | document) of each pair, end token included. Raises DataError: not as many documents as
+        summaries, or an empty one; ConfigError: an extractive method has no probabilities."""
         if _is_one(documents) or _is_one(summaries):
             raise ConfigError("score takes lists: score([document], [summary]).")
         _check_batch_size(batch_size)
@@ -240,20 +236,15 @@ class Summarizer:
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the model folder (replaced as a whole if it exists), with the decoding defaults this summarizer has.
-
-        Raises:
-            ConfigError: an extractive method, an exported model, or ``folder`` holds something else than a model.
-        """
+        Raises ConfigError: an extractive method, an exported model, or ``folder`` holds something else than a model."""
         self.system.save_pretrained(folder)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload the model folder to the Hugging Face hub as ``owner/name``; gives back the address of the upload.
 
-        ``options``: ``private``, ``token``, ``branch``, ``commit_message``, ``create_pr``.
-
-        Raises:
-            ModelError: there is no token, or the hub refuses.
-            ConfigError: an extractive method, which has nothing to upload, or an exported model.
+        ``options``: ``private``, ``token``, ``branch``, ``commit_message``, ``create_pr``. Raises ModelError: there is
+        no token, or the hub refuses; ConfigError: an extractive method, which has nothing to upload, or an exported
+        model.
         """
         return self.system.push_to_hub(repo_id, **options)
 
@@ -359,11 +350,8 @@ def or_extract(summary: Summary, calibration: Calibration | None, length: Length
 
 
 def as_record(given: Any, number: int) -> Record:
-    """Check one document; its ``number`` names it in messages.
-
-    Raises:
-        DataError: not a text, or nothing but white space.
-    """
+    """Check one document; its ``number`` names it in messages. Raises DataError: not a text, or nothing but white
+    space."""
     record = given if isinstance(given, Record) else Record(given)
     if not isinstance(record.document, str):
         table = hasattr(record.document, "columns")

@@ -25,10 +25,7 @@ class System(ABC):
 
     @abstractmethod
     def options(self, overrides: Mapping[str, Any]) -> Any:
-        """The settings changed by ``overrides``.
-
-        Raises:
-            ConfigError: an unknown setting, or a value that does not fit.
+        """The settings changed by ``overrides``. Raises ConfigError: an unknown setting, or a value that does not fit.
         """
 
     @abstractmethod
@@ -73,11 +70,7 @@ class System(ABC):
         raise ConfigError(f"'{self.name}' gives summaries no probability; score with a trained model.")
 
     def to(self, device: Any) -> None:
-        """Move the weights.
-
-        Raises:
-            ConfigError: there is no such device.
-        """
+        """Move the weights. Raises ConfigError: there is no such device."""
         return
 
     def save_pretrained(self, folder: str | Path) -> None:

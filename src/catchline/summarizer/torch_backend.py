@@ -85,11 +85,7 @@ class NeuralSystem(DecodingSystem):
         self.loaded.save_pretrained(folder)
 
     def push_to_hub(self, repo_id: str, *, token: str | None = None, **options: Any) -> str:
-        """Upload the model folder; gives back the address.
-
-        Raises:
-            ModelError: no token, or the hub refuses.
-        """
+        """Upload the model folder; gives back the address. Raises ModelError: no token, or the hub refuses."""
         self.loaded.search = self.search
         return uploaded(repo_id, lambda found: self.loaded.push_to_hub(repo_id, token=found, **options), token)
 
@@ -104,11 +100,8 @@ class NeuralSystem(DecodingSystem):
 
 
 def as_device(device: Any) -> torch.device:
-    """``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``, or ``"auto"``: the best there is.
-
-    Raises:
-        ConfigError: no such device on this machine.
-    """
+    """``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``, or ``"auto"``: the best there is. Raises ConfigError: no such
+    device on this machine."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:

@@ -311,10 +311,7 @@ def build_copy_head(
     """The copy head that ``spec`` names; every model builds its head here.
 
     ``captured``: can the model fill `EncoderFeatures` and ``HeadInput.cross``? Heads that read them also get the
-    tokenizer's ``special_ids``.
-
-    Raises:
-        ConfigError: the head needs captured attention and the model has none.
+    tokenizer's ``special_ids``. Raises ConfigError: the head needs captured attention and the model has none.
     """
     cls, config = parse("copy head", COPY_HEADS, spec)
     if cls.reads_captured and not captured:
