@@ -130,10 +130,8 @@ def is_records(name: str, jsonl: bool = False) -> bool:
 def documents_of(
     name: str, reading: DocumentOptions, *, jsonl: bool = False, on_skip: OnSkip | None = None
 ) -> Iterator[Record]:
-    """The records of one input, whose summaries may be missing; a text file or standard input is one record.
-
-    Bad records go to ``on_skip``, if there is one.
-    """
+    """The records of one input, whose summaries may be missing; a text file or standard input is one record. Bad
+    records go to ``on_skip``, if there is one."""
     kind = "jsonl" if jsonl and reading.format == "auto" else reading.format
     if not is_records(name, kind != "auto"):
         label, origin = ("stdin", "standard input") if name == "-" else (Path(name).name, name)
@@ -235,11 +233,9 @@ def print_result(as_json: bool, values: Any, text: str, indent: int | None = 2) 
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, width: int | None = None) -> str:
-    """A table of plain characters: columns two spaces apart below a header line; the first ``left`` flush left.
-
-    What does not fit into ``width`` characters (those of the terminal, where there is one) stands below, beside the
-    first columns again.
-    """
+    """A table of plain characters: columns two spaces apart below a header line; the first ``left`` flush left. What
+    does not fit into ``width`` characters (those of the terminal, where there is one) stands below, beside the first
+    columns again."""
     from rich.cells import cell_len  # Han characters take two places
 
     lines = [list(header), *[list(row) for row in rows]]

@@ -154,10 +154,8 @@ class DecodingOptions:
     raw: Annotated[bool, Option("--raw", help="The words as the model wrote them, without clean-up.")] = False
 
     def settings(self, model: str, **more: Any) -> dict[str, Any]:
-        """What was given, as settings of ``model``, with ``more`` of a command's own.
-
-        An extractive method shows the document's own words, raw or not.
-        """
+        """What was given, as settings of ``model``, with ``more`` of a command's own. An extractive method shows the
+        document's own words, raw or not."""
         from catchline.summarizer.extractive import is_method
 
         names = ("beam_size", "max_length", "words", "characters", "sentences")

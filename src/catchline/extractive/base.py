@@ -30,11 +30,9 @@ class WordsConfig(ExtractorConfig):
 
 
 class Extractor:
-    """Picks sentences of a document. A subclass implements `pick`, or `rate` when sentences are ranked once.
-
-    A document is a text (split here) or the list of its sentences. Sentences without any visible character are
-    never picked, and of identical sentences only the first can be.
-    """
+    """Picks sentences of a document. A subclass implements `pick`, or `rate` when sentences are ranked once. A document
+    is a text (split here) or the list of its sentences. Sentences without any visible character are never picked, and
+    of identical sentences only the first can be."""
 
     Config: type[ExtractorConfig] = ExtractorConfig
     in_short: ClassVar[str] = ""  # what it does, a sentence for people who know none of these methods

@@ -93,10 +93,8 @@ class FirstCharacters(FirstWords):
 
 
 class Longest(Extractor):
-    """Longest-k: the ``sentences`` sentences (or utterances) with the most words, counted as in `FirstWords`.
-
-    With ``lines`` the units are the document's lines, which in a dialogue are its utterances.
-    """
+    """Longest-k: the ``sentences`` sentences (or utterances) with the most words, counted as in `FirstWords`. With
+    ``lines`` the units are the document's lines, which in a dialogue are its utterances."""
 
     in_short = "Takes the longest sentences."
 

@@ -33,10 +33,8 @@ SECONDS = 5.0  # of the solver
 
 
 class ConceptIlp(Extractor):
-    """``max_words`` is the budget in blank-separated words; ``sentences`` is not used.
-
-    When not even one sentence fits, the shortest is taken.
-    """
+    """``max_words`` is the budget in blank-separated words; ``sentences`` is not used. When not even one sentence fits,
+    the shortest is taken."""
 
     in_short = "Takes sentences that together hold the most frequent pairs of words, up to this many words."
 
@@ -72,11 +70,9 @@ class ConceptIlp(Extractor):
 
 
 def solve_coverage(weights: np.ndarray, occurrence: csr_array, lengths: np.ndarray, budget: float) -> list[int] | None:
-    """The sentences of the best solution found in time, or None when there is none.
-
-    ``weights`` (concepts,) are positive; ``occurrence`` (concepts, sentences) is 1 where the sentence contains the
-    concept; ``lengths`` (sentences,).
-    """
+    """The sentences of the best solution found in time, or None when there is none. ``weights`` (concepts,) are
+    positive; ``occurrence`` (concepts, sentences) is 1 where the sentence contains the concept; ``lengths``
+    (sentences,)."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import hstack, identity
 

@@ -164,11 +164,8 @@ def kl_divergence(candidate: Counter[str], summary: Counter[str], probability: d
 
 
 class _CandidateTable:
-    """All candidates' divergences at once.
-
-    With counts a of the candidate, r of the summary and n words in both, the divergence is
-    sum p log p + log(n) sum p - sum p log(a + r) over the words of both.
-    """
+    """All candidates' divergences at once. With counts a of the candidate, r of the summary and n words in both, the
+    divergence is sum p log p + log(n) sum p - sum p log(a + r) over the words of both."""
 
     def __init__(self, candidates: Sequence[Counter[str]], probability: dict[str, float]) -> None:
         numbers = {word: number for number, word in enumerate(probability)}

@@ -90,9 +90,7 @@ class TextRank(Extractor):
 
 def edge_weights(terms: SentenceTerms, *, alone: float) -> np.ndarray:
     """Common words over log lengths, (sentences, sentences); between one-word sentences ``alone`` times the former.
-
-    Common words are pairs of equal content words, repeats counted; an empty sentence is as long as one word.
-    """
+    Common words are pairs of equal content words, repeats counted; an empty sentence is as long as one word."""
     counts = terms.counts
     common = counts @ counts.T
     # By math.log, whose last bit may differ from numpy's: ties fall as in a plain implementation.
@@ -103,10 +101,8 @@ def edge_weights(terms: SentenceTerms, *, alone: float) -> np.ndarray:
 
 
 class Reduction(Extractor):
-    """Reduction (the algorithm sumy called TextRank before 0.8): the sum of a sentence's edge weights, no iteration.
-
-    An edge weighs (pairs of equal content words) / (log |a| + log |b|), or nothing between one-word sentences.
-    """
+    """Reduction (the algorithm sumy called TextRank before 0.8): the sum of a sentence's edge weights, no iteration. An
+    edge weighs (pairs of equal content words) / (log |a| + log |b|), or nothing between one-word sentences."""
 
     in_short = "Takes the sentences that share most words with all the others."
     Config = WordsConfig

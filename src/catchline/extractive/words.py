@@ -156,10 +156,8 @@ def _second_region(word: str) -> int:
 
 class SentenceTerms:
     """The words of a document's sentences. Terms are numbered by first appearance, so nothing depends on hashes.
-
-    ``words`` are cased as written, ``lowered`` in lower case; ``stems`` has the stem of every word, stop words
-    too; ``content`` the term numbers of the words that are no stop words.
-    """
+    ``words`` are cased as written, ``lowered`` in lower case; ``stems`` has the stem of every word, stop words too;
+    ``content`` the term numbers of the words that are no stop words."""
 
     def __init__(self, sentences: Sequence[str], config: WordsConfig) -> None:
         self.stops = stop_words(config.stop_words)

@@ -56,11 +56,9 @@ distracted_scores = distracted(attention_scores)
 
 
 class _AdditiveScores(torch.autograd.Function):
-    """``e = v . tanh(x) = 2 v . s - sum(v)`` with ``s = sigmoid(2 x)``, ``x = k + q + c w``, and its gradient.
-
-    With g = dL/de and m = s (1 - s):  dL/dx = 4 g v m, hence
-    dv = 2 sum g s - sum g;   dq = 4 v sum_i g m;   dw = 4 v sum g c m;   dc = 4 g (m . v w);   dk = 4 v g m.
-    """
+    """``e = v . tanh(x) = 2 v . s - sum(v)`` with ``s = sigmoid(2 x)``, ``x = k + q + c w``, and its gradient. With g =
+    dL/de and m = s (1 - s):  dL/dx = 4 g v m, hence dv = 2 sum g s - sum g;   dq = 4 v sum_i g m;   dw = 4 v sum g c m;
+    dc = 4 g (m . v w);   dk = 4 v g m."""
 
     @staticmethod
     def forward(
@@ -114,11 +112,9 @@ class _AdditiveScores(torch.autograd.Function):
 
 
 class _Blocks:
-    """The (B, Q, S, A) tensor of sigmoid(2 x) in blocks of documents and queries, one after the other in one buffer.
-
-    A block is some documents with all their queries, or some queries of one document: either way a contiguous
-    part of every (B, Q, ...) tensor.
-    """
+    """The (B, Q, S, A) tensor of sigmoid(2 x) in blocks of documents and queries, one after the other in one buffer. A
+    block is some documents with all their queries, or some queries of one document: either way a contiguous part of
+    every (B, Q, ...) tensor."""
 
     def __init__(self, keys: Tensor, queries: Tensor, coverage: Tensor | None, coverage_vector: Tensor | None) -> None:
         self.keys, self.queries, self.coverage, self.coverage_vector = keys, queries, coverage, coverage_vector
@@ -162,11 +158,9 @@ _WEIGHTS_AT_ONCE = 2**26  # attention weights that exist at a time where there i
 
 
 def mean_attention(queries: Tensor, keys: Tensor, mask: Tensor, *, group: int | None = None) -> Tensor:
-    """`catchline.papers.coconet.mean_attention`: (B, Q, H, d), (B, S, H, d), (B, S) -> (B, Q, S).
-
-    In float32 at least, also under autocast; zero at padding. ``group`` heads are read together; none: as many as are
-    small together, on a CPU one by one where they lie.
-    """
+    """`catchline.papers.coconet.mean_attention`: (B, Q, H, d), (B, S, H, d), (B, S) -> (B, Q, S). In float32 at least,
+    also under autocast; zero at padding. ``group`` heads are read together; none: as many as are small together, on a
+    CPU one by one where they lie."""
     if group is None:
         small = max(1, _WEIGHTS_AT_ONCE // max(1, mask.numel() * queries.shape[1]))
         group = 1 if queries.device.type == "cpu" else small

@@ -13,11 +13,9 @@ from torch.nn import functional as F
 def copying_history(
     weights: Tensor, split: Tensor | None, attended: Tensor, values: Tensor, matrix: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """(11)-(15) over T steps, P_co as it is: P_final (B, T, S), and g (B, T), which has no gradient.
-
-    alpha (B, T, S); u (B, T, 1), or none where one of s and p is not used; what alpha adds to g's argument (B, T);
-    w_g . V for P_co (B, S); s and p one below the other (B, n S, S).
-    """
+    """(11)-(15) over T steps, P_co as it is: P_final (B, T, S), and g (B, T), which has no gradient. alpha (B, T, S); u
+    (B, T, 1), or none where one of s and p is not used; what alpha adds to g's argument (B, T); w_g . V for P_co (B,
+    S); s and p one below the other (B, n S, S)."""
     return _CopyingHistory.apply(weights, split, attended, values, matrix)
 
 

@@ -29,9 +29,7 @@ def final_distribution(
     first: Tensor | None = None,
 ) -> Tensor:
     """`catchline.papers.pointer_generator.final_distribution`: (B, Q, V), (B, Q), (B, Q, S), (B, Q, S) -> (B, Q, X).
-
-    The same steps as in `catchline.kernels.vocabulary`, each with its own result.
-    """
+    The same steps as in `catchline.kernels.vocabulary`, each with its own result."""
     assert first is not None
     log_gen, log_copy = logsigmoid(gate).unsqueeze(-1), logsigmoid(-gate).unsqueeze(-1)
     generated = torch.log_softmax(vocabulary_logits, dim=-1) + log_gen

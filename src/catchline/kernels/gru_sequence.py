@@ -43,10 +43,8 @@ def gru_sequence(
     *,
     paper: bool = False,
 ) -> Tensor:
-    """All states of a GRU that starts at zero: (S, B, I) -> (S, B, H), time in front.
-
-    Weights (3H, I), (3H, H) and biases (3H,) are in the order r, z, n; ``paper`` takes no ``bias_hh``.
-    """
+    """All states of a GRU that starts at zero: (S, B, I) -> (S, B, H), time in front. Weights (3H, I), (3H, H) and
+    biases (3H,) are in the order r, z, n; ``paper`` takes no ``bias_hh``."""
     return _GruSequence.apply(inputs, weight_ih, weight_hh, bias_ih, bias_hh, paper)
 
 

@@ -45,10 +45,8 @@ def packed_output(hidden: Map | None, weight: Tensor, bias: Tensor, columns: int
 
 
 class Packing:
-    """The packed weights of one model, kept from search to search.
-
-    A weight that changed in place is packed anew; one that was replaced stays in memory until the packing goes.
-    """
+    """The packed weights of one model, kept from search to search. A weight that changed in place is packed anew; one
+    that was replaced stays in memory until the packing goes."""
 
     _lock = Lock()
     _current: ContextVar[Packing | None] = ContextVar("packing", default=None)

@@ -33,10 +33,8 @@ def gold_log_probs(
     features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, derivative: Derivative | None = None
 ) -> Tensor:
     """`catchline.papers.pointer_generator.gold_log_probs`: (M, F), (V, F), (V,), (M,) -> (M,) in float32 at least.
-
     ``derivative`` maps the log-probabilities of a slice of rows to the expected derivative of the loss by them, up to
-    one factor common to all rows; none means that all rows count alike.
-    """
+    one factor common to all rows; none means that all rows count alike."""
     if torch.is_autocast_enabled(features.device.type):
         low = torch.get_autocast_dtype(features.device.type)
         weight, features = weight.to(low), features.to(low)

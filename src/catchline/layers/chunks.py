@@ -53,9 +53,7 @@ class Grid:
 
     def token_ranges(self) -> Tensor:
         """The source tokens ``[first, last)`` of each chunk, (B, C, 2); cell n of a chunk holds token ``first + n``.
-
-        Chunks without a word have an empty range behind the document.
-        """
+        Chunks without a word have an empty range behind the document."""
         counts, first = self.words.sum(dim=2), self.positions[:, :, 0]
         end = torch.where(counts > 0, first + counts, 0).amax(dim=1, keepdim=True)
         first = torch.where(counts > 0, first, end)
@@ -123,11 +121,9 @@ class CoarseEncoder(nn.Module):
 
 
 class Convolution(CoarseEncoder):
-    """CONV: 600 filters over 6 words each, the maximum over the chunk's windows, then tanh (section 5).
-
-    ``tanh`` rises, so the maximum is taken first and tanh on (B, M, 600). A chunk shorter than a window is filled
-    up with zero embeddings. The embedding table is the word encoder's unless ``separate_embedding``.
-    """
+    """CONV: 600 filters over 6 words each, the maximum over the chunk's windows, then tanh (section 5). ``tanh`` rises,
+    so the maximum is taken first and tanh on (B, M, 600). A chunk shorter than a window is filled up with zero
+    embeddings. The embedding table is the word encoder's unless ``separate_embedding``."""
 
     class Config(ConfigBase):
         size: int = Field(600, ge=1, le=65_536)
@@ -190,11 +186,9 @@ _LAYERS = 0x4C415945  # the stream of noise between the layers of a stepwise pas
 
 
 class WordEncoder(nn.Module):
-    """One-directional LSTM layers over R sequences of W words from the zero state (section 4).
-
-    One bias vector a layer, as in the original: torch's two would take steps of twice the size. Dropout
-    between the layers, with masks by `dropout_mask`. States at padding are zero.
-    """
+    """One-directional LSTM layers over R sequences of W words from the zero state (section 4). One bias vector a layer,
+    as in the original: torch's two would take steps of twice the size. Dropout between the layers, with masks by
+    `dropout_mask`. States at padding are zero."""
 
     def __init__(self, input_size: int, hidden_size: int, *, num_layers: int, dropout: float) -> None:
         super().__init__()
@@ -206,10 +200,8 @@ class WordEncoder(nn.Module):
         self.layers: Any = nn.ModuleList(layers)
 
     def forward(self, embedded: Tensor, words: Tensor, keys: Tensor | None = None) -> Tensor:
-        """(R, W, E) under a mask (R, W) -> states (R, W, H). ``keys`` (R,) make the noise; none: no dropout.
-
-        Padding stands behind the words of a sequence, so no word's state depends on it.
-        """
+        """(R, W, E) under a mask (R, W) -> states (R, W, H). ``keys`` (R,) make the noise; none: no dropout. Padding
+        stands behind the words of a sequence, so no word's state depends on it."""
         states = embedded
         for depth, layer in enumerate(self.layers):
             if depth and self.dropout and keys is not None:

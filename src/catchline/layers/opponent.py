@@ -30,11 +30,9 @@ AVERAGE = "average"
 
 
 class OpponentConfig(ConfigBase):
-    """Options that all opponents share; numbers are those of the options in docs/contrastive.md.
-
-    ``layer`` counts decoder layers from the bottom and ``head`` the layer's heads, both from 0; the head may be
-    ``average``, all heads of the layer (17), whose values are then put side by side or averaged.
-    """
+    """Options that all opponents share; numbers are those of the options in docs/contrastive.md. ``layer`` counts
+    decoder layers from the bottom and ``head`` the layer's heads, both from 0; the head may be ``average``, all heads
+    of the layer (17), whose values are then put side by side or averaged."""
 
     layer: int = Field(2, ge=0, le=1000)
     head: int | Literal["average"] = 4
@@ -118,11 +116,9 @@ class Opponent(Switchable):
         return weights, mask.expand_as(weights)
 
     def read(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> OpponentOutput:
-        """Equations (2) and (3) and alpha_o v, from all heads of the chosen layer.
-
-        ``queries`` (B, Q, H, d), ``keys`` and ``values`` (B, S, H, d), as projected with their biases and not scaled;
-        ``mask`` (B, S). Q is T in training, K in search.
-        """
+        """Equations (2) and (3) and alpha_o v, from all heads of the chosen layer. ``queries`` (B, Q, H, d), ``keys``
+        and ``values`` (B, S, H, d), as projected with their biases and not scaled; ``mask`` (B, S). Q is T in training,
+        K in search."""
         c = self.config
         chosen = queries[:, :, self.heads].transpose(1, 2), keys[:, :, self.heads].transpose(1, 2)  # (B, h, ...)
         weights = head_attention(*chosen, mask.unsqueeze(1)).mean(dim=1)
@@ -138,11 +134,9 @@ class Opponent(Switchable):
             return OpponentOutput(weights, allowed, opponent, contrastive.opponent_context(opponent, values))
 
     def features(self, context: Tensor, noise_seed: int | None = None) -> Tensor:
-        """Equations (4) to (6), and the minus of (7): (..., F) -> -z3 (z3 for ``output: softmax``).
-
-        The minus is put here, on the few numbers. In training the dropout draws from its own generator, seeded
-        with ``noise_seed``, so that the rest of the model sees the masks it would see without the branch.
-        """
+        """Equations (4) to (6), and the minus of (7): (..., F) -> -z3 (z3 for ``output: softmax``). The minus is put
+        here, on the few numbers. In training the dropout draws from its own generator, seeded with ``noise_seed``, so
+        that the rest of the model sees the masks it would see without the branch."""
         generator = None if noise_seed is None else torch.Generator(context.device).manual_seed(noise_seed)
 
         def drop(values: Tensor) -> Tensor:
@@ -173,11 +167,9 @@ class Opponent(Switchable):
     def scores(
         self, output: OpponentOutput, log_conventional: Tensor, project: Callable[[Tensor], Tensor] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """What a decoding step is worth: J, or log P_o with ``decode_score: po``. log P_c (N, X) -> (N, X), and the
-        two attentions (N, S) for those who explain.
-
-        ``project`` is `VocabularyProjection.for_decoding` of the branch, made once a search.
-        """
+        """What a decoding step is worth: J, or log P_o with ``decode_score: po``. log P_c (N, X) -> (N, X), and the two
+        attentions (N, S) for those who explain. ``project`` is `VocabularyProjection.for_decoding` of the branch, made
+        once a search."""
         logits = (project or self.projection)(self.features(output.context)).flatten(0, 1).to(log_conventional.dtype)
         details = {"opponent_attention": output.opponent, "conventional_attention": output.weights}
         details = {name: weights.flatten(0, 1) for name, weights in details.items()}

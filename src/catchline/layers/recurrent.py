@@ -70,10 +70,8 @@ class Recurrence(nn.Module):
         return outputs, tuple(part[-1] for part in (last if isinstance(last, tuple) else (last,)))
 
     def over_real_tokens(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H).
-
-        The backward direction starts at the last real token; its final state is that of the first token.
-        """
+        """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H). The
+        backward direction starts at the last real token; its final state is that of the first token."""
         if recurrence is not None:
             return recurrence(inputs, mask, list(self.layer._flat_weights), self.cell)
         if self.cell == "gru" and torch_gru is not None and inputs.device.type == "cpu" and torch.is_grad_enabled():
@@ -129,9 +127,7 @@ def drop_biases(layer: nn.RNNBase, prefix: str) -> None:
 
 class GruCell(nn.Module):
     """One step of a GRU whose input products may be made for all steps at once; torch's reading of the reset gate.
-
-    Weights as in ``torch.nn.GRUCell``: (3H, I) and (3H, H), blocks in the order r, z, n.
-    """
+    Weights as in ``torch.nn.GRUCell``: (3H, I) and (3H, H), blocks in the order r, z, n."""
 
     def __init__(self, input_size: int, hidden_size: int, *, bias: bool = True) -> None:
         super().__init__()
@@ -166,10 +162,8 @@ class GruCell(nn.Module):
 
 
 class PaperGruCell(GruCell):
-    """The GRU of Cho et al. 2014 and of the distraction paper (equations 2 to 5): reset before U.
-
-    There is one bias a gate at most, that of the input: a second one would add to it.
-    """
+    """The GRU of Cho et al. 2014 and of the distraction paper (equations 2 to 5): reset before U. There is one bias a
+    gate at most, that of the input: a second one would add to it."""
 
     _has_state_bias = False
 
@@ -224,9 +218,7 @@ def gru_over_real_tokens(
 
 
 def _turned_positions(lengths: Tensor, width: int) -> Tensor:
-    """(B,) lengths -> (B, S): the positions of the real tokens in reverse order, then those of padding as they are.
-
-    It is its own inverse.
-    """
+    """(B,) lengths -> (B, S): the positions of the real tokens in reverse order, then those of padding as they are. It
+    is its own inverse."""
     positions = torch.arange(width, device=lengths.device).expand(lengths.shape[0], -1)
     return torch.where(positions < lengths.unsqueeze(-1), lengths.unsqueeze(-1) - 1 - positions, positions)

@@ -50,10 +50,8 @@ class CapturedAttention:
 
 def sinusoids(first: int, count: int, like: Tensor) -> Tensor:
     """The vectors of ``count`` positions from ``first`` on: (count, D), D, type and device those of ``like`` (..., D).
-
-    The first half of a vector holds sines, the second cosines; the angular speeds fall geometrically from 1 to
-    1/10000 (as in fairseq; not the interleaved order of the Transformer's paper).
-    """
+    The first half of a vector holds sines, the second cosines; the angular speeds fall geometrically from 1 to 1/10000
+    (as in fairseq; not the interleaved order of the Transformer's paper)."""
     size = like.shape[-1]
     half = size // 2
     exact = torch.float64 if like.dtype == torch.float64 else torch.float32
@@ -79,10 +77,8 @@ def masked_sinusoids(mask: Tensor, first: int, like: Tensor) -> Tensor:
 
 
 def head_attention(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-    """``alpha = softmax(q k^T / sqrt(d))`` over real tokens: (..., Q, d), (..., S, d), (..., S) -> (..., Q, S).
-
-    In float32 at least, also under autocast; zero at padding; a row without real tokens is zero.
-    """
+    """``alpha = softmax(q k^T / sqrt(d))`` over real tokens: (..., Q, d), (..., S, d), (..., S) -> (..., Q, S). In
+    float32 at least, also under autocast; zero at padding; a row without real tokens is zero."""
     with torch.autocast(queries.device.type, enabled=False):
         return conventional_weights(queries, keys, mask)
 
@@ -94,10 +90,8 @@ def mean_attention(tap: CapturedAttention) -> Tensor:
 
 
 def log_weights(weights: Tensor) -> Tensor:
-    """``log a`` of weights in [0, 1], finite everywhere: below 1e-30 in float32 they count as that.
-
-    Smaller ones have no useful digits left, and a gradient divided by one may not be a number any more.
-    """
+    """``log a`` of weights in [0, 1], finite everywhere: below 1e-30 in float32 they count as that. Smaller ones have
+    no useful digits left, and a gradient divided by one may not be a number any more."""
     return weights.clamp_min(1e8 * torch.finfo(weights.dtype).tiny).log()
 
 
@@ -109,10 +103,8 @@ def scaled_attention(
     causal: bool = False,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The fused kernel on (B, Q, H, d) and (B, S, H, d): (B, Q, H, d). ``mask`` (B, 1, 1 or Q, S) true where to look.
-
-    A row that may look nowhere gives zeros.
-    """
+    """The fused kernel on (B, Q, H, d) and (B, S, H, d): (B, Q, H, d). ``mask`` (B, 1, 1 or Q, S) true where to look. A
+    row that may look nowhere gives zeros."""
     return F.scaled_dot_product_attention(
         queries.transpose(1, 2),
         keys.transpose(1, 2),
@@ -124,10 +116,8 @@ def scaled_attention(
 
 
 def step_attention(past: KeysValues, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, KeysValues]:
-    """Self-attention of one step, (B, K, H, d) three times -> (B, K, H, d), and the past with the step.
-
-    ``past`` has the keys and values (N, H, t, d) of the t steps before.
-    """
+    """Self-attention of one step, (B, K, H, d) three times -> (B, K, H, d), and the past with the step. ``past`` has
+    the keys and values (N, H, t, d) of the t steps before."""
     row = (past[0].shape[0], queries.shape[2], 1, queries.shape[3])
     past = torch.cat([past[0], keys.reshape(row)], dim=2), torch.cat([past[1], values.reshape(row)], dim=2)
     return F.scaled_dot_product_attention(queries.reshape(row), *past).reshape(queries.shape), past
@@ -135,9 +125,7 @@ def step_attention(past: KeysValues, queries: Tensor, keys: Tensor, values: Tens
 
 class AttentionProjections(nn.Module):
     """The parameters of one attention: the stacked projections of queries, keys and values, and of the output.
-
-    ``in_proj`` is drawn as one (3D, D) matrix, Xavier uniform: a smaller bound than for three (D, D) matrices.
-    """
+    ``in_proj`` is drawn as one (3D, D) matrix, Xavier uniform: a smaller bound than for three (D, D) matrices."""
 
     def __init__(self, size: int, num_heads: int) -> None:
         super().__init__()

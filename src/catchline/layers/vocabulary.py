@@ -13,11 +13,9 @@ from catchline.kernels.vocabulary import Derivative
 
 
 class VocabularyProjection(nn.Module):
-    """One linear layer (the paper), two without nonlinearity (See et al.), or tied to the embedding.
-
-    ``hidden_size`` puts a linear layer of that width before the output layer. ``tied`` is an embedding
-    matrix (V, E) used as W_o; the layer before it then leads to E. Without ``bias`` b_o is zero and not trained.
-    """
+    """One linear layer (the paper), two without nonlinearity (See et al.), or tied to the embedding. ``hidden_size``
+    puts a linear layer of that width before the output layer. ``tied`` is an embedding matrix (V, E) used as W_o; the
+    layer before it then leads to E. Without ``bias`` b_o is zero and not trained."""
 
     def __init__(
         self, input_size: int, vocab_size: int, *, hidden_size: int | None = None, tied: Any = None, bias: bool = True
@@ -46,21 +44,16 @@ class VocabularyProjection(nn.Module):
         return nn.functional.linear(features, self.weight, self.bias)
 
     def for_decoding(self, columns: int | None = None) -> Callable[[Tensor], Tensor]:
-        """`forward` for the many steps of one search: (..., F) -> (..., V), without gradients.
-
-        On a CPU from packed weights (`catchline.kernels.packed`). Then the result has ``columns`` columns (V if not
-        given), those beyond V minus infinity: room for the words outside V, without a copy. Elsewhere this is the
-        module itself.
-        """
+        """`forward` for the many steps of one search: (..., F) -> (..., V), without gradients. On a CPU from packed
+        weights (`catchline.kernels.packed`). Then the result has ``columns`` columns (V if not given), those beyond V
+        minus infinity: room for the words outside V, without a copy. Elsewhere this is the module itself."""
         width = max(columns or 0, self.vocab_size)
         return packed_output(self.hidden, self.weight, self.bias, width) or self
 
     def gold_log_probs(self, inputs: Tensor, gold: Tensor, derivative: Derivative | None = None) -> Tensor:
-        """``log softmax(W_o x + b_o)[gold]`` for M rows: (M, F), (M,) -> (M,) in float32 at least.
-
-        ``gold`` must be below V (callers clamp extended ids and mask the value); ``derivative`` as in
-        `catchline.kernels.vocabulary.gold_log_probs`.
-        """
+        """``log softmax(W_o x + b_o)[gold]`` for M rows: (M, F), (M,) -> (M,) in float32 at least. ``gold`` must be
+        below V (callers clamp extended ids and mask the value); ``derivative`` as in
+        `catchline.kernels.vocabulary.gold_log_probs`."""
         features = inputs if self.hidden is None else self.hidden(inputs)
         return gold_log_probs(features, self.weight, self.bias, gold, derivative)
 
@@ -80,10 +73,8 @@ class VocabularyProjection(nn.Module):
 
 class BorrowedProjection(VocabularyProjection):
     """The output layer of another module, which keeps the parameters: this one has none, and adds none to a checkpoint.
-
     ``owner`` has ``lm_head.weight`` (V, F), trained, and ``final_logits_bias`` (1, V), which is not. Both are looked up
-    anew each time: a buffer is another tensor after the module has moved or changed its type.
-    """
+    anew each time: a buffer is another tensor after the module has moved or changed its type."""
 
     def __init__(self, owner: Any) -> None:
         nn.Module.__init__(self)

@@ -33,11 +33,9 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str | Sequence[s
 
 
 def sentence_bleu(hypothesis: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """BLEU of one token sequence, 0 to 1: uniform weights to order 4, an order without match counts 0.1 matches.
-
-    Zero if not even a word matches. Clipping takes each n-gram's largest count over the references; the brevity
-    penalty uses the closest reference length, the shorter of two. An order longer than the hypothesis has 0.1 of 1.
-    """
+    """BLEU of one token sequence, 0 to 1: uniform weights to order 4, an order without match counts 0.1 matches. Zero
+    if not even a word matches. Clipping takes each n-gram's largest count over the references; the brevity penalty uses
+    the closest reference length, the shorter of two. An order longer than the hypothesis has 0.1 of 1."""
     length = len(hypothesis)
     if not length:
         return 0.0

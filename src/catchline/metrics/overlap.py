@@ -75,11 +75,9 @@ def union_hits(
     reference_counts: Counter,
     hypothesis_counts: Counter,
 ) -> int:
-    """Summary-level LCS hits: for each reference sentence the union of its LCS with every hypothesis sentence.
-
-    A word counts at most as often as each side has it (the counts given; they may come from a shorter text
-    than the sentences, as they do in ROUGE-1.5.5 under a length limit).
-    """
+    """Summary-level LCS hits: for each reference sentence the union of its LCS with every hypothesis sentence. A word
+    counts at most as often as each side has it (the counts given; they may come from a shorter text than the sentences,
+    as they do in ROUGE-1.5.5 under a length limit)."""
     left, right = dict(reference_counts), dict(hypothesis_counts)
     hits = 0
     for sentence in references:

@@ -143,9 +143,8 @@ class RougeCounts:
 
 @dataclass(frozen=True, slots=True)
 class RougeResult:
-    """Scores from 0 to 1 by kind, keyed as they were asked for; ``mean`` is over documents.
-
-    ``signature`` goes with every number that is quoted."""
+    """Scores from 0 to 1 by kind, keyed as they were asked for; ``mean`` is over documents. ``signature`` goes with
+    every number that is quoted."""
 
     mean: dict[str, Score]
     per_document: dict[str, list[Score]]
@@ -261,11 +260,9 @@ class EncodedText:
 
 
 def limit_bytes(lines: Sequence[str], limit: int) -> tuple[list[str], list[str]]:
-    """Cut to ``limit`` UTF-8 bytes as ``-b`` does; returns the lines for n-grams and those for LCS.
-
-    For n-grams the lines' bytes add up, and the line that reaches the limit is cut, mid-word if need be. For LCS the
-    tool forgets to add them up: the first line that reaches the limit by itself is cut and is the last.
-    """
+    """Cut to ``limit`` UTF-8 bytes as ``-b`` does; returns the lines for n-grams and those for LCS. For n-grams the
+    lines' bytes add up, and the line that reaches the limit is cut, mid-word if need be. For LCS the tool forgets to
+    add them up: the first line that reaches the limit by itself is cut and is the last."""
     summed: list[str] = []
     alone: list[str] = []
     left, alone_open = limit, True

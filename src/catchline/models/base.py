@@ -82,11 +82,9 @@ class SummarizationModel(nn.Module):
         """Teacher-forced pass; where ``context.forced_mask`` is false the model reads its own prediction."""
 
     def cross_attentions(self, batch: TrainingBatch) -> Tensor:
-        """How each layer and head reads the source in a teacher-forced pass: (L, H, B, T, S).
-
-        Row t is the step that predicts ``target_ids[:, t]``. Models with one attention have L = H = 1. Raises
-        ConfigError: the model reads its source without attention.
-        """
+        """How each layer and head reads the source in a teacher-forced pass: (L, H, B, T, S). Row t is the step that
+        predicts ``target_ids[:, t]``. Models with one attention have L = H = 1. Raises ConfigError: the model reads its
+        source without attention."""
         attention = self(batch).attention
         if attention is None:
             raise ConfigError(f"This {type(self).__name__} has no attention over the source to look at.")
@@ -107,10 +105,8 @@ class SummarizationModel(nn.Module):
         return []
 
     def switch(self, options: Mapping[str, Any]) -> None:
-        """Apply a training phase's model switches, for example ``{"coverage": True}``.
-
-        Switching changes neither parameters nor optimizer state. Unknown names are refused.
-        """
+        """Apply a training phase's model switches, for example ``{"coverage": True}``. Switching changes neither
+        parameters nor optimizer state. Unknown names are refused."""
         known = self.switches()
         for name, value in options.items():
             if name not in known:
@@ -177,11 +173,8 @@ class SummarizationModel(nn.Module):
         self, gold: Tensor, batch: TrainingBatch, forced: Tensor, log_probs: Callable[[], Tensor], every: bool = False
     ) -> Iterator[Tensor]:
         """The word (B,) that each step reads: ``gold`` (B, T) where ``forced`` (B, T) is true, else the model's own,
-        without gradient through the choice.
-
-        ``log_probs`` gives (B, X) of the step before. It is asked where an own word is needed, with ``every`` after
-        each step (heads that remember their steps).
-        """
+        without gradient through the choice. ``log_probs`` gives (B, X) of the step before. It is asked where an own
+        word is needed, with ``every`` after each step (heads that remember their steps)."""
         needed = (~forced & batch.target_mask).any(dim=0).tolist()
         for t, words in enumerate(gold.unbind(dim=1)):
             if t and (every or needed[t]):
@@ -210,11 +203,9 @@ class SummarizationModel(nn.Module):
     def _likelihood(
         self, inputs: HeadInput, scores: Tensor | None, gold: GoldTokens, memory: Memory, precomputed: Any = None
     ) -> ModelOutput:
-        """The vocabulary, once, on the tokens that count: M rows instead of B * T.
-
-        ``inputs`` and ``scores`` (M, S), of the attention by which they copy, are those of the M words; ``precomputed``
-        is what the head makes of the documents.
-        """
+        """The vocabulary, once, on the tokens that count: M rows instead of B * T. ``inputs`` and ``scores`` (M, S), of
+        the attention by which they copy, are those of the M words; ``precomputed`` is what the head makes of the
+        documents."""
         source = self._source(memory, precomputed, decodes=False)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
         details = {name: gold.back(values) for name, values in details.items()} | self.head.of_document(precomputed)

@@ -122,11 +122,9 @@ class CapturedTransformer(SummarizationModel):
     # ------------------------------------------------------------------------------ training
 
     def forward(self, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> ModelOutput:
-        """Teacher-forced pass: gold log-probabilities (B, T).
-
-        Where ``forced_mask`` is false the model reads its own word, which takes one step after the other.
-        ``attention`` (B, T, S) is given where the head needs it, and outside of training.
-        """
+        """Teacher-forced pass: gold log-probabilities (B, T). Where ``forced_mask`` is false the model reads its own
+        word, which takes one step after the other. ``attention`` (B, T, S) is given where the head needs it, and
+        outside of training."""
         # first what the host asks of the device, which has nothing to do yet
         gold, forced = self._gold(batch, context), context.forced_mask
         in_one = forced is None or bool(forced.all())
@@ -237,11 +235,9 @@ def own_seed(batch: Batch, seed: int | None) -> int | None:
 
 @torch.no_grad()
 def behaviour(output: OpponentOutput, batch: TrainingBatch, end_id: int) -> dict[str, Tensor]:
-    """What the log says of alpha_c, as means over the real decoder steps of a training pass.
-
-    The largest weight and the entropy (nats), how many positions were masked, the share of steps that have nothing
-    left, and of those at which an END of the source was masked.
-    """
+    """What the log says of alpha_c, as means over the real decoder steps of a training pass. The largest weight and the
+    entropy (nats), how many positions were masked, the share of steps that have nothing left, and of those at which an
+    END of the source was masked."""
     weights, allowed, counted = output.weights, output.allowed, batch.target_mask
     masked = batch.source_mask.unsqueeze(1) & ~allowed
     values = {

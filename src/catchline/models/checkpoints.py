@@ -53,11 +53,8 @@ KeysValues = tuple[Tensor, Tensor]  # (B or N, heads, S, width)
 
 
 class Capture:
-    """Takes what one attention layer projects in a pass.
-
-    It overwrites: under activation checkpointing a layer runs again in the backward pass. Once read it takes nothing
-    more, so that it keeps no activations alive.
-    """
+    """Takes what one attention layer projects in a pass. It overwrites: under activation checkpointing a layer runs
+    again in the backward pass. Once read it takes nothing more, so that it keeps no activations alive."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module: nn.Module | None = module
@@ -130,11 +127,9 @@ def filled_cache(layers: list[KeysValues]) -> DynamicCache:
 
 
 class BartSummarizer(CapturedTransformer):
-    """A sequence-to-sequence Transformer of transformers as a `SummarizationModel`.
-
-    Decoding starts from the checkpoint's ``decoder_start_token_id``, whatever ``bos_id`` says, and begins
-    with ``forced_bos_token_id`` where the checkpoint asks for it.
-    """
+    """A sequence-to-sequence Transformer of transformers as a `SummarizationModel`. Decoding starts from the
+    checkpoint's ``decoder_start_token_id``, whatever ``bos_id`` says, and begins with ``forced_bos_token_id`` where the
+    checkpoint asks for it."""
 
     class Config(ConfigBase):
         """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration.

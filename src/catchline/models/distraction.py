@@ -49,10 +49,8 @@ CELLS: dict[str, type[GruCell]] = {"torch": GruCell, "paper": PaperGruCell}
 
 
 class DistractionConfig(ConfigBase):
-    """Sizes are the paper's for CNN. Numbers are rows of the table "Options" in ``docs/distraction.md``.
-
-    ``attention`` holds M1 (``content``) and M2 (``history``); its ``bias`` follows ``bias`` unless it is set.
-    """
+    """Sizes are the paper's for CNN. Numbers are rows of the table "Options" in ``docs/distraction.md``. ``attention``
+    holds M1 (``content``) and M2 (``history``); its ``bias`` follows ``bias`` unless it is set."""
 
     bidirectional: bool = True  # (15)
     decoder: Literal["two-level", "one-level"] = "two-level"  # (14)
@@ -68,10 +66,8 @@ class DistractionConfig(ConfigBase):
 
 
 class TwoLevelDecoder(nn.Module):
-    """Equations (9) to (14): GRU_2 reads the word, attention its state, GRU_1 the content.
-
-    Word products are (N, 3H), states (N, H).
-    """
+    """Equations (9) to (14): GRU_2 reads the word, attention its state, GRU_1 the content. Word products are (N, 3H),
+    states (N, H)."""
 
     def __init__(self, cell: type[GruCell], word_size: int, content_size: int, size: int, *, bias: bool) -> None:
         super().__init__()
@@ -214,20 +210,16 @@ class Distraction(RecurrentModel):
 
 
 def first_state(states: Tensor, mask: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``s_0 = tanh(W_i mean_i(h_i) + b_i)`` over real positions: (B, S, D), (B, S) -> (B, H).
-
-    Not in the paper: the release's. ``states`` are zero at padding.
-    """
+    """``s_0 = tanh(W_i mean_i(h_i) + b_i)`` over real positions: (B, S, D), (B, S) -> (B, H). Not in the paper: the
+    release's. ``states`` are zero at padding."""
     mean = states.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp_min(1)
     return torch.tanh(nn.functional.linear(mean, weight, bias))
 
 
 def gaussian_start(model: nn.Module) -> None:
-    """Recurrent matrices orthogonal gate by gate, biases zero, everything else 0.01 times N(0, 1).
-
-    Orthogonal for each (H, H) block: an orthogonal (3H, H) matrix would have blocks that are not. Vectors of the
-    distraction mechanisms keep the start that ``m1_init`` gave them.
-    """
+    """Recurrent matrices orthogonal gate by gate, biases zero, everything else 0.01 times N(0, 1). Orthogonal for each
+    (H, H) block: an orthogonal (3H, H) matrix would have blocks that are not. Vectors of the distraction mechanisms
+    keep the start that ``m1_init`` gave them."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             leaf = name.rpartition(".")[2]

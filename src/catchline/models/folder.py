@@ -91,10 +91,8 @@ HUB_OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_files_
 
 class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summarization", tags=["summarization"]):
     """A model with all it needs to be used: tokenizer, text limits, decoding defaults, its run.
-
     ``save_pretrained(folder)``, ``push_to_hub("owner/name")`` and ``from_pretrained(...)`` are those of
-    huggingface_hub's model mixin.
-    """
+    huggingface_hub's model mixin."""
 
     def __init__(
         self,
@@ -159,11 +157,9 @@ def save_model_folder(
 
 
 def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_options: Any) -> LoadedModel:
-    """Open a model folder, a run folder, a BART-family folder, the hub id of either, or a model of the package.
-
-    The network is used only for an id of the form ``owner/name`` that is no local folder. Raises ModelError: nothing
-    there, a file missing or damaged, a newer format, or weights that do not fit.
-    """
+    """Open a model folder, a run folder, a BART-family folder, the hub id of either, or a model of the package. The
+    network is used only for an id of the form ``owner/name`` that is no local folder. Raises ModelError: nothing there,
+    a file missing or damaged, a newer format, or weights that do not fit."""
     folder, path = find_folder(folder_or_hub_id, hub_options), Path(folder_or_hub_id).resolve()
     config, name = read_json(folder / "config.json"), str(folder_or_hub_id)
     if path.is_dir():

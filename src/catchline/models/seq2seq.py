@@ -89,10 +89,8 @@ class Seq2SeqConfig(ConfigBase):
 
 
 class BertEncoder(nn.Module):
-    """An encoder of BERT's form (Devlin et al. 2019): learnt positions, a layer norm after the sum, GELU in between.
-
-    It stands where a `Recurrence` does; the last state, which starts the decoder, is the mean over real tokens.
-    """
+    """An encoder of BERT's form (Devlin et al. 2019): learnt positions, a layer norm after the sum, GELU in between. It
+    stands where a `Recurrence` does; the last state, which starts the decoder, is the mean over real tokens."""
 
     def __init__(self, num_layers: int, sizes: BlockSizes, max_positions: int) -> None:
         super().__init__()
@@ -113,11 +111,8 @@ class BertEncoder(nn.Module):
 
 
 class Bridge(nn.Module):
-    """From the encoder's final states to the decoder's first: ``act(W [forward; backward] + b)`` each.
-
-    One linear layer for each part of the state (h, and c of an LSTM). Identity for a unidirectional
-    encoder as wide as the decoder.
-    """
+    """From the encoder's final states to the decoder's first: ``act(W [forward; backward] + b)`` each. One linear layer
+    for each part of the state (h, and c of an LSTM). Identity for a unidirectional encoder as wide as the decoder."""
 
     def __init__(self, parts: int, directions: int, encoder_size: int, size: int, activations: Sequence[str]) -> None:
         super().__init__()

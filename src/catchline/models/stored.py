@@ -82,11 +82,9 @@ class _NothingDrawn(TorchFunctionMode):
 
 
 def build_described(make: Callable[[], nn.Module], path: Path) -> Any:
-    """What ``make()`` builds from the settings of a folder, whose weights are in ``path``.
-
-    It is built without storage first, so that settings that ask for more than the weights hold cost nothing. Raises
-    ModelError: nothing can be built from these settings, or only something much larger than the weights.
-    """
+    """What ``make()`` builds from the settings of a folder, whose weights are in ``path``. It is built without storage
+    first, so that settings that ask for more than the weights hold cost nothing. Raises ModelError: nothing can be
+    built from these settings, or only something much larger than the weights."""
     folder, sizes = path.parent, _sizes(path)
     described = f"{folder / 'config.json'} describes a model that cannot be built"
     with as_model_error(lambda error: f"{described} ({type(error).__name__}: {first_line(error)}); {AGAIN}."):

@@ -53,10 +53,8 @@ def select(tree: Any, index: Any, documents: tuple[Any, int] | None = None) -> A
 
 
 def select_documents(tree: Any, document_index: Any, beams: int) -> Any:
-    """Return ``tree`` for the documents ``document_index`` (D,) only, each with its ``beams`` rows.
-
-    `Shared` parts are cut along B, everything else along N = B * ``beams``.
-    """
+    """Return ``tree`` for the documents ``document_index`` (D,) only, each with its ``beams`` rows. `Shared` parts are
+    cut along B, everything else along N = B * ``beams``."""
     return select(tree, rows_of_documents(document_index, beams), (document_index, beams))
 
 

@@ -286,9 +286,7 @@ class _ShrinkingSearch(_Search):
 
 class TokenScores:
     """The scores of all next tokens (N, X): the model's, and in ``total`` with every scorer's changes, in order.
-
-    Scorers that only forbid tokens write into the model's own array; it is copied for those that add.
-    """
+    Scorers that only forbid tokens write into the model's own array; it is copied for those that add."""
 
     def __init__(self, output: StepOutput, view: HypothesesView, scorers: Sequence[Scorer]) -> None:
         self.log_probs, self.model, self.total = output.log_probs, output.scores, output.scores
@@ -302,10 +300,8 @@ class TokenScores:
                 self.total = scorer.on_tokens(self.total, view)
 
     def best(self, totals: np.ndarray, sums: np.ndarray, size: int) -> Candidates:
-        """The best 2K candidates of each document, K = ``size``.
-
-        ``totals`` (N,) are minus infinity for rows that hold no hypothesis, ``sums`` (N, 2 + scorers) their parts.
-        """
+        """The best 2K candidates of each document, K = ``size``. ``totals`` (N,) are minus infinity for rows that hold
+        no hypothesis, ``sums`` (N, 2 + scorers) their parts."""
         values, ids = top_candidates(self.total, 2 * size)  # (N, m)
         kept = values.shape[1]
         summed = np.where(totals[:, None] > -np.inf, totals[:, None] + values, -np.inf).reshape(-1, size * kept)

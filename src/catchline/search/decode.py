@@ -97,11 +97,9 @@ def _note_reading(
 def without_unk(
     hypothesis: Hypothesis, source_extended_ids: np.ndarray, specials: SpecialIds, rule: UnkRule
 ) -> Hypothesis:
-    """The hypothesis with each UNK replaced by a source token (S,), as ``rule`` says, or dropped with its step.
-
-    An ordinary word of the source is itself, one outside the vocabulary is its extended id; BOS, EOS, PAD
-    and UNK are no words. Without attention, or with nothing to put there, UNK stays.
-    """
+    """The hypothesis with each UNK replaced by a source token (S,), as ``rule`` says, or dropped with its step. An
+    ordinary word of the source is itself, one outside the vocabulary is its extended id; BOS, EOS, PAD and UNK are no
+    words. Without attention, or with nothing to put there, UNK stays."""
     unknown = [t for t, id_ in enumerate(hypothesis.ids) if id_ == specials.unk_id]
     if hypothesis.attention is None or not unknown:
         return hypothesis

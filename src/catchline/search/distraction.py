@@ -38,9 +38,7 @@ NORM_FLOOR = 1e-8
 
 def log_weights(weights: np.ndarray, scores: np.ndarray | None) -> np.ndarray:
     """log alpha (N, S), finite everywhere, 0 at padding; from the ``scores`` of which alpha is the softmax, if given.
-
-    Without them a weight that underflowed counts as the smallest normal number.
-    """
+    Without them a weight that underflowed counts as the smallest normal number."""
     if scores is None:
         return np.log(np.maximum(weights, np.finfo(weights.dtype).tiny))
     shifted = scores - scores.max(axis=-1, keepdims=True)
@@ -50,11 +48,8 @@ def log_weights(weights: np.ndarray, scores: np.ndarray | None) -> np.ndarray:
 
 
 def divergence_sides(weights: np.ndarray, scores: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Equation (15)'s divergence as an inner product, KL(p || q) = <left(p), right(q)>.
-
-    Attention (N, S) and its scores, where they are known -> left [p; sum p log p] and right [-log q; 1], each
-    (N, S + 1).
-    """
+    """Equation (15)'s divergence as an inner product, KL(p || q) = <left(p), right(q)>. Attention (N, S) and its
+    scores, where they are known -> left [p; sum p log p] and right [-log q; 1], each (N, S + 1)."""
     logs = log_weights(weights, scores)
     left = np.concatenate([weights, (weights * logs).sum(axis=-1, keepdims=True)], axis=-1)
     return left, np.concatenate([-logs, np.ones_like(weights[..., :1])], axis=-1)
@@ -70,11 +65,9 @@ def directions(vectors: np.ndarray) -> np.ndarray:
 
 
 class StepHistory:
-    """The vectors of past steps, by name, and where each row finds its own.
-
-    ``vectors[name]`` (B, K t, W) hold what the K rows of each document gave, step by step. They do not move when beams
-    are re-ordered; ``places`` (N, t) say where each row's ancestors are, step by step.
-    """
+    """The vectors of past steps, by name, and where each row finds its own. ``vectors[name]`` (B, K t, W) hold what the
+    K rows of each document gave, step by step. They do not move when beams are re-ordered; ``places`` (N, t) say where
+    each row's ancestors are, step by step."""
 
     def __init__(self, documents: int, beams: int) -> None:
         self.documents, self.beams = documents, beams
@@ -106,10 +99,8 @@ class StepHistory:
 
 
 class DistractionScorer(Scorer):
-    """Adds the weighted terms to every hypothesis at every step; see the file's docstring.
-
-    Works in 32-bit floats at least. A weight of 0 leaves its term out, and the model need not give its vectors.
-    """
+    """Adds the weighted terms to every hypothesis at every step; see the file's docstring. Works in 32-bit floats at
+    least. A weight of 0 leaves its term out, and the model need not give its vectors."""
 
     class Config(DistractionTerms):
         """The keys of ``search.distraction``."""

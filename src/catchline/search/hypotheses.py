@@ -22,11 +22,9 @@ Ranked = tuple[np.ndarray, np.ndarray]  # final scores (N,) and each scorer's sh
 
 
 class FinishedTable:
-    """``table`` (B, K, F): for each of B documents, K entries in descending order of their final score.
-
-    The columns are the final score (minus infinity: no entry), the step and row where the path ends, the
-    log-probability of EOS, the sum of log-probabilities, the sum of model scores, and each scorer's sum.
-    """
+    """``table`` (B, K, F): for each of B documents, K entries in descending order of their final score. The columns are
+    the final score (minus infinity: no entry), the step and row where the path ends, the log-probability of EOS, the
+    sum of log-probabilities, the sum of model scores, and each scorer's sum."""
 
     def __init__(self, documents: int, size: int, num_scorers: int):
         self.table = np.zeros((documents, size, FIXED_COLUMNS + num_scorers))
@@ -51,9 +49,7 @@ class FinishedTable:
         sums: np.ndarray,
     ) -> None:
         """Merge the ``wanted`` (D, C) of the candidates that stop at ``step`` into the tables of the documents (D,).
-
-        The best K stay, earlier ones first. ``rows`` and ``end_log_probs`` are (D, C), ``sums`` (D, C, 2 + scorers).
-        """
+        The best K stay, earlier ones first. ``rows`` and ``end_log_probs`` are (D, C), ``sums`` (D, C, 2 + scorers)."""
         scores, shares = ranked
         entries = np.empty((*wanted.shape, self.table.shape[2]))
         entries[:, :, FINAL] = np.where(wanted, scores[rows], -np.inf)
@@ -99,11 +95,8 @@ class History:
 
     def paths(self, steps: np.ndarray, rows: np.ndarray, finished: np.ndarray) -> list[Hypothesis]:
         """Hypotheses without scores: follow M paths back from input row ``rows`` (M,) of step ``steps`` (M,).
-
-        ``finished`` (M,) says that EOS was predicted at that step; otherwise the path ends one token
-        earlier and the step's own row does not count. Of a step that was never taken the rows are the nodes of the
-        last one.
-        """
+        ``finished`` (M,) says that EOS was predicted at that step; otherwise the path ends one token earlier and the
+        step's own row does not count. Of a step that was never taken the rows are the nodes of the last one."""
         if not len(steps):
             return []
         longest = int(steps.max())

@@ -168,10 +168,8 @@ def repeating_tokens(ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray
 
 
 class NgramBlocking(Scorer):
-    """Forbid every token that would make an n-gram occur a second time in the summary.
-
-    ``from_start``: the token that decoding starts from is the first of the summary, as in transformers.
-    """
+    """Forbid every token that would make an n-gram occur a second time in the summary. ``from_start``: the token that
+    decoding starts from is the first of the summary, as in transformers."""
 
     name = "ngram_blocking"
 
@@ -220,11 +218,9 @@ class WordBlocking(Scorer):
 
 
 class RepetitionPenalty(Scorer):
-    """The log-probability of every token that the hypothesis holds, the start token too, times ``penalty``.
-
-    The CTRL paper (Keskar et al. 2019, section 4.1) divides logits; transformers' beam search does this to
-    log-probabilities, and so do we.
-    """
+    """The log-probability of every token that the hypothesis holds, the start token too, times ``penalty``. The CTRL
+    paper (Keskar et al. 2019, section 4.1) divides logits; transformers' beam search does this to log-probabilities,
+    and so do we."""
 
     class Config(ConfigBase):
         penalty: float = Field(1.0, gt=0)

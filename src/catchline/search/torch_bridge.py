@@ -31,11 +31,8 @@ def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[l
 
 
 def in_threads(work: Threaded[T, R], items: Sequence[T], workers: int) -> Generator[R, None, None]:
-    """`catchline.jobs.threaded` in which each thread has its share of torch's threads.
-
-    Several searches side by side multiply faster than one search by all threads, which wait for each other between
-    operations.
-    """
+    """`catchline.jobs.threaded` in which each thread has its share of torch's threads. Several searches side by side
+    multiply faster than one search by all threads, which wait for each other between operations."""
     whole = torch.get_num_threads()
 
     def begin() -> None:
@@ -145,10 +142,8 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 class DeviceScores:
     """A step's scores (N, X) on an accelerator, as search and its scorers use an array: rows and single scores are
-    read, single scores are written, the best of each row are found there; `copy` is the whole array, here.
-
-    Of equal scores the lower id comes first, but where the last of the best is one of several, any of them may be it.
-    """
+    read, single scores are written, the best of each row are found there; `copy` is the whole array, here. Of equal
+    scores the lower id comes first, but where the last of the best is one of several, any of them may be it."""
 
     def __init__(self, values: Tensor) -> None:
         low = values.dtype in (torch.bfloat16, torch.float16)

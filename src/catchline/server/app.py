@@ -58,11 +58,9 @@ PAGE_HEADERS = {
 def create_app(
     models: Mapping[str, Summarizer], settings: Settings | None = None, *, token: str | None = None
 ) -> FastAPI:
-    """The application over ``models``; the first answers requests that name none.
-
-    ``token``: what ``Authorization: Bearer`` must carry; ``None`` lets everybody in. The service behind it is
-    ``app.state.service``; its workers run from the application's start-up to its shutdown.
-    """
+    """The application over ``models``; the first answers requests that name none. ``token``: what ``Authorization:
+    Bearer`` must carry; ``None`` lets everybody in. The service behind it is ``app.state.service``; its workers run
+    from the application's start-up to its shutdown."""
     service = Service(models, settings)
 
     @asynccontextmanager

@@ -39,11 +39,9 @@ class Switchable(nn.Module):
 
 
 class Attention(Switchable):
-    """Reads the encoder's memory. ``Class(config, memory_size=D, query_size=Q)``.
-
-    A state goes in and comes out; nothing about a batch is kept on the module. Tensors of the state
-    have N = B * Q rows in front, what belongs to the document is `Shared`.
-    """
+    """Reads the encoder's memory. ``Class(config, memory_size=D, query_size=Q)``. A state goes in and comes out;
+    nothing about a batch is kept on the module. Tensors of the state have N = B * Q rows in front, what belongs to the
+    document is `Shared`."""
 
     Config: type[ConfigBase] = ConfigBase
     config: ConfigBase
@@ -123,11 +121,9 @@ class AdditiveAttention(AdditiveEnergies):
         return state
 
     def forward(self, query: Tensor, state: dict[str, Any]) -> tuple[AttentionOutput, dict[str, Any]]:
-        """Attend with ``query`` (B, Q, query_size).
-
-        Returns context (B, Q, D), weights and scores (B, Q, S). With coverage the new state's coverage is
-        c^{t+1} = c^t + a^t (equation 6: c^t excludes a^t) and ``aux["coverage"]`` is c^t (B, Q, S).
-        """
+        """Attend with ``query`` (B, Q, query_size). Returns context (B, Q, D), weights and scores (B, Q, S). With
+        coverage the new state's coverage is c^{t+1} = c^t + a^t (equation 6: c^t excludes a^t) and ``aux["coverage"]``
+        is c^t (B, Q, S)."""
         keys, states, mask = state["memory"].tree
         rows = (query.shape[0], query.shape[1])
         queries = self.query_projection(query)

@@ -48,9 +48,7 @@ class ChunkFeatures:
 @dataclass(slots=True)
 class ChunkSampling:
     """One step's choice in a teacher-forced pass: ``keys`` (B,) of the noise, or the ``sampled`` (B, 1, k) themselves.
-
-    Neither: the best chunks. Where ``alive`` (B,) is false the target has ended and nothing is read.
-    """
+    Neither: the best chunks. Where ``alive`` (B,) is false the target has ended and nothing is read."""
 
     keys: Tensor | None = None
     sampled: Tensor | None = None
@@ -81,17 +79,13 @@ class ChunkAttention(Switchable):
     @abstractmethod
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         """(B, Q, H) -> context (B, Q, H). ``sampling`` says what a mechanism that chooses has to draw; none: the best.
-
         ``aux`` holds ``coarse`` (B, Q, C), and of C2F ``sampled``, ``shares`` (B, Q, k), ``fine`` (B, Q, k, W).
-        ``weights`` (B, Q, C W) are those of the cells, where all of them exist.
-        """
+        ``weights`` (B, Q, C W) are those of the cells, where all of them exist."""
 
 
 class StandardAttention(ChunkAttention):
     """``alpha = softmax(h_i^T W_1 h_t)`` over the whole document; one LSTM reads it unless ``encoder: chunked``.
-
-    ``coarse`` weights are the sums of each chunk's words.
-    """
+    ``coarse`` weights are the sums of each chunk's words."""
 
     class Config(ConfigBase):
         encoder: Literal["flat", "chunked"] = "flat"
@@ -154,10 +148,8 @@ def log_of(weights: Tensor) -> Tensor:
 
 class CoarseToFineAttention(HierarchicalAttention):
     """C2F: read k chunks, drawn in training and the best in evaluation; ``c~ = sum_i share_i sum_j alpha^w_ij h_ij``.
-
     The draws get no gradient from c~; REINFORCE gives alpha^s its own (`catchline.objectives.reinforce`). With ``hard``
-    switched off it is HIER (pre-training, alternating).
-    """
+    switched off it is HIER (pre-training, alternating)."""
 
     class Config(ConfigBase):
         """``draws`` is k in training (+MULTI); ``read`` the chunks read in evaluation (none: as many)."""

@@ -37,11 +37,9 @@ class DistractionAttention(AdditiveEnergies):
     """Additive attention with M1 and M2; see the file's table of symbols."""
 
     class Config(ConfigBase):
-        """``content`` is M1, ``history`` M2.
-
-        ``m1_init``: ``identity`` starts M1 as tanh(c'), w_c = 1 and u_c small; ``released`` is the authors' code,
-        both small. b_a starts small either way. ``detach_history`` stops gradients at A_t and C_t.
-        """
+        """``content`` is M1, ``history`` M2. ``m1_init``: ``identity`` starts M1 as tanh(c'), w_c = 1 and u_c small;
+        ``released`` is the authors' code, both small. b_a starts small either way. ``detach_history`` stops gradients
+        at A_t and C_t."""
 
         size: int | None = Field(None, ge=1, le=65_536)
         content: bool = True
@@ -82,9 +80,7 @@ class DistractionAttention(AdditiveEnergies):
 
     def forward(self, query: Tensor, state: dict[str, Any]) -> tuple[AttentionOutput, dict[str, Any]]:
         """Read with ``query`` (B, Q, query_size): the distracted content c_t (B, Q, D), weights and scores (B, Q, S).
-
-        With M1 or M2, Q are the beams of one step, and the new state's histories include this reading.
-        """
+        With M1 or M2, Q are the beams of one step, and the new state's histories include this reading."""
         keys, states, mask = state["memory"].tree
         rows, mask = (query.shape[0], query.shape[1]), mask.unsqueeze(1)
         queries, state = self.query_projection(query), dict(state)

@@ -39,9 +39,7 @@ SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so tha
 
 class CapturedConfig(ConfigBase):
     """Options that all copy heads of Transformers share; numbers are those of docs/coconet.md.
-
-    ``exclude_special_from_copy`` excludes padding, BOS and EOS; a document of nothing but special tokens keeps them.
-    """
+    ``exclude_special_from_copy`` excludes padding, BOS and EOS; a document of nothing but special tokens keeps them."""
 
     values: Literal["v_proj", "encoder_states"] = "v_proj"  # 15
     lambda_input: Literal["context", "decoder_state"] = "context"  # 16
@@ -71,11 +69,8 @@ Copied = tuple[Tensor, dict[str, Tensor]]  # P_copy (B, Q, S), and details that 
 
 class CapturedHead(MixtureHead):
     """See the file's docstring. ``Class(config, projection=..., gate_size=..., unk_id=..., special_ids=...)``; D is the
-    projection's input size, ``gate_size`` is not used.
-
-    Gates start at N(0, 0.02), from a copy of the global generator, so that the rest of the model starts, from equal
-    seeds, with equal weights whatever its head.
-    """
+    projection's input size, ``gate_size`` is not used. Gates start at N(0, 0.02), from a copy of the global generator,
+    so that the rest of the model starts, from equal seeds, with equal weights whatever its head."""
 
     reads_captured = True
     config: Any

@@ -60,11 +60,9 @@ class EncoderFeatures:
 
 @dataclass(slots=True)
 class CopySource:
-    """The source features of copying. ``extended_ids`` (B, S), ``mask`` (B, S), ``extended_vocab_size`` X.
-
-    ``first`` (B, S) is the position where each token's id occurs first in its document: the address under
-    which the copy probabilities of repeated words are summed (None until decoding needs it).
-    """
+    """The source features of copying. ``extended_ids`` (B, S), ``mask`` (B, S), ``extended_vocab_size`` X. ``first``
+    (B, S) is the position where each token's id occurs first in its document: the address under which the copy
+    probabilities of repeated words are summed (None until decoding needs it)."""
 
     extended_ids: Tensor
     mask: Tensor
@@ -74,12 +72,9 @@ class CopySource:
 
 
 class CopyHead(nn.Module):
-    """Turns decoder features into word probabilities. ``Class(config, projection=..., gate_size=G, unk_id=...)``.
-
-    In decoding `forward` gives the distribution of one step over the extended vocabulary; in training
-    `gold_log_probs` gives the gold tokens' log-probabilities of all steps and nothing else, so that no
-    (B, T, X) tensor exists.
-    """
+    """Turns decoder features into word probabilities. ``Class(config, projection=..., gate_size=G, unk_id=...)``. In
+    decoding `forward` gives the distribution of one step over the extended vocabulary; in training `gold_log_probs`
+    gives the gold tokens' log-probabilities of all steps and nothing else, so that no (B, T, X) tensor exists."""
 
     Config: type[ConfigBase] = ConfigBase
     config: ConfigBase
@@ -240,11 +235,9 @@ class MixtureHead(CopyHead):
         ids: Tensor,
         floor: float | None,
     ) -> tuple[Tensor, Tensor]:
-        """log P_vocab(gold) and ``1 / V sum_w log P(w)`` over the words of V, (M,) each.
-
-        The distribution is written out a few rows at a time and again in the backward pass. Copy probabilities of a
-        repeated word meet at its first position.
-        """
+        """log P_vocab(gold) and ``1 / V sum_w log P(w)`` over the words of V, (M,) each. The distribution is written
+        out a few rows at a time and again in the backward pass. Copy probabilities of a repeated word meet at its first
+        position."""
         size = self.projection.vocab_size
         lacking = source_ids >= size
         first = first_positions(source_ids.masked_fill(lacking, size), size + 1)[rows]
@@ -308,11 +301,9 @@ class PointerHead(MixtureHead):
 def build_copy_head(
     spec: Mapping[str, Any], *, captured: bool = False, special_ids: Sequence[int] = (), **context: Any
 ) -> CopyHead:
-    """The copy head that ``spec`` names; every model builds its head here.
-
-    ``captured``: can the model fill `EncoderFeatures` and ``HeadInput.cross``? Heads that read them also get the
-    tokenizer's ``special_ids``. Raises ConfigError: the head needs captured attention and the model has none.
-    """
+    """The copy head that ``spec`` names; every model builds its head here. ``captured``: can the model fill
+    `EncoderFeatures` and ``HeadInput.cross``? Heads that read them also get the tokenizer's ``special_ids``. Raises
+    ConfigError: the head needs captured attention and the model has none."""
     cls, config = parse("copy head", COPY_HEADS, spec)
     if cls.reads_captured and not captured:
         raise ConfigError(
