@@ -96,7 +96,7 @@ def parameters(command: Any) -> set[str]:
 def test_options_and_keys_that_are_named_exist(name: str) -> None:
     pytest.importorskip("catchline_study")
     known = set().union(*(parameters(load_command(command)) for command in (*COMMANDS, *STUDY)))
-    known |= {"--help", "--quiet", "--version", "--install-completion", "--nproc"}
+    known |= {"--help", "--quiet", "--version", "--nproc"}
     spans = re.findall(r"`([^`\n]+)`", PROSE[name])
     options = {word for span in spans if re.match(r"--[a-z]", span) for word in re.findall(r"^--[a-z][a-z0-9-]+", span)}
     assert options <= known, options - known

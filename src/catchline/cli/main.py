@@ -22,7 +22,6 @@ from catchline.errors import CatchlineError, ConfigError, DiskFullError, is_disk
 from catchline.text.control import safe_print
 
 EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 130, 141
-COMPLETION = (["--install-completion"], ["--show-completion"])
 
 # name -> (module:attribute, one line of help). The attribute is a function with typer's annotations, or a
 # `typer.Typer` with sub-commands.
@@ -90,8 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     try:
-        completes = "_CATCHLINE_COMPLETE" in os.environ or arguments[:1] in COMPLETION
-        code = _complete(arguments) if completes else _dispatch(arguments)
+        code = _dispatch(arguments)
         sys.stdout.flush()
     except Exception as error:
         code = _report(error)
@@ -126,18 +124,6 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name = " ".join(arguments[:2])
     return _run(name, arguments[2:]) if name in STUDY else _run(arguments[0], arguments[1:])
-
-
-def _complete(arguments: list[str]) -> int:
-    """Typer's completion of commands and options, and its installation."""
-    from typer import Typer
-    from typer.main import get_command
-
-    app = Typer(name="catchline", help=ABOUT)
-    app.callback()(lambda: None)
-    group: Any = get_command(app)
-    group.commands = {name: load_command(name) for name in COMMANDS}
-    return int(group.main(arguments, prog_name="catchline", standalone_mode=False) or 0)
 
 
 FIRST_SCREEN = f"""{ABOUT}
@@ -188,7 +174,6 @@ def help_text() -> str:
         "Options": {
             "--quiet": "No progress on stderr.",
             "--version": "Print the version.",
-            "--install-completion": "Install completion for the current shell.",
             "--help": "Show this text; `catchline COMMAND --help` describes a command.",
         },
         "Exit codes": EXIT_CODES,

@@ -6,7 +6,7 @@ Choose sentences s_j within a budget of words so that the concepts they cover we
 
 Concepts are bigrams of stems after stop words and punctuation are dropped; a concept weighs the number of sentences
 that contain it. With positive weights z may be continuous: it sits at min(1, sum s). The solver is HiGHS through scipy;
-when time runs out its best solution is taken, else a greedy one.
+when time runs out its best solution is taken.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ class ConceptIlp(Extractor):
             return [int(lengths.argmin())]
         weights, occurrence = self._concepts(SentenceTerms(sentences, self.config))
         chosen = solve_coverage(weights, occurrence, lengths, self.config.max_words)
-        if chosen is None:
-            chosen = greedy_coverage(weights, occurrence, lengths, self.config.max_words)
         return chosen or [int(np.flatnonzero(lengths <= self.config.max_words)[0])]
 
     def _concepts(self, terms: SentenceTerms) -> tuple[np.ndarray, csr_array]:
@@ -69,8 +67,8 @@ class ConceptIlp(Extractor):
         return weights, occurrence
 
 
-def solve_coverage(weights: np.ndarray, occurrence: csr_array, lengths: np.ndarray, budget: float) -> list[int] | None:
-    """The sentences of the best solution found in time, or None when there is none. ``weights`` (concepts,) are
+def solve_coverage(weights: np.ndarray, occurrence: csr_array, lengths: np.ndarray, budget: float) -> list[int]:
+    """The sentences of the best solution found in time. ``weights`` (concepts,) are
     positive; ``occurrence`` (concepts, sentences) is 1 where the sentence contains the concept; ``lengths``
     (sentences,)."""
     from scipy.optimize import Bounds, LinearConstraint, milp
@@ -90,24 +88,4 @@ def solve_coverage(weights: np.ndarray, occurrence: csr_array, lengths: np.ndarr
         ],
         options={"time_limit": SECONDS},
     )
-    if solution.x is None:
-        return None
-    return np.flatnonzero(solution.x[:total] > 0.5).tolist()
-
-
-def greedy_coverage(weights: np.ndarray, occurrence: csr_array, lengths: np.ndarray, budget: float) -> list[int]:
-    """Add the sentence with the most new weight a word until nothing fits or nothing is new."""
-    contains = occurrence.toarray() > 0  # (concepts, sentences)
-    open_ = weights.copy()
-    picked: list[int] = []
-    room = budget
-    while True:
-        gain = open_ @ contains
-        gain[lengths > room] = 0.0
-        density = gain / np.maximum(lengths, 1.0)
-        chosen = int(density.argmax())
-        if density[chosen] <= 0:
-            return sorted(picked)
-        picked.append(chosen)
-        room -= lengths[chosen]
-        open_[contains[:, chosen]] = 0.0
+    return [] if solution.x is None else np.flatnonzero(solution.x[:total] > 0.5).tolist()

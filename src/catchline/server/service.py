@@ -190,7 +190,7 @@ class Service:
             raise ProblemError("document_too_long", f"{name} cannot be read: {error}") from error
 
     def submit(self, request: CheckedRequest, on_text: Callable[[str], object] | None = None) -> list[Job]:
-        """Queue the documents. ``on_text`` receives the summary so far of each. Raises ProblemError: the queue is full."""
+        """Queue the documents. ``on_text`` receives the summary so far. Raises ProblemError: the queue is full."""
         longest, key = request.served.about["max_source_tokens"] or self.settings.max_characters, request.key
         sizes = [min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest) for record in request.records]
         jobs = [Job(key, size, (request, one, on_text)) for size, one in zip(sizes, request.records, strict=True)]

@@ -25,7 +25,7 @@ class System(ABC):
 
     @abstractmethod
     def options(self, overrides: Mapping[str, Any]) -> Any:
-        """The settings changed by ``overrides``. Raises ConfigError: an unknown setting, or a value that does not fit."""
+        """The settings changed by ``overrides``. Raises ConfigError: an unknown setting or a wrong value."""
 
     @abstractmethod
     def describe(self, options: Any) -> dict[str, Any]:
