@@ -107,11 +107,8 @@ def _of_another_script(text: str) -> bool:
 
 
 def check_scoring(profile: str | None, rouge: Mapping[str, Any]) -> None:
-    """Check what the ``evaluation`` section of a run says of ROUGE.
-
-    Raises:
-        ConfigError: an unknown profile or option of ROUGE, or a value that does not fit.
-    """
+    """Check what the ``evaluation`` section of a run says of ROUGE. Raises ConfigError: an unknown profile or option of
+    ROUGE, or a value that does not fit."""
     options = dict(scoring(profile, rouge).rouge)
     make_options(options.pop("profile", "rouge155"), options)
 
