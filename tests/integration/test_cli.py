@@ -75,44 +75,6 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 
 # ------------------------------------------------------------------- options that messages name
 
-<<<<<<< HEAD
-=======
-SOURCE = Path(catchline.__file__).parent
-KNOWN = {"--help", "--quiet", "--version"}
-# of another program or distribution: `accelerate launch --num_processes 2`, `catchline data subset`
-ELSEWHERE = re.compile(r"(?:accelerate launch|torchrun|pip install|data subset)[^`]*")
-
-
-def options_of(command: object) -> Iterator[str]:
-    for parameter in getattr(command, "params", ()):
-        yield from (*parameter.opts, *parameter.secondary_opts)
-    for below in getattr(command, "commands", {}).values():
-        yield from options_of(below)
-
-
-def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """The strings of a file; an f-string is one text."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in nodes:
-        if isinstance(node, ast.JoinedStr):
-            yield node.lineno, "".join(str(getattr(part, "value", "X")) for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
-            yield node.lineno, node.value
-
-
-def test_options_in_messages_exist() -> None:
-    known = KNOWN | {option for name in cli.COMMANDS for option in options_of(cli.load_command(name))}
-    named = [
-        (f"{path.relative_to(SOURCE)}:{line}", option)
-        for path in sorted(SOURCE.rglob("*.py"))
-        for line, text in texts(path)
-        for option in re.findall(r"(?<![\w-])--[a-z][\w-]+", ELSEWHERE.sub("", text))
-    ]
-    assert len(named) > 50
-    assert not [(place, option) for place, option in named if option not in known]
-
->>>>>>> cb2c5bcb (KL-Sum without a table, the concept programme without a greedy second, no shell completion)
 
 # ------------------------------------------------------------------- what a command raises
 
