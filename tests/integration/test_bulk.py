@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -198,3 +199,31 @@ def test_a_worker_that_dies_is_an_error_and_the_rest_is_kept(
     refused(capsys, 1, "A worker process died", "summarize", *alone, "--jobs", 2, "--output", out)
     assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) > 8
     assert summarized(out, *alone) == summarized(tmp_path / "whole.jsonl", *alone)
+
+
+def test_a_spreadsheet_keeps_its_columns(tmp_path: Path) -> None:
+    """Rows that are skipped stay, with an empty cell; an interrupted command continues; others have two columns."""
+    rows = [
+        ["text", "no", "summary"],
+        ['A cat, "old". It slept.', "7", "x"],
+        ["", "8", "y"],
+        ["A dog sat. Two ran.", "9", ""],
+    ]
+    source, lines = tmp_path / "in.csv", tmp_path / "lines.tsv"
+    with source.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    command = ("summarize", "lead-1", str(source), "--skip-bad", "--output", str(lines))
+    assert main(["--quiet", *command[:-1], str(tmp_path / "lines.jsonl")]) == 0
+    half = (tmp_path / "lines.jsonl").read_text().splitlines(keepends=True)[0]
+    (tmp_path / "lines.tsv.partial").write_text(half)
+    assert main(["--quiet", *command]) == 0
+    with lines.open(newline="") as file:
+        written = list(csv.reader(file, delimiter="\t"))
+    new = ["summary_written", 'A cat, "old".', "", "A dog sat."]
+    assert written == [[*row, cell] for row, cell in zip(rows, new, strict=True)]
+    assert main(["--quiet", *command]) == 3, "it exists"
+    assert (
+        main(["--quiet", "summarize", "lead-1", str(write_corpus(tmp_path / "c.jsonl", 2)), "--output", f"{lines}.csv"])
+        == 0
+    )
+    assert Path(f"{lines}.csv").read_text().splitlines()[0] == "id,summary"

@@ -74,7 +74,7 @@ MISTAKES = [
     (f"{TRAIN} good.jsonl --from lexrank", 4, "has no weights; name a model such as oneline"),
     (f"{TRAIN} tests", 2, "tests has no training file (only test); name it train.jsonl"),
     ("train twice.yaml --data good.jsonl", 2, "line 4: the key 'training' stands there twice"),
-    ("summarize lead good.jsonl --output lines.csv", 2, "results are JSON lines; name it lines.jsonl."),
+    ("summarize lead good.jsonl --output lines.xlsx", 2, "results are JSON lines; name it lines.jsonl."),
     # what would be lost, or stand for something else
     ("summarize lead good.jsonl --output good.jsonl", 2, "is what this command reads; --output names another file."),
     ("explain lead text.txt --heatmap text.txt", 2, "Unknown picture format '.txt'"),

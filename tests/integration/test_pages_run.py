@@ -136,9 +136,7 @@ def test_programs_that_need_no_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_lines(Path("summaries.jsonl"), [{"id": "7", "summary": "A line, with a comma"}])
-    printed_by("docs/summarize.md", "Files", capsys)
-    assert Path("titles.csv").read_text() == '7,"A line, with a comma"\n'
+    assert "{'rouge1': 0.6667, 'rougeL': 0.6667}" in printed_by("docs/evaluate.md", "ROUGE in your own program", capsys)
     assert "monitor from 20 27 monitor" in printed_by("docs/explain.md", "Where the words came from", capsys)
     assert "None" in printed_by("docs/explain.md", "Faithfulness", capsys)
 

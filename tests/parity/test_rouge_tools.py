@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from catchline.metrics.rouge import rouge
+from catchline.metrics.rouge import compute, rouge
 from catchline.metrics.rouge_text import stem_nltk
 from catchline.metrics.scoring import scoring
 
@@ -176,6 +176,10 @@ def test_equals_rouge_score(stem, references):
         for kind in kinds:
             score = ours.per_document[kind][place]
             assert tuple(score) == pytest.approx(tuple(theirs[kind]), abs=1e-12), (kind, hypothesis, model)
+    shaped = compute(predictions=hypotheses, references=models, rouge_types=kinds, use_stemmer=stem)
+    assert shaped == {kind: ours.mean[kind].f for kind in kinds}
+    listed = compute(predictions=hypotheses, references=models, use_stemmer=stem, use_aggregator=False)
+    assert listed["rougeL"] == [score.f for score in ours.per_document["rougeL"]]
 
 
 def test_stemmer_equals_nltk():

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 LOG_EVERY_SECONDS = 15.0
 TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN, *SUBTITLES, *READ_AS_BYTES}
 # Endings whose readers would find something else than the lines that are written.
-NO_LINES = {".csv", ".tsv", ".xlsx", ".ods", ".parquet", ".arrow", ".html", ".docx", ".gz", ".zst", ".db", ".sqlite"}
+TABLES = {".csv": ",", ".tsv": "\t"}
+NO_LINES = {".xlsx", ".ods", ".parquet", ".arrow", ".html", ".docx", ".gz", ".zst", ".db", ".sqlite"}
 OnSkip = Callable[[Exception], object]
 
 

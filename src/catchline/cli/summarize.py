@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +17,7 @@ from typer import Argument, Option
 
 from catchline.cli.io import (
     NO_LINES,
+    TABLES,
     Skipped,
     as_lines,
     check_output,
@@ -29,6 +32,7 @@ from catchline.cli.io import (
     show_summaries,
 )
 from catchline.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode
+from catchline.data.formats import csv_table
 from catchline.errors import ConfigError, DataError
 from catchline.explain.provenance import UNKNOWN
 from catchline.files import flush, keeps_its_place, only_writer, sha256, write_text
@@ -90,8 +94,11 @@ def command(
     if all(of_records) or as_json:
         if output is not None and output.suffix.lower() in NO_LINES:
             raise ConfigError(f"{output}: results are JSON lines; name it {as_lines(output)}.")
+        if output is not None and output.suffix.lower() in TABLES and output.exists():
+            raise DataError(f"{output} exists; delete it, or give another --output.")
         total = count_lines(inputs) if all(of_records) else len(inputs)
-        write_lines(lines_of(request, jobs, ray, skipped), records, output, total)
+        finish = partial(write_table, inputs, reading) if all(of_records) else Path.replace
+        write_lines(lines_of(request, jobs, ray, skipped), records, output, total, finish)
     elif ray or (jobs or 1) > 1:
         raise ConfigError("--jobs and --ray are for files of records (.jsonl, .csv, ...), not for texts.")
     else:
@@ -146,8 +153,36 @@ def print_lines(lines: list[str]) -> None:
     lines.clear()
 
 
-def write_lines(lines: Lines, records: Iterable[Record], output: Path | None, total: int | None) -> None:
-    """Write JSON lines to standard output, or to a file whose interrupted part a later run of the command completes."""
+def write_table(inputs: list[str], reading: DocumentOptions, draft: Path, output: Path) -> None:
+    """Make a table of finished JSON lines, if ``output`` is to be one: the columns of the input, or the names of the
+    records, and the summaries."""
+    if output.suffix.lower() not in TABLES:
+        draft.replace(output)
+        return
+    with draft.open(encoding="utf-8") as file:
+        values = [json.loads(line) for line in file]
+    rows = [["id", "summary"], *([value["id"], value["summary"]] for value in values)]
+    if [Path(name).suffix.lower() in TABLES for name in inputs] == [True]:
+        table = [(number, row) for number, row in csv_table(Path(inputs[0]))[1] if not isinstance(row, str)]
+        records = documents_of(inputs[0], reading, on_skip=lambda _: None)
+        lines = (int(record.origin.rpartition(":")[2]) for record in records)
+        written = dict(zip(lines, (value["summary"] for value in values), strict=True))
+        names = [*table[0][1], "summary_written" if "summary" in table[0][1] else "summary"]
+        rows = [names, *([*row, written.get(number, "")] for number, row in table[1:] if any(row))]
+    with draft.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=TABLES[output.suffix.lower()]).writerows(rows)
+    draft.replace(output)
+
+
+def write_lines(
+    lines: Lines,
+    records: Iterable[Record],
+    output: Path | None,
+    total: int | None,
+    finish: Callable[[Path, Path], object] = Path.replace,
+) -> None:
+    """Write JSON lines to standard output, or to a file whose interrupted part a later run of the command completes,
+    and which ``finish`` gives its name."""
     if output is not None and output.is_dir():
         raise ConfigError(f"{output} is a folder; --output names a file, such as {output / 'summaries.jsonl'}.")
     if output is not None and not keeps_its_place(output):
@@ -157,7 +192,7 @@ def write_lines(lines: Lines, records: Iterable[Record], output: Path | None, to
                 if _key(file.readline()) == ("", ""):
                     raise DataError(f"{output} exists and is not a result of catchline; give another --output.")
         with only_writer(output):
-            _complete(lines, iter(records), output, total)
+            _complete(lines, iter(records), output, total, finish)
         return
     place = nullcontext(sys.stdout) if output is None else output.open("a", encoding="utf-8")
     with place as file, progress("Summarizing", total=total) as bar:
@@ -165,7 +200,9 @@ def write_lines(lines: Lines, records: Iterable[Record], output: Path | None, to
             print(line if is_unicode(file) else json.dumps(json.loads(line)), file=file, flush=True)
 
 
-def _complete(lines: Lines, records: Iterator[Record], output: Path, total: int | None) -> None:
+def _complete(
+    lines: Lines, records: Iterator[Record], output: Path, total: int | None, finish: Callable[[Path, Path], object]
+) -> None:
     """Add the missing lines to what an earlier run left beside ``output``, then give the file its name. Records are
     compared by id and by the digest of their text."""
     draft, done = output.with_name(f"{output.name}.partial"), 0
@@ -197,7 +234,7 @@ def _complete(lines: Lines, records: Iterator[Record], output: Path, total: int 
             say(f"Finished lines are in {draft}; the same command completes them.")
             raise
     flush(draft)
-    draft.replace(output)
+    finish(draft, output)
 
 
 def _key(line: bytes) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -86,19 +86,7 @@ def read_csv(path: Path, options: ReadOptions) -> Records:
 
     CSV is read by the rules (RFC 4180); a TSV file keeps its quotation marks unless `_is_quoted` says otherwise.
     """
-    lines = text_lines(path)
-    first = next(lines, (1, ""))
-    excel = EXCEL_SEPARATOR.fullmatch(first[1])
-    separator = excel[1] if excel else _separator(path, first[1])
-    lines = lines if excel else itertools.chain([first], lines)
-    if separator == "\t":
-        whole = list(lines)  # which decides
-        quoted = _is_quoted(whole)
-        if any('"' in line for _, line in whole):
-            options.on_choice(f"{path}: quotation marks are {'around cells' if quoted else 'part of the text'}")
-        rows = csv_rows(whole, separator) if quoted else iter((number, line.split("\t")) for number, line in whole)
-    else:
-        rows = csv_rows(lines, separator)
+    separator, rows = csv_table(path, options.on_choice)
     line, header = next(rows, (1, []))
     if isinstance(header, str):
         raise DataError(f"{path}:{line}: {header}; repair the header line.")
@@ -126,6 +114,26 @@ def read_csv(path: Path, options: ReadOptions) -> Records:
             number += 1
             reason = f"wrong number of fields ({len(row)} where the header has {len(header)})"
             yield BadRecordError(origin, reason, "a quotation mark or separator is probably missing")
+
+
+def csv_table(
+    path: Path, on_choice: Callable[[str], object] = lambda _: None
+) -> tuple[str, Iterator[tuple[int, list[str] | str]]]:
+    """The separator of a CSV or TSV file and its rows, as `csv_rows` gives them."""
+    lines = text_lines(path)
+    first = next(lines, (1, ""))
+    excel = EXCEL_SEPARATOR.fullmatch(first[1])
+    separator = excel[1] if excel else _separator(path, first[1])
+    lines = lines if excel else itertools.chain([first], lines)
+    if separator == "\t":
+        whole = list(lines)  # which decides
+        quoted = _is_quoted(whole)
+        if any('"' in line for _, line in whole):
+            on_choice(f"{path}: quotation marks are {'around cells' if quoted else 'part of the text'}")
+        if not quoted:
+            return separator, iter((number, line.split("\t")) for number, line in whole)
+        lines = iter(whole)
+    return separator, csv_rows(lines, separator)
 
 
 def csv_rows(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str] | str]]:

@@ -212,6 +212,23 @@ def rouge(
     )
 
 
+def compute(
+    *,
+    predictions: Iterable[str],
+    references: Iterable[str | Sequence[str]],
+    rouge_types: Sequence[str] = ("rouge1", "rouge2", "rougeL", "rougeLsum"),
+    use_aggregator: bool = True,
+    use_stemmer: bool = False,
+) -> dict[str, Any]:
+    """ROUGE in the shape of the metrics of the library ``evaluate``: F by type, from 0 to 1, the mean or, without
+    ``use_aggregator``, a list. Words and F are those of rouge-score. Raises as `rouge` does."""
+    kinds = {kind: kind.removeprefix("rouge") for kind in rouge_types}
+    found = rouge(predictions, references, kinds=kinds, profile="google", stem=use_stemmer)
+    if use_aggregator:
+        return {kind: score.f for kind, score in found.mean.items()}
+    return {kind: [score.f for score in scores] for kind, scores in found.per_document.items()}
+
+
 def _pairs(hypotheses: Iterable[str], references: Iterable[str | Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise DataError("rouge() takes lists of texts, one entry a document; wrap a single text in a list.")
