@@ -23,7 +23,7 @@ from catchline.explain.chunks import build_chunks, part_of, read_attention, read
 from catchline.text.render import Rendered, SourceText, rendered, spaced
 from catchline.text.sentences import WRAPPED, bounds
 from catchline.text.tokenizer import Tokenizer
-from catchline.text.unknown import DROP, UnkRule, extended
+from catchline.text.unknown import DROP, extended, replacing
 from catchline.types import Hypothesis, Record, SourceSpan, Summary, SummaryToken, SummaryWord, TokenizedText
 
 COPIED = 0.5  # a word is called copied when more than this share of its probability was copied
@@ -106,8 +106,7 @@ def build_summary(
     ids = [hypothesis.ids[t] for t in shown]
     replaced: dict[int, int] = {}
     if search.replace_unk and tokenizer.unk_id in ids:
-        rule = UnkRule(search.replace_unk, tokenizer.separator_id)
-        replaced, kept = _replacements(ids, attention[shown], source, tokenizer.unk_id, rule)
+        replaced, kept = _replacements(ids, attention[shown], source, tokenizer, search.replace_unk)
         shown, ids = [shown[t] for t in kept], [ids[t] for t in kept]
     tokens = [
         source.encoding.tokens[replaced[t]] if t in replaced else tokenizer.token(id, oov_words)
@@ -220,12 +219,13 @@ def _joined(groups: Sequence[list[int]], positions: np.ndarray | None) -> tuple[
 
 
 def _replacements(
-    ids: list[int], attention: np.ndarray, source: ReadSource, unk_id: int, rule: UnkRule
+    ids: list[int], attention: np.ndarray, source: ReadSource, tokenizer: Tokenizer, mode: str
 ) -> tuple[dict[int, int], list[int]]:
     """For each replaced UNK the source position, by its place among the steps that are kept; and those steps."""
-    unknown = [t for t, id in enumerate(ids) if id == unk_id]
+    unknown = [t for t, id in enumerate(ids) if id == tokenizer.unk_id]
     real = np.array([end > start for start, end in source.encoding.offsets], dtype=bool)
-    found = rule.positions(attention[unknown], np.array(source.encoding.ids), real).tolist()
+    source_ids = np.array(source.encoding.ids)
+    found = replacing(mode, attention[unknown], source_ids, real, tokenizer.separator_id).tolist()
     place_of = dict(zip(unknown, found, strict=True))
     kept = [t for t in range(len(ids)) if place_of.get(t) != DROP]
     return {new: place_of[t] for new, t in enumerate(kept) if place_of.get(t, -1) >= 0}, kept

@@ -26,7 +26,7 @@ import numpy as np
 from catchline.config.schema import SearchConfig
 from catchline.search.beam import beam_search
 from catchline.search.scorers import SpecialIds, build_scorers
-from catchline.text.unknown import DROP, UnkRule
+from catchline.text.unknown import DROP, replacing
 from catchline.types import Batch, Hypothesis
 
 
@@ -53,9 +53,8 @@ def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[l
     if figures := model.read_figures(memory):
         _note_reading(results, figures, model.chunk_tokens(memory))
     if config.replace_unk:
-        rule = UnkRule(config.replace_unk, specials.separator_id)
         for source, hypotheses in zip(memory.extended_ids, results, strict=True):
-            hypotheses[:] = [without_unk(hypothesis, source, specials, rule) for hypothesis in hypotheses]
+            hypotheses[:] = [without_unk(hypothesis, source, specials, config.replace_unk) for hypothesis in hypotheses]
     return results
 
 
@@ -94,10 +93,8 @@ def _note_reading(
                 hypothesis.reading |= {"coarse_entropy": float(-(weights * logs).sum() / steps), "steps": steps}
 
 
-def without_unk(
-    hypothesis: Hypothesis, source_extended_ids: np.ndarray, specials: SpecialIds, rule: UnkRule
-) -> Hypothesis:
-    """The hypothesis with each UNK replaced by a source token (S,), as ``rule`` says, or dropped with its step. An
+def without_unk(hypothesis: Hypothesis, source_extended_ids: np.ndarray, specials: SpecialIds, mode: str) -> Hypothesis:
+    """The hypothesis with each UNK replaced by a source token (S,), as ``mode`` says, or dropped with its step. An
     ordinary word of the source is itself, one outside the vocabulary is its extended id; BOS, EOS, PAD and UNK are no
     words. Without attention, or with nothing to put there, UNK stays."""
     unknown = [t for t, id_ in enumerate(hypothesis.ids) if id_ == specials.unk_id]
@@ -105,7 +102,8 @@ def without_unk(
         return hypothesis
     nothing = [specials.unk_id, specials.bos_id, specials.eos_id, specials.pad_id]
     words = ~np.isin(source_extended_ids, nothing)
-    found = rule.positions(hypothesis.attention[unknown], source_extended_ids, words).tolist()
+    attention, separator = hypothesis.attention[unknown], specials.separator_id
+    found = replacing(mode, attention, source_extended_ids, words, separator).tolist()
     put = {t: int(source_extended_ids[place]) for t, place in zip(unknown, found, strict=True) if place >= 0}
     dropped = {t for t, place in zip(unknown, found, strict=True) if place == DROP}
     replaced = replace(hypothesis, ids=[put.get(t, id_) for t, id_ in enumerate(hypothesis.ids) if t not in dropped])

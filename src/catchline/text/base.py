@@ -109,8 +109,7 @@ class Tokenizer(ABC):
         return normalizer is not None and "A" not in normalizer.normalize_str("A")
 
     def use_separator(self, token: str | None) -> None:
-        """Let ``token`` stand between sentences: before `train`, which makes it a word of the vocabulary. Raises
-        ConfigError where the vocabulary exists already and lacks it."""
+        """Let ``token`` stand between sentences: before `train`, which makes it a word of the vocabulary."""
         if token is not None and self._backend is not None and self.token_id(token) is None:
             raise ConfigError(f"The vocabulary has no '{token}'; text.sentence_separator must be one of its tokens.")
         self.separator = token
@@ -182,17 +181,15 @@ class Tokenizer(ABC):
         pairs = zip(map(encodable, texts), repeat(()) if gaps is None else gaps, strict=gaps is not None)
         for chunk in batches(pairs, _CHUNK):
             parts = [between(text, places if self.separator else ()) for text, places in chunk]
-            encodings = iter(
-                self.backend.encode_batch([part for own in parts for _, part in own], add_special_tokens=False)
-            )
+            every = self.backend.encode_batch([part for own in parts for _, part in own], add_special_tokens=False)
+            encodings = iter(every)
             for own in parts:
                 yield self._encoded(own, encodings, room, prefix, suffix)
 
     def encode_ids(
         self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Gaps] | None = None
     ) -> list[tuple[np.ndarray, list[str], int]]:
-        """What training needs of `encode_stream`: of each text the ids, int32, the strings of those that are UNK, and
-        the number of tokens before the cut."""
+        """Of each text the ids, int32, the strings of those that are UNK, and the number of tokens before the cut."""
         stream = self.encode_stream(texts, max_tokens=max_tokens, gaps=gaps)
         return [(np.array(text.ids, np.int32), unknown_words(text, self.unk_id), text.total) for text in stream]
 
@@ -258,13 +255,12 @@ class Tokenizer(ABC):
 
     def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
         """Which tokens form one word: lists of positions, in order, each position once."""
-        groups = [[0]] if tokens else []
-        for index, starts in enumerate(map(self._starts_word, tokens, tokens[1:]), 1):
-            if starts:
-                groups.append([index])
-            else:
-                groups[-1].append(index)
-        return groups
+        starts = [
+            0,
+            *(at for at in range(1, len(tokens)) if self._starts_word(tokens[at - 1], tokens[at])),
+            len(tokens),
+        ]
+        return [[*range(first, last)] for first, last in pairwise(starts) if last > first]
 
     @abstractmethod
     def _starts_word(self, previous: str, token: str) -> bool:
@@ -279,10 +275,9 @@ class Tokenizer(ABC):
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         (path / TOKENIZER_FILE).write_text(self.backend.to_str(pretty=True), encoding="utf-8")
-        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **self._hub_config}
-        config["catchline"] = {"type": self.name, **self._described_config()}
-        if self.separator is not None:
-            config["catchline"]["sentence_separator"] = self.separator
+        own = {"type": self.name, **self._described_config()}
+        own |= {"sentence_separator": self.separator} if self.separator is not None else {}
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", **self._hub_config, "catchline": own}
         text = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True)
         (path / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
         self.casing.save(path)
@@ -292,12 +287,9 @@ class Tokenizer(ABC):
 
     @staticmethod
     def load(folder: str | Path) -> Tokenizer:
-        """Open the tokenizer of a folder; a folder that is not ours opens as a pretrained tokenizer. Raises ModelError
-        without a ``tokenizer.json``, or where a file is damaged."""
+        """Open the tokenizer of a folder; a folder that is not ours opens as a pretrained tokenizer."""
         path = Path(folder)
         spec = read_json_if_there(path / CONFIG_FILE).get("catchline") or {"type": "pretrained"}
-        if not isinstance(spec, dict):
-            raise ModelError(f"{path / CONFIG_FILE}: 'catchline' is no JSON object; copy the model folder again.")
         refuse_code(spec, path / CONFIG_FILE)
         separator = spec.pop("sentence_separator", None)
         if spec.get("type") == "pretrained":
@@ -314,19 +306,15 @@ class Tokenizer(ABC):
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises ModelError when the file is damaged or cannot be read."""
+    """Read a JSON object. Raises ModelError when the file is missing or damaged."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(value, ensure_ascii=False).encode()  # half characters (lone surrogates) can be written nowhere
+        return dict(value.items())
     except FileNotFoundError:
         raise ModelError(f"{path} does not exist; the folder holds no tokenizer.") from None
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read ({error.strerror}); copy the folder again.") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not valid JSON ({error}); the file is damaged: save or copy it again.") from None
-    if not isinstance(value, dict):
-        raise ModelError(f"{path} does not hold a JSON object; the file is damaged: save or copy it again.")
-    return value
+    except (OSError, ValueError, RecursionError, AttributeError) as error:
+        raise ModelError(f"{path} is damaged ({error}): save or copy it again.") from None
 
 
 def read_json_if_there(path: Path) -> dict[str, Any]:
@@ -336,8 +324,6 @@ def read_json_if_there(path: Path) -> dict[str, Any]:
 
 def read_backend(path: Path) -> tokenizers.Tokenizer:
     """Read a ``tokenizer.json``. Raises ModelError when it is missing or damaged."""
-    if not path.is_file():
-        raise ModelError(f"{path} does not exist; a model folder needs a tokenizer.json.")
     try:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception

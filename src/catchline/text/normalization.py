@@ -140,9 +140,9 @@ class NormalizationConfig(ConfigBase):
     digits_to_hash: bool = False
 
 
-def build_normalizer(config: NormalizationConfig, marks: str) -> normalizers.Normalizer:
-    """Make the library's normalizer. With ``marks`` "between words" runs of white space become ``▁``; "before words",
-    one stands before the first word too, so that a word is the same token wherever it stands."""
+def build_normalizer(config: NormalizationConfig, marks: bool) -> normalizers.Normalizer:
+    """Make the library's normalizer. With ``marks`` runs of white space become ``▁``, and one stands before the first
+    word too, so that a word is the same token wherever it stands."""
 
     def replaced(pattern: str, content: str) -> normalizers.Normalizer:
         return normalizers.Replace(Regex(pattern), content)
@@ -156,10 +156,9 @@ def build_normalizer(config: NormalizationConfig, marks: str) -> normalizers.Nor
         steps.append(normalizers.Lowercase())
     if config.digits_to_hash:
         steps.append(replaced(r"\p{Nd}", "#"))
-    if marks != "none":
+    if marks:
         steps += [replaced(rf"[{_BLANK}{SPACE_MARK}]+", SPACE_MARK), replaced(rf"{SPACE_MARK}\z", "")]
-        first = (rf"\A(?!{SPACE_MARK})", SPACE_MARK) if marks == "before words" else (rf"\A{SPACE_MARK}", "")
-        steps.append(replaced(*first))
+        steps.append(replaced(rf"\A(?!{SPACE_MARK})", SPACE_MARK))
     return normalizers.Sequence(steps)
 
 
@@ -245,6 +244,5 @@ SUBWORD_PATTERN = (
     rf"|{SPACE_MARK}+"
 )
 
-# One token for each character a reader sees; a run of white space is one SPACE_MARK, or nothing.
-CHARACTER_PATTERN = r"\X"
+# One token for each character a reader sees, blanks aside.
 VISIBLE_CHARACTER_PATTERN = rf"(?![{_BLANK}])\X"

@@ -83,7 +83,7 @@ def _glue(token: str, previous: str, open_quotes: set[str]) -> tuple[bool, bool]
 
 
 def spaced(tokens: Sequence[str], separator: str | None) -> Detokenized:
-    """Tokens with a blank between any two; the separator between sentences is left out, its span is empty."""
+    """Tokens with a blank between any two; the separator between sentences is left out."""
     return _joined(("", "") if token == separator else (" ", token) for token in tokens)
 
 
@@ -100,8 +100,8 @@ def join_marked(tokens: Sequence[str]) -> Detokenized:
 
 
 def join_with(decode: Callable[[list[str]], str], tokens: Sequence[str]) -> Detokenized:
-    """Join tokens by a library's decoder; the span of a token is what it adds to the text before it. One that ends
-    inside a character (byte-level tokenizers) gets the span of the whole character once it is complete."""
+    """Join tokens by a library's decoder; the span of a token is what it adds to the text before it. Of a character in
+    several tokens (byte-level) it is the last's."""
     text = decode(list(tokens))
     lengths = (len(decode(list(tokens[:count])).rstrip("\ufffd")) for count in range(1, len(tokens) + 1))
     ends = [min(end, len(text)) for end in accumulate(lengths, max, initial=0)]
@@ -130,8 +130,8 @@ class SourceText:
                 self._tokens.append((first, last))
 
     def place(self, key: str, weights: np.ndarray, before: int | None) -> int | None:
-        """The source word that a written word is: an equal word, behind ``before``, that of the word before, where it
-        was copied from there too, else where it was copied most; ``weights`` (S,) over source tokens."""
+        """The source word that a written word is: an equal one, behind ``before``, that of the word before, if it was
+        copied from there too, else where it was copied most; ``weights`` (S,) over source tokens."""
         shares = {place: weights[slice(*self._tokens[place])].sum() for place in self._by_key.get(key, ())}
         following = -1 if before is None else before + 1
         return following if shares.get(following) else max(shares, key=lambda place: shares[place], default=None)
@@ -162,9 +162,8 @@ class SourceText:
         return not (shouted or (capitalised(form) and begins(self.document, start)))
 
     def cased(self, key: str, place: int | None, tokenizer: Tokenizer) -> str:
-        """How a lower-cased word is written: in its form at the ``place`` it was copied from; in its most frequent form
-        in the document; in that of the training texts. A word that stands only where case says nothing is in lower
-        case; one that the vocabulary lacks keeps the source's form."""
+        """How a lower-cased word is written: in its form at the ``place`` it was copied from, its most frequent form in
+        the document, that of the training texts, in lower case; one that the vocabulary lacks keeps the source's."""
         if place is not None and self.shows_case(place):
             return self.form(place)
         places = self._by_key.get(key, ())
@@ -217,9 +216,9 @@ def rendered(
     clean: bool,
     capitals: str,
 ) -> Rendered:
-    """The text of T tokens that a model wrote over S source tokens, and which of them are UNK. ``copying`` (T, S) is
-    how strongly each source position was copied (or attended to), ``share`` (T,) how much of the token's probability
-    was copied. ``capitals`` is ``learnt`` (the style of the training summaries) or names a style."""
+    """The text of T tokens over S source tokens, and which of them are UNK. ``copying`` (T, S) is how strongly each
+    source position was copied (or attended to), ``share`` (T,) how much of the token's probability was copied.
+    ``capitals`` is ``learnt`` (the style of the training summaries) or names a style."""
     text, spans = tokenizer.detokenize(tokens)
     words: list[_Word] = []
     behind, place = 0, None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tokenizers
@@ -30,7 +30,6 @@ from catchline.text.base import (
     read_json_if_there,
 )
 from catchline.text.normalization import (
-    CHARACTER_PATTERN,
     SPACE_MARK,
     SUBWORD_PATTERN,
     VISIBLE_CHARACTER_PATTERN,
@@ -56,7 +55,7 @@ class _OpenTokenizer(Tokenizer):
     """A tokenizer whose tokens are pieces of the normalised text, also those outside the vocabulary."""
 
     pattern: str  # of a token
-    marks: Literal["none", "before words", "between words"] = "none"  # of blanks, see `build_normalizer`
+    marks: bool = False  # of blanks, see `build_normalizer`
     config: Any  # a `NormalizationConfig` with the options of the class
 
     def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
@@ -75,14 +74,12 @@ class _OpenTokenizer(Tokenizer):
         return self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
 
     def _reserved(self) -> list[str]:
-        """The first entries of the vocabulary: special tokens and the sentence separator. Raises ConfigError where the
-        separator is what ordinary text could hold as one token."""
+        """The first entries of the vocabulary: special tokens and the sentence separator, which no text holds."""
         if self.separator is None:
             return [*SPECIAL_TOKENS]
         if len(self._pieces(self.separator)) < 2 or self.separator in SPECIAL_TOKENS:
             raise ConfigError(
-                f"text.sentence_separator '{self.separator}' is what the tokenizer reads as one word of ordinary "
-                "text; choose a string that text does not hold, such as <EOS>."
+                f"text.sentence_separator '{self.separator}' is an ordinary word; take one such as <EOS>."
             )
         return [*SPECIAL_TOKENS, self.separator]
 
@@ -101,8 +98,8 @@ class _OpenTokenizer(Tokenizer):
         words = [token for _, token in sorted(frequent)[: max(0, size - len(reserved))]]
         if not words:
             raise ConfigError(
-                f"The texts hold no token for the vocabulary: none of at most {size:,} (text.tokenizer.max_vocabulary) "
-                f"stands there {min_frequency:,} times (min_frequency). Change one of the two, or give more texts."
+                f"No token stands {min_frequency:,} times (text.tokenizer.min_frequency) in the texts, or none of "
+                f"{size:,} (max_vocabulary) is left for them: change one of the two, or give more texts."
             )
         vocabulary = {token: index for index, token in enumerate([*reserved, *words])}
         self._set_backend(self._blank(models.WordLevel(vocabulary, unk_token=UNK)))
@@ -162,7 +159,6 @@ class WordTokenizer(_ByChunks):
             self.pattern = word_pattern(hash_digits=True)
 
     def count_words(self, texts: Iterable[str]) -> Counter[str]:
-        """As above; what is cut here need not be cut again by `encode_ids`."""
         counts = Counter[str]()
         for some in batches(texts, TEXTS):
             chunks = Counter(chain.from_iterable(text.split() for text in some if not across_blanks(text)))
@@ -180,22 +176,17 @@ class WordTokenizer(_ByChunks):
 
 
 class CharacterTokenizer(_OpenTokenizer):
-    """What a reader sees as one character is one token (a flag, an accented letter); white space is ``▁``, or nothing
-    without ``keep_spaces``: then Chinese text with and without blanks between its characters is equal."""
+    """What a reader sees as one character is one token (a flag, an accented letter); blanks do not count, so Chinese
+    text with and without blanks between its characters is equal."""
 
     class Config(NormalizationConfig):
         """``max_vocabulary`` counts the four special tokens."""
 
-        keep_spaces: bool = True
         max_vocabulary: int = Field(10_000, ge=5)
         min_frequency: int = Field(1, ge=1)
 
+    pattern = VISIBLE_CHARACTER_PATTERN
     config: Config
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.pattern = CHARACTER_PATTERN if config.keep_spaces else VISIBLE_CHARACTER_PATTERN
-        self.marks = "between words" if config.keep_spaces else "none"
 
     def _starts_word(self, previous: str, token: str) -> bool:
         together = (previous[:1].isalnum() and token[:1].isalnum()) and (previous + token).isascii()
@@ -214,17 +205,15 @@ class BpeTokenizer(_ByChunks):
         min_frequency: int = Field(2, ge=1)
 
     pattern = SUBWORD_PATTERN
-    marks = "before words"
+    marks = True
     config: Config
 
     def train(self, texts: Iterable[str]) -> None:
         backend = self._blank(models.BPE(unk_token=UNK))
         reserved = self._reserved()
+        size, least = self.config.vocab_size, self.config.min_frequency
         trainer = trainers.BpeTrainer(
-            vocab_size=self.config.vocab_size,
-            min_frequency=self.config.min_frequency,
-            special_tokens=reserved,
-            show_progress=False,
+            vocab_size=size, min_frequency=least, special_tokens=reserved, show_progress=False
         )
         backend.train_from_iterator((encodable(text) for text in texts), trainer)
         if backend.get_vocab_size() <= len(reserved):
@@ -254,8 +243,8 @@ class BpeTokenizer(_ByChunks):
 
 
 class PretrainedTokenizer(Tokenizer):
-    """The ids, special tokens and templates of a checkpoint, with our offsets and word groups. ``path`` is a folder
-    with a ``tokenizer.json``, and the ``config.json`` or ``tokenizer_config.json`` that say which ids are special."""
+    """A checkpoint's own, with our offsets and word groups. ``path`` is a folder with a ``tokenizer.json``, and the
+    ``config.json`` or ``tokenizer_config.json`` that say which ids are special."""
 
     class Config(ConfigBase):
         """``prefix`` stands in front of every document (``summarize:`` of T5), behind the first special token."""
@@ -309,7 +298,6 @@ class PretrainedTokenizer(Tokenizer):
         return value if isinstance(value, int) else None
 
     def train(self, texts: Iterable[str]) -> None:
-        """Refuse: the vocabulary belongs to the checkpoint."""
         raise ConfigError("A pretrained tokenizer is not trained; choose type word, bpe or character instead.")
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:

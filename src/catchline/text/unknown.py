@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -49,34 +47,26 @@ def extend_ids(
     return ids, words
 
 
-@dataclass(frozen=True, slots=True)
-class UnkRule:
-    """Which source word replaces UNK: ``words``, the most attended word; or ``argmax`` (Chen et al. 2016, released
-    code), whatever is most attended: a sentence separator makes UNK disappear, anything else that is no word leaves it.
+def replacing(
+    mode: str, attention: np.ndarray, ids: np.ndarray, words: np.ndarray, separator_id: int | None
+) -> np.ndarray:
+    """For each step (T,) int64 the source position that replaces UNK, or `KEEP` or `DROP`: by ``mode`` ``words`` the
+    most attended word; by ``argmax`` (Chen et al. 2016, released code) whatever is most attended: a sentence separator
+    makes UNK disappear, anything else that is no word leaves it.
 
-    ``separator_id`` is the id of the token between sentences, where there is one.
+    ``attention`` (T, S) has the weights of the steps that wrote UNK, ``ids`` (S,) are the source's, among which the
+    separators are found, ``words`` (S,) is true at words, which can replace UNK.
     """
-
-    mode: Literal["words", "argmax"] = "words"
-    separator_id: int | None = None
-
-    def positions(self, attention: np.ndarray, ids: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """For each step (T,) int64 the source position that replaces UNK, or `KEEP` or `DROP`.
-
-        ``attention`` (T, S) has the weights of the steps that wrote UNK, ``ids`` (S,) are the source's, among which the
-        separators are found, ``words`` (S,) is true at words, which can replace UNK.
-        """
-        if not attention.size:
-            return np.full(len(attention), KEEP, dtype=np.int64)
-        separators = ids == self.separator_id
-        words = words & ~separators
-        if self.mode == "words":
-            best = np.where(words, attention, -1.0).argmax(1)
-            chosen = np.where(words.any(), best, KEEP)
-        else:
-            best = attention.argmax(1)
-            chosen = np.where(separators[best], DROP, np.where(words[best], best, KEEP))
-        return np.where(attention.max(1) > 0, chosen, KEEP)
+    if not attention.size:
+        return np.full(len(attention), KEEP, dtype=np.int64)
+    separators = ids == separator_id
+    words = words & ~separators
+    if mode == "words":
+        chosen = np.where(words.any(), np.where(words, attention, -1.0).argmax(1), KEEP)
+    else:
+        best = attention.argmax(1)
+        chosen = np.where(separators[best], DROP, np.where(words[best], best, KEEP))
+    return np.where(attention.max(1) > 0, chosen, KEEP)
 
 
 def restore_numbers(summary: str, document: str) -> str:

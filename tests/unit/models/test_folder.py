@@ -230,7 +230,7 @@ DAMAGES: dict[str, tuple[str, Any, str]] = {
     "weights that lack a part": (CONFIG, {"model.head": {"type": "vocabulary"}}, r"unknown weights head\.gate"),
     "weights elsewhere": (CONFIG, {"model": {"type": "bart", "pretrained": "some/body"}}, r"model\.pretrained"),
     "a newer format": (CONFIG, {"catchline.format": FORMAT + 1}, "model format 2"),
-    "no JSON": (CONFIG, 50, "not valid JSON"),
+    "no JSON": (CONFIG, 50, "is damaged"),
     "a part is lacking": (CONFIG, {"text": ...}, "'text'"),
     "a model key that this version does not know": (CONFIG, {"model.hiden_size": 9}, r"model\.hidden_size"),
     "another kind of model": (CONFIG, b'{"model_type": "gpt2"}', "type 'gpt2'"),

@@ -21,7 +21,6 @@ from catchline.search.arrays import rows_of_documents, select, select_documents,
 from catchline.search.decode import _note_reading as note_reading
 from catchline.search.decode import switched, without_unk
 from catchline.search.torch_bridge import decode
-from catchline.text.unknown import UnkRule
 from catchline.types import Batch, Hypothesis, Memory, Shared
 from samples import IDS
 
@@ -77,7 +76,7 @@ def unknown(ids: list[int], attention: list[list[float]]) -> Hypothesis:
 
 
 def replaced(hypothesis: Hypothesis, source: list[int], mode: str = "words", separator: int | None = None) -> list[int]:
-    return without_unk(hypothesis, np.array(source), SPECIALS, UnkRule(mode, separator)).ids
+    return without_unk(hypothesis, np.array(source), replace(SPECIALS, separator_id=separator), mode).ids
 
 
 SOURCE = [2, 57, 8, 1, 3, 0]  # BOS, a word outside the vocabulary, a word inside, UNK, EOS, PAD
@@ -96,7 +95,7 @@ def test_argmax_takes_what_stands_there(position: int, ids: list[int]) -> None:
     attention = np.full((3, 6), 0.1)
     attention[1, position] = 0.5
     hypothesis = unknown([6, 1], attention.tolist())
-    made = without_unk(hypothesis, np.array(SOURCE), SPECIALS, UnkRule("argmax", 8))
+    made = without_unk(hypothesis, np.array(SOURCE), replace(SPECIALS, separator_id=8), "argmax")
     assert made.ids == ids
     assert hypothesis.ids == [6, 1], "the argument is left alone"
     kept = [0, 1, 2] if len(ids) == 2 else [0, 2]

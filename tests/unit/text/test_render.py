@@ -270,9 +270,8 @@ def test_subwords(lowercase: bool) -> None:
     assert written("the data don't", "This is text of data that don't.", tokenizer=tokenizer).text[-6:] == " don't"
 
 
-@pytest.mark.parametrize("keep_spaces", [True, False])
-def test_chinese_comes_through(keep_spaces: bool) -> None:
-    tokenizer = CharacterTokenizer(CharacterTokenizer.Config(keep_spaces=keep_spaces, lowercase=True))
+def test_chinese_comes_through() -> None:
+    tokenizer = CharacterTokenizer(CharacterTokenizer.Config(lowercase=True))
     tokenizer.train(["妈妈慢慢走，看看河水。（上海）GPT模型"])
     document = "妈妈 慢慢走，看看河水。（上海）GPT 模型。"
     for line in ("妈妈慢慢走，看看河水", "上海（上海）河水。", "看看妈妈"):

