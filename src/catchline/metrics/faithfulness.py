@@ -111,7 +111,7 @@ _WORDED = re.compile(
 _WEEKDAY = re.compile(r"\b(mon|tue|wed|thu|fri|sat|sun)(?:s|nes|rs?|ur)?(?:days?)?\b")
 _TIME = re.compile(r"(?<![\w.:,])(\d\d?)(?:(?::(\d\d)){1,2}|(?=\s?[ap]\.?m\b))(?:\s?[ap]\.?m\b\.?)?")
 _NUMBER = re.compile(
-    rf"{_APART}(?<!\d[.,])({_GROUPED}|\d+(?:[.,]\d+)*)(?:({'|'.join(_SUFFIXES)})\b|[-\s]?({_SCALE})|(?:st|nd|rd|th|['’]?s)\b)?"
+    rf"{_APART}(?<!\d[.,])({_GROUPED}|\d+(?:[.,]\d+)*|(?<![\w.])\.\d+)(?:({'|'.join(_SUFFIXES)})\b|[-\s]?({_SCALE})|(?:st|nd|rd|th|['’]?s)\b)?"
     rf"(?!{_JOINED})"
 )
 _SPELLED = re.compile(rf"\b(?:{_LOW}|{_SCALE})(?:[-\s]+{_SCALE}(?:[-\s]+(?:and\s+)?{_LOW})?)*")
@@ -141,6 +141,8 @@ def _worded(match: re.Match[str]) -> Needs:
 
 def _number(match: re.Match[str]) -> Needs:
     digits = match[1][:60]
+    if re.fullmatch(r"\d{1,3}(?:\.\d{3})+,\d+", digits):  # 1.200,50
+        digits = digits.translate({44: ".", 46: ","})
     plain = re.sub(r"[^\d.]", "", digits) if re.fullmatch(_GROUPED, digits) else digits.replace(",", ".")
     scale = _SUFFIXES.get(match[2] or "", 1) * _SCALES.get((match[3] or "").rstrip("s"), 1)
     return ((digits if plain.count(".") > 1 else _amount(Decimal(plain) * scale),),)
