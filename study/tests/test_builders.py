@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from catchline.errors import DataError
-from catchline.evaluation.run import as_lines, read_lines
+from catchline.evaluation.run import read_lines, write_lines
 from catchline.evaluation.run import read_lines as rows
 from catchline_study.corpora.debian import build_debian, read_descriptions
 from commands import program
@@ -87,7 +87,7 @@ def test_doubles_and_what_others_hold_out_stay_out(script: ModuleType, tmp_path:
         package(name="Py_Kite", description=f"Kites fly. {other}", summary="Read the wind from mountain maps"),
     ]
     metadata = tmp_path / "metadata.jsonl"
-    metadata.write_text(as_lines(packages), encoding="utf-8")
+    write_lines(metadata, packages)
     held = tmp_path / "held.jsonl"
     held.write_text(json.dumps({"id": "python3-kite", "document": "Of kites.", "summary": "Kites"}) + "\n")
     stats = script.build(tmp_path, metadata, [held], validation=0)

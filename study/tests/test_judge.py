@@ -18,7 +18,7 @@ import pytest
 from catchline.cli.main import main
 from catchline.data.records import write_records
 from catchline.errors import ConfigError, DataError
-from catchline.evaluation.run import as_lines, read_lines
+from catchline.evaluation.run import read_lines, write_lines
 from catchline.metrics.significance import holm, paired_t_test
 from catchline.types import Record
 from catchline_study.calibration import Ratings
@@ -176,7 +176,7 @@ def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixtu
     write_records(data, RECORDS)
     files = [tmp_path / f"{name}.predictions.jsonl" for name in SYSTEMS]
     for path, texts in zip(files, SYSTEMS.values(), strict=True):
-        path.write_text(as_lines({"id": r.id, "summary": t} for r, t in zip(RECORDS, texts, strict=True)))
+        write_lines(path, {"id": r.id, "summary": t} for r, t in zip(RECORDS, texts, strict=True))
     make = ["judge", "make", *files, "--data", data, "--out"]
     assert "10 documents and 3 systems" in run(capsys, *make, out, "--sample", "10")
     refused(capsys, 2, "holds sheets already", *make, out)
@@ -228,7 +228,7 @@ def test_sheets_hold_what_a_spreadsheet_shows_unchanged(tmp_path: Path) -> None:
 
 def test_predictions_are_matched_by_id_and_those_of_another_split_refused(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
-    path.write_text(as_lines({"id": r.id, "summary": f"s {r.id}"} for r in reversed(RECORDS)))
+    write_lines(path, [{"id": r.id, "summary": f"s {r.id}"} for r in reversed(RECORDS)])
     assert read_predictions(path, RECORDS[:2]) == ["s r0", "s r1"]
     with pytest.raises(DataError, match="no summary for record 'x'"):
         read_predictions(path, [Record("d", "s", id="x")])
