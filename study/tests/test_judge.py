@@ -176,7 +176,7 @@ def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixtu
     write_records(data, RECORDS)
     files = [tmp_path / f"{name}.predictions.jsonl" for name in SYSTEMS]
     for path, texts in zip(files, SYSTEMS.values(), strict=True):
-        write_lines(path, {"id": r.id, "summary": t} for r, t in zip(RECORDS, texts, strict=True))
+        write_lines(path, [{"id": r.id, "summary": t} for r, t in zip(RECORDS, texts, strict=True)])
     make = ["judge", "make", *files, "--data", data, "--out"]
     assert "10 documents and 3 systems" in run(capsys, *make, out, "--sample", "10")
     refused(capsys, 2, "holds sheets already", *make, out)
