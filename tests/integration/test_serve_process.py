@@ -151,9 +151,12 @@ def test_bodies_that_are_refused_are_not_kept(server: Server, client: httpx.Clie
     assert client.post(address, json={"document": "a"}, headers={"Authorization": "Bearer x"}).status_code == 401
 
 
-@pytest.mark.parametrize(
-    "sent", [b"\x16\x03\x01\x02\x00hello", b"GET / HTTP/9.9\r\n\r\n", b"GET /\r\n\r\n", b"A" * 100_000], ids=range(4)
-)
+CHUNKED = b"POST /v1/summarize HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n{}\r\n0\r\n\r\n"
+NONSENSE = [b"\x16\x03\x01\x02\x00hello", b"GET / HTTP/9.9\r\n\r\n", b"GET /\r\n\r\n", b"A" * 100_000, CHUNKED]
+NONSENSE += [CHUNKED.replace(b"/v1/summarize", b"/nowhere"), CHUNKED.replace(b"Transfer-Encoding: chunked", b"a b: c")]
+
+
+@pytest.mark.parametrize("sent", NONSENSE, ids=range(len(NONSENSE)))
 def test_nonsense_on_the_wire(sent: bytes, server: Server, client: httpx.Client) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         with suppress(ConnectionResetError, BrokenPipeError):
@@ -164,6 +167,7 @@ def test_nonsense_on_the_wire(sent: bytes, server: Server, client: httpx.Client)
         assert head.startswith(b"HTTP/1.1 400")
         assert json.loads(body)["code"] == "invalid_http"
         assert json.loads(body)["request_id"].encode() in head
+    assert "Traceback" not in server.errors()
     assert client.get("/health").status_code == 200
 
 

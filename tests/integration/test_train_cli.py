@@ -160,6 +160,7 @@ def test_the_held_out_pairs_calibrate_the_model(
     monkeypatch.setattr(confidence, "accepted", lambda made, *_: [n % 3 == 0 for n in range(len(made))])
     said = run(capsys, *arguments(data, tmp_path / "run"))
     assert "Of 12 held-out lines 33% have ROUGE-1 of 0.4 or more" in said
+    assert "Only a reader can judge them" in said
     stored = json.loads((tmp_path / "run" / "model" / "calibration.json").read_text())
     assert (stored["records"], stored["threshold"]) == (12, 0.0), "of sentences as many"
 

@@ -23,6 +23,7 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from catchline.errors import ModelError
 from catchline.files import write_json
+from catchline.text.normalization import UNIT, is_unspaced
 from catchline.text.sentences import split_sentences
 from catchline.types import Hypothesis, TokenizedText
 
@@ -151,7 +152,7 @@ _LONGEST_WORDS = 400  # characters of these, where a text has hardly any blanks
 _END = re.compile(r"[.!?…。！？][\"'’”)\]]*\Z")
 _ITEM = re.compile(r"[-–—*•>#|<\[\]({=~]|\(?(?:\d+|\w)[.)]\s")
 _SPEAKER = re.compile(r"[\[(\d:., \])-]*[#A-Z][\w#.-]*(?: [A-Z\d][\w.-]*)?:\s+")
-_CLAUSE = re.compile(r"[,;:]\s|\s[–—(-]")
+_CLAUSE = re.compile(r"[,;:]\s|[，；：]|\s[–—(-]")
 
 
 def prose_sentence(document: str) -> tuple[int, int]:
@@ -160,10 +161,11 @@ def prose_sentence(document: str) -> tuple[int, int]:
     spans = [(span, _SPEAKER.match(document, *span)) for span in split_sentences(document)]
     bounds = [(match.end() if match and match.end() < end else start, end) for (start, end), match in spans]
     start, end = next((span for span in bounds if _is_prose(document, *span)), bounds[0])
-    words = [match.end() for match in re.finditer(r"\S+", document[start:end])]
-    if len(words) > _LONGEST:
-        end = start + words[_LONGEST - 1]
-        clauses = [match.start() for match in _CLAUSE.finditer(document, start + words[_SHORTEST - 1], end + 1)]
+    words = [match.end() for match in UNIT.finditer(document, start, end)]
+    longest = 2 * _LONGEST if is_unspaced(document[start : start + 1]) else _LONGEST  # characters, words
+    if len(words) > longest:
+        end = words[longest - 1]
+        clauses = [match.start() for match in _CLAUSE.finditer(document, words[_SHORTEST - 1], end + 1)]
         end = clauses[-1] if clauses else end
     return start, min(end, start + _LONGEST_WORDS)
 

@@ -163,9 +163,15 @@ def _named(host: str, allowed: tuple[str, ...]) -> bool:
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's, which answers what is no HTTP in the shape of every other error."""
+    """uvicorn's, which answers what is no HTTP in the shape of every other error, unless an answer has begun."""
 
     def send_400_response(self, msg: str) -> None:
+        if self.cycle is not None:  # of a request whose body is no HTTP: nobody hears its answer
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()
+            return
         context = RequestContext(uuid.uuid4().hex)
         answer = context.answer(ProblemError("invalid_http"))
         headers = [*answer.raw_headers, (b"x-request-id", context.request_id.encode()), (b"connection", b"close")]

@@ -144,6 +144,11 @@ LONG = "The committee of the town that met on Monday in the old hall near the ri
         ("Ships, ho!", "Ships, ho!"),
         ("昨天北京下了大雪。机场关闭。", "昨天北京下了大雪。"),
         ("x" * 1000, "x" * 400),
+        ("大家好今天我们来谈谈明年的预算" * 5, ("大家好今天我们来谈谈明年的预算" * 5)[:40]),
+        (
+            "大家好，今天我们来谈谈明年的预算和新楼的计划，" + "然后看看接下来要做什么" * 3,
+            "大家好，今天我们来谈谈明年的预算和新楼的计划",
+        ),
     ],
 )
 def test_the_first_prose_sentence(document: str, sentence: str) -> None:
