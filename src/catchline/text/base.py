@@ -37,12 +37,9 @@ Gaps = Sequence[tuple[int, int]]
 
 
 class Tokenizer(ABC):
-    """Base of the tokenizers. ``Class(config)``, then `train`; or `Tokenizer.load` from a folder. Special tokens in
-    the text are ordinary characters.
-
-    One of your own writes `train`, which hands an object of the `tokenizers` library, whose first four ids are
-    `SPECIAL_TOKENS`, to `_set_backend`; `_finish`; and `_starts_word`.
-    """
+    """Base of the tokenizers. ``Class(config)``, then `train`; or `Tokenizer.load` from a folder. Yours writes `train`,
+    which hands an object of the `tokenizers` library, whose first four ids are `SPECIAL_TOKENS`, to `_set_backend`;
+    `_finish`; and `_starts_word`."""
 
     class Config(ConfigBase):
         """Options, as they stand below ``text.tokenizer`` in a recipe."""
@@ -133,7 +130,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def train(self, texts: Iterable[str]) -> None:
-        """Learn the vocabulary, which does not depend on the order of the texts. Raises ConfigError without a token."""
+        """Learn the vocabulary, which does not depend on the order of the texts."""
 
     @property
     def backend(self) -> tokenizers.Tokenizer:
@@ -167,12 +164,9 @@ class Tokenizer(ABC):
         specials: bool | Literal["end"] = False,
         gaps: Iterable[Gaps] | None = None,
     ) -> Iterator[TokenizedText]:
-        """Tokenize texts on all cores, in order, with only some hundred in memory at a time.
-
-        ``max_tokens`` cuts at the end and counts the special tokens that ``specials`` adds: ``True`` on both sides,
-        ``"end"`` behind; ConfigError where they leave no room. ``gaps`` are, for each text, the places of the separator
-        (`catchline.text.sentences.sentence_gaps`).
-        """
+        """Tokenize texts on all cores, in order. ``max_tokens`` cuts at the end and counts the special tokens that
+        ``specials`` adds: ``True`` on both sides, ``"end"`` behind. ``gaps`` are, for each text, the places of the
+        separator (`catchline.text.sentences.sentence_gaps`)."""
         prefix = self.prefix_ids if specials is True else ()
         suffix = self.suffix_ids if specials else ()
         room = None if max_tokens is None else max_tokens - len(prefix) - len(suffix)
@@ -237,8 +231,7 @@ class Tokenizer(ABC):
         return self.detokenize([self.token(index, oov_words) for index in ids if index not in self.special_ids])[0]
 
     def detokenize(self, tokens: Sequence[str]) -> Detokenized:
-        """Join tokens to a text; also the span of each token in it. Separators become line breaks, and nothing at the
-        ends; their spans are empty."""
+        """Join tokens to a text; also the span of each token in it. Separators become line breaks with empty spans."""
         text, spans = "", list[tuple[int, int]]()
         ends = [at for at, token in enumerate(tokens) if token == self.separator]
         for before, end in pairwise([-1, *ends, len(tokens)]):

@@ -49,8 +49,7 @@ _DEEPEST = 10  # brackets within each other in it; blocks: 100
 
 
 def read_bytes(raw: bytes, suffix: str, name: str) -> tuple[str, str]:
-    """Format and prose of a file in one of the formats of `READ_AS_BYTES`; ``suffix`` in lower case. Raises DataError
-    where it is damaged or has no text, ModuleNotFoundError where the format needs the extra ``documents``."""
+    """Format and prose of a file in one of the formats of `READ_AS_BYTES`; ``suffix`` in lower case."""
     if suffix == ".eml":
         return "mail", mail_text(message_from_bytes(raw, policy=_Headers()))
     kind = "page" if suffix in PAGES else suffix.removeprefix(".")

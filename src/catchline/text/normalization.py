@@ -3,10 +3,8 @@
 Python's ``\\w`` holds no vowel sign: by itself it cuts हिन्दी into six pieces. And it runs through what is written
 without blanks: C18色谱柱 would be one word. `MARKS` and `UNSPACED` are for character classes of `re`.
 
-The steps are those of the `tokenizers` library, which keeps for every character of the result the characters it came
-from. The patterns, in Oniguruma's syntax, match tokens; white space and control characters separate them. They run on
-normalised text, which may be lower-cased, so no rule looks at case. Every repetition that can fail after a long match
-starts at a word character and is bounded, so that time is linear in the text.
+The patterns of tokens, in Oniguruma's syntax, run on normalised text, which may be lower-cased: no rule looks at case.
+Every repetition that can fail after a long match starts at a word character and is bounded: time is linear in the text.
 """
 
 from __future__ import annotations
@@ -129,11 +127,8 @@ def across_blanks(text: str) -> bool:
 
 
 class NormalizationConfig(ConfigBase):
-    """The steps behind Unicode's NFC and straight quotes: marks of unknown words, lower case, digits.
-
-    ``unknown_marks`` are what the data writes for words it lost (``<unk>`` and ``UNK`` in copies of Gigaword); between
-    blanks they become the word ``unk`` in what the model reads and learns; references do not change.
-    """
+    """The steps behind Unicode's NFC and straight quotes. ``unknown_marks`` are what the data writes for words it lost
+    (``<unk>`` and ``UNK`` in copies of Gigaword); between blanks they become the word ``unk``, not in references."""
 
     lowercase: bool = False
     unknown_marks: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = ()
@@ -176,8 +171,7 @@ def encodable(text: str) -> str:
 
 
 def extend_over_marks(text: str, offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Give a token the combining characters behind it that composition swallowed: composing ``e`` and an accent (or
-    Hangul letters) into one character leaves the accent outside every span."""
+    """Give a token the combining characters behind it (accents, Hangul letters) that composition left outside."""
     result = []
     for index, (start, end) in enumerate(offsets):
         limit = offsets[index + 1][0] if index + 1 < len(offsets) else len(text)
@@ -197,10 +191,8 @@ _ABBREVIATION = (
 
 
 def word_pattern(hash_digits: bool = False) -> str:
-    """The rules of words, in order; the first that matches at a position wins.
-
-    With ``hash_digits`` the sign ``#`` is a digit (Gigaword writes 3.5 as ``#.#`` and 10-year-old as ``##-year-old``).
-    """
+    """The rules of words, in order; the first that matches at a position wins. With ``hash_digits`` the sign ``#`` is a
+    digit (Gigaword writes 3.5 as ``#.#`` and 10-year-old as ``##-year-old``)."""
     mark = "#" if hash_digits else ""
     word = rf"[\p{{L}}\p{{M}}\p{{N}}_{mark}\x{{200C}}\x{{200D}}&&[^{_UNSPACED}]]"
     digit = r"[\p{Nd}#]" if hash_digits else r"\p{Nd}"

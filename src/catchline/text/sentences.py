@@ -166,8 +166,8 @@ def _ends(block: str, language: str) -> Iterable[int]:
 
 
 def _sentencex_ends(text: str, language: str) -> Iterator[int]:
-    """Where sentences end to sentencex, which takes the square of what it sees where that is full of backquotes or of
-    Chinese full stops: a long text is seen in pieces. A blank beyond ASCII before a full stop makes it panic."""
+    """Where sentences end to sentencex, which may take the square of what it sees: a long text is seen in pieces. A
+    blank beyond ASCII before a full stop makes it panic."""
     text, start = re.sub(r"[^\S\n]", " ", text), 0
     while start < len(text):
         piece = text[start : start + PIECE]
@@ -185,9 +185,8 @@ NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 
 def _line_ends(text: str) -> Iterator[int]:
     """The ends of lines that were ended on purpose, as in lists, minutes and mails: the next line is blank, or its
-    first word would have fitted in and does not begin in lower case, nor does the line end in "of" or the like. So are
-    underlined headings. The longest line tells the width of prose that was wrapped, where it has the 60 characters
-    that such prose usually has."""
+    first word would have fitted in and does not begin in lower case, nor does the line end in "of" or the like; or it
+    is an underlined heading. The longest line tells the width of prose that was wrapped."""
     lines = text.split("\n")
     width, place = max(NARROWEST, *map(len, lines)), 0
     for line, following in pairwise(lines):
@@ -210,9 +209,8 @@ def bounds(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def sentence_gaps(text: str, separator: str, sentences: Sequence[str] = (), *, by_line: bool = False) -> list[Span]:
-    """The stretches between the sentences of ``text`` (often one blank) where ``separator`` belongs: there alone where
-    it holds the separator already, between blanks. Else sentences are ``sentences`` where they all stand in the text,
-    or with ``by_line`` its lines if it has several, or those of `split_sentences`."""
+    """The stretches between the sentences of ``text`` where ``separator`` belongs: where it stands already, between
+    blanks; else ``sentences`` where they all stand in the text, with ``by_line`` its lines, or `split_sentences`."""
     if separator in text:
         mark = re.escape(separator)
         pattern = rf"(?<!\s)\s*(?<!\S){mark}(?!\S)(?:\s+{mark}(?!\S))*\s*"

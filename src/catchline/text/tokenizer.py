@@ -139,8 +139,7 @@ class _ByChunks(_OpenTokenizer):
 
 
 class WordTokenizer(_ByChunks):
-    """Words, numbers and punctuation by rule (`word_pattern`): clitics are split (``do n't``), addresses and
-    identifiers stay whole, Han characters stand alone."""
+    """Words, numbers and punctuation by rule (`word_pattern`)."""
 
     class Config(NormalizationConfig):
         """``max_vocabulary`` counts the four special tokens."""
@@ -195,11 +194,10 @@ class CharacterTokenizer(_OpenTokenizer):
 
 
 class BpeTokenizer(_ByChunks):
-    """Byte-pair encoding over words with the space in front written as ``▁``. Characters that training did not see are
-    unknown, one a token, and can be copied like unknown words."""
+    """Byte-pair encoding over words with the space in front written as ``▁``. Unseen characters are unknown tokens."""
 
     class Config(NormalizationConfig):
-        """``vocab_size`` counts the four special tokens; fewer come out when the texts hold no more."""
+        """``vocab_size`` counts the four special tokens."""
 
         vocab_size: int = Field(16_000, ge=5)
         min_frequency: int = Field(2, ge=1)

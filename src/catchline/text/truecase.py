@@ -57,19 +57,16 @@ class Casing(BaseModel, frozen=True):
 
     @staticmethod
     def load(folder: Path) -> Casing:
-        """Read ``casing.json``; a folder without one (of somebody else) knows no words. Raises ModelError where it
-        is damaged."""
+        """Read ``casing.json``; a folder without one (of somebody else) knows no words."""
         path = folder / CASING_FILE
         try:
             return Casing.model_validate_json(path.read_bytes()) if path.is_file() else Casing()
         except ValueError as error:
-            reason = str(error).split("\n")[2 if "\n" in str(error) else 0].strip()
-            raise ModelError(f"{path} is damaged ({reason}); copy the model folder again.") from None
+            raise ModelError(f"{path} is damaged ({' '.join(str(error).split())[:200]}); copy it again.") from None
 
 
 def learn_casing(documents: Iterable[str], summaries: Iterable[str]) -> Casing:
-    """Count how words are written inside sentences, in both, Title Case summaries aside; the style is that of the
-    summaries, which are read twice."""
+    """Count how words are written inside sentences, Title Case summaries aside; the style is that of the summaries."""
     counts = _counted(documents)
     names = _reliable(counts)
     casing = _style(summaries, {form for form in counts if form.islower() and form not in names})

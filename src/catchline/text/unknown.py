@@ -1,8 +1,7 @@
 """Words that the vocabulary lacks: their extended ids, what replaces UNK, and numbers behind ``#``.
 
-In the extended vocabulary of an example, ids from V on are source words that the vocabulary lacks, numbered by first
-appearance within the (truncated) source: the decoder may copy exactly what the encoder has read, and the numbering of a
-shorter truncation is a prefix of that of a longer one.
+Ids from V on are source words that the vocabulary lacks, numbered by first appearance in the (truncated) source: the
+numbering of a shorter truncation is a prefix of that of a longer one.
 """
 
 from __future__ import annotations
@@ -34,11 +33,8 @@ def extended(
 def extend_ids(
     ids: np.ndarray, unknown: Sequence[str], vocab_size: int, unk_id: int, words: Sequence[str] | None = None
 ) -> tuple[np.ndarray, list[str]]:
-    """The ids (S,) int32 of a text with extended ids for its unknown words, and the strings of V, V + 1, ... .
-
-    ``unknown`` are the strings of the ids that are UNK. A source, truncated already, numbers its own words; a summary
-    is given the ``words`` of its source, and unknown words that are not among them stay UNK.
-    """
+    """The ids (S,) int32 of a text with extended ids for its ``unknown`` words, and the strings of V, V + 1, ... . A
+    source numbers its own words; a summary is given the ``words`` of its source, and others stay UNK."""
     words = list(dict.fromkeys(unknown) if words is None else words)
     if unknown and words:
         numbers = {word: vocab_size + index for index, word in enumerate(words)}
@@ -70,10 +66,7 @@ def replacing(
 
 
 def restore_numbers(summary: str, document: str) -> str:
-    """Replace each word of ``summary`` that starts with ``#`` by a number of ``document`` of the same length.
-
-    Of several numbers of one length the last is taken; a word without a number of its length stays (Rush et al. 2015
-    do so before scoring DUC).
-    """
+    """Replace each word of ``summary`` that starts with ``#`` by the last number of ``document`` of the same length, if
+    there is one (Rush et al. 2015 do so before scoring DUC)."""
     numbers = {len(number): number for number in _NUMBER.findall(document)}
     return _HASHED.sub(lambda found: numbers.get(len(found[0]), found[0]), summary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,10 @@ def test_words_that_the_vocabulary_lacks_stand_behind_spare_rows(
 
 def test_a_start_that_failed_on_its_data_does_not_block_the_folder(make_run: Any, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("{")
-    with pytest.raises(DataError):
-        train(make_run(**{"data.train": str(tmp_path / "bad.jsonl")}), tmp_path / "run", on_message=lambda _: None)
-    train(make_run(**{"training.max_updates": 1}), tmp_path / "run", on_message=lambda _: None)
-    with pytest.raises(ConfigError, match="already holds a run"):
-        train(make_run(**{"training.max_updates": 1}), tmp_path / "run", on_message=lambda _: None)
+    run = make_run(**{"training.max_updates": 1})
+    for data, error in ((tmp_path / "bad.jsonl", DataError), (run.data.train, None), (run.data.train, ConfigError)):
+        with pytest.raises(error) if error else nullcontext():
+            train(make_run(**{"data.train": str(data), "training.max_updates": 1}), tmp_path / "run", on_message=quiet)
 
 
 class Scaled(Objective):
@@ -104,13 +104,6 @@ def test_an_objective_without_a_name_has_that_of_its_class(make_trainer: Any) ->
     assert not trainer._learner.objective_state(), "the model is saved once"
 
 
-def test_a_coverage_loss_is_in_the_log(make_trainer: Any) -> None:
-    attention = {"type": "additive", "coverage": True}
-    objectives = [{"type": "nll"}, {"type": "coverage"}]
-    trainer = make_trainer(model={"type": "seq2seq", "attention": attention}, objectives=objectives)
-    assert trainer.fit().metrics["val_loss_tf_coverage"] > 0
-
-
 @pytest.mark.parametrize(
     "batching",
     [
@@ -122,11 +115,9 @@ def test_a_coverage_loss_is_in_the_log(make_trainer: Any) -> None:
 def test_a_stopped_run_continues_exactly(make_run: Any, tmp_path: Path, batching: dict[str, Any]) -> None:
     changes = {"model.dropout": 0.3, "training.checkpoint": {"every_updates": 4, "keep": 9}}
     changes |= {f"training.{key}": value for key, value in batching.items()}
-    whole = make_run(**changes, **{"training.max_updates": 11})
-    train(whole, tmp_path / "whole", on_message=quiet)
-    # stopped within an epoch, by its own end, and continued
-    train(make_run(**changes, **{"training.max_updates": 7}), tmp_path / "parts", on_message=quiet)
-    train(whole, tmp_path / "parts", resume=True, on_message=quiet)
+    for out, updates, resume in (("whole", 11, False), ("parts", 7, False), ("parts", 11, True)):
+        run = make_run(**changes, **{"training.max_updates": updates})
+        train(run, tmp_path / out, resume=resume, on_message=quiet)
     mine, theirs = bits(tmp_path / "parts"), bits(tmp_path / "whole")
     assert mine[1] == theirs[1]
     assert mine[2]["train_state"]["epoch"] == theirs[2]["train_state"]["epoch"] > 0
@@ -166,15 +157,12 @@ def test_skipped_records_are_counted_by_reason(make_trainer: Any, pairs: Path, t
     assert any("3 records skipped: 2 empty summary, 1 empty document" in note for note in trainer.parts.notes)
 
 
-def test_the_vocabulary_of_documents_only(make_trainer: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("side", "words"), [("both", "alpha beta gamma"), ("documents", "alpha beta")])
+def test_the_vocabulary_of_documents_only(make_trainer: Any, tmp_path: Path, side: str, words: str) -> None:
     data = tmp_path / "some.jsonl"
     data.write_text(json.dumps({"document": "alpha beta", "summary": "alpha gamma"}) + "\n")
-    both = make_trainer(**{"data.train": str(data)}).parts.tokenizer.vocabulary
-    assert set(both[4:]) == {"alpha", "beta", "gamma"}
-    shutil.rmtree(tmp_path / "run" / "tokenizer")
-    changes = {"data.train": str(data), "text.vocabulary_from": "documents"}
-    documents = make_trainer(**changes).parts.tokenizer.vocabulary
-    assert set(documents[4:]) == {"alpha", "beta"}
+    made = make_trainer(**{"data.train": str(data), "text.vocabulary_from": side}).parts.tokenizer.vocabulary
+    assert set(made[4:]) == set(words.split())
 
 
 def test_a_model_reads_and_writes_separators(make_run: Any, tmp_path: Path) -> None:
@@ -217,11 +205,8 @@ FIGURES = {"alpha_max", "alpha_entropy", "masked_positions", "nothing_left", "ma
 
 @pytest.fixture
 def make_contrastive(make_run: Any) -> Any:
-    def make(**changes: Any) -> Any:
-        base = {"model": MODEL, "objectives": OBJECTIVES, "text.source_specials": "end"}
-        return make_run(**(base | changes))
-
-    return make
+    base = {"model": MODEL, "objectives": OBJECTIVES, "text.source_specials": "end"}
+    return lambda **changes: make_run(**(base | changes))
 
 
 def test_the_log_has_both_terms_and_what_the_opponent_does(make_contrastive: Any, tmp_path: Path) -> None:
