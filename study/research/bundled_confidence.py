@@ -22,8 +22,8 @@ import zstandard
 
 from catchline import Summarizer
 from catchline.config.shipped import DEFAULT, ROOT
-from catchline.evaluation.confidence import with_domain
 from catchline.metrics.confidence import Calibration, packed
+from catchline.summarizer.confidence import with_domain
 from catchline.text.base import Tokenizer
 from catchline.types import Record
 from catchline_study.calibration import Ratings, calibrate, describe

@@ -81,7 +81,7 @@ def test_json_and_files(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     rows = list(csv.DictReader((out / "scores.csv").open(encoding="utf-8")))
     assert [float(row["rouge1_f"]) for row in rows] == [one["rouge"]["1"]["f"] for one in printed["systems"]]
     tex = (out / "scores.tex").read_text()
-    assert tex.count(r" \\") == tex.count(r"\begin{tabular}") * (1 + len(rows)) > 1 + len(rows)
+    assert tex.count(r" \\") == 1 + len(rows)
     assert "% rouge:google|" in tex
     assert r"unfaithful \%" in tex
     assert [entry["system"] for entry in printed["systems"]] == ["lead-1", "lexrank-1"]

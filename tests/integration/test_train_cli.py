@@ -19,9 +19,9 @@ from catchline.config.schema import SearchConfig, TextConfig
 from catchline.data.checks import ENOUGH_FOR_TEST
 from catchline.data.dataset import Collator, EncodedDataset
 from catchline.errors import ConfigError
-from catchline.evaluation import confidence
 from catchline.models.seq2seq import Seq2Seq
 from catchline.search.torch_bridge import decode
+from catchline.summarizer import confidence
 from catchline.text.base import Tokenizer
 from catchline.training.data import pairs_of
 from catchline.training.log import read_log

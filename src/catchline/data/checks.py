@@ -31,7 +31,7 @@ WORD = re.compile(rf"{SCRIPT_WORD}|[^\w\s]")
 _WORDS = re.compile(SCRIPT_WORD)
 _ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORDS.match(chr(code)) and code < 128 else 32 for code in range(256))
 _EXAMPLES = 3
-_SIDES = ("document", "summary")
+_LANGUAGE = "documents in "
 _PIECE = 1000  # records, a piece of work of a process
 
 
@@ -55,68 +55,49 @@ class Findings:
     examples: list[str] = field(default_factory=list)
 
     def add(self, example: str) -> None:
-        self.extend(Findings(1, [example]))
-
-    def extend(self, other: Findings) -> None:
-        self.count += other.count
-        self.examples += other.examples[: _EXAMPLES - len(self.examples)]
+        self.count += 1
+        self.examples += [example] if len(self.examples) < _EXAMPLES else []
 
 
 @dataclass(slots=True)
 class SplitReport:
-    """One file. ``lengths`` of documents and summaries are in words and punctuation marks, Han characters one each
-    (``document_words``), and in tokens, if a recipe's are counted (``document_tokens``)."""
+    """One file. ``figures`` of its records by name (see `_measured`)."""
 
     name: str
     path: str
     choice: str = ""
-    records: int = 0
-    hardly_supported: int = 0
-    covered: float = 0.0  # shares of summaries' words that are in their documents, added up
-    reappearing: float = 0.0  # shares of documents' distinct words that are in their summaries, added up
     skipped: SkipCounter = field(default_factory=SkipCounter)
-    lengths: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(partial(array, "i")))
-    references: Counter[int] = field(default_factory=Counter)
-    languages: Counter[str] = field(default_factory=Counter)
+    figures: defaultdict[str, array[float]] = field(default_factory=lambda: defaultdict(lambda: array("d")))
     found: defaultdict[str, Findings] = field(default_factory=lambda: defaultdict(Findings))
-
-    def extend(self, other: SplitReport) -> None:
-        """Add what was measured of the records that come next."""
-        for name in ("records", "hardly_supported", "covered", "reappearing"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name, values in other.lengths.items():
-            self.lengths[name].extend(values)
-        self.references.update(other.references)
-        self.languages.update(other.languages)
-        for reason, findings in other.found.items():
-            self.found[reason].extend(findings)
 
     def problems(self) -> dict[str, Findings]:
         """What is suspicious, by a phrase. Of the languages the most frequent is that of the file."""
-        usual = {f"documents in {language}" for language, _ in self.languages.most_common(1)}
-        return {reason: findings for reason, findings in sorted(self.found.items()) if reason not in usual}
+        languages = [reason for reason in self.found if reason.startswith(_LANGUAGE)]
+        usual = max(languages, key=lambda reason: self.found[reason].count, default="")
+        return {reason: findings for reason, findings in sorted(self.found.items()) if reason != usual}
 
     def as_dict(self, options: CheckOptions) -> dict[str, Any]:
         """The figures as JSON can hold them."""
-        words, tokens = ([self.lengths[f"{side}_{unit}"] for side in _SIDES] for unit in ("words", "tokens"))
-        limited = tokens if options.count else words
+        unit, figures = "tokens" if options.count else "words", self.figures
+        known = [f"{side}_{each}" for each in ("words", "tokens") for side in ("document", "summary")]
+        words, learnt = figures["document_words"], figures["summary_words"]
+        references = Counter(map(int, figures["references"]))
         return {
             "path": self.path,
-            "records": self.records,
+            "records": len(words),
             "bad": {
                 "count": self.skipped.total,
                 "reasons": dict(self.skipped.counts),
                 "examples": self.skipped.examples,
             },
-            **{f"{side}_words": lengths(values) for side, values in zip(_SIDES, words, strict=True)},
-            **{f"{side}_tokens": lengths(values) for side, values in zip(_SIDES, tokens, strict=True) if values},
-            "compression": round(sum(words[0]) / sum(words[1]), 2) if any(words[1]) else None,
-            "documents_over_limit": _share(limited[0], options.max_source),
-            "summaries_over_limit": _share(limited[1], options.max_target),
-            **({"hardly_supported": self.hardly_supported} if options.min_supported else {}),
-            "summary_words_in_document": round(self.covered / max(1, len(words[1])), 4),
-            "document_words_in_summary": round(self.reappearing / max(1, len(words[1])), 4),
-            "references": {str(number): count for number, count in sorted(self.references.items())},
+            **{name: lengths(figures[name]) for name in known if figures[name] or name.endswith("words")},
+            "compression": round(sum(words) / sum(learnt), 2) if any(learnt) else None,
+            "documents_over_limit": _share(figures[f"document_{unit}"], options.max_source),
+            "summaries_over_limit": _share(figures[f"summary_{unit}"], options.max_target),
+            **({"hardly_supported": int(sum(figures["hardly_supported"]))} if options.min_supported else {}),
+            "summary_words_in_document": round(sum(figures["covered"]) / max(1, len(learnt)), 4),
+            "document_words_in_summary": round(sum(figures["reappearing"]) / max(1, len(learnt)), 4),
+            "references": {str(number): references[number] for number in sorted(references)},
             "problems": {reason: asdict(findings) for reason, findings in self.problems().items()},
         }
 
@@ -160,12 +141,10 @@ def check(
     report = DataReport(options, near=sketcher() is not None)
     homes: list[tuple[SplitReport, str]] = []  # of each text, with its origin
 
-    def measured(records: list[Record]) -> tuple[SplitReport, list[Any], list[str]]:
-        part = SplitReport("", "")
+    def measured(records: list[Record]) -> list[tuple[Any, ...]]:
         words = [words_of(record.document) for record in records]
-        for record, document in zip(records, words, strict=True):
-            _measure(part, record, document, options)
-        return part, list(map(sketch, words)), [record.origin for record in records]
+        pieces = zip(records, words, strict=True)
+        return [(*_measured(record, own, options), sketch(own), record.origin) for record, own in pieces]
 
     def sketches() -> Iterator[Any]:
         for name, path in files.items():
@@ -173,13 +152,16 @@ def check(
             report.splits.append(split)
             choose = partial(setattr, split, "choice")
             records = read_with(path, settings, on_skip=split.skipped, on_choice=choose)
-            pieces = batches(islice(records, options.max_records), _PIECE)
             try:
-                for part, own, origins in parallel(measured, pieces):
-                    split.extend(part)
-                    homes.extend((split, origin) for origin in origins)
-                    yield from own
-                    progress(part.records)
+                for piece in parallel(measured, batches(islice(records, options.max_records), _PIECE)):
+                    for figures, found, own, origin in piece:
+                        homes.append((split, origin))
+                        for figure, value in figures.items():
+                            split.figures[figure].append(value)
+                        for reason, remark in found:
+                            split.found[reason].add(f"{origin}{remark}")
+                        yield own
+                    progress(len(piece))
             except NothingUsableError:
                 if not split.skipped.total:
                     raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check
@@ -195,40 +177,42 @@ def check(
     return report
 
 
-def _measure(split: SplitReport, record: Record, words: list[str], options: CheckOptions) -> None:
-    split.records += 1
-    split.lengths["document_words"].append(len(words))
-    language = language_of(record.document)
-    split.languages[language] += 1
-    found, origin = split.found, record.origin
-    found[f"documents in {language}"].add(origin)
+def _measured(
+    record: Record, words: list[str], options: CheckOptions
+) -> tuple[dict[str, float], list[tuple[str, str]]]:
+    """The figures of a record, and what is suspicious: a phrase, and what to say behind the record's place.
+
+    Lengths of document and summary are in words and punctuation marks, Han characters one each (``document_words``),
+    and in tokens, if a recipe's are counted (``document_tokens``); ``covered`` is the share of the summary's words that
+    are in the document, ``reappearing`` that of the document's distinct words that are in the summary.
+    """
+    figures: dict[str, float] = {"document_words": len(words)}
+    found = [(f"{_LANGUAGE}{language_of(record.document)}", "")]
     if len(words) < 5:
-        found["documents of fewer than 5 words"].add(origin)
+        found.append(("documents of fewer than 5 words", ""))
     if match := TAGS.search(record.document) or TAGS.search(record.summary):
-        found["records with HTML entities or tags"].add(f"{origin} ({match[0]})")
+        found.append(("records with HTML entities or tags", f" ({match[0]})"))
     if options.min_supported:
-        split.hardly_supported += supported_share(record, options.max_source) < options.min_supported
+        figures["hardly_supported"] = supported_share(record, options.max_source) < options.min_supported
     if options.count is not None:
-        document, summary = options.count(record)
-        split.lengths["document_tokens"].append(document)
-        if record.summary:
-            split.lengths["summary_tokens"].append(summary)
+        counted = zip(("document_tokens", "summary_tokens"), options.count(record), strict=True)
+        figures |= dict(counted if record.summary else [next(counted)])
     if not record.summary:
-        return
-    target = words_of(record.summary)
-    split.lengths["summary_words"].append(len(target))
-    split.references[max(1, len(record.references))] += 1
-    known = set(words)
+        return figures, found
+    target, known = words_of(record.summary), set(words)
     covered = sum([word in known for word in target]) / max(1, len(target))
-    split.covered += covered
     distinct = {word for word in known if len(word) > 1 or word.isalnum()}  # without signs
-    split.reappearing += len(distinct.intersection(target)) / max(1, len(distinct))
+    reappearing = len(distinct.intersection(target)) / max(1, len(distinct))
+    figures |= {"summary_words": len(target), "references": max(1, len(record.references))}
+    figures |= {"covered": covered, "reappearing": reappearing}
     if len(target) >= len(words):
-        found["summaries not shorter than the document"].add(f"{origin} ({len(target)} and {len(words)} words)")
+        remark = f" ({len(target)} and {len(words)} words)"
+        found.append(("summaries not shorter than the document", remark))
     elif len(target) > 3 and words[: len(target)] == target:
-        found["summaries that are the beginning of the document"].add(origin)
+        found.append(("summaries that are the beginning of the document", ""))
     if not covered:
-        found["summaries that share no word with the document"].add(origin)
+        found.append(("summaries that share no word with the document", ""))
+    return figures, found
 
 
 def words_of(text: str) -> list[str]:
@@ -236,7 +220,7 @@ def words_of(text: str) -> list[str]:
     return WORD.findall(without_invisible(text).lower())
 
 
-def lengths(values: Sequence[int]) -> dict[str, float]:
+def lengths(values: Sequence[float]) -> dict[str, float]:
     """Mean, median, 90th percentile and extremes."""
     if not values:
         return {}
@@ -244,7 +228,7 @@ def lengths(values: Sequence[int]) -> dict[str, float]:
     return {"mean": round(float(np.mean(values)), 1), "min": int(least), "median": median, "p90": p90, "max": int(most)}
 
 
-def _share(values: Sequence[int], limit: int) -> dict[str, float]:
+def _share(values: Sequence[float], limit: int) -> dict[str, float]:
     over = sum(value > limit for value in values)
     return {"limit": limit, "count": over, "share": round(over / max(1, len(values)), 4)}
 

@@ -41,13 +41,6 @@ _ID_LIKE = re.compile(r"key|number|.*_id|.*[a-z0-9]I[dD]", re.DOTALL)  # if ther
 _NUMBERED_SUMMARY = re.compile(r"summary_?\d+")
 _SPLITS = frozenset(("split", "set", "fold", "partition"))  # columns that say which split a row is of
 LONGEST = 60  # what is longer is hardly a column's name, and is not shown whole
-_PUBLICATIONS = (
-    "The New York Times|Breitbart|The Washington Post|Washington Post|New York Post|Los Angeles Times|The Guardian|"
-    "The Atlantic|Business Insider|BuzzFeed News|BuzzFeed|CNN.com|CNN|Fox News|National Review|NPR|Reuters|"
-    "Talking Points Memo|Vox|CNNPolitics.com|CNBC|TechCrunch|The Verge|WIRED|Axios|Politico|The Hill|Vice|People|"
-    "Mashable|Economist|Hyperallergic|Gizmodo|TMZ|Refinery 29|New Republic|New Yorker"
-).replace(".", r"\.")
-
 Records = Iterator[Record | BadRecordError]  # what a format delivers
 
 
@@ -133,10 +126,10 @@ class ReadOptions:
         return document, summary
 
 
-def strip_publication_suffix(title: str, publication: str = "") -> str:
+def strip_publication_suffix(title: str, publication: str) -> str:
     """Cut the newspaper's name and the dash before it off the end of a headline; never the whole headline."""
-    names = "|".join(filter(None, [re.escape(publication.strip()), _PUBLICATIONS]))
-    return re.sub(rf"(?<=\S)\s+[-–—|]\s+(?:{names})\s*\Z", "", title, flags=re.IGNORECASE)
+    name = re.escape(publication.strip())
+    return re.sub(rf"(?<=\S)\s+[-–—|]\s+(?:the )?{name}\s*\Z", "", title, flags=re.IGNORECASE) if name else title
 
 
 def column_table() -> list[tuple[str, str, list[str]]]:

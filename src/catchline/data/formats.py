@@ -35,7 +35,7 @@ def read_jsonl(path: Path, options: ReadOptions, lines: Iterable[tuple[int, byte
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            yield _bad_line(origin, line, _json_problem(error))
+            yield BadRecordError(origin, f"broken JSON: {error}", "repair the line")
             continue
         yield rows.record(value, origin, str(number))
 
@@ -51,7 +51,7 @@ def read_json(path: Path, options: ReadOptions) -> Records:
             yield from read_jsonl(path, options, lines)
             return
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise DataError(f"{path}{line}: broken JSON: {_json_problem(error)}; repair the file.") from None
+        raise DataError(f"{path}{line}: broken JSON: {error}; repair the file.") from None
     if isinstance(value, dict):
         arrays = [rows for rows in value.values() if isinstance(rows, list) and all(isinstance(r, dict) for r in rows)]
         value = arrays[0] if len(arrays) == 1 else [value]
@@ -60,24 +60,8 @@ def read_json(path: Path, options: ReadOptions) -> Records:
     yield from _rows(value, options, str(path), f"{path}: record")
 
 
-def _json_problem(error: ValueError | RecursionError) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
-
-
-def _bad_line(origin: str, line: str, problem: str) -> BadRecordError:
-    """The problem of a line of JSON; that it is not text comes first."""
-    try:
-        check_text(origin, line)
-    except BadRecordError as error:
-        return error
-    return BadRecordError(origin, f"broken JSON: {problem}", "repair the line")
-
-
 # ------------------------------------------------------------------------------------------------- CSV and TSV
 
-EXCEL_SEPARATOR = re.compile(r"sep=([,;|\t])\s*")  # the line above the names that Excel does not show
 _SWALLOWED = 5  # lines within a cell that all look like rows
 
 
@@ -122,9 +106,7 @@ def csv_table(
     """The separator of a CSV or TSV file and its rows, as `csv_rows` gives them."""
     lines = text_lines(path)
     first = next(lines, (1, ""))
-    excel = EXCEL_SEPARATOR.fullmatch(first[1])
-    separator = excel[1] if excel else _separator(path, first[1])
-    lines = lines if excel else itertools.chain([first], lines)
+    separator, lines = _separator(path, first[1]), itertools.chain([first], lines)
     if separator == "\t":
         whole = list(lines)  # which decides
         quoted = _is_quoted(whole)
@@ -204,21 +186,20 @@ _PACKED = ("", ".gz", ".zst")
 
 def partner_name(path: Path) -> str:
     """The name of the other half of an aligned pair; empty when ``path`` is not named like one."""
-    return _other_half(path)[0]
+    return next((name for name, _ in _other_halves(path)), "")
 
 
 def is_pair_target(path: Path) -> bool:
     """Is this the summary half of a pair, by its name?"""
-    return _other_half(path)[1]
+    return next((is_target for _, is_target in _other_halves(path)), False)
 
 
-def _other_half(path: Path) -> tuple[str, bool]:
-    for parts in _PAIR_PARTS:
-        for here, there in (parts, parts[::-1]):
+def _other_halves(path: Path) -> Iterator[tuple[str, bool]]:
+    for source, target in _PAIR_PARTS:
+        for here, there in ((source, target), (target, source)):
             name, count = re.subn(rf"{re.escape(here)}(?=[._\-]|\Z)", there, path.name)
             if count:
-                return name, here == parts[1]
-    return "", False
+                yield name, here == target
 
 
 def pair_partner(path: Path) -> Path | None:
@@ -350,7 +331,6 @@ def read_lcsts(path: Path, options: ReadOptions) -> Records:
     so they are read by their tags.
     """
     options.on_choice(f"{path}: LCSTS blocks")
-    low = rated = 0
     block, start = "", 1
     for number, line in itertools.chain(text_lines(path), [(0, "</doc>")]):
         start = start if block.strip() else number
@@ -361,21 +341,14 @@ def read_lcsts(path: Path, options: ReadOptions) -> Records:
             origin, name = f"{path}:{start}", _LCSTS_ID.search(block)
             score = int(values["human_label"]) if values.get("human_label", "").isdecimal() else None
             least = options.min_human_score
-            rated += score is not None
             if not values.keys() >= {"summary", "short_text"} or block.count("<doc") > 1:
                 if block.strip():
                     yield BadRecordError(origin, "a damaged <doc> block", "it needs a <summary> and a <short_text>")
-            elif score is not None and least is not None and score < least:
-                low += 1
-            else:
-                yield _record(
-                    options, origin, name[1] if name else str(start), values["short_text"], [values["summary"]]
-                )
+            elif score is None or least is None or score >= least:
+                id = name[1] if name else str(start)
+                yield _record(options, origin, id, values["short_text"], [values["summary"]])
             block, start = "", number
         block += rest + "\n"
-    if rated and options.min_human_score is not None:
-        least = options.min_human_score
-        options.on_choice(f"{path}: {low:,} of {rated:,} rated pairs left out, because people rated them below {least}")
 
 
 # ------------------------------------------------------------------------------------- datasets, and memory

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from catchline.config.schema import SPLITS
 from catchline.data import formats
@@ -89,14 +89,7 @@ class NothingUsableError(DataError):
     """A file was read, and none of its records is good."""
 
 
-class Frame(Protocol):
-    """As pandas and polars have them."""
-
-    @property
-    def columns(self) -> Any: ...
-
-
-Pairs = str | Path | Iterable[Record | Mapping[str, Any]] | Frame  # in a file, or in memory
+Pairs = str | Path | Iterable[Record | Mapping[str, Any]] | Any  # in a file, or in memory; a table of pandas
 
 
 def read_records(
@@ -367,8 +360,6 @@ def _shards(files: list[Path]) -> list[Path]:
 
 def _missing(path: str) -> str:
     place = Path(path)
-    if place.is_symlink():
-        return f"{path} is a link that leads to no file."
     names = [entry.name for entry in place.parent.iterdir()] if place.parent.is_dir() else []
     if close := difflib.get_close_matches(place.name, names, n=1, cutoff=0.75):
         return f"{path} does not exist. Did you mean '{place.parent / close[0]}'?"

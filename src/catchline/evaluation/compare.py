@@ -1,6 +1,6 @@
 """Compare systems: train and score the rows of a plan, each once, and put our figures beside the published ones.
 
-What is finished stays in the folder of the comparison, so that an interrupted one continues::
+What is finished stays in the folder, so that an interrupted comparison continues::
 
     runs/ROW-seed-N/         run folders, as `catchline train` makes them; rows that differ in decoding only share one
     runs/ROW-seed-N.json     a digest of what decides the training, and whether it is done
@@ -93,9 +93,10 @@ class Comparison:
         self._digest_of = cache(digest_of)
         self._keys = {_slug(row, run): self._training_key(run) for row in plan.rows for run in row.runs}
         for slug, key in self._keys.items():
-            if (out / "runs" / slug).is_dir() and self._noted(slug).get("key") != key:
-                what = f"{out / 'runs' / slug} was made with other settings, data or files"
-                raise ConfigError(f"{what}; give another --out, or remove {out}.")
+            folder = out / "runs" / slug
+            if folder.is_dir() and _noted(folder).get("key") != key:
+                advice = f"give another --out, or remove {out}"
+                raise ConfigError(f"{folder} was made with other settings, data or files; {advice}.")
 
     def run(self) -> list[Outcome]:
         """Train and score every row. Failures are in the outcomes; an interruption ends it here and loses nothing."""
@@ -128,9 +129,6 @@ class Comparison:
         files = [self._digest_of(file) for place in _places_of(run) for file in _files_of(place)]
         return _digest([settings, files])
 
-    def _noted(self, slug: str) -> dict[str, Any]:
-        return _read_json(self.out / "runs" / f"{slug}.json")
-
     def _trained(self, row: PlannedRow, run: RunConfig, title: str) -> Scored:
         """Train and score a run, as far as this comparison and the earlier ones have not."""
         slug, search = _slug(row, run), run.search.model_dump()
@@ -138,11 +136,10 @@ class Comparison:
         key = _digest([self._keys[slug], search, *map(digest_of, sources_of(search)), row.name, self._ways])
         if known := self._scored_before(row, slug, key):
             return known
-        others = (path.name for path in sorted((self.out / "runs").glob("*/")) if path.is_dir())
-        place = next((other for other in others if self._noted(other).get("key") == self._keys[slug]), slug)
-        folder = self.out / "runs" / place
-        note, resume = folder.with_name(f"{place}.json"), (folder / "recipe.yaml").is_file()
-        noted: dict[str, Any] = self._noted(place) if resume else {"key": self._keys[slug]}
+        training, runs = self._keys[slug], self.out / "runs"
+        folder = next((path for path in sorted(runs.glob("*/")) if _noted(path).get("key") == training), runs / slug)
+        note, resume = folder.with_name(f"{folder.name}.json"), (folder / "recipe.yaml").is_file()
+        noted = _noted(folder) if resume else {"key": training}
         write_json(note, noted)  # before the training begins
         if "done" not in noted or not (folder / "model" / "config.json").is_file():
             begun = read_run(folder / "recipe.yaml") if resume else run  # perhaps of a row that decodes otherwise
@@ -168,7 +165,7 @@ class Comparison:
     def _scored_before(self, row: PlannedRow, name: str, key: str) -> Scored | None:
         """The scores of a system and what is known of its training, from a comparison that has them."""
         for folder in self._earlier:
-            if stored := _read_json(folder / "scores" / _scores(name, key)):
+            if stored := _read_json(folder / "scores" / f"{file_name(name)}-{key[:16]}.json"):
                 self._keep(row, name, key, stored)
                 return _RESULT.validate_python(stored["result"]), stored["facts"]
         return None
@@ -190,7 +187,7 @@ class Comparison:
 
     def _keep(self, row: PlannedRow, name: str, key: str, stored: dict[str, Any]) -> None:
         """Note the scores of a system, and that this table has them."""
-        file = _scores(name, key)
+        file = f"{file_name(name)}-{key[:16]}.json"
         write_json(self.out / "scores" / file, stored)
         self._scored[key] = {"row": row.name, "scores": file, "facts": stored["facts"]}
         write_json(self.out / STATE, {"scored": self._scored})
@@ -262,12 +259,13 @@ def _training_of(place: str) -> dict[str, Any]:
     return {"metrics": _read_json(model / "metrics.json").get("validation", {}), **losses}
 
 
+def _noted(run: Path) -> dict[str, Any]:
+    """What is known of a run folder of a comparison."""
+    return _read_json(run.with_name(f"{run.name}.json"))
+
+
 def _slug(row: PlannedRow, run: RunConfig) -> str:
     return file_name(f"{row.name}-seed-{run.training.seed}")
-
-
-def _scores(name: str, key: str) -> str:
-    return f"{file_name(name)}-{key[:16]}.json"
 
 
 def _digest(values: Any) -> str:

@@ -93,7 +93,7 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
     The data and the scoring are those of the first run among them, changed by ``choice.overrides``.
 
     Raises:
-        ConfigError: an unknown key or baseline, or the same system twice.
+        ConfigError: an unknown key or baseline.
         ModelError: something is neither a model nor a method.
     """
     overrides = dict(choice.overrides)
@@ -102,21 +102,19 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
     for key in overrides:
         if key not in SECTIONS:
             raise ConfigError(unknown_choice("key", key, [*SECTIONS, "search"]))
-    rows, runs, named = [], [], dict[str, str]()
+    runs, named = [], dict[str, PlannedRow]()  # each system once, by the name that it has first
     for place in places:
         method = method_spec(place) if check_name(place, recipe_names()) else None
-        if (meant := meaning(place)) in named:
-            raise ConfigError(f"'{named[meant]}' is named twice (again as '{place}'); a system is compared once.")
-        named[meant] = place
         recipe = place_of(place) / "recipe.yaml"
         run = read_run(recipe) if not method and recipe.is_file() else None
         runs += [run] if run else []
         label = f"{place} ({run.description})" if run and run.description else place
         published = flatten(run.published) if run else {}
-        rows.append(PlannedRow(place, label, published, method or search, place=place))
+        named.setdefault(meaning(place), PlannedRow(place, label, published, method or search, place=place))
+    rows = tuple(named.values())
     base = {name: getattr(runs[0], name).model_dump() if runs else {} for name in SECTIONS}
     sections = _sections(merge(base, overrides, revive=True))
-    return Plan("systems", "Comparison", tuple(rows), _baseline(rows, choice.baseline), *sections)
+    return Plan("systems", "Comparison", rows, _baseline(rows, choice.baseline), *sections)
 
 
 def flatten(published: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -92,16 +92,12 @@ def _markdown_text(text: str) -> str:
 
 
 def latex(table: Table) -> str:
-    """The table with booktabs' rules; notes and signatures are comments above it. A page is as wide as seven figures:
-    further ones are tables of their own, beside the first column again."""
+    """The table with booktabs' rules; notes and signatures are comments above it."""
     header, rows = cells(table)
+    top, *body = map(_latex_line, (header, *rows))
     lines = [f"% {line}" for note in notes(table) for line in note.splitlines()]
-    for first in range(1, len(header), 7):
-        shown = slice(first, first + 7)
-        top, *body = (_latex_line([line[0], *line[shown]]) for line in (header, *rows))
-        lines += ["\\begin{tabular}{l" + "r" * len(header[shown]) + "}", "\\toprule", top, "\\midrule", *body]
-        lines += ["\\bottomrule", "\\end{tabular}", ""]
-    return "\n".join(lines)
+    lines += ["\\begin{tabular}{l" + "r" * (len(header) - 1) + "}", "\\toprule", top, "\\midrule", *body]
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
 _LATEX = str.maketrans(

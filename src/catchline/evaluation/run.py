@@ -1,7 +1,7 @@
-"""Decode a data set with a system, score it, and keep what was decoded.
+"""Decode a data set with a system, score it, and keep what was decoded::
 
-result = evaluate_system(open_system("runs/a"), records)
-result.rouge["1"].f, result.rouge["1"].low, result.signature
+scores = catchline.evaluate(["lead-1", "runs/mine"], "my_pairs/")
+scores["runs/mine"].rouge["L"].f, scores["runs/mine"].signature
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ _NOT_IDENTITY = frozenset({"metrics.json", "environment.json", "card.json"})
 def open_system(place: str, settings: Mapping[str, Any] | None = None, device: str = "cpu") -> Summarizer:
     """A run or model folder, a hub id or an extractive method, the oracle too.
 
-    ``settings`` are decoding settings or those of the method (the whole spec of a component, where they have a
-    ``type``). Of a model the text is scored that its run asks for in ``evaluation.surface``, unless ``settings`` say
-    ``surface`` themselves.
+    ``settings`` are decoding settings, or the whole spec of a method. Of a model the text is scored that its run asks
+    for in ``evaluation.surface``, unless ``settings`` say ``surface`` themselves.
 
     Raises:
         ModelError: there is no such model, or it is damaged.
@@ -131,9 +130,7 @@ class EvaluationResult:
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready summary, documents left out."""
-        left_out = ("per_document", "bleu_signature")
-        values = {name: value for name, value in asdict(self).items() if name not in left_out}
-        return values | {"seconds": round(self.seconds, 3)}
+        return {name: value for name, value in asdict(self).items() if name not in ("per_document", "bleu_signature")}
 
 
 def evaluate(
@@ -148,11 +145,6 @@ def evaluate(
     trust_code: bool = False,
 ) -> dict[str, EvaluationResult]:
     """Score systems on a data set, as ``catchline evaluate`` does.
-
-    ::
-
-        scores = catchline.evaluate(["lead-1", "runs/mine"], "my_pairs/")
-        print(scores["runs/mine"].rouge["L"].f)
 
     ``systems`` are run or model folders, hub ids, extractive methods; ``data`` a folder with splits, or pairs in a file
     or in memory (`catchline.read_records`); ``profile`` says how ROUGE is computed (`catchline evaluate --help`);

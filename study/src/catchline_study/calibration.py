@@ -14,14 +14,14 @@ import numpy as np
 from scipy.stats import mannwhitneyu
 
 from catchline.errors import DataError
-from catchline.evaluation.confidence import (
+from catchline.metrics.confidence import Calibration, Facts
+from catchline.metrics.words import words
+from catchline.summarizer import Summarizer
+from catchline.summarizer.confidence import (
     LEAST_RECORDS,
     regression,
     with_domain,
 )
-from catchline.metrics.confidence import Calibration, Facts
-from catchline.metrics.words import words
-from catchline.summarizer import Summarizer
 from catchline.summarizer.system import Progress
 from catchline.types import Record
 from catchline_study.judge import read_lines
