@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import catchline
+from catchline.explain.record import to_dict
 from catchline.server.app import PAGE_HEADERS as HEADERS
+from catchline.summarizer import Summarizer
 from catchline.text.markup import as_prose, markdown_text
 
 SOURCE = Path(catchline.__file__).parent
@@ -152,9 +154,10 @@ def serving(token: str | None = None) -> Iterator[Server]:
 
 def record(model: str, document: str) -> dict[str, Any]:
     """What the service says of one document; positions count code points."""
-    tokens = [found.span() for found in re.finditer(r"\w+|[^\w\s]", document)]
     if model in ("first", "whole"):
-        return extract(model, document, tokens)
+        made = Summarizer.from_pretrained("lead-2" if model == "first" else "lead-1000").explain(document)
+        return to_dict(made, document=False) | {"model": model}
+    tokens = [found.span() for found in re.finditer(r"\w+|[^\w\s]", document)]
     read = tokens[:400]
     words = [places for places in read if places[1] - places[0] > 3] or read
     picked = [words[i * len(words) // 6] for i in range(6)]
@@ -203,22 +206,6 @@ def record(model: str, document: str) -> dict[str, Any]:
             "rate": 0.0,
         },
     }
-
-
-def extract(model: str, document: str, tokens: list[tuple[int, int]]) -> dict[str, Any]:
-    end = len(document) if model == "whole" else document.find(".") + 1 or len(document)
-    places = [found.span() for found in re.finditer(r"\S+", document[:end])]
-    words, at = [], 0
-    for place in places:
-        text = document[slice(*place)]
-        known = {"probability": 1.0, "copied": True, "copy_share": 1.0, "p_gen": None, "attention": None}
-        words.append(
-            {"text": text, "start": at, "end": at + len(text), "sources": [span(document, place, 1.0)], **known}
-        )
-        at += len(text) + 1
-    facts = {"score": 0.0, "log_prob": 0.0, "truncated": False, "finished": True}
-    summary = " ".join(word["text"] for word in words)
-    return {"id": "1", "summary": summary, "model": model, "words": words, "tokens_read": len(tokens), **facts}
 
 
 def span(document: str, place: tuple[int, int], weight: float) -> dict[str, Any]:

@@ -57,12 +57,10 @@ def test_what_is_not_json_in_utf8(client: TestClient, path: str) -> None:
 
 WRONG: list[Any] = [
     *(b"", [], "text", None, 3, {}, {"document": 5}, {"document": None}, {"document": "a", "documents": ["b"]}),
-    *({"documents": "text"}, {"documents": {"a": 1}}, {"documents": [{"text": "a"}]}),
-    {"documents": ["a", "b"], "stream": True},
-    *({"document": "a", "explain": value} for value in ("yes", 1)),
+    *({"documents": "text"}, {"documents": {"a": 1}}, {"documents": ["a", "b"], "stream": True}),
+    *({"document": "a", name: value} for name in ("explain", "stream") for value in ("yes", 1)),
     *({"document": "a", "format": value} for value in ("html", None)),
-    {"document": "a", "options": []},
-    *({"document": "a", "model": 5}, {"document": "a", "unknown": 1}),
+    *({"document": "a", "options": []}, {"document": "a", "model": 5}),
 ]
 
 
@@ -210,15 +208,13 @@ def test_the_token_is_asked_for_where_there_is_work(guarded: TestClient) -> None
 
 def test_every_answer_has_an_id_and_the_headers(client: TestClient) -> None:
     for path in ("/v1/models", "/nothing", "/", "/metrics"):
-        response = client.get(path)
-        assert response.headers["x-content-type-options"] == "nosniff"
-        assert "default-src 'none'" in response.headers["content-security-policy"]
-        assert len(response.headers["x-request-id"]) >= 16
-    given = client.get("/health", headers={"X-Request-ID": "job-17:a.b_c"})
-    assert given.headers["x-request-id"] == "job-17:a.b_c"
-    for bad in ("has space", "x" * 129, "a\tb", "ü".encode().decode("latin-1")):
-        made = client.get("/health", headers={"X-Request-ID": bad.encode("latin-1")})
-        assert made.headers["x-request-id"] != bad
+        headers = client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert len(headers["x-request-id"]) >= 16
+    for given in ("job-17:a.b_c", "has space", "x" * 129, "a\tb", "ü"):
+        made = client.get("/health", headers={"X-Request-ID": given.encode()}).headers["x-request-id"]
+        assert (made == given) is (given == "job-17:a.b_c")
 
 
 def test_a_line_of_log_names_the_work_but_never_the_text(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
@@ -231,14 +227,12 @@ def test_a_line_of_log_names_the_work_but_never_the_text(client: TestClient, cap
         client.get("/Xanadu")
         client.post("/v1/summarize", json={"document": "a", "model": "Xanadu", "options": {"Xanadu": 1}})
     lines = [json.loads(record.message) for record in caplog.records if record.name == "catchline.access"]
-    assert len(lines) == 4
-    first = lines[0]
+    first, *failed = lines
     assert (first["id"], first["status"], first["path"]) == ("abc", 200, "/v1/summarize")
     assert (first["model"], first["documents"], first["method"]) == ("lead", 1, "POST")
     assert first["bytes_out"] == len(response.content)
     assert {"time", "client", "ms", "queue_ms"} <= first.keys()
-    codes = ["invalid_request", "not_found", "unknown_model"]
-    assert [line.get("code") for line in lines[1:]] == codes
+    assert [line.get("code") for line in failed] == ["invalid_request", "not_found", "unknown_model"]
     assert "Zebratown" not in caplog.text
     assert all("Xanadu" not in json.dumps(line) for line in (*lines[:2], *lines[3:]))
     caplog.clear()

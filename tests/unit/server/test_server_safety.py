@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 
 from catchline.errors import DataError
 from catchline.server.app import create_app
-from catchline.server.run import is_loopback, log_to, trusted_names
+from catchline.server.run import LOOPBACK_NAMES, is_loopback, log_to, trusted_names
 from catchline.server.schemas import Document
 from catchline.server.service import Service
 from catchline.server.settings import Settings
@@ -79,12 +79,18 @@ def test_a_local_service_answers_to_local_names(local: TestClient, host: str, st
         assert "--allowed-host" in answer.json()["error"]
 
 
-def test_which_services_ask_for_names() -> None:
-    assert "[::1]" in trusted_names("::1", None, [])
-    assert "127.0.0.2" in trusted_names("127.0.0.2", None, [])
-    assert trusted_names("127.0.0.1", "token", []) == ()  # a page of another site does not have the token
-    assert trusted_names("0.0.0.0", None, []) == ()  # open to everybody by request
-    assert trusted_names("0.0.0.0", "token", ["a.example"]) == ("a.example",)
+@pytest.mark.parametrize(
+    ("host", "token", "given", "names"),
+    [
+        ("::1", None, [], (*LOOPBACK_NAMES, "[::1]")),
+        ("127.0.0.2", None, ["a.example"], (*LOOPBACK_NAMES, "127.0.0.2", "a.example")),
+        ("127.0.0.1", "token", [], ()),  # a page of another site does not have the token
+        ("0.0.0.0", None, [], ()),  # open to everybody by request
+        ("0.0.0.0", "token", ["a.example"], ("a.example",)),
+    ],
+)
+def test_which_services_ask_for_names(host: str, token: str | None, given: list[str], names: tuple[str, ...]) -> None:
+    assert trusted_names(host, token, given) == names
 
 
 def test_what_only_this_machine_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,27 +108,20 @@ def test_what_only_this_machine_reaches(monkeypatch: pytest.MonkeyPatch) -> None
     assert not any(map(is_loopback, ("127.evil.example", "::1:2", "0.0.0.0", "::", "192.0.2.7", "nowhere.example")))
 
 
-@pytest.fixture
-def loggers() -> Iterator[None]:
-    """Those that `log_to` changes, as they were before when the test has ended."""
-    ours = [logging.getLogger(name) for name in ("catchline", "uvicorn.error", "catchline.access")]
-    before = [(one.level, one.handlers, one.propagate) for one in ours]
-    yield
-    for one, (level, handlers, propagate) in zip(ours, before, strict=True):
-        one.level, one.handlers, one.propagate = level, handlers, propagate
-
-
-@pytest.mark.usefixtures("loggers")
-def test_refused_connections_fill_no_log() -> None:
+def test_refused_connections_fill_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("catchline", "uvicorn.error", "catchline.access"):
+        for field in ("level", "handlers", "propagate"):  # as they were, when the test has ended
+            monkeypatch.setattr(logging.getLogger(name), field, getattr(logging.getLogger(name), field))
+    monkeypatch.setattr(logging, "raiseExceptions", True)
     errors = io.StringIO()
     log_to(io.StringIO(), errors)
-    logging.getLogger("uvicorn.error").warning("Exceeded concurrency limit.")
-    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
-    assert errors.getvalue() == ""
-    logging.getLogger("uvicorn.error").error("a bug")
-    logging.getLogger("catchline.server").warning("a note")
-    assert "a bug" in errors.getvalue()
-    assert "a note" in errors.getvalue()
+    for name, level, text in (
+        ("uvicorn.error", logging.WARNING, "Exceeded concurrency limit."),
+        ("uvicorn.error", logging.ERROR, "a bug"),
+        ("catchline.server", logging.WARNING, "a note"),
+    ):
+        logging.getLogger(name).log(level, text)
+    assert [line.rpartition(": ")[2] for line in errors.getvalue().splitlines()] == ["a bug", "a note"]
 
 
 def test_a_beam_above_the_limit_of_the_service_is_made_smaller(summarizer: Summarizer) -> None:
