@@ -29,12 +29,8 @@ LOCK = ".lock"
 @contextmanager
 def only_here(folder: Path) -> Iterator[None]:
     """Make ``folder`` if need be, and hold it until the block ends or the process dies. The lock is on
-    ``folder/.lock``, which goes away again, and so does a folder that was made here and stayed empty.
-
-    Raises:
-        ConfigError: it is a file.
-        FolderInUseError: another process, or another block of this one, holds it.
-    """
+    ``folder/.lock``, which goes away again, and so does a folder that was made here and stayed empty. Raises
+    ConfigError: it is a file; FolderInUseError: another process, or another block of this one, holds it."""
     if folder.is_file():
         raise ConfigError(f"{folder} is a file; name a folder.")
     made = not folder.exists()
@@ -91,10 +87,8 @@ def _beside(path: Path, ending: str) -> Path:
 @contextmanager
 def part_of(path: Path) -> Iterator[BinaryIO]:
     """Open ``path``, or the file it is a link to, for writing; it appears, or is replaced and keeps its mode, when the
-    block ends well, and is on the disk then.
-
-    What is no file, or an open one as ``/dev/stdout`` may be, is added to as it is: nothing may take its place.
-    """
+    block ends well, and is on the disk then. What is no file, or an open one as ``/dev/stdout`` may be, is added to as
+    it is: nothing may take its place."""
     if keeps_its_place(path):
         with path.open("ab") as file:
             yield file
@@ -163,11 +157,9 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """Give an empty folder beside ``folder``; when the block ends well, it takes the name ``folder``.
-
-    At every moment either the old or the new content exists whole: as ``folder`` or, between two renames, the old one
-    as ``.NAME.previous`` (`put_back` finds it).
-    """
+    """Give an empty folder beside ``folder``; when the block ends well, it takes the name ``folder``. At every moment
+    either the old or the new content exists whole: as ``folder`` or, between two renames, the old one as
+    ``.NAME.previous`` (`put_back` finds it)."""
     folder = Path(os.path.realpath(folder.expanduser()))  # what a link leads to is replaced, not the link
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft, previous = _beside(folder, ".partial"), _beside(folder, ".previous")

@@ -38,9 +38,7 @@ def parallel(
 
     With ``fork`` the processes are copies of this one: ``work`` may be any function. With one worker, one item, or
     where processes are not copied, this process works. Without ``fork`` they start anew, and ``work`` travels to each.
-
-    Raises:
-        CatchlineError: a worker died; ``option`` is what the user gave the number of workers with.
+    Raises CatchlineError: a worker died; ``option`` is what the user gave the number of workers with.
     """
     problems: list[CatchlineError] = []
 

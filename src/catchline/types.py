@@ -173,10 +173,8 @@ class Term:
 
 @dataclass(slots=True)
 class Hypothesis:
-    """One decoded sequence with everything that explains it. T is one more than ``ids`` when ``finished`` (EOS).
-
-    Models that read in chunks give ``details["coarse"]`` (T, C) and ``details["sampled"]`` (T, k).
-    """
+    """One decoded sequence with everything that explains it. T is one more than ``ids`` when ``finished`` (EOS). Models
+    that read in chunks give ``details["coarse"]`` (T, C) and ``details["sampled"]`` (T, k)."""
 
     ids: list[int]  # extended ids without BOS and EOS
     score: float  # final, normalised

@@ -128,14 +128,9 @@ def check(
     reading: ReadOptions | None = None,
     progress: Callable[[int], object] = lambda _: None,
 ) -> DataReport:
-    """Read every file once and report on it.
-
-    ``files`` are those of the splits by name. Bad records are always counted, whatever ``reading`` says; ``progress``
-    is called with the number of records newly read.
-
-    Raises:
-        DataError: a file that cannot be read at all (missing, unknown format or columns, misaligned pairs).
-    """
+    """Read every file once and report on it. ``files`` are those of the splits by name. Bad records are always counted,
+    whatever ``reading`` says; ``progress`` is called with the number of records newly read. Raises DataError: a file
+    that cannot be read at all (missing, unknown format or columns, misaligned pairs)."""
     options = options or CheckOptions()
     settings = replace(reading or ReadOptions(), skip_bad=True)
     report = DataReport(options, near=sketcher() is not None)
@@ -234,10 +229,8 @@ def _share(values: Sequence[float], limit: int) -> dict[str, float]:
 
 
 def supported_share(record: Record, max_words: int | None = None) -> float:
-    """The share of the summary's words that are among the document's first ``max_words``, letter case aside.
-
-    A summary that its document does not support teaches invention. 1 for a summary without words.
-    """
+    """The share of the summary's words that are among the document's first ``max_words``, letter case aside. A summary
+    that its document does not support teaches invention. 1 for a summary without words."""
     if record.summary.isascii() and record.document.isascii():  # in a fifth of the time
         words: Sequence[Any] = record.summary.encode().translate(_ASCII_WORDS).split()
         first = record.document.encode().translate(_ASCII_WORDS).split(None, -1 if max_words is None else max_words)
@@ -306,10 +299,8 @@ def hold_out(records: Sequence[Record], seed: int = 1, *, test: bool = True) -> 
     """Split ``records`` into ``train``, ``validation`` and, where there are enough and it is wanted, ``test``.
 
     Documents that are nearly the same are one group, and a group is in one split. Which groups are held out depends on
-    the seed and their texts only, not on the order of the file.
-
-    Raises:
-        DataError: `rensa`, which finds near duplicates, is not installed.
+    the seed and their texts only, not on the order of the file. Raises DataError: `rensa`, which finds near duplicates,
+    is not installed.
     """
     if sketcher() is None:
         raise DataError(f"Pairs cannot be held out. {not_installed('rensa')} Or give validation pairs, or --all-pairs.")

@@ -51,10 +51,8 @@ class NoColumnError(DataError):
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """How to read (`catchline.data.records.read_records`), and where to say what was chosen.
-
     ``strip_publication_suffix`` cuts " - The New York Times" off summaries. ``min_human_score`` leaves out pairs that
-    people rated lower (LCSTS); pairs without a rating stay.
-    """
+    people rated lower (LCSTS); pairs without a rating stay."""
 
     document_column: str | None = None
     summary_column: str | None = None
@@ -83,10 +81,7 @@ class ReadOptions:
         publication: str = "",
     ) -> Record:
         """A record of checked texts. ``summary`` is given where what a model learns differs from the first reference.
-
-        Raises:
-            BadRecordError: a text that cannot be used, or an empty document or summary.
-        """
+        Raises BadRecordError: a text that cannot be used, or an empty document or summary."""
         for text in (document, *references, id):
             check_text(origin, text)
         if self.strip_publication_suffix:
@@ -102,10 +97,7 @@ class ReadOptions:
 
     def choose(self, names: Sequence[str], where: str) -> tuple[str, str | None]:
         """The columns of the document and the summary among ``names``; reports the choice unless the names are ours.
-
-        Raises:
-            DataError: a chosen column does not exist, none fits, or several fit equally well.
-        """
+        Raises DataError: a chosen column does not exist, none fits, or several fit equally well."""
         document = _given(self.document_column, names, where)
         document = document or _named("document", names, where, taken=self.summary_column)
         assert document is not None

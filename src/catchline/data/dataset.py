@@ -34,11 +34,8 @@ class Example:
 
 
 class EncodedDataset:
-    """Examples under a truncation.
-
-    ``examples`` are what `encode` makes, ``totals`` (2, N) the numbers of tokens of documents and summaries before the
-    cut, ``references`` what each summary is compared with, where that is kept.
-    """
+    """Examples under a truncation. ``examples`` are what `encode` makes, ``totals`` (2, N) the numbers of tokens of
+    documents and summaries before the cut, ``references`` what each summary is compared with, where that is kept."""
 
     def __init__(
         self,
@@ -56,11 +53,8 @@ class EncodedDataset:
 
     @classmethod
     def build(cls, records: Iterable[Record], tokenizer: Tokenizer, config: TextConfig) -> EncodedDataset:
-        """Tokenize ``records`` in memory.
-
-        Raises:
-            DataError: a document or summary holds no token (names the record's origin), or there is no record.
-        """
+        """Tokenize ``records`` in memory. Raises DataError: a document or summary holds no token (names the record's
+        origin), or there is no record."""
         encoded = list(encode(list(records), tokenizer, config))
         if not encoded:
             raise DataError("There are no records to encode; the data file is empty or every record was skipped.")
@@ -69,11 +63,8 @@ class EncodedDataset:
 
     def limits(self, max_source_tokens: int | None = None, max_target_tokens: int | None = None) -> EncodedDataset:
         """Return a view of the same examples with a narrower truncation (``None`` keeps the present one): what is read
-        of a shorter one is a prefix, extended ids included (`catchline.text.unknown`).
-
-        Raises:
-            ConfigError: wider than the data set was built for.
-        """
+        of a shorter one is a prefix, extended ids included (`catchline.text.unknown`). Raises ConfigError: wider than
+        the data set was built for."""
         view = copy.copy(self)
         view.max_source_tokens = max_source_tokens or self.max_source_tokens
         view.max_target_tokens = max_target_tokens or self.max_target_tokens
@@ -127,11 +118,7 @@ class EncodedDataset:
 
 def encode(records: Sequence[Record], tokenizer: Tokenizer, config: TextConfig) -> Iterator[tuple[Example, int, int]]:
     """Each record as an example, cut, without special tokens, with the numbers of tokens of its document and summary
-    before the cut (separators counted).
-
-    Raises:
-        DataError: a document or summary holds no token.
-    """
+    before the cut (separators counted). Raises DataError: a document or summary holds no token."""
     frame, separator = _Frame(tokenizer, config), tokenizer.separator
     sides = [[record.document for record in records], [record.summary for record in records]]
     gaps: list[Any] = [None, None]
@@ -163,11 +150,9 @@ def encode_documents(
 ) -> tuple[list[Example], list[TokenizedText]]:
     """Encode raw documents for decoding: the examples for the collator, and each source's tokens and offsets.
 
-    The token texts are those of the example's ids, special tokens included, so attention over the source can
-    be shown in the user's text. A record's given sentences count where a separator stands between sentences.
-
-    Raises:
-        DataError: a document holds no token.
+    The token texts are those of the example's ids, special tokens included, so attention over the source can be shown
+    in the user's text. A record's given sentences count where a separator stands between sentences. Raises DataError: a
+    document holds no token.
     """
     frame = _Frame(tokenizer, config)
     records = [Record(document) if isinstance(document, str) else document for document in documents]
@@ -218,22 +203,16 @@ class _Frame:
 
 
 class Collator:
-    """``collator(examples) -> Batch`` of NumPy arrays.
-
-    It is a `TrainingBatch` when every example has a summary. The decoder's input is the target shifted by one with the
-    start token in front; words outside the vocabulary become UNK wherever an array feeds an embedding.
-    """
+    """``collator(examples) -> Batch`` of NumPy arrays. It is a `TrainingBatch` when every example has a summary. The
+    decoder's input is the target shifted by one with the start token in front; words outside the vocabulary become UNK
+    wherever an array feeds an embedding."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.vocab_size = tokenizer.vocab_size
         self.pad_id, self.unk_id, self.start_id = tokenizer.pad_id, tokenizer.unk_id, tokenizer.decoder_start_id
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
-        """Pad ``examples``.
-
-        Raises:
-            DataError: an example has an empty source (attention over nothing is not a number).
-        """
+        """Pad ``examples``. Raises DataError: an example has an empty source (attention over nothing is not a number)."""
         sources = [example.source_extended_ids for example in examples]
         if empty := [example for example, source in zip(examples, sources, strict=True) if not len(source)]:
             raise DataError(f"Record '{empty[0].record_id or empty[0].index}' has an empty source.")

@@ -21,11 +21,8 @@ def load_glove(path: str | Path, tokenizer: Tokenizer, seed: int = 1) -> tuple[n
 
     Rows of words that the file lacks are drawn with ``seed`` from N(0, s), s being the standard deviation of all
     vectors read; the row of PAD is zeros. The result is the matrix (V, E) float32 and the share of the vocabulary
-    (special tokens aside) that the file has.
-
-    Raises:
-        DataError: a line has no word, a different number of values or one that is no finite number (with the line), or
-            no word of the vocabulary is in the file.
+    (special tokens aside) that the file has. Raises DataError: a line has no word, a different number of values or one
+    that is no finite number (with the line), or no word of the vocabulary is in the file.
     """
     file = Path(path)
     width, skip = _width(file)

@@ -119,10 +119,8 @@ def csv_table(
 
 
 def csv_rows(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str] | str]]:
-    """The rows of CSV, each with the number of the line on which it begins; a string says what is wrong with a line.
-
-    A line that breaks the rules costs itself alone: reading goes back to the one behind it.
-    """
+    """The rows of CSV, each with the number of the line on which it begins; a string says what is wrong with a line. A
+    line that breaks the rules costs itself alone: reading goes back to the one behind it."""
     csv.field_size_limit(LONGEST_LINE)
     waiting, again, taken = iter(lines), deque[tuple[int, str]](), list[tuple[int, str]]()
 
@@ -222,11 +220,8 @@ def pair_of_prefix(prefix: Path) -> Path | None:
 
 
 def read_pair(path: Path, options: ReadOptions) -> Records:
-    """Two files with one text a line, line n of one belonging to line n of the other.
-
-    Raises:
-        DataError: the other half is missing, or the files have different numbers of lines.
-    """
+    """Two files with one text a line, line n of one belonging to line n of the other. Raises DataError: the other half
+    is missing, or the files have different numbers of lines."""
     partner = pair_partner(path)
     if partner is None:
         raise DataError(f"{path}: its other half is missing; expected {partner_name(path) or 'a .target file'}.")
@@ -279,11 +274,8 @@ def duc_files(place: Path) -> tuple[Path, list[Path]] | None:
 
 
 def read_duc(path: Path, options: ReadOptions) -> Records:
-    """One document a line, and several files with one reference a line (`duc_files`).
-
-    Raises:
-        DataError: there is no such layout, or a file has another number of lines than the input.
-    """
+    """One document a line, and several files with one reference a line (`duc_files`). Raises DataError: there is no
+    such layout, or a file has another number of lines than the input."""
     found = duc_files(path)
     if found is None:
         raise DataError(f"{path}: expected input.txt with task1_ref0.txt, task1_ref1.txt, ... beside it.")
@@ -301,11 +293,9 @@ def stories(folder: Path) -> Iterator[Path]:
 
 
 def read_story(path: Path, options: ReadOptions) -> Records:
-    """CNN/DailyMail's ``.story`` files: paragraphs, then highlights, each after a line ``@highlight``.
-
-    Paragraphs are joined by blank lines, as they stand in the file (a blank line ends a sentence), highlights by line
-    breaks. A folder is read in the order of the names.
-    """
+    """CNN/DailyMail's ``.story`` files: paragraphs, then highlights, each after a line ``@highlight``. Paragraphs are
+    joined by blank lines, as they stand in the file (a blank line ends a sentence), highlights by line breaks. A folder
+    is read in the order of the names."""
     names = sorted(stories(path)) if path.is_dir() else [path]
     options.on_choice(f"{path}: {len(names):,} story file{'s' if len(names) != 1 else ''}")
     for name in names:
@@ -326,10 +316,8 @@ _LCSTS_ID = re.compile(r"<doc\s+id\s*=\s*\"?([^\s\">]+)")
 
 def read_lcsts(path: Path, options: ReadOptions) -> Records:
     """``<doc id=0> <summary>...</summary> <short_text>...</short_text> </doc>``, tags on lines of their own or not.
-
     Parts II and III also have ``<human_label>`` with a score from 1 to 5. The files are not XML (no quotes, no root),
-    so they are read by their tags.
-    """
+    so they are read by their tags."""
     options.on_choice(f"{path}: LCSTS blocks")
     block, start = "", 1
     for number, line in itertools.chain(text_lines(path), [(0, "</doc>")]):
@@ -365,11 +353,8 @@ def read_parquet(path: Path, options: ReadOptions) -> Records:
 
 
 def read_hub(path: Path, options: ReadOptions) -> Records:
-    """A data set of the hub, ``owner/name:configuration@revision/split``; the split is ``train`` if not given.
-
-    Raises:
-        DataError: the name has another form, or the data set cannot be read.
-    """
+    """A data set of the hub, ``owner/name:configuration@revision/split``; the split is ``train`` if not given. Raises
+    DataError: the name has another form, or the data set cannot be read."""
     match = _HUB.fullmatch(path.as_posix())
     if match is None:
         raise DataError(f"hub:{path.as_posix()}: expected hub:owner/name[:configuration][@revision][/split].")
@@ -402,11 +387,8 @@ def _rows(rows: Iterable[Any], options: ReadOptions, where: str, origin: str) ->
 
 
 def read_rows(data: Any, options: ReadOptions) -> Records:
-    """What is in memory: a table of pandas or polars, or records or dictionaries of columns.
-
-    Raises:
-        DataError: it is nothing of the kind.
-    """
+    """What is in memory: a table of pandas or polars, or records or dictionaries of columns. Raises DataError: it is
+    nothing of the kind."""
     rows = data
     if hasattr(data, "columns"):
         rows = data.to_dicts() if hasattr(data, "to_dicts") else data.to_dict("records")

@@ -83,12 +83,9 @@ def _zstd(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers from 1, byte order marks before them removed.
-
-    Raises:
-        DataError: there is no such file, it is not text, its compressed data is damaged, a line is longer than
-            `LONGEST_LINE`, or the disk fails.
-    """
+    """The lines of a file with their numbers from 1, byte order marks before them removed. Raises DataError: there is
+    no such file, it is not text, its compressed data is damaged, a line is longer than `LONGEST_LINE`, or the disk
+    fails."""
     number, size, pieces = 0, 0, list[bytes]()  # lines so far, and what is read of the next one
     try:
         for chunk in _chunks(path):
@@ -132,10 +129,7 @@ def text_lines(path: Path, lines: Iterable[tuple[int, bytes]] | None = None) -> 
 
 def check_text(origin: str, text: str) -> None:
     """Refuse bytes that are not UTF-8, NUL characters, and halves of characters, which JSON can spell (``\\ud83d``).
-
-    Raises:
-        BadRecordError: there is one.
-    """
+    Raises BadRecordError: there is one."""
     if not (match := _NO_TEXT.search(text)):
         return
     if match[0] == "\0":

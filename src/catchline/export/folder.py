@@ -37,11 +37,8 @@ SMALLEST = 4096  # numbers; of a smaller matrix a product in eight bits takes lo
 
 def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> None:
     """Write ``target`` with the graphs of the model folder ``source``; what is there is replaced. With ``int8`` its
-    weights have eight bits (`catchline.export.weights`).
-
-    Raises:
-        ConfigError: this process does not use the equations of graphs (`catchline.kernels.dispatch`).
-        ModelError: there is no such model, or it does something that no graph can.
+    weights have eight bits (`catchline.export.weights`). Raises ConfigError: this process does not use the equations of
+    graphs (`catchline.kernels.dispatch`); ModelError: there is no such model, or it does something that no graph can.
     """
     if not IN_GRAPHS:
         raise ConfigError(

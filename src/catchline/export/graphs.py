@@ -76,11 +76,7 @@ class StepGraph(nn.Module):
 
 
 def graphs_of(model: Any) -> tuple[ir.Model, ir.Model, Layout]:
-    """The encoder, the step, and the state between them.
-
-    Raises:
-        ModelError: the model does something that no graph can.
-    """
+    """The encoder, the step, and the state between them. Raises ModelError: the model does something that no graph can."""
     if model.max_source_tokens is not None and model.max_source_tokens < SIZES["S"]:
         raise ModelError(f"it has {model.max_source_tokens} positions, and graphs are made from {SIZES['S']} tokens")
     most = {"S": model.max_source_tokens, "T": model.max_target_tokens and model.max_target_tokens - 1}
@@ -204,11 +200,7 @@ def _axes(name: str, tensor: Tensor, dims: Mapping[str, Any]) -> dict[int, Any]:
 
 def mapped(tree: Any, change: Callable[[str, Tensor, bool], Any], name: str = "", shared: bool = False) -> Any:
     """The nested structure with ``change(name, tensor, shared)`` for each tensor: ``name`` is that of its place,
-    ``shared`` says whether it belongs to a document.
-
-    Raises:
-        ModelError: a part orders its beams by itself.
-    """
+    ``shared`` says whether it belongs to a document. Raises ModelError: a part orders its beams by itself."""
 
     def inner(part: Any, key: Any) -> Any:
         return mapped(part, change, f"{name}.{key}" if name else str(key), shared)
@@ -229,10 +221,8 @@ def mapped(tree: Any, change: Callable[[str, Tensor, bool], Any], name: str = ""
 
 
 def tensors_of(state: Any, *, twice: bool = False) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The tensors of a decoder state by the names of their places: those of rows, and those of documents.
-
-    A tensor that occurs in several places has the name of the first, or with ``twice`` those of all.
-    """
+    """The tensors of a decoder state by the names of their places: those of rows, and those of documents. A tensor that
+    occurs in several places has the name of the first, or with ``twice`` those of all."""
     found: tuple[dict[str, Tensor], dict[str, Tensor]] = {}, {}
     seen: set[int] = set()
 

@@ -141,10 +141,9 @@ def _product(tape: Tape, weights: Weights, rows: ir.Value, weight: ir.Value, bia
 
 
 def _steps(tape: Tape) -> tuple[ir.Value, ir.Value]:
-    """The factor that makes a row's largest magnitude its scale, and the byte of zero.
-
-    A number has 127 steps to each side of zero where the CPU's products of bytes are right. x86 without VNNI adds two
-    of them in sixteen bits, which overflow at 255 x 127 x 2 and not at 180 x 90 x 2. onnxruntime finds it out once."""
+    """The factor that makes a row's largest magnitude its scale, and the byte of zero. A number has 127 steps to each
+    side of zero where the CPU's products of bytes are right. x86 without VNNI adds two of them in sixteen bits, which
+    overflow at 255 x 127 x 2 and not at 180 x 90 x 2. onnxruntime finds it out once."""
     first, second = np.full((4, 64), 255), np.full((64, 16), 127)
     product = tape.op("MatMulInteger", [_constant(tape, first, np.uint8), _constant(tape, second, np.int8)])
     least = tape.op("ReduceMin", [product], {"keepdims": 0})

@@ -18,11 +18,9 @@ _SMALLEST = 1e-9
 
 
 def guidance_divergence(attention: Tensor, centrality: Tensor, steps: Tensor, source: Tensor) -> Tensor:
-    """``KL(a || c) = sum_i a_i (log a_i - log c_i)`` over real source positions: (B, T, S), (B, S) -> (B,).
-
-    ``steps`` (B, T) and ``source`` (B, S) are true at real tokens. a is the mean of the attention over
-    real steps; c is kept within [1e-9, 1 - 1e-9].
-    """
+    """``KL(a || c) = sum_i a_i (log a_i - log c_i)`` over real source positions: (B, T, S), (B, S) -> (B,). ``steps``
+    (B, T) and ``source`` (B, S) are true at real tokens. a is the mean of the attention over real steps; c is kept
+    within [1e-9, 1 - 1e-9]."""
     attended = (attention * steps.unsqueeze(-1)).sum(dim=1) / steps.sum(dim=1, keepdim=True).clamp_min(1)
     expected = centrality.clamp(_SMALLEST, 1 - _SMALLEST)
     return (torch.xlogy(attended, attended.clamp_min(_SMALLEST) / expected) * source).sum(dim=-1)

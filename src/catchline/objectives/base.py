@@ -16,11 +16,9 @@ Reduction = Literal["token", "example", "sentence", "sum"]
 
 
 class Objective(nn.Module):
-    """A sum and what to divide it by. ``Class(config)``; the update adds ``weight * sum / count``.
-
-    The loop divides once, by the counts summed over all micro-batches and ranks. What an objective remembers are
-    buffers, kept in checkpoints; what is learnt belongs to the model.
-    """
+    """A sum and what to divide it by. ``Class(config)``; the update adds ``weight * sum / count``. The loop divides
+    once, by the counts summed over all micro-batches and ranks. What an objective remembers are buffers, kept in
+    checkpoints; what is learnt belongs to the model."""
 
     class Config(ConfigBase):
         """``needs`` is what the objective reads of the pass beside the likelihood, one of the ``feeds`` of models and
@@ -49,10 +47,8 @@ class Objective(nn.Module):
 
     def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
         """The term of one micro-batch: `values` summed over the tokens that count. ``context`` is what the pass was
-        asked for.
-
-        ``reduction`` ``token``: mean over tokens. ``example``: mean over each example's tokens, then over examples
-        (See et al.). ``sentence``: sum over each example's tokens, mean over examples. ``sum``: the plain sum.
+        asked for. ``reduction`` ``token``: mean over tokens. ``example``: mean over each example's tokens, then over
+        examples (See et al.). ``sentence``: sum over each example's tokens, mean over examples. ``sum``: the plain sum.
         """
         values, mask, reduction = self.values(output, batch, context), output.counted(batch), self.config.reduction
         total = (values * token_weights(mask, reduction, values.dtype)).sum()

@@ -25,11 +25,9 @@ _REMEDY = "an opponent attention: set model.opponent, for example to {type: max,
 
 
 class NegativeLogLikelihood(Objective):
-    """``- log P(y_t)`` over real target tokens (of all words, copied or generated).
-
-    With ``label_smoothing`` eps, in training only: ``(1 - eps) log P(y_t) + eps / V sum_v log P(v)``, over all V words
-    (torch's formula; fairseq spreads eps over the other V - 1 words today). Validation reports the plain value.
-    """
+    """``- log P(y_t)`` over real target tokens (of all words, copied or generated). With ``label_smoothing`` eps, in
+    training only: ``(1 - eps) log P(y_t) + eps / V sum_v log P(v)``, over all V words (torch's formula; fairseq spreads
+    eps over the other V - 1 words today). Validation reports the plain value."""
 
     class Config(Objective.Config):
         label_smoothing: float = Field(0.0, ge=0, lt=1)
@@ -89,10 +87,8 @@ class OpponentLikelihood(Objective):
 
 class MinusSoftmax(Objective):
     """Footnote 3's variant: maximise ``log P_c - lambda log P_o`` with a softmax (``model.opponent.output: softmax``).
-
     It has no lower bound: making P_o of the gold word ever smaller pays ever more. The paper says that it "failed to
-    train"; so do we, in one sentence, as soon as the mean log P_o of an update is below -50.
-    """
+    train"; so do we, in one sentence, as soon as the mean log P_o of an update is below -50."""
 
     class Config(Objective.Config):
         needs = "opponent"
@@ -108,11 +104,7 @@ class MinusSoftmax(Objective):
         return self.needed(output, "opponent_log_probs")
 
     def check(self, value: float, update: int) -> None:
-        """``value`` is the update's mean log P_o of the gold words.
-
-        Raises:
-            TrainingError: it is below the limit.
-        """
+        """``value`` is the update's mean log P_o of the gold words. Raises TrainingError: it is below the limit."""
         if value < LOWEST_MEAN:
             raise TrainingError(
                 f"The mean log P_o of the gold words is {value:.1f} at update {update}, below {LOWEST_MEAN:g}: the "

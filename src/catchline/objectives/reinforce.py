@@ -22,10 +22,8 @@ MAX_STEPS = 512  # later steps share the last baseline
 
 
 class Reinforce(Objective):
-    """The policy's surrogate loss. Zero for minibatches whose attention was soft. Remembers the baseline.
-
-    Numbers are rows of the table "Options" of the page on coarse-to-fine attention.
-    """
+    """The policy's surrogate loss. Zero for minibatches whose attention was soft. Remembers the baseline. Numbers are
+    rows of the table "Options" of the page on coarse-to-fine attention."""
 
     class Config(Objective.Config):
         needs = "policy"

@@ -56,11 +56,8 @@ class OpenedExport:
 
 
 def open_export(folder: Path) -> OpenedExport:
-    """Open an exported folder.
-
-    Raises:
-        ModelError: a file is missing, damaged or of another version, or the graphs cannot run here.
-    """
+    """Open an exported folder. Raises ModelError: a file is missing, damaged or of another version, or the graphs
+    cannot run here."""
     about = _manifest(folder)
     _check_sums(folder, about.sha256)
     try:

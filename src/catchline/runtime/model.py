@@ -49,10 +49,7 @@ class Exported(ConfigBase, extra="ignore"):
 
 
 class GraphModel:
-    """``encode``, ``start`` and ``step`` over two sessions.
-
-    Details that nobody wants are not asked for: see `plain`.
-    """
+    """``encode``, ``start`` and ``step`` over two sessions. Details that nobody wants are not asked for: see `plain`."""
 
     def __init__(self, encoder: Session, step: Session, about: Exported) -> None:
         self._encoder, self._step, self.layout, self._switches = encoder, step, about.layout, about.switches
@@ -62,11 +59,8 @@ class GraphModel:
         self._outputs = [*self.layout.outputs, *(f"next.{name}" for name in self.layout.next)]
 
     def encode(self, batch: Batch) -> Memory:
-        """Read the source; ``extra`` is the state before the first step.
-
-        Raises:
-            DataError: the source is longer than the model reads.
-        """
+        """Read the source; ``extra`` is the state before the first step. Raises DataError: the source is longer than
+        the model reads."""
         self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
         ids, mask, size = batch.source_extended_ids, batch.source_mask, batch.extended_vocab_size
         given = {"source_ids": batch.source_ids, "extended_ids": ids, "mask": mask, "outside": self._outside(size)}
@@ -84,11 +78,7 @@ class GraphModel:
         return {"rows": rows, "documents": Shared(shared), "size": memory.extended_vocab_size, "steps": 0}
 
     def step(self, last_ids: np.ndarray, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        """One step for N rows.
-
-        Raises:
-            DataError: the summary grows longer than the model can write.
-        """
+        """One step for N rows. Raises DataError: the summary grows longer than the model can write."""
         layout, steps = self.layout, state["steps"]
         self._check_length("summary", steps + 1, "search.max_length")
         if steps == 0 and layout.first_id is not None:
@@ -131,11 +121,7 @@ class GraphModel:
         return dict(self._switches)
 
     def switch(self, options: Mapping[str, Any]) -> None:
-        """Graphs cannot be switched; to what they are they can.
-
-        Raises:
-            ConfigError: another value.
-        """
+        """Graphs cannot be switched; to what they are they can. Raises ConfigError: another value."""
         for name, value in options.items():
             if name not in self._switches or self._switches[name] != value:
                 raise ConfigError(

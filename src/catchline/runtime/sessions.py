@@ -30,11 +30,8 @@ class Session:
         self.outputs = {each.name: each.shape for each in session.get_outputs()}
 
     def run(self, values: Mapping[str, np.ndarray], outputs: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-        """The outputs by name, all of them if none are named; ``values`` may hold more than the graph's inputs.
-
-        Raises:
-            ModelError: the graph fails, which one that was exported here does not.
-        """
+        """The outputs by name, all of them if none are named; ``values`` may hold more than the graph's inputs. Raises
+        ModelError: the graph fails, which one that was exported here does not."""
         wanted = list(outputs or self.outputs)
         try:
             found = self._session.run(wanted, {name: values[name] for name in self.inputs})
@@ -44,11 +41,8 @@ class Session:
 
 
 def open_sessions(folder: Path, names: Sequence[str]) -> list[Session]:
-    """The graphs ``names`` of a folder.
-
-    Raises:
-        ModelError: a file is damaged, a graph names a file outside the folder, or onnxruntime cannot run it here.
-    """
+    """The graphs ``names`` of a folder. Raises ModelError: a file is damaged, a graph names a file outside the folder,
+    or onnxruntime cannot run it here."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # nothing is reported anywhere; read at the import
     import onnxruntime
 

@@ -57,11 +57,7 @@ class MapChoice:
 
     @classmethod
     def parse(cls, text: str) -> MapChoice:
-        """Read ``2:4``, ``layer-mean:2``, ``mean`` or ``opponent``.
-
-        Raises:
-            ConfigError: something else.
-        """
+        """Read ``2:4``, ``layer-mean:2``, ``mean`` or ``opponent``. Raises ConfigError: something else."""
         found = _MAP.fullmatch(text)
         if found is None:
             raise ConfigError(
@@ -72,11 +68,7 @@ class MapChoice:
         return cls(text, int(layer) if layer else None, int(head) if head else None)
 
     def take(self, attentions: Tensor) -> Tensor:
-        """The map (B, T, S) out of (L, H, B, T, S).
-
-        Raises:
-            ConfigError: the model has no such layer or head.
-        """
+        """The map (B, T, S) out of (L, H, B, T, S). Raises ConfigError: the model has no such layer or head."""
         layers, heads = attentions.shape[:2]
         if (self.layer or 0) >= layers or (self.head or 0) >= heads:
             raise ConfigError(
@@ -91,11 +83,8 @@ class MapChoice:
 
 
 def forced_pairs(system: NeuralSystem, pairs: Sequence[WordPair]) -> list[ForcedPair]:
-    """Encode the pairs as in training, and find the word of each token.
-
-    Raises:
-        DataError: a document or summary holds no token.
-    """
+    """Encode the pairs as in training, and find the word of each token. Raises DataError: a document or summary holds
+    no token."""
     records = [Record(pair.document, pair.summary, id=pair.label) for pair in pairs]
     data = EncodedDataset.build(records, system.tokenizer, system.text)
     _, sources = encode_documents(records, system.tokenizer, system.text)
@@ -150,13 +139,9 @@ def attention_maps(
     batch_size: int = 8,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The attention of each pair: (maps, T, S) for ``choices``, or of every head (L, H, T, S) without any.
-
-    Comes pair by pair with the pair's position, in the order of the documents' lengths.
-
-    Raises:
-        ConfigError: the model lacks a map, or has no attention at all.
-    """
+    """The attention of each pair: (maps, T, S) for ``choices``, or of every head (L, H, T, S) without any. Comes pair
+    by pair with the pair's position, in the order of the documents' lengths. Raises ConfigError: the model lacks a map,
+    or has no attention at all."""
     order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index].columns))
     collate = Collator(system.tokenizer)
     for chosen in batches(order, batch_size):
@@ -193,12 +178,8 @@ def head_rates(
     system: NeuralSystem, pairs: Sequence[WordPair], links: Sequence[Links], *, shift: bool = False, **how: Any
 ) -> np.ndarray:
     """The alignment error rate of every head (L, H) over ``pairs`` with their ``links``; ``how`` is of
-    `attention_maps`.
-
-    Raises:
-        ConfigError: the model has no attention.
-        DataError: there is no link in any pair, or a pair cannot be encoded.
-    """
+    `attention_maps`. Raises ConfigError: the model has no attention; DataError: there is no link in any pair, or a pair
+    cannot be encoded."""
     forced = forced_pairs(system, pairs)
     counts = [
         head_counts(word_map(forced[index], weights, shift=shift), links[index].sure, links[index].possible)

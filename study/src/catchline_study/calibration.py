@@ -48,21 +48,15 @@ class Reliability:
 @dataclass(frozen=True, slots=True)
 class Ratings:
     """What readers said of lines that the model wrote, and of sentences of the texts: the mean rating of each, by its
-    record's id and its words.
-
-    ``accept`` is the rating from which a line counts as accepted.
-    """
+    record's id and its words. ``accept`` is the rating from which a line counts as accepted."""
 
     means: Mapping[tuple[str, tuple[str, ...]], float]
     accept: float
 
     @classmethod
     def read(cls, path: Path, accept: float | None = None) -> Ratings:
-        """JSON lines with ``id``, ``summary`` and ``rating``; ``accept`` none is the highest rating of the file.
-
-        Raises:
-            DataError: the file cannot be read, or a line has no id or no rating.
-        """
+        """JSON lines with ``id``, ``summary`` and ``rating``; ``accept`` none is the highest rating of the file. Raises
+        DataError: the file cannot be read, or a line has no id or no rating."""
         given: dict[tuple[str, tuple[str, ...]], list[float]] = {}
         for number, line in enumerate(read_lines(path, "`catchline judge analyse --lines`"), 1):
             name, rating = line.get("id") or "", line.get("rating")
@@ -90,11 +84,7 @@ def calibrate(
     progress: Progress | None = None,
 ) -> tuple[Calibration, Reliability]:
     """Decode ``records`` and fit the confidence of the summarizer's model to what readers said of its lines;
-    ``threshold`` is the confidence below which a sentence answers.
-
-    Raises:
-        DataError: too few of the lines are rated.
-    """
+    ``threshold`` is the confidence below which a sentence answers. Raises DataError: too few of the lines are rated."""
     system: Any = summarizer.system
     system.calibration = Calibration.blank()
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)

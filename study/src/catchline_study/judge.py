@@ -63,11 +63,7 @@ class SheetOptions:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The lowest and the highest rating.
-
-        Raises:
-            ConfigError: ``scale`` does not have that form, or no steps.
-        """
+        """The lowest and the highest rating. Raises ConfigError: ``scale`` does not have that form, or no steps."""
         found = re.fullmatch(r"\s*(-?\d{1,9})\s*-\s*(-?\d{1,9})\s*", self.scale)
         if found is None or int(found[1]) >= int(found[2]):
             raise ConfigError(f"--scale '{self.scale}' is not of the form LOWEST-HIGHEST, for example 1-5.")
@@ -76,10 +72,7 @@ class SheetOptions:
 
 def read_predictions(path: Path, records: Sequence[Record]) -> list[str]:
     """The summaries of a file of predictions in the order of ``records``: by id where both have ids, else by line.
-
-    Raises:
-        DataError: not JSON lines with a ``summary``, or they do not fit the records.
-    """
+    Raises DataError: not JSON lines with a ``summary``, or they do not fit the records."""
     lines = read_lines(path)
     ids, wanted = [str(line.get("id", "")) for line in lines], [record.id for record in records]
     if all(ids) and all(wanted) and len(set(wanted)) == len(wanted):
@@ -96,11 +89,8 @@ def read_predictions(path: Path, records: Sequence[Record]) -> list[str]:
 
 
 def read_lines(path: Path, made_by: str = "`catchline evaluate --output`") -> list[dict[str, Any]]:
-    """JSON lines with a ``summary`` each, as the command ``made_by`` writes them.
-
-    Raises:
-        DataError: there is no such file, or a line is something else.
-    """
+    """JSON lines with a ``summary`` each, as the command ``made_by`` writes them. Raises DataError: there is no such
+    file, or a line is something else."""
     if not path.exists():
         raise DataError(f"There is no file {path}; {made_by} makes such.")
     lines = []
@@ -117,14 +107,9 @@ def read_lines(path: Path, made_by: str = "`catchline evaluate --output`") -> li
 def make_sheets(
     systems: Mapping[str, Sequence[str]], records: Sequence[Record], out: Path, options: SheetOptions
 ) -> dict[str, Any]:
-    """Write the sheets and the key below ``out``; return the key.
-
-    ``systems`` maps a name to its summaries, in the order of ``records``.
-
-    Raises:
-        ConfigError: no or too many systems, options that do not fit, or ``out`` holds sheets already.
-        DataError: there are no records.
-    """
+    """Write the sheets and the key below ``out``; return the key. ``systems`` maps a name to its summaries, in the
+    order of ``records``. Raises ConfigError: no or too many systems, options that do not fit, or ``out`` holds sheets
+    already; DataError: there are no records."""
     everything = dict(systems)
     if options.reference and REFERENCE in systems:
         raise ConfigError(f"A system is called '{REFERENCE}' already; give it another name: name=FILE.")
@@ -216,11 +201,8 @@ def analyse(folder: Path, test: str = "t") -> dict[str, Any]:
     ``means``: of each system and criterion the mean over items (of the mean over annotators), its 95% interval and the
     number of items. ``alpha`` by criterion and level, None where it is not defined. ``pairs``: the first minus the
     second on the items where both were rated; ``p_holm`` corrects over a criterion's pairs. ``missing`` counts cells
-    left empty, ``absent`` names annotators without ratings.
-
-    Raises:
-        DataError: no key or no filled sheet, or a cell that is no rating (file, row and column are named).
-        ConfigError: no such test.
+    left empty, ``absent`` names annotators without ratings. Raises DataError: no key or no filled sheet, or a cell that
+    is no rating (file, row and column are named); ConfigError: no such test.
     """
     named_test(test)
     key = _read_key(folder)
@@ -248,11 +230,8 @@ def analyse(folder: Path, test: str = "t") -> dict[str, Any]:
 
 def rated_lines(folder: Path) -> list[dict[str, Any]]:
     """Each line that was rated: ``id`` of its record, ``system``, ``summary`` and ``rating``, the mean over annotators
-    and criteria: what `catchline calibrate` takes as ratings.
-
-    Raises:
-        DataError: as `analyse`; or the records have no ids.
-    """
+    and criteria: what `catchline calibrate` takes as ratings. Raises DataError: as `analyse`; or the records have no
+    ids."""
     key = _read_key(folder)
     filled = _filled(folder, key).values()
     found = []
@@ -375,10 +354,8 @@ def _whole(text: str, lowest: int, highest: int, where: str, what: str, advice: 
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: str = "interval") -> float | None:
-    """Alpha of ``ratings[annotator][unit]``, where None is missing, at one of `LEVELS`.
-
-    None where it is not defined: no unit with two ratings, or all ratings that can be paired are equal.
-    """
+    """Alpha of ``ratings[annotator][unit]``, where None is missing, at one of `LEVELS`. None where it is not defined:
+    no unit with two ratings, or all ratings that can be paired are equal."""
     units = [[value for value in unit if value is not None] for unit in zip(*ratings, strict=True)]
     units = [unit for unit in units if len(unit) > 1]
     values = sorted({value for unit in units for value in unit})

@@ -91,10 +91,8 @@ def _flat(text: str) -> str:
 
 
 def lexical_links(pair: WordPair) -> Links:
-    """A link for each word that stands exactly once on either side, upper and lower case alike.
-
-    Punctuation is no word here. Summaries that copy much are well served by it; paraphrases are not seen.
-    """
+    """A link for each word that stands exactly once on either side, upper and lower case alike. Punctuation is no word
+    here. Summaries that copy much are well served by it; paraphrases are not seen."""
     source = [word.casefold() for word in pair.source_words]
     target = [word.casefold() for word in pair.target_words]
     often = Counter(source), Counter(target)
@@ -107,11 +105,8 @@ def lexical_links(pair: WordPair) -> Links:
 
 
 def parse_links(text: str, where: str, pair: WordPair) -> Links:
-    """Read ``0-0 3-1 4?1``, links between words of ``pair``. ``none`` means that there is none.
-
-    Raises:
-        DataError: something else stands there, or a word does not exist; the message begins with ``where``.
-    """
+    """Read ``0-0 3-1 4?1``, links between words of ``pair``. ``none`` means that there is none. Raises DataError:
+    something else stands there, or a word does not exist; the message begins with ``where``."""
     sure, possible = set(), set()
     for item in () if text.strip().casefold() == "none" else text.replace(",", " ").split():
         found = _LINK.fullmatch(item)
@@ -148,11 +143,8 @@ def _numbered(words: Sequence[str]) -> str:
 
 
 def read_links(path: Path, pairs: Sequence[WordPair]) -> dict[int, Links]:
-    """The links of a file by the position of their pair in ``pairs``; pairs that nobody aligned are absent.
-
-    Raises:
-        DataError: the file cannot be read, is of neither form, or does not fit the pairs.
-    """
+    """The links of a file by the position of their pair in ``pairs``; pairs that nobody aligned are absent. Raises
+    DataError: the file cannot be read, is of neither form, or does not fit the pairs."""
     try:
         lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -200,11 +192,9 @@ def word_attention(
 
 
 def head_counts(maps: np.ndarray, sure: Collection[Link], possible: Collection[Link] = ()) -> np.ndarray:
-    """What the error rate of each head needs from one pair: ``|A & S| + |A & P|`` and ``|A| + |S|``, (2, ...).
-
-    ``maps`` (..., target words, source words). A has for each target word that is in some link the source word
-    with the largest weight (the leftmost of equals); target words in no link, and rows of zeros, are dropped.
-    """
+    """What the error rate of each head needs from one pair: ``|A & S| + |A & P|`` and ``|A| + |S|``, (2, ...). ``maps``
+    (..., target words, source words). A has for each target word that is in some link the source word with the largest
+    weight (the leftmost of equals); target words in no link, and rows of zeros, are dropped."""
     wanted = sorted({target for target, _ in (*sure, *possible)})
     marks = np.zeros(maps.shape[-2:], dtype=np.int64)  # 2 at sure links, 1 at possible ones
     for link in possible:
@@ -218,11 +208,8 @@ def head_counts(maps: np.ndarray, sure: Collection[Link], possible: Collection[L
 
 
 def head_error_rates(counts: np.ndarray) -> np.ndarray:
-    """AER of each head from the sum of `head_counts` over all pairs.
-
-    Raises:
-        DataError: no head has a predicted or sure link.
-    """
+    """AER of each head from the sum of `head_counts` over all pairs. Raises DataError: no head has a predicted or sure
+    link."""
     hits, size = counts
     if not np.all(size):
         raise DataError("The alignment error rate is not defined: there is no predicted and no sure link.")

@@ -91,12 +91,8 @@ def table_named(name: str) -> ReproducedTable:
 
 def commands(table: ReproducedTable, data: Path, out: Path, earlier: Sequence[Path] = ()) -> list[str]:
     """The command lines behind ``catchline``, in order: splits that hold pairs out, then the steps of the table.
-
     ``data`` has a folder a corpus with a training and a validation file; comparisons take rows from ``earlier`` ones.
-
-    Raises:
-        DataError: a corpus or one of its splits is not there.
-    """
+    Raises DataError: a corpus or one of its splits is not there."""
     places = {"held": out / "held-out", "out": out / table.name}
     given = "".join(f" --earlier {shlex.quote(str(folder))}" for folder in earlier)
     made = [line for corpus, count in table.corpora.items() for line in _held_out(corpus, count, data, out)]
@@ -119,11 +115,9 @@ def _held_out(corpus: str, count: int, data: Path, out: Path) -> list[str]:
 
 
 def run(lines: Sequence[str], say: Callable[[str], object], out: Path, earlier: Sequence[Path] = ()) -> int:
-    """Run one command after the other, each in its own process; returns the exit code of the first that fails.
-
-    Files of ``data`` commands are written once, comparisons resume, and what a command within a command printed is kept
-    in `ANSWERS` of ``out`` and taken from there, or from ``earlier`` ones.
-    """
+    """Run one command after the other, each in its own process; returns the exit code of the first that fails. Files of
+    ``data`` commands are written once, comparisons resume, and what a command within a command printed is kept in
+    `ANSWERS` of ``out`` and taken from there, or from ``earlier`` ones."""
     kept = [folder / ANSWERS for folder in (out, *earlier) if (folder / ANSWERS).is_file()]
     known: dict[str, str] = json.loads(kept[0].read_text(encoding="utf-8")) if kept else {}
 

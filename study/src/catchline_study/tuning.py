@@ -74,11 +74,7 @@ class Range:
 
 
 def parse_grid(text: str) -> Grid:
-    """``key=a,b,c``.
-
-    Raises:
-        ConfigError: not of this form.
-    """
+    """``key=a,b,c``. Raises ConfigError: not of this form."""
     key, values = _split(text, "--grid", "beam_size=4,5,8")
     listed = parse_yaml(f"[{values}]", f"--grid '{text[:100]}'")
     if any(
@@ -90,11 +86,8 @@ def parse_grid(text: str) -> Grid:
 
 
 def parse_range(text: str) -> Range:
-    """``key=low:high[:log][:both-signs]``; of whole numbers where both ends are written without a point.
-
-    Raises:
-        ConfigError: ends that are no numbers or the wrong way round, or an unknown flag.
-    """
+    """``key=low:high[:log][:both-signs]``; of whole numbers where both ends are written without a point. Raises
+    ConfigError: ends that are no numbers or the wrong way round, or an unknown flag."""
     example = "distraction.context=0.05:10:log:both-signs"
     key, rest = _split(text, "--random", example)
     parts = rest.split(":")
@@ -148,10 +141,8 @@ def tune(
     """The trials, that of the model's own settings first, and why settings did not fit together.
 
     At most ``trials`` are made where there are ranges. ``file`` keeps them for the same call later; ``about`` names
-    what else the figures depend on: model, records, scoring.
-
-    Raises:
-        ConfigError: nothing to search, a key that is named twice, or settings of which none fit the model.
+    what else the figures depend on: model, records, scoring. Raises ConfigError: nothing to search, a key that is named
+    twice, or settings of which none fit the model.
     """
     if not dims:
         raise ConfigError("Say what to search: --grid beam_size=4,5,8 or --random distraction.context=0.05:10:log.")
@@ -202,11 +193,8 @@ def tune(
 
 
 def refuse_fixed(model: str, option: str) -> None:
-    """Asked before anything is decoded for ``option``, which would change the model's decoding defaults.
-
-    Raises:
-        ConfigError: the model is one of the package, was exported, or is no folder that catchline made.
-    """
+    """Asked before anything is decoded for ``option``, which would change the model's decoding defaults. Raises
+    ConfigError: the model is one of the package, was exported, or is no folder that catchline made."""
     folder = model_folder(model)
     if model in SHIPPED:
         raise ConfigError(f"{model} is part of the package and stays as it is: leave {option} out.")

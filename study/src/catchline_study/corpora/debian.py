@@ -40,10 +40,7 @@ def build_debian(out: Path, *, lists: Path = LISTS, validation: int | None = Non
     there else is removed: its pairs may be among those for training.
 
     ``lists`` is the folder of apt's index; ``seed`` decides of which source packages the validation pairs are, and the
-    training pairs have nothing of those.
-
-    Raises:
-        DataError: apt has no index there, or it cannot be read.
+    training pairs have nothing of those. Raises DataError: apt has no index there, or it cannot be read.
     """
     descriptions = read_descriptions(lists)
     sources = len({pair.group for pair in descriptions})
@@ -81,11 +78,8 @@ def _rank(pair: CorpusPair) -> tuple[bool, bool, int, str]:
 
 
 def read_descriptions(lists: Path = LISTS) -> list[CorpusPair]:
-    """Every package of the index once, with its English description.
-
-    Raises:
-        DataError: there is no index, it has no descriptions, or it cannot be read.
-    """
+    """Every package of the index once, with its English description. Raises DataError: there is no index, it has no
+    descriptions, or it cannot be read."""
     paths = sorted(lists.iterdir()) if lists.is_dir() else []
     found = [(path, match) for path in paths if path.is_file() and (match := _NAMES.fullmatch(path.name))]
     texts: dict[str, str] = {}
@@ -112,10 +106,8 @@ def read_descriptions(lists: Path = LISTS) -> list[CorpusPair]:
 
 
 def plain_text(description: str) -> str:
-    """A description as the control file has it, as text: ``.`` alone parts paragraphs, lines are joined.
-
-    Items of lists, which stand further in, begin a line.
-    """
+    """A description as the control file has it, as text: ``.`` alone parts paragraphs, lines are joined. Items of
+    lists, which stand further in, begin a line."""
     paragraphs: list[list[str]] = [[]]
     for line in description.split("\n"):
         stripped = line.strip()

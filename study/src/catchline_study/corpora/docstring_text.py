@@ -208,11 +208,9 @@ _MESSY = re.compile(
 
 
 def clean_docstring(text: str) -> tuple[str, str]:
-    """The summary line and the body of a docstring whose indentation `inspect.cleandoc` has removed, both cleaned.
-
-    The summary must read like a sentence of 3 to 20 words, else both are empty; the body are the paragraphs of prose
-    that remain after it, if any, joined by line breaks.
-    """
+    """The summary line and the body of a docstring whose indentation `inspect.cleandoc` has removed, both cleaned. The
+    summary must read like a sentence of 3 to 20 words, else both are empty; the body are the paragraphs of prose that
+    remain after it, if any, joined by line breaks."""
     head, _, rest = text.strip().partition("\n\n")
     summary = _clean_summary(head)
     return summary, "\n".join(filter(_reads_like_prose, paragraphs(rest))) if summary else ""

@@ -73,10 +73,8 @@ def build_corpus(
     """Write ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl``, as far as they have pairs, and ``stats.json``.
 
     ``roots`` are folders of installed packages, this interpreter's by default; ``validation`` the most pairs for
-    validation, with none for a test, instead of a tenth for each; packages ``in_training`` are not held out.
-
-    Raises:
-        DataError: no pairs were found.
+    validation, with none for a test, instead of a tenth for each; packages ``in_training`` are not held out. Raises
+    DataError: no pairs were found.
     """
     stats = CorpusStats(Counter(files=0, unreadable_files=0, docstrings=0))
     installed = dict.fromkeys(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
@@ -102,11 +100,9 @@ def build_corpus(
 def find_files(
     roots: Sequence[Path], standard_library: bool = True, stats: CorpusStats | None = None
 ) -> Iterator[tuple[str, str, Path]]:
-    """Yield (package, name of the file below its root, path), ordered by package: what is first wins duplicates.
-
-    The package is the distribution's where the metadata tells it (``_pytest`` and ``pytest`` are one); no test folders.
-    With ``stats``, which takes the licences, only packages that state a permissive one.
-    """
+    """Yield (package, name of the file below its root, path), ordered by package: what is first wins duplicates. The
+    package is the distribution's where the metadata tells it (``_pytest`` and ``pytest`` are one); no test folders.
+    With ``stats``, which takes the licences, only packages that state a permissive one."""
     found: list[tuple[str, str, Path]] = []
     for root in roots:
         owners = _owners(root, stats)

@@ -82,10 +82,8 @@ def _key(words: Sequence[str]) -> int:
 
 
 def hold_out(counts: Mapping[str, int], records: int, seed: int = 0) -> set[str]:
-    """Groups that together have at most ``records`` records, in the order of a seeded hash of their names.
-
-    No group takes more than a tenth of the room, unless the middle one does: they are of many groups where possible.
-    """
+    """Groups that together have at most ``records`` records, in the order of a seeded hash of their names. No group
+    takes more than a tenth of the room, unless the middle one does: they are of many groups where possible."""
     largest = max(records / 10, median(counts.values() or [0]))
     chosen: set[str] = set()
     for name in sorted(counts, key=lambda name: shuffled(f"{seed} {name}")):

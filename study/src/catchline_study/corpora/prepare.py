@@ -107,13 +107,9 @@ def duc_input(text: str, words: Words) -> str:
 
 
 def duc_records(documents: Path, references: Path) -> Iterator[Record]:
-    """The documents of the distribution with their references.
-
-    ``documents`` has a folder a document set (``d30001t/APW19981016.0240``), each document with a ``<TEXT>``;
-    ``references`` has files named by set, author and document (``D30001.P.10.T.A.APW19981016.0240``).
-
-    Raises:
-        DataError: no documents, or a document without references.
+    """The documents of the distribution with their references. ``documents`` has a folder a document set
+    (``d30001t/APW19981016.0240``), each document with a ``<TEXT>``; ``references`` has files named by set, author and
+    document (``D30001.P.10.T.A.APW19981016.0240``). Raises DataError: no documents, or a document without references.
     """
     files = sorted(path for path in documents.glob("*/*") if path.is_file()) if documents.is_dir() else []
     if not files:
@@ -141,11 +137,9 @@ TURNS = " | "  # between the turns of a dialogue
 
 
 def dialogue(record: Record) -> Record:
-    """A dialogue of one turn a line (SAMSum, DialogSum) in one line: turns joined by `` | ``, speakers' names kept.
-
-    The turns are the record's sentences, so that extractive methods pick turns. A document that is one line already is
-    split where it has such bars.
-    """
+    """A dialogue of one turn a line (SAMSum, DialogSum) in one line: turns joined by `` | ``, speakers' names kept. The
+    turns are the record's sentences, so that extractive methods pick turns. A document that is one line already is
+    split where it has such bars."""
     lines = split_lines(record.document)
     if len([line for line in lines if line.strip()]) < 2:
         lines = record.document.split(TURNS)

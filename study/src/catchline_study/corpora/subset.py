@@ -41,11 +41,8 @@ class SubsetOptions:
 
 
 def choose(lengths: Sequence[int], options: SubsetOptions) -> list[int]:
-    """The places of the chosen documents, in order; documents of equal length stand in the order of the file.
-
-    Raises:
-        DataError: nothing is left, or there are too few documents for what is asked.
-    """
+    """The places of the chosen documents, in order; documents of equal length stand in the order of the file. Raises
+    DataError: nothing is left, or there are too few documents for what is asked."""
     array = np.asarray(lengths, dtype=np.int64)
     kept = array >= (options.min_tokens or 0)
     if options.max_tokens is not None:
@@ -102,13 +99,9 @@ def build_haystacks(
     seed: int = 0,
     progress: Callable[[], object] | None = None,
 ) -> int:
-    """Write ``count`` haystacks of this many documents each to the file ``out``; returns the mean number of words.
-
-    No record is a needle twice before all were; what lies around it is drawn anew for each haystack.
-
-    Raises:
-        DataError: there are fewer records than documents of a haystack, or none has three sentences.
-    """
+    """Write ``count`` haystacks of this many documents each to the file ``out``; returns the mean number of words. No
+    record is a needle twice before all were; what lies around it is drawn anew for each haystack. Raises DataError:
+    there are fewer records than documents of a haystack, or none has three sentences."""
     needles = [number for number, record in enumerate(records) if _parts(record.document)]
     if len(records) < documents or not needles:
         raise DataError(

@@ -67,11 +67,8 @@ class CandidateFinder:
         self.skipped: Counter[str] = Counter()
 
     def candidates(self) -> Iterator[NDArray[np.void]]:
-        """Arrays of `CANDIDATE`, some chunks at a time, in the order of the shard.
-
-        Raises:
-            DataError: the shard cannot be read, or holds a bad record that is not to be skipped.
-        """
+        """Arrays of `CANDIDATE`, some chunks at a time, in the order of the shard. Raises DataError: the shard cannot
+        be read, or holds a bad record that is not to be skipped."""
         return map(self._scored, batches(self._chunks(), _HELD))
 
     def _chunks(self) -> Iterator[_Chunk]:
@@ -138,11 +135,7 @@ class CandidateFinder:
 
 
 def find_candidates(settings: SpanSettings, tokenizer: SpanTokenizer, shard: Shard, path: Path) -> dict[str, Any]:
-    """Write the candidates of a shard to ``path``; the counts, for JSON.
-
-    Raises:
-        DataError: the shard cannot be read.
-    """
+    """Write the candidates of a shard to ``path``; the counts, for JSON. Raises DataError: the shard cannot be read."""
     finder = CandidateFinder(settings, tokenizer, shard)
     with part_of(path) as file:
         for rows in finder.candidates():
@@ -158,11 +151,8 @@ def best_candidates(
 ) -> tuple[list[NDArray[np.int64]], dict[str, Any]]:
     """The best K of the candidates of all shards, or all where there are fewer: the chosen rows of each shard,
     ascending, and for JSON the lowest chosen score with how many lie above and at it. Where output spans are to differ,
-    a candidate whose output a better one has too is passed over.
-
-    Raises:
-        DataError: none is left without those that ``--drop-ceiling`` drops.
-    """
+    a candidate whose output a better one has too is passed over. Raises DataError: none is left without those that
+    ``--drop-ceiling`` drops."""
     shard = np.repeat(np.arange(len(shards), dtype=np.uint32), [len(rows) for rows in shards])
     row = np.concatenate([np.arange(len(rows)) for rows in shards])
     m1, m2, ml, tie = (np.concatenate([rows[name] for rows in shards]) for name in ("m1", "m2", "ml", "tie"))

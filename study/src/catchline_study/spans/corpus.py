@@ -33,14 +33,9 @@ class Shard:
 
 
 def find_shards(inputs: Sequence[str], out: Path) -> list[Shard]:
-    """The files that ``inputs`` (files, folders, patterns) name, each once, in the order of their names.
-
-    A folder means all files of text and JSON lines below it, hidden ones excepted.
-
-    Raises:
-        ConfigError: the output folder lies in an input folder.
-        DataError: an input that does not exist or holds nothing to read.
-    """
+    """The files that ``inputs`` (files, folders, patterns) name, each once, in the order of their names. A folder means
+    all files of text and JSON lines below it, hidden ones excepted. Raises ConfigError: the output folder lies in an
+    input folder; DataError: an input that does not exist or holds nothing to read."""
     expanded = [_expand(text, out) for text in inputs]
     base = os.path.commonpath([root for root, _ in expanded])
     shards = []
@@ -78,13 +73,9 @@ def _suffix(path: Path) -> str:
 
 
 def documents(path: Path, *, text: str, column: str | None, skipped: Counter[str] | None) -> Iterator[tuple[int, str]]:
-    """The documents of a file with their numbers; those without text are left out.
-
-    Numbers count JSON records or lines; 0 is a file that is one document.
-
-    Raises:
-        DataError: the file cannot be read, or a record is bad and there is no ``skipped`` to count it.
-    """
+    """The documents of a file with their numbers; those without text are left out. Numbers count JSON records or lines;
+    0 is a file that is one document. Raises DataError: the file cannot be read, or a record is bad and there is no
+    ``skipped`` to count it."""
     entries: Iterable[tuple[int, Record | BadRecordError | str]]
     if _suffix(path) in _JSONL:
         entries = enumerate(read_jsonl(path, ReadOptions(column, need_summary=False)))

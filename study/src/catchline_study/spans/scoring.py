@@ -61,11 +61,8 @@ class ScoreKey:
 
     @classmethod
     def of(cls, weights: tuple[Fraction, Fraction, Fraction], shape: Shape) -> ScoreKey:
-        """F1 of m matches between spans of p and q items is 2m/(p + q); bigrams are one fewer a span.
-
-        Raises:
-            ConfigError: the weights have too many digits for a score of 62 bits.
-        """
+        """F1 of m matches between spans of p and q items is 2m/(p + q); bigrams are one fewer a span. Raises
+        ConfigError: the weights have too many digits for a score of 62 bits."""
         pairs = shape.window - 2
         parts = [
             weights[0] * Fraction(2, shape.window),
@@ -184,12 +181,9 @@ class Found:
 
 
 class WindowBlock:
-    """All windows of a block of chunks ``[N, C]``, padded below with anything; ``lengths [C]`` says where. ``text
-    [N, C]`` is false at tokens that are blank: no window may be chosen with a span of blanks only.
-
-    The counts ``m1``, ``m2`` and ``ml`` and ``values``, negative where a window may not be chosen, are ``[windows,
-    C]``.
-    """
+    """All windows of a block of chunks ``[N, C]``, padded below with anything; ``lengths [C]`` says where. ``text [N,
+    C]`` is false at tokens that are blank: no window may be chosen with a span of blanks only. The counts ``m1``,
+    ``m2`` and ``ml`` and ``values``, negative where a window may not be chosen, are ``[windows, C]``."""
 
     def __init__(self, shape: Shape, key: ScoreKey, tokens: Ints, lengths: Ints, text: NDArray[np.bool_]) -> None:
         ids, step, window = local_ids(tokens), shape.stride, shape.window

@@ -48,12 +48,9 @@ def select_spans(
     """Select the best spans of a corpus and write them to a folder that trainings read. Returns the manifest and
     whether it was there before.
 
-    The output depends neither on ``workers``, the number of processes, nor on interruptions.
-
-    Raises:
-        ConfigError: settings, folder or tokenizer do not fit.
-        DataError: the corpus cannot be read, or holds nothing to select.
-        FolderInUseError: another selection is being written there.
+    The output depends neither on ``workers``, the number of processes, nor on interruptions. Raises ConfigError:
+    settings, folder or tokenizer do not fit; DataError: the corpus cannot be read, or holds nothing to select;
+    FolderInUseError: another selection is being written there.
     """
     tokenizer = tokens.find_tokenizer(settings.tokenizer)
     if out.exists() and not out.is_dir():
@@ -199,11 +196,8 @@ def _refuse_none(settings: SpanSettings, scans: Sequence[Mapping[str, Any]]) -> 
 
 
 def write_chosen(settings: SpanSettings, shard: Shard, chosen: NDArray[np.void], path: Path) -> None:
-    """Write the chosen candidates of a shard as lines: the order in `DIGITS` digits, then the record.
-
-    Raises:
-        DataError: the shard cannot be read.
-    """
+    """Write the chosen candidates of a shard as lines: the order in `DIGITS` digits, then the record. Raises DataError:
+    the shard cannot be read."""
     with part_of(path) as file:
         count = 0
         for count, (order, line) in enumerate(_lines(settings, shard, chosen), 1):  # noqa: B007

@@ -68,10 +68,8 @@ def _joined(words: Sequence[str], tokens: NDArray[np.int32]) -> bytes:
 
 
 class VocabularySpanTokenizer(SpanTokenizer):
-    """The tokens of a ``tokenizer.json``. Special tokens are not looked for in the text.
-
-    What the vocabulary does not know matches nothing, not even itself: such tokens get numbers of their own.
-    """
+    """The tokens of a ``tokenizer.json``. Special tokens are not looked for in the text. What the vocabulary does not
+    know matches nothing, not even itself: such tokens get numbers of their own."""
 
     def __init__(self, path: Path) -> None:
         self._backend = backend = read_backend(path)
@@ -112,11 +110,8 @@ def _span(text: str, encoding: tokenizers.Encoding, token: int) -> Span:
 
 
 def find_tokenizer(name: str) -> Path | None:
-    """The ``tokenizer.json`` of a folder (a model, a run, a tokenizer), a file or a hub id; None for ``words``.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """The ``tokenizer.json`` of a folder (a model, a run, a tokenizer), a file or a hub id; None for ``words``. Raises
+    ConfigError: there is none."""
     if name == WORDS:
         return None
     place = Path(name).expanduser()
