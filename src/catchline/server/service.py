@@ -252,7 +252,9 @@ def read_format(text: str, format: Format) -> tuple[str, str]:
     if format == "markdown":
         return format, markdown_text(text)
     kind, prose = as_prose(text)
-    return (kind, prose) if prose.strip() else ("text", text)
+    if not prose.strip():
+        return "text", text
+    return "plain" if kind == "text" and prose != text else kind, prose
 
 
 def supported(summary: str, document: str) -> dict[str, Any]:

@@ -27,6 +27,9 @@ JSON format: { "title": "your title here" }
 """
 
 
+SYSTEM = {"role": "system", "content": "You write titles and nothing else."}
+
+
 def user(*contents: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": content} for content in contents]
 
@@ -35,64 +38,31 @@ def chat(*contents: str) -> list[dict[str, Any]]:
     return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(contents)]
 
 
-# in the shapes of what chat programs send, in words of our own: messages, the text, the key of JSON
-PROMPTS: dict[str, tuple[list[dict[str, Any]], str, str]] = {
-    "tagged history": (
-        user(f"{WEBUI}<chat_history>\nUSER: {TEXT}\nASSISTANT: {REPLY}\n</chat_history>"),
-        TEXT,
-        "title",
-    ),
-    "history below a heading": (user(f"{WEBUI}USER: {TEXT}\nASSISTANT: {REPLY}"), TEXT, "title"),
-    "conversation behind a colon": (
-        user(
-            f"Provide a short title of at most five words, in its language. Return the title.\n\nConversation:\n{TURNS}"
-        ),
-        TEXT,
-        "",
-    ),
-    "a start and an open end": (
-        user(f"Please generate a title (at most 40 characters) for a chat that starts with:\n{TURNS}\n\nTitle:"),
-        TEXT,
-        "",
-    ),
-    "a request behind the chat": (
-        chat(TEXT, REPLY, "Please generate a title of four words for our chat, without any punctuation or quotes."),
-        TEXT,
-        "",
-    ),
-    "fenced": (user(f"Give this chat a name of at most ten letters.\n\n```\n{TURNS}\n```"), TEXT, ""),
-    "quoted": (user(f'Suggest a topic for the message.\n"""{TEXT}"""\nAnswer in one line.'), TEXT, ""),
-    "a system prompt and a request of its own": (
-        [{"role": "system", "content": "You write titles and nothing else."}, *user("Generate a title:\n", TEXT)],
-        TEXT,
-        "",
-    ),
-    "begin and end": (
-        user(f"-----BEGIN USER MESSAGES-----\n{TEXT}\n-----END USER MESSAGES-----\n\nGenerate a title for these."),
-        TEXT,
-        "",
-    ),
-    "a system prompt alone": ([{"role": "system", "content": "Write a title."}, *user(TEXT)], TEXT, ""),
-    "one line": (user(f"Write a headline for this text: {TEXT}"), TEXT, ""),
-    "tagged message": (
-        user(f"Create a title for the message.\n<message>{TEXT}</message>\n<rules>Short.</rules>"),
-        TEXT,
-        "",
-    ),
-    "several parts": (user([{"type": "text", "text": TEXT}, {"type": "image_url", "image_url": {}}]), TEXT, ""),
-    "few words of the user": (chat("It slips.", TEXT, "Suggest a title for this chat."), f"It slips.\n{TEXT}", ""),
-    "another key": (
-        user(f'Return {{"headline": "..."}}, a headline of the text below.\n\n## Text\n{TEXT}'),
-        TEXT,
-        "headline",
-    ),
+# in the shapes of what chat programs send, in words of our own
+PROMPTS: dict[str, list[dict[str, Any]]] = {
+    "tagged history": user(f"{WEBUI}<chat_history>\nUSER: {TEXT}\nASSISTANT: {REPLY}\n</chat_history>"),
+    "history below a heading": user(f"{WEBUI}USER: {TEXT}\nASSISTANT: {REPLY}"),
+    "conversation behind a colon": user(f"Provide a short title. Return the title.\n\nConversation:\n{TURNS}"),
+    "a start and an open end": user(f"Please generate a title for a chat that starts with:\n{TURNS}\n\nTitle:"),
+    "a request behind the chat": chat(TEXT, REPLY, "Please generate a title of four words for our chat."),
+    "fenced": user(f"Give this chat a name of at most ten letters.\n\n```\n{TURNS}\n```"),
+    "quoted": user(f'Suggest a topic for the message.\n"""{TEXT}"""\nAnswer in one line.'),
+    "a request of its own": [SYSTEM, *user("Generate a title:\n", TEXT)],
+    "begin and end": user(f"-----BEGIN USER MESSAGES-----\n{TEXT}\n-----END USER MESSAGES-----\n\nGenerate a title."),
+    "a system prompt alone": [SYSTEM, *user(TEXT)],
+    "one line": user(f"Write a headline for this text: {TEXT}"),
+    "tagged message": user(f"Create a title.\n<message>{TEXT}</message>\n<rules>Short.</rules>"),
+    "several parts": user([{"type": "text", "text": TEXT}, {"type": "image_url", "image_url": {}}]),
+    "few words of the user": chat("It slips.", TEXT, "Suggest a title for this chat."),
+    "another key": user(f'Return {{"headline": "..."}}, a headline of the text below.\n\n## Text\n{TEXT}'),
 }
+KEYS = {"tagged history": "title", "history below a heading": "title", "another key": "headline"}
 
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_the_text_is_found(name: str) -> None:
-    messages, text, key = PROMPTS[name]
-    assert asked(ChatRequest.model_validate({"messages": messages})) == (text, key)
+    text = f"It slips.\n{TEXT}" if name == "few words of the user" else TEXT
+    assert asked(ChatRequest.model_validate({"messages": PROMPTS[name]})) == (text, KEYS.get(name, ""))
 
 
 @pytest.mark.parametrize(

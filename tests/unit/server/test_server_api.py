@@ -255,6 +255,7 @@ def test_markdown_is_read_as_what_it_says_where_that_is_asked_for(client: TestCl
 
 
 READ = {
+    "plain": ("The river &amp; the lake rose.", "The river & the lake rose."),
     "mail": ("From: Ann <a@b.org>\nSubject: River\n\nThe river rose.\n\n> Did it?\n", "The river rose."),
     "page": ("<!doctype html><script>a()</script><p>The river rose.</p>", "The river rose."),
     "subtitles": (

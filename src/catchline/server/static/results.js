@@ -11,6 +11,7 @@ const READ = {
   page: ["a web page", ": its article"],
   mail: ["an e-mail", ", without its head and quotations"],
   subtitles: ["subtitles", ": what is spoken"],
+  plain: ["plain text", ", its HTML entities as characters"],
 };
 
 export class Results {
