@@ -3,10 +3,8 @@ whoever reads it."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import gzip
-import io
 import json
 import math
 import shutil
@@ -24,7 +22,6 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from catchline.cli.main import main
 from catchline.errors import CatchlineError
 from catchline.types import Summary
 
@@ -96,15 +93,6 @@ class Findings:
     def none(self) -> None:
         """Fail if there was any."""
         assert not self.texts, f"{len(self.texts)} findings:\n" + "\n----\n".join(self.texts[:30])
-
-
-def said_by(arguments: list[str]) -> tuple[int, str, str]:
-    """The exit code of a command line, and what it wrote to both of its streams: in time and without a traceback."""
-    out, err = io.StringIO(), io.StringIO()
-    with in_time(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(arguments)
-    assert "Traceback" not in err.getvalue(), (arguments, err.getvalue()[-3000:])
-    return code, out.getvalue(), err.getvalue()
 
 
 def open_damaged(

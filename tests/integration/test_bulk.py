@@ -11,11 +11,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from catchline import jobs
 from catchline.cli.main import main
 from commands import refused
 from own_process import in_own_process, needs_ray
@@ -177,28 +175,6 @@ def test_a_models_summaries_are_the_same_from_several_workers(corpus: Path, tmp_
         assert abs(first.pop("log_prob") - second.pop("log_prob")) < 1e-4
         first.pop("terms", None), second.pop("terms", None)
         assert first == second
-
-
-def test_a_worker_that_dies_is_an_error_and_the_rest_is_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus = write_corpus(tmp_path / "documents.jsonl", 200)
-    submit = jobs.ProcessPoolExecutor.submit
-    seen: list[int] = []
-
-    def submitted(self: jobs.ProcessPoolExecutor, work: Any, chunk: Any) -> Any:
-        handle = submit(self, work, chunk)
-        seen.append(chunk[0])
-        if len(seen) == 12:
-            for process in jobs.multiprocessing.active_children():
-                process.kill()
-        return handle
-
-    monkeypatch.setattr(jobs.ProcessPoolExecutor, "submit", submitted)
-    out, alone = tmp_path / "out.jsonl", ["lead", corpus, "--batch-size", 1]
-    refused(capsys, 1, "A worker process died", "summarize", *alone, "--jobs", 2, "--output", out)
-    assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) > 8
-    assert summarized(out, *alone) == summarized(tmp_path / "whole.jsonl", *alone)
 
 
 def test_a_spreadsheet_keeps_its_columns(tmp_path: Path) -> None:

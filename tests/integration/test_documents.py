@@ -6,8 +6,6 @@ import ast
 import inspect
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -19,7 +17,7 @@ from pydantic import BaseModel
 from catchline.cli.main import COMMANDS, STUDY, load_command
 from catchline.config import names
 from catchline.config.loading import load_recipe, recipe_names
-from catchline.config.schema import OptimizerConfig, RunConfig
+from catchline.config.schema import RunConfig
 from commands import program
 
 ROOT = Path(__file__).parent.parent.parent
@@ -187,37 +185,8 @@ def site() -> ModuleType:
     return program("site_pages")
 
 
-def test_the_page_of_keys_has_every_key_with_default_range_and_source(site: ModuleType) -> None:
-    page = site.keys_page()
-    for section, field in RunConfig.model_fields.items():
-        assert f"`{section}`" in page, section
-        group = site._group_in(field.annotation)
-        assert group is None or all(f"`{section}.{key}`" in page for key in group.model_fields), section
-    rate = OptimizerConfig().learning_rate
-    row = ("`training.optimizer.learning_rate`", "number, above 0, at most 1000", f"`{rate}`")
-    assert f"| {' | '.join(row)} | `config.schema.OptimizerConfig` |" in page
-    assert all(f"### `{name}`" in page for table in (names.MODELS, names.SCORERS, names.OBJECTIVES) for name in table)
-
-
 def test_every_page_is_in_the_contents(site: ModuleType) -> None:
     pages = {place for place in site.site_pages() if not place.startswith("source/")} | {"brand_new.md"}
     assert {"index.md", *(page.name for page in DOCS)} <= pages
     listed = [place for section in site.navigation(pages) for places in section.values() for place in places]
     assert sorted(listed) == sorted(place for place in pages if place.endswith(".md"))
-
-
-@pytest.mark.slow
-def test_the_site_builds_strictly_and_asks_nobody_for_anything(site: ModuleType, tmp_path: Path) -> None:
-    pytest.importorskip("zensical", reason="the site needs: pip install 'catchline[docs]'")
-    (tmp_path / "src").symlink_to(ROOT / "src")
-    pages = {place: text for place, text in site.site_pages().items() if place.endswith(".md")}
-    for command in (["scripts/site_pages.py", "--out"], ["-m", "zensical", "build", "--strict", "-f"]):
-        place = tmp_path / "build" / ("mkdocs.yml" if "-f" in command else "")
-        done = subprocess.run([sys.executable, *command, str(place)], cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    built = tmp_path / "build" / "site"
-    assert all((built / place).with_suffix(".html").is_file() for place in pages if not place.endswith("README.md"))
-    assert "save_pretrained" in (built / "reference" / "api.html").read_text(encoding="utf-8")
-    for page in built.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        assert not re.findall(r'(?:src|href)="(https?:)?//[^"]+\.(?:js|css|woff2?)"', text)

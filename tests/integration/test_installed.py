@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -147,22 +145,3 @@ def test_the_installed_wheel_summarizes(tmp_path: Path) -> None:
     with running(tmp_path / "server", python=str(python), PYTHONPATH="") as server, server.client() as client:
         assert "Catchline" in client.get("/").text
         assert client.post("/v1/summarize", json={"document": text}).json()["summaries"][0]["summary"]
-
-
-DEPLOY = ROOT / "deploy"
-
-
-@pytest.fixture(scope="module")
-def stages() -> list[list[tuple[str, str]]]:
-    """The instructions of each stage and what follows them; comments are out, continued lines joined."""
-    joined = re.sub(r"\\\n\s*", " ", re.sub(r"^\s*#.*\n", "", (DEPLOY / "Dockerfile").read_text("utf-8"), flags=re.M))
-    words = [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]
-    starts = [n for n, (word, _) in enumerate(words) if word == "FROM"]
-    return [[(word, rest) for word, rest in words[a:b]] for a, b in pairwise([*starts, len(words)])]
-
-
-def test_what_the_image_copies_exists(stages: list[list[tuple[str, str]]]) -> None:
-    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    names = [name for word, rest in stages[0] if word == "COPY" for name in rest.split()[:-1]]
-    assert names
-    assert not [name for name in names if not (ROOT / name).exists() or f"!{name}" not in ignored]

@@ -61,17 +61,12 @@ def pairs(tmp_path: Path) -> Path:
     [
         "compare lead lexrank --data {pairs} --out {out}",
         "evaluate lead-1 --data {pairs} --output {out}",
-        "compare headline_writer --size tiny --data {both} --out {out}",
-        "data select-spans --k 2 --tokenizer words --input {pairs} --out {out} --overwrite",
         "train headline_writer --size tiny --data {pairs} --out {out} --force",
     ],
 )
 def test_the_second_one_is_told(command: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, both = tmp_path / "out", tmp_path / "both"
-    both.mkdir()
-    for split in ("train", "validation"):
-        (both / f"{split}.jsonl").write_bytes(pairs.read_bytes())
-    arguments = command.format(pairs=pairs, out=out, both=both).split()
+    out = tmp_path / "out"
+    arguments = command.format(pairs=pairs, out=out).split()
     with only_here(out):
         refused(capsys, 1, f"catchline: {out} is in use by process ", *arguments)
         assert [path.name for path in out.iterdir()] == [".lock"]
@@ -79,11 +74,10 @@ def test_the_second_one_is_told(command: str, pairs: Path, tmp_path: Path, capsy
 
 
 def test_one_process_writes_a_file(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, held = tmp_path / "out", "a.jsonl"
-    command = "summarize lead-1 {pairs} --output {out}/a.jsonl"
-    arguments = command.format(pairs=pairs, out=out).split()
-    with only_writer(out / held):
-        refused(capsys, 1, f"{held} is in use by process ", *arguments)
-        assert [path.name for path in out.iterdir()] == [f".{held}.lock"]
+    out = tmp_path / "out"
+    arguments = ["summarize", "lead-1", pairs, "--output", out / "a.jsonl"]
+    with only_writer(out / "a.jsonl"):
+        refused(capsys, 1, "a.jsonl is in use by process ", *arguments)
+        assert [path.name for path in out.iterdir()] == [".a.jsonl.lock"]
     run(capsys, *arguments)
     assert not list(out.glob(".*"))

@@ -6,12 +6,9 @@ import ast
 import csv
 import io
 import json
-import os
 import random
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,24 +17,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import catchline
 from catchline import Summarizer
 from catchline.cli.main import main
 from commands import run
-from json_lines import read_lines, write_lines
+from json_lines import write_lines
 from serving import running
 
 ROOT = Path(__file__).parents[2]
 DOCS = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
-SOURCE = Path(catchline.__file__).parent
 SETTINGS = ("max_updates=2", "batch_size=4", "validation.decode_records=2")
 QUICK = [word for setting in SETTINGS for word in ("--set", f"training.{setting}")]
 THINGS, PLACES = ("printer", "heating", "lift", "door", "lamp", "phone"), ("kitchen", "hall", "office", "cellar", "lab")
-PAIRS = [
-    {"document": f"{name} lost the {thing} on the way home .", "summary": f"{name} lost the {thing} ."}
-    for name in ("anna", "bob", "carla")
-    for thing in ("keys", "phone", "car", "lunch")
-]
 
 
 def page(name: str) -> str:
@@ -176,56 +166,6 @@ def test_a_measure_of_ones_own(
     printed = printed_by("docs/evaluate.md", "A measure of your own", capsys)
     assert printed.startswith("lead-2-")
     assert "'difference': -1.0" in printed
-
-
-# --------------------------------------------------------------------------- a mechanism of CONTRIBUTING.md
-
-TRAIN = "train headline_writer --size tiny --set training.max_updates=2"
-PLAIN = ("--set", "objectives=[{type: nll}]")
-# One process: importing torch costs more than all that is done with it.
-DRIVER = """
-import json, sys
-import pytest
-from catchline.cli.main import main
-for arguments in json.loads(sys.argv[1]):
-    if main(["--quiet", *arguments]):
-        sys.exit("failed: " + " ".join(arguments))
-names, files = sys.argv[2], sys.argv[3:]
-sys.exit(int(pytest.main(["-p", "no:cacheprovider", "-k", names, *files])))
-"""
-
-
-def test_a_file_and_a_line_are_all_it_takes(tmp_path: Path) -> None:
-    """The example, put into a copy of the source, trains, summarizes and keeps the contract."""
-    text, copy = page("CONTRIBUTING.md"), tmp_path / "catchline"
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(SOURCE, copy, ignore=ignored, copy_function=lambda place, to: os.symlink(place, to))
-    [(name, code)] = re.findall(r"^`src/(catchline/[\w/]+\.py)`:\n\n```python\n(.*?)^```$", text, re.M | re.S)
-    [(table, line, kind)] = re.findall(r"^In `(\w+)`:\n\n```python\n(    \"(\w+)\": .*\n)```$", text, re.MULTILINE)
-    (tmp_path / name).write_text(code, encoding="utf-8")
-    names = copy / "config/names.py"
-    changed, count = re.subn(rf"^({table}: Table = {{\n)", rf"\g<1>{line}", names.read_text(), flags=re.MULTILINE)
-    assert count == 1
-    names.unlink()  # a link to the real one
-    names.write_text(changed, encoding="utf-8")
-    for split in ("train", "validation"):
-        write_lines(tmp_path / f"{split}.jsonl", PAIRS)
-    out, inputs = str(tmp_path / "run"), str(tmp_path / "validation.jsonl")
-    train = [*TRAIN.split(), "--set", f"model.attention.type={kind}", *PLAIN, "--data", str(tmp_path), "--out", out]
-    commands = [train, ["summarize", out, inputs, "--output", f"{out}.jsonl"]]
-    contract = str(ROOT / "tests/contract/test_attention_contract.py")
-    process = subprocess.run(
-        [sys.executable, "-c", DRIVER, json.dumps(commands), kind, contract],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "tests")])},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-4000:]
-    assert json.loads((tmp_path / "run/model/config.json").read_text())["model"]["attention"] == {"type": kind}
-    assert len(read_lines(Path(f"{out}.jsonl"))) == len(PAIRS)
-    assert int(re.findall(r"(\d+) passed", process.stdout)[-1]) >= 3
 
 
 # ------------------------------------------------------------------------------------------- notebooks

@@ -5,22 +5,16 @@ from __future__ import annotations
 import json
 import math
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from catchline.cli.main import main
 from catchline.config.loading import load_recipe, resolve_run
-from catchline.config.names import MODELS, TOKENIZERS, build
-from catchline.config.schema import SearchConfig, TextConfig
 from catchline.errors import DataError
 from catchline.explain.record import to_dict
 from catchline.models.coarse_to_fine import CoarseToFine
-from catchline.models.folder import LoadedModel
 from catchline.search import decode as decoding
 from catchline.summarizer import Summarizer
 from catchline.summarizer import decoding as systems
@@ -115,49 +109,6 @@ def test_a_document_beside_a_very_long_one_is_as_alone(model: Path, monkeypatch:
 # ------------------------------------------------------------------------------------- a book
 
 
-def book_model(folder: Path) -> Path:
-    """A model with random weights that reads as many chunks as there are."""
-    spec = {"type": "word", "max_vocabulary": 100, "min_frequency": 1}
-    tokenizer = build("tokenizer", TOKENIZERS, spec)
-    tokenizer.use_separator("<EOS>")
-    tokenizer.train([" ".join(WORDS) + " ."])
-    parts = {"attention": {"type": "coarse_to_fine", "draws": 2}, "coarse": {"type": "bag_of_words"}, "chunks": None}
-    model = {"type": "coarse_to_fine", "embedding_size": 32, "hidden_size": 48, **parts}
-    text = TextConfig(tokenizer=spec, sentence_separator="<EOS>", max_source_tokens=500_000, oov_copy="unk")
-    search = SearchConfig(beam_size=3, max_length=12, min_length=6)
-    torch.manual_seed(1)  # with others it may write separators only, and no word to explain
-    built = build("model", MODELS, model, vocab_size=tokenizer.vocab_size)
-    LoadedModel(built, tokenizer, text=text, search=search, name="book").save_pretrained(folder)
-    return folder
-
-
-MEASURED = """
-import resource, sys
-from catchline.cli.main import main
-code = main(sys.argv[1:])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
-sys.exit(code)
-"""
-
-
-def summarized(model: Path, text: str) -> tuple[dict[str, Any], float]:
-    """The record of `catchline summarize --json --explain`, and the MiB that its process took at most."""
-    command = [sys.executable, "-c", MEASURED, "--quiet", "summarize", str(model), text, "--json", "--explain"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout), int(done.stderr.split()[-1]) / (1024 if sys.platform != "darwin" else 1024**2)
-
-
-@pytest.mark.slow
-def test_a_book_is_read_in_little_memory(tmp_path: Path) -> None:
-    """100,000 words, explained, take no more than 200 MiB beyond what a few words take."""
-    folder = book_model(tmp_path / "model")
-    _, before = summarized(folder, article(tmp_path, " ".join(sentences(4, 1))))
-    line, most = summarized(folder, article(tmp_path, " ".join(sentences(20_000, 1))))
-    assert line["reading"]["words"] > 100_000
-    assert line["reading"]["chunks_read"] <= 2 * 3 * 13
-    assert most - before < 200
-
-
 NAMES, THINGS, VERBS = ("Anna", "Bob", "Carla", "Dan"), ("keys", "car", "phone", "lunch"), ("lost", "sold", "needs")
 
 
@@ -201,21 +152,6 @@ def test_each_token_of_a_summary_is_explained(trained: Path, talk: Path, capsys:
         assert 0 <= figures["copied_from_specials"] < (1 if specials else 1e-9)
         assert bool(token["sources"]["p_co"]) == (number > 0)  # nothing was copied before the first word
         assert len(token["sources"]["p_final"]) == 3
-
-
-def test_scoring_says_how_much_was_copied(trained: Path, talk: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["evaluate", trained, "longest-3", "--data", talk, "--profile", "samsum"]
-    system, longest = json.loads(run(capsys, *arguments, "--json"))["systems"]
-    assert 0 <= system["measures"]["correct_1"] <= 1
-    assert 0 < system["measures"]["p_gen"] < 1
-    assert longest["measures"]["copy_rate"] == 1.0
-
-
-def test_decoding_is_that_of_the_paper() -> None:
-    """BART's 55 to 140 tokens before the end, and its length penalty of 2."""
-    search = resolve_run(load_recipe("coconet"), "coconet", "paper").search
-    assert (search.beam_size, search.min_length, search.max_length, search.no_repeat_ngram) == (4, 55, 140, 3)
-    assert (search.length_normalisation, search.length_alpha) == ("predicted", 2.0)
 
 
 def test_the_stage_ends_where_it_should(talk: Path) -> None:

@@ -20,7 +20,6 @@ from catchline.errors import ConfigError
 from catchline.evaluation.run import identity, open_system
 from catchline.metrics.confidence import Calibration
 from catchline.models.folder import LoadedModel
-from catchline.summarizer.bulk import SummaryJob
 from catchline.summarizer.decoding import DecodedDocument
 from catchline.types import Record
 from commands import refused, run
@@ -144,25 +143,6 @@ def test_records_in_json_lines_out_in_order(
     assert "document" not in out[0]
     assert "words" not in out[0]
     assert out[0]["truncated"]
-
-
-def test_ctrl_c_keeps_what_is_done(
-    folder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, line_of = tmp_path / "out.jsonl", SummaryJob.line
-
-    def interrupted(self: Any, name: str, summary: Any) -> str:
-        if name == "r2":
-            raise KeyboardInterrupt
-        return line_of(self, name, summary)
-
-    monkeypatch.setattr(SummaryJob, "line", interrupted)
-    assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 130
-    assert "the same command completes them" in capsys.readouterr().err
-    assert len(read_lines(tmp_path / "out.jsonl.partial")) == 2
-    monkeypatch.setattr(SummaryJob, "line", line_of)
-    run(capsys, "summarize", folder, corpus, "--output", out)
-    assert [line["id"] for line in read_lines(out)] == ["r0", "r1", "r2", "r3", "r4"]
 
 
 def test_explain_in_the_terminal_as_json_and_as_a_page(

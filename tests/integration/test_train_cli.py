@@ -24,7 +24,6 @@ from catchline.search.torch_bridge import decode
 from catchline.summarizer import confidence
 from catchline.text.base import Tokenizer
 from catchline.training.data import pairs_of
-from catchline.training.log import read_log
 from catchline.training.run import hold_out
 from catchline.types import PLAIN_PASS, Record, TrainingBatch
 from commands import refused, run
@@ -122,22 +121,6 @@ def test_pairs_in_the_run_folder_that_no_run_wrote_stay(
         command = arguments(given, tmp_path / "a project", "--force")
         refused(capsys, 2, f"{place.parent} has pairs that no run wrote", *command)
     assert (own.read_bytes(), place.read_bytes()) == before
-
-
-def test_the_parts_of_a_run_are_replaced_with_it(data: Path, tmp_path: Path, capsys: Capture) -> None:
-    command, parts = arguments(data / "train.jsonl", tmp_path / "run"), tmp_path / "run" / "data"
-    run(capsys, *command)
-    before = {path.name: path.read_bytes() for path in parts.iterdir()}
-    (parts / "train.jsonl").write_text("mine")  # in the place of a part
-    refused(capsys, 2, "no run wrote", *command, "--force")
-    assert (parts / "train.jsonl").read_text() == "mine"
-    (parts / "train.jsonl").write_bytes(before["train.jsonl"])
-    run(capsys, *command, "--force", "--set", "training.seed=2")
-    after = {path.name: path.read_bytes() for path in parts.iterdir()}
-    assert after.keys() == before.keys()
-    assert after != before
-    validations = [entry for entry in read_log(tmp_path / "run" / "log.jsonl") if entry["kind"] == "validation"]
-    assert [entry["update"] for entry in validations] == [4]
 
 
 @pytest.mark.parametrize(

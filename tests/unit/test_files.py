@@ -90,15 +90,6 @@ def test_a_forked_child_keeps_nothing_locked(tmp_path: Path) -> None:
         os.close(reading)
 
 
-def test_a_folder_that_stays_empty_goes_away_again(tmp_path: Path) -> None:
-    with only_here(tmp_path / "new"):
-        pass
-    assert not (tmp_path / "new").exists()
-    with only_here(tmp_path / "new"):
-        (tmp_path / "new" / "file").touch()
-    assert names(tmp_path / "new") == ["file"]
-
-
 @pytest.mark.parametrize("what", ["replacing_folder", "part_of"])
 def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path, what: str) -> None:
     place = tmp_path / "model"

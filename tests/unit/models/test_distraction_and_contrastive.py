@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from catchline.config.names import MODELS, build
 from catchline.errors import ConfigError
-from catchline.kernels import dispatch
 from catchline.models.base import SummarizationModel
 from catchline.models.distraction import Distraction
 from samples import BART, IDS, PAD, TRANSFORMER, VOCAB, random_batch, randomise
@@ -21,12 +19,6 @@ BOTH = {"type": "distraction", "size": 6}
 def built(vocab_size: int = VOCAB, **options: Any) -> Distraction:
     spec = {"type": "distraction", "embedding_size": 5, "hidden_size": 4, "attention": BOTH, **options}
     model: Distraction = build("model", MODELS, spec, vocab_size=vocab_size, **IDS)
-    return model
-
-
-def model_of(seed: int = 0, **options: Any) -> Distraction:
-    model = built(**options).double()
-    randomise(model, seed=seed)
     return model
 
 
@@ -67,28 +59,6 @@ def test_recurrent_matrices_start_orthogonal_gate_by_gate() -> None:
         assert model.attention.content_vector.eq(1).all()
         assert model.embedding.weight[PAD].eq(0).all()
         assert model.head.projection.bias.eq(0).all()
-
-
-def kept(model: Distraction, steps: int, least: int) -> int:
-    """How many storages of at least ``least`` elements a forward pass keeps for its backward pass."""
-    storages: dict[int, Tensor] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        if tensor.untyped_storage().nbytes() >= least * tensor.element_size():
-            storages[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model(random_batch((40, 40), (steps, steps)))
-    return len(storages)
-
-
-@pytest.mark.skipif(not dispatch.ENABLED, reason="the plain equations keep what autograd keeps")
-@pytest.mark.parametrize("head", ["vocabulary", "pointer"])
-def test_nothing_as_large_as_keys_is_kept_for_a_step(head: str) -> None:
-    model = model_of(attention={**BOTH, "size": 30}, decoder="two-level", head={"type": head})
-    sizes = [kept(model, steps, least=2 * 40 * 30) for steps in (3, 12)]
-    assert sizes[0] == sizes[1] > 0
 
 
 BASE = TRANSFORMER | {"decoder_layers": 3}
