@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from catchline.evaluation.measures import reading_measures
 from catchline.explain.chunks import build_chunks, chunk_spans, coarse_map, read_attention, read_positions, read_to
 from catchline.explain.html import render
 from catchline.explain.provenance import build_summary
 from catchline.explain.record import from_dict, to_dict
-from catchline.layers.chunks import make_grid
 from catchline.search.decode import _note_reading
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Hypothesis, Summary
@@ -148,12 +146,3 @@ def test_means_over_documents_and_words() -> None:
     assert found == {"chunks_read": 3.0, "words_read": (5 / 8 + 1) / 2, "chunks_chosen": 2.0, "coarse_entropy": 1.25}
     assert reading_measures([{}, {}]) == {}
     assert "coarse_entropy" not in reading_measures([FIGURES])
-
-
-def test_the_tokens_of_each_chunk() -> None:
-    mask = torch.tensor([[True] * 5, [True, True, False, False, False]])
-    grid = make_grid(torch.arange(10).view(2, 5), mask, chunk_words=2, num_chunks=None, pad_id=0)
-    assert grid.token_ranges().tolist() == [[[0, 2], [2, 4], [4, 5]], [[0, 2], [2, 2], [2, 2]]]
-    ids = torch.tensor([[5, 9, 7, 7, 7, 9, 4]])
-    grid = make_grid(ids, ids > 0, separator_id=9, chunk_words=2, num_chunks=4, pad_id=0)
-    assert grid.token_ranges().tolist() == [[[0, 2], [2, 4], [6, 7], [7, 7]]]  # two words are cut with their sentence

@@ -83,14 +83,6 @@ def test_the_copy_share_is_the_copied_part_of_the_words_probability() -> None:
     assert len(copied.attention) == len(made.source_offsets) == 10
 
 
-def test_models_without_copying_show_what_was_attended_to_but_nothing_is_copied() -> None:
-    tokenizer = words()
-    word = summary_of(tokenizer, [id_of("the")], [0.7], [ROW]).words[0]
-    assert (word.copied, word.copy_share, word.p_gen) == (False, 0.0, None)
-    assert word.sources[0].text == "Zebrafish"
-    assert word.sources[0].weight == pytest.approx(0.3)
-
-
 def test_an_unk_is_replaced_by_the_most_attended_word_and_counts_as_copied() -> None:
     tokenizer = words()
     ids = [tokenizer.unk_id]
@@ -99,28 +91,6 @@ def test_an_unk_is_replaced_by_the_most_attended_word_and_counts_as_copied() -> 
     assert made.text == "zebrafish"
     assert made.words[0].copied
     assert [(span.start, span.weight) for span in made.words[0].sources] == [(8, 1.0)]
-
-
-def test_the_most_attended_position_decides_whether_an_unk_is_replaced_kept_or_dropped() -> None:
-    """``argmax``: the separator between sentences drops it, the end of the document keeps it."""
-    tokenizer = words()
-    met = tokenizer.token_id("met")
-    encoding = tokenizer.encode(DOCUMENT, specials=True)
-    tokenizer.separator = encoding.tokens[1]  # as if this word stood between sentences
-    for position, text in ((3, "zebrafish met"), (1, "met"), (len(encoding.ids) - 1, "<unk> met")):
-        attention = np.full((2, len(encoding.ids)), 0.01)
-        attention[0, position] = 0.5
-        hypothesis = Hypothesis([tokenizer.unk_id, met], 0.0, 0.0, [-0.1, -0.2], False, attention)
-        made = build_summary(
-            hypothesis,
-            document=DOCUMENT,
-            source_encoding=encoding,
-            tokenizer=tokenizer,
-            search=SearchConfig(surface="raw", replace_unk="argmax"),
-        )
-        assert made.text == text
-        assert [word.text for word in made.words] == text.split()
-        assert made.words[-1].probability == pytest.approx(math.exp(-0.2)), "the other steps keep what is theirs"
 
 
 def test_the_source_spans_are_the_users_own_text_and_special_tokens_are_left_out() -> None:
@@ -141,17 +111,6 @@ def zebrafish_in_pieces() -> tuple[Tokenizer, list[int], np.ndarray]:
     pieces = [i for i, (start, end) in enumerate(encoding.offsets) if start >= 8 and end <= 17]
     assert len(pieces) > 1
     return tokenizer, [encoding.ids[i] for i in pieces], np.eye(len(encoding.ids))[pieces]
-
-
-def test_subword_tokens_are_merged_to_words() -> None:
-    tokenizer, pieces, places = zebrafish_in_pieces()
-    made = summary_of(tokenizer, pieces, [0.5] * len(pieces), places, p_gen=[0.1] * len(pieces))
-    assert [word.text.lower() for word in made.words] == ["zebrafish"]
-    word = made.words[0]
-    assert word.probability == pytest.approx(0.5 ** len(pieces))
-    assert word.copied
-    assert [(span.start, span.end, span.text) for span in word.sources] == [(8, 17, "Zebrafish")]
-    assert word.sources[0].weight == pytest.approx(1.0)
 
 
 def test_a_word_is_copied_by_the_mean_of_its_pieces() -> None:

@@ -47,15 +47,6 @@ def tiny(**options: Any) -> Transformer:
 # ---------------------------------------------------------------------------------- the beginning
 
 
-@torch.no_grad()
-def test_the_first_input_is_end() -> None:
-    model, batch = tiny(), random_batch()
-    expected = model(batch).gold_log_probs
-    other = batch.target_input_ids.clone()
-    other[:, 0] = 9
-    assert torch.equal(model(replace(batch, target_input_ids=other)).gold_log_probs, expected)
-
-
 def test_first_weights() -> None:
     """N(0, 1 / D) embeddings with a zero row for padding; one matrix for everything; equal for equal seeds."""
     model = first_weights(vocab_size=2000, hidden_size=64)
@@ -104,20 +95,6 @@ def test_a_document_of_nothing_but_padding() -> None:
 
 
 # ---------------------------------------------------------------------- attention, copying, taps
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("layer", [-1, 0])
-def test_the_attention_that_is_shown_is_that_of_the_layer(layer: int) -> None:
-    model, batch = tiny(attention_layer=layer), random_batch()
-    every = model.cross_attentions(batch)  # (L, H, B, T, S)
-    assert every.shape == (2, 2, 3, 5, 7)
-    expected = every[layer].mean(0)
-    torch.testing.assert_close(model(batch).attention, expected, **EXACT)
-    memory = model.encode(batch)
-    step, _ = model.step(batch.target_input_ids[:, 0], model.start(memory))
-    torch.testing.assert_close(step.attention, expected[:, 0], **EXACT)
-    torch.testing.assert_close(step.context, torch.einsum("bs,bsd->bd", expected[:, 0], memory.states), **EXACT)
 
 
 @torch.no_grad()

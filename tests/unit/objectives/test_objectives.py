@@ -12,7 +12,6 @@ from torch import Tensor
 from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.errors import ConfigError, TrainingError
 from catchline.kernels import vocabulary
-from catchline.layers.vocabulary import VocabularyProjection
 from catchline.objectives.attention import guidance_divergence
 from catchline.objectives.base import token_weights
 from catchline.objectives.reinforce import Reinforce
@@ -44,15 +43,6 @@ def test_reductions(name: str, reduction: str) -> None:
     assert (term.name, term.weight) == (name, 0.5)
 
 
-@pytest.mark.parametrize("reduction", EXPECTED)
-def test_tokens_that_do_not_count(reduction: str) -> None:
-    """``token_mask`` rules: an example that has none left is no example."""
-    mask = torch.tensor([[True, False, True], [False, False, False], [True, True, False]])
-    expected = {"token": 15 / 4, "example": (2 + 5.5) / 2, "sentence": 15 / 2, "sum": 15.0}
-    term = objective("nll", reduction=reduction)(ModelOutput(gold_log_probs=VALUES, token_mask=mask), batch())
-    assert float(term.sum / term.count) == pytest.approx(expected[reduction])
-
-
 @pytest.mark.parametrize("reduction", ["token", "example", "sentence"])
 def test_sums_and_counts_add_up_over_micro_batches(reduction: str) -> None:
     layer = objective("nll", reduction=reduction)
@@ -74,20 +64,6 @@ def test_the_hint_of_token_weights_is_the_derivative(reduction: str) -> None:
 
 # ------------------------------------------------------------------------------------ guidance
 
-ATTENTION = torch.tensor([[[0.5, 0.25, 0.25], [0.75, 0.125, 0.125]], [[0.5, 0.25, 0.25], [0.75, 0.125, 0.125]]])
-CENTRALITY = torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
-REAL_STEPS = torch.tensor([[True, False], [True, True]])
-SOURCE = torch.tensor([[True, True, True], [True, True, False]])
-
-
-def kl(weights: list[float]) -> float:
-    return sum(a * math.log(a / c) for a, c in zip(weights, (0.5, 0.3, 0.2), strict=False))
-
-
-def test_only_real_steps_and_positions_count() -> None:
-    found = guidance_divergence(ATTENTION, CENTRALITY, REAL_STEPS, SOURCE)
-    assert found.tolist() == pytest.approx([kl([0.5, 0.25, 0.25]), kl([0.625, 0.1875])], abs=1e-6)
-
 
 def test_what_nobody_attends_to_and_what_is_not_central_is_finite() -> None:
     attention = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]]], requires_grad=True)
@@ -97,16 +73,6 @@ def test_what_nobody_attends_to_and_what_is_not_central_is_finite() -> None:
     found.sum().backward()
     assert attention.grad is not None
     assert bool(attention.grad.isfinite().all())
-
-
-@pytest.mark.parametrize(("reduction", "count"), [("token", 3), ("example", 2), ("sentence", 2), ("sum", 1)])
-def test_what_the_sum_is_divided_by(reduction: str, count: int) -> None:
-    ids = torch.zeros(2, 3, dtype=torch.int64)
-    batch = TrainingBatch(ids, ids, SOURCE, 5, target_input_ids=ids, target_ids=ids, target_mask=REAL_STEPS)
-    output = ModelOutput(torch.zeros(2, 2), attention=ATTENTION, details={"centrality": CENTRALITY})
-    term = build("objective", OBJECTIVES, {"type": "guidance", "reduction": reduction, "weight": 3.0})(output, batch)
-    assert (float(term.count), term.weight) == (count, 3.0)
-    assert float(term.sum) == pytest.approx(kl([0.5, 0.25, 0.25]) + kl([0.625, 0.1875]), abs=1e-6)
 
 
 MASK_L = torch.tensor([[True, True, True], [True, False, False]])
@@ -169,23 +135,6 @@ def test_figures_of_the_log() -> None:
         assert objective("nll", reduction=reduction).figures(output, batch_of()) == nll
     assert float(objective("opponent", label_smoothing=0.1).figures(output, batch_of())["opponent_plain"]) == 2.5
     assert objective("nll").figures(output, batch_of()) == objective("opponent").figures(output, batch_of()) == {}
-
-
-@pytest.mark.parametrize("options", [{}, {"bias": False}, {"hidden_size": 5}])
-@pytest.mark.parametrize("eps", [0.1, 0.6])
-def test_smoothing_is_that_of_torch(options: dict[str, Any], eps: float) -> None:
-    """Value and gradients of ``torch.nn.functional.cross_entropy(label_smoothing=eps)``."""
-    layer = VocabularyProjection(6, 11, **options).double()
-    randomise(layer, scale=1.0)
-    g = torch.Generator().manual_seed(0)
-    inputs = torch.randn(9, 6, generator=g, dtype=torch.float64, requires_grad=True)
-    gold = torch.randint(11, (9,), generator=g)
-    leaves = [inputs, *layer.parameters()]
-    value = layer.smoothed(layer.gold_log_probs(inputs, gold), inputs, gold, eps)
-    wanted = -torch.nn.functional.cross_entropy(layer(inputs), gold, reduction="none", label_smoothing=eps)
-    torch.testing.assert_close(value, wanted, atol=1e-12, rtol=0)
-    gradients, expected = (torch.autograd.grad(each.sum(), leaves) for each in (value, wanted))
-    torch.testing.assert_close(gradients, expected, atol=1e-12, rtol=0)
 
 
 SMOOTHING: dict[str, dict[str, Any]] = {

@@ -1,30 +1,35 @@
-"""Equations (4) and (5) at their edges: closed gates, words that only padding holds, smoothed labels."""
+"""Copying and attention at their edges; positions, blocks and precision of layers."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
 from catchline.kernels import dispatch
 from catchline.kernels.dispatch import first_positions as _first_positions
-from catchline.kernels.dispatch import first_positions as places
+from catchline.layers import recurrent
 from catchline.layers.copying.pointer import (
-    CopyHead,
     CopySource,
-    EncoderFeatures,
     GoldTokens,
     HeadInput,
     PointerHead,
-    build_copy_head,
     step_distribution,
 )
-from catchline.layers.transformer import CapturedAttention, mean_attention
+from catchline.layers.recurrent import Recurrence
+from catchline.layers.transformer import (
+    BlockSizes,
+    DecoderLayer,
+    EncoderLayer,
+    log_weights,
+    masked_sinusoids,
+    sinusoids,
+    token_positions,
+)
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.coconet import log_width, positional_correlation, rescaled_rows, transfers
 from catchline.papers.pointer_generator import (
@@ -34,7 +39,7 @@ from catchline.papers.pointer_generator import (
     gold_copy_log_prob,
     gold_log_prob,
 )
-from samples import UNK, rand, randomise
+from samples import rand
 
 B, Q, S, V, X = 2, 3, 5, 6, 9
 IDS = torch.tensor([[6, 2, 6, 7, 2], [8, 6, 0, 0, 0]])  # repeated words, words outside V, padding
@@ -138,94 +143,6 @@ def test_label_smoothing_is_over_all_words_of_the_mixture(hidden_size: int | Non
     torch.testing.assert_close(found, torch.autograd.grad(expected.sum(), leaves))
 
 
-B_C, T, S_C, H, D, V_C, X_C = 3, 4, 6, 2, 4, 9, 11
-WIDE = H * D
-IDS_C = torch.tensor([[9, 4, 9, 10, 4, 3], [2, 5, 5, 3, 0, 0], [7, 0, 0, 0, 0, 0]])
-MASK_C = torch.tensor([[1] * 6, [1] * 4 + [0] * 2, [1] + [0] * 5]).bool()
-EXACT = {"atol": 1e-12, "rtol": 0}
-
-
-def head_of(name: str = "correlational", *, scale: float = 0.7, specials: tuple[int, ...] = (), **options: Any) -> Any:
-    context = {
-        "projection": VocabularyProjection(WIDE, V_C),
-        "gate_size": 5,
-        "unk_id": UNK,
-        "special_ids": specials,
-    }
-    head = build_copy_head({"type": name, **options}, captured=True, **context).double()
-    randomise(head, scale=scale)
-    return head
-
-
-def side_of() -> EncoderFeatures:
-    states = rand(B_C, S_C, WIDE, seed=1).masked_fill(~MASK_C.unsqueeze(-1), 0.0)
-    queries, keys, values = (rand(B_C, S_C, H, D, seed=seed) for seed in (2, 3, 4))
-    return EncoderFeatures(states, 2 * queries, keys, values, MASK_C, IDS_C)
-
-
-def inputs_of() -> HeadInput:
-    side = side_of()
-    queries, keys = 2 * rand(B_C, T, H, D, seed=6), rand(B_C, S_C, H, D, seed=7)
-    tap = CapturedAttention(queries, keys, side.values, MASK_C)
-    return HeadInput(rand(B_C, T, WIDE, seed=8), rand(B_C, T, 5), None, tap, mean_attention(tap))
-
-
-def source_of(head: CopyHead) -> CopySource:
-    return CopySource(IDS_C, MASK_C, X_C, places(IDS_C, X_C), head.precompute(side_of()))
-
-
-def weighed(head: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """alpha and P_final of all steps, and the details."""
-    precomputed = head.precompute(side_of())
-    weights = head._weights(inputs_of(), precomputed)
-    return weights, *head.weigh_all(inputs_of(), weights, precomputed)
-
-
-def gold_of(smoothing: float = 0.0) -> GoldTokens:
-    rows, steps = torch.ones(B_C, T).bool().nonzero(as_tuple=True)
-    words = torch.tensor([9, 4, 5, 3, 5, 2, 8, 3, 7, 7, 3, 6])
-    return GoldTokens(words, rows, None, smoothing, steps)
-
-
-def trained(head: CopyHead, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
-    inputs, gold = inputs_of(), gold_of(smoothing)
-    at = (gold.rows, gold.steps)
-    picked = replace(inputs, hidden=inputs.hidden[at], gate_features=inputs.gate_features[at])
-    return head.gold_log_probs(picked, None, source_of(head), gold)
-
-
-# ------------------------------------------------------------------------------------------------ options
-
-
-@torch.no_grad()
-def test_special_tokens_may_be_excluded() -> None:
-    """No mass on them, in alpha, s or p; a document that has nothing else keeps them."""
-    head = head_of(exclude_special_from_copy=True, specials=(2, 3, 7))
-    alpha, final, _ = weighed(head)
-    special = torch.isin(IDS_C, torch.tensor([2, 3])) & MASK_C
-    assert special.any()
-    for rows in (alpha, final):
-        assert rows.transpose(1, 2)[special].eq(0).all()
-        torch.testing.assert_close(rows.sum(-1), torch.ones(B_C, T).double(), **EXACT)
-    matrix = head.precompute(side_of()).extra.matrix
-    assert matrix.unflatten(1, (2, S_C)).movedim(3, 1)[special].eq(0).all()
-    assert trained(head)[0].isfinite().all()
-
-
-# ------------------------------------------------------------------------------------------------- beginning
-
-
-@torch.no_grad()
-def test_an_alpha_that_is_all_elsewhere() -> None:
-    """All of alpha on excluded tokens: what is left of nothing is spread evenly."""
-    head = head_of("attentional", exclude_special_from_copy=True, specials=(3,))
-    weights = torch.zeros(B_C, T, S_C).double()
-    weights[0, :, 5], weights[1, :, 3], weights[2, :, 0] = 1.0, 1.0, 1.0
-    found = head._weights(replace(inputs_of(), weights=weights), head.precompute(side_of()))
-    torch.testing.assert_close(found.sum(-1), torch.ones(B_C, T).double(), **EXACT)
-    assert attention_weights(torch.zeros(1, S_C).double(), MASK_C[:1] & (IDS_C[:1] != 3)).allclose(found[0, 0])
-
-
 def test_a_token_that_looks_at_itself_only() -> None:
     """In float32 nothing is left of its row without the diagonal; it is spread evenly, and the gradient is finite."""
     attention = torch.eye(4)[None].clone()
@@ -256,3 +173,84 @@ def test_extreme_widths(dtype: torch.dtype, argument: float) -> None:
         assert matrix[0, 0, 15] > matrix[0, 0, 16] == matrix[0, 0, 29]
     matrix[0, 4].square().sum().backward()
     assert gate.grad.isfinite().all()
+
+
+MASK_ = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()
+
+
+# -------------------------------------------------------------------------------------- positions
+
+
+@pytest.mark.parametrize("size", [8, 9, 64])
+def test_sines_then_cosines_with_geometric_speeds(size: int) -> None:
+    found = sinusoids(3, 5, torch.zeros(1, size, dtype=torch.float64))
+    half = size // 2
+    for row, position in enumerate(range(3, 8)):
+        for i in range(half):
+            angle = position * math.exp(-i * math.log(10000) / (half - 1))
+            assert found[row, i].item() == pytest.approx(math.sin(angle), abs=1e-12)
+            assert found[row, half + i].item() == pytest.approx(math.cos(angle), abs=1e-12)
+    assert not found[:, 2 * half :].any()
+
+
+def test_real_tokens_are_numbered_whatever_side_the_padding_is_on() -> None:
+    assert token_positions(MASK_).tolist() == [[1, 2, 3, 4, 5], [0, 0, 1, 2, 3], [1, 0, 0, 0, 0]]
+    like = torch.zeros(1, 6, dtype=torch.float64)
+    found, table = masked_sinusoids(MASK_, 2, like), sinusoids(2, 5, like)
+    assert torch.equal(found[0], table)
+    assert torch.equal(found[1, 2:], table[:3])
+    assert not found[1, :2].any()
+
+
+# -------------------------------------------------------------------------------------- attention
+
+
+def test_logarithms_of_weights_are_finite() -> None:
+    weights = torch.tensor([1.0, 0.25, 1e-40, 0.0], requires_grad=True)
+    logs = log_weights(weights)
+    logs.sum().backward()
+    assert logs[:2].tolist() == pytest.approx([0.0, math.log(0.25)])
+    assert bool(logs.isfinite().all())
+    assert bool(weights.grad.isfinite().all())
+
+
+# ----------------------------------------------------------------------------------------- blocks
+
+
+def test_initialisation() -> None:
+    torch.manual_seed(0)
+    layer = DecoderLayer(BlockSizes(size=128, num_heads=2, feed_forward_size=256))
+    bounds = {
+        "self_attention.in_proj": (6 / (3 * 128 + 128)) ** 0.5,  # as one matrix, not as three
+        "cross_attention.in_proj": (6 / (3 * 128 + 128)) ** 0.5,
+        "self_attention.out_proj": (6 / 256) ** 0.5,
+        "cross_attention.out_proj": (6 / 256) ** 0.5,
+        "inner": (6 / (128 + 256)) ** 0.5,
+        "outer": (6 / (128 + 256)) ** 0.5,
+    }
+    linear = {name: part for name, part in layer.named_modules() if isinstance(part, nn.Linear)}
+    assert linear.keys() == bounds.keys()
+    for name, bound in bounds.items():
+        assert linear[name].bias.eq(0).all()
+        assert 0.99 * bound < linear[name].weight.abs().max() <= bound
+
+
+def test_dropout_in_training_only_and_before_every_residual() -> None:
+    torch.manual_seed(0)
+    sizes = BlockSizes(32, 2, 64, dropout=0.0, attention_dropout=0.5)
+    layer, x = EncoderLayer(sizes).double(), rand(2, 6, 32)
+    mask = torch.ones(2, 6, dtype=torch.bool)
+    assert not torch.equal(layer(x, mask)[0], layer(x, mask)[0])
+    assert torch.equal(layer.eval()(x, mask)[0], layer(x, mask)[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.Dropout, "forward", lambda self, x: torch.zeros_like(x) if self.p else x)
+        layer = EncoderLayer(BlockSizes(32, 2, 64, dropout=0.9)).double()
+        assert torch.equal(layer(x, mask)[0], layer.after_feed_forward.norm(layer.after_self_attention.norm(x)))
+
+
+def test_a_cpu_without_bf16_reads_in_float32_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrent, "runs_in_bf16", lambda device: False)
+    layer, inputs = Recurrence("lstm", 8, 8), torch.randn(3, 5, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        states, _ = layer.over_real_tokens(inputs, torch.ones(3, 5, dtype=torch.bool))
+    assert states.dtype == torch.float32
