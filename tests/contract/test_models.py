@@ -355,7 +355,7 @@ def test_a_model_in_half_precision_speaks_in_float32(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in TRIED if CASES[name]["type"] in ("transformer", "bart")])
 def test_under_autocast_a_transformer_is_close_and_trains(name: str) -> None:
     """Products in bfloat16: finite values and gradients, log-probabilities in float32. (torch has no LSTM for it here;
-    what such a model reads in is in tests/unit/layers/test_recurrent.py.)"""
+    what such a model reads in is in tests/unit/layers/test_blocks.py.)"""
     model, batch = model_of(name).float(), random_batch(extra_source=1)
     with torch.no_grad():
         exact = model(batch).gold_log_probs

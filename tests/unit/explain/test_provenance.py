@@ -1,20 +1,25 @@
-"""Provenance of each word, against numbers worked out by hand."""
+"""Provenance of each word, against numbers worked out by hand; heat maps."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
+from catchline.cli.explain import write_heatmap
 from catchline.config.schema import SearchConfig
 from catchline.errors import DataError
+from catchline.explain import pictures
+from catchline.explain.pictures import HeatMap, draw_png
 from catchline.explain.provenance import build_summary, extractive_summary, merge_spans
 from catchline.explain.record import from_dict, to_dict
 from catchline.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
 from catchline.text.unknown import extended
-from catchline.types import Hypothesis, Record, Summary
+from catchline.types import Hypothesis, Record, Summary, SummaryWord
 
 DOCUMENT = "The old Zebrafish met  a new Zebrafish, twice."
 
@@ -204,3 +209,40 @@ def test_parts_that_do_not_fit_together(values: dict, says: str) -> None:
     assert from_dict(good).words[0].attention == ()  # as extractive methods have it
     with pytest.raises(DataError, match=says):
         from_dict(good | values)
+
+
+def some_map(rows: int = 4, columns: int = 9, title: str = "layer 2, head 4", seed: int = 0) -> HeatMap:
+    weights = np.random.default_rng(seed).random((rows, columns))
+    weights /= weights.sum(1, keepdims=True)
+    return HeatMap(
+        title, weights, [f"row{i}" for i in range(rows)], [f"word{i}" for i in range(columns)], "entropy 1.00 of 2.20"
+    )
+
+
+def test_picture(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "map.png"
+    assert draw_png([some_map()], path, title=r"a $\frac$ pair") == []
+    pixels = imread(path)
+    assert pixels.shape[1] < 900
+    assert not list(path.parent.glob("*.partial"))
+    assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20  # colours, not an empty sheet
+
+
+def test_long_documents_and_summaries_are_cut_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "MAX_ROWS", 4)
+    monkeypatch.setattr(pictures, "MAX_COLUMNS", 6)
+    long = some_map(rows=5, columns=30)
+    notes = draw_png([long], tmp_path / "map.png")
+    share = round(100 * long.weights[:, :6].sum() / long.weights.sum())
+    assert notes[0].startswith(f"The first 6 of 30 document words are drawn; they hold {share}% of the weight.")
+    assert notes[1] == "The first 4 of 5 summary words are drawn."
+
+
+def test_columns_of_special_tokens_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[HeatMap] = []
+    monkeypatch.setattr("catchline.explain.pictures.draw_png", lambda maps, *_, **__: drawn.extend(maps) or [])
+    weights = (0.1, 0.5, 0.3, 0.1)
+    word = SummaryWord("cat", 0, 3, 1.0, copied=True, copy_share=1.0, p_gen=None, sources=(), attention=weights)
+    offsets = ((0, 0), (0, 3), (4, 7), (7, 7))
+    write_heatmap(tmp_path / "map.png", [Summary("cat", document="cat sat", words=(word,), source_offsets=offsets)])
+    assert list(drawn[0].columns) == ["(start)", "cat", "sat", "(end)"]

@@ -1,20 +1,23 @@
-"""How many files and lines run between ids and the loss, how many files and functions between the command and the line,
-and how many keys recipes have."""
+"""Budgets of reading and of keys; plain English; programs that run seldom."""
 
 from __future__ import annotations
 
+import ast
 import importlib
+import io
 import json
 import re
 import subprocess
 import sys
+import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 import catchline
@@ -173,3 +176,101 @@ def test_each_key_is_in_a_recipe_or_in_a_page() -> None:
         and not re.search(rf"\b{key}\b", f"{cls.__doc__} {owners[cls].__doc__}")
     ]
     assert not lacking
+
+
+ROOT = Path(__file__).parent.parent
+PHRASES = "in place of|stands? for|shall|goes on|likeliest|in hand|mended|at hand|told|the box|so many|of its own|house"
+BANNED = re.compile(rf"\b(?:{PHRASES})\b", re.IGNORECASE)
+SOURCES = [path for folder in ("src", "study/src", "benchmarks", "scripts") for path in (ROOT / folder).rglob("*.py")]
+DOCUMENTS = [
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+]
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|\"[^\"\n]{1,300}\"", re.DOTALL)  # and what is quoted
+
+
+def of_source(text: str) -> Iterator[str]:
+    """The comments of a Python file, and its strings without what stands between braces."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def of_document(text: str) -> Iterator[str]:
+    """A document without code and quotations."""
+    yield _CODE.sub(" ", text)
+
+
+@pytest.mark.parametrize(
+    ("paths", "prose"), [(SOURCES, of_source), (DOCUMENTS, of_document)], ids=["code", "documents"]
+)
+def test_no_banned_phrase(paths: list[Path], prose: type[Iterator[str]]) -> None:
+    found = []
+    for path in sorted(paths):
+        for text in prose(path.read_text(encoding="utf-8")):  # type: ignore[call-arg]
+            flat = " ".join(text.split())
+            found += [
+                f"{path.relative_to(ROOT)}: {flat[max(0, m.start() - 40) : m.end() + 20]}"
+                for m in BANNED.finditer(flat)
+            ]
+    assert not found, "\n".join(found)
+
+
+PROGRAMS = sorted(path for folder in ("benchmarks", "scripts") for path in (ROOT / folder).rglob("*.py"))
+
+
+def lacking(source: str) -> list[str]:
+    """The names that ``source`` imports of catchline and that are not there."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [
+                alias.name for alias in node.names if alias.name.startswith("catchline") and not there(alias.name)
+            ]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "catchline":
+            found += [f"{node.module}.{alias.name}" for alias in node.names if not there(node.module, alias.name)]
+    return found
+
+
+def there(module: str | None, name: str | None = None) -> bool:
+    """Is there such a module, and in it (or below it) such a name?"""
+    try:
+        loaded = importlib.import_module(str(module))
+        return name is None or hasattr(loaded, name) or there(f"{module}.{name}")
+    except ModuleNotFoundError:
+        return False
+
+
+def by_hand() -> set[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.search(r"^BY_HAND := (.*)$", makefile, re.MULTILINE)[1].split())  # type: ignore[index]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_what_programs_import_is_there(path: Path) -> None:
+    assert lacking(path.read_text(encoding="utf-8")) == []
+
+
+def test_all_benchmarks_run_unless_they_are_run_by_hand() -> None:
+    listed = set(re.findall(r"`(\w+)\.py`", (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")))
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        asks = re.search(r'add_argument\("\w|required=True', source) or "__main__" not in source
+        assert not asks or path.stem in by_hand(), f"{path.name} does nothing without arguments"
+        assert path.stem in listed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in (ROOT / "benchmarks").glob("*.py") if path.stem not in by_hand()),
+    ids=lambda p: p.stem,
+)
+def test_a_benchmark_runs_with_its_shortest_settings(path: Path) -> None:
+    short = ["--short"] if '"--short"' in path.read_text(encoding="utf-8") else []
+    done = subprocess.run([sys.executable, path, *short], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout
