@@ -1,4 +1,4 @@
-"""Attention as word alignment: words of tokens, heads against a plain loop, planted heads, and ``catchline align``."""
+"""Attention as word alignment: words and links, heads against a plain loop, planted heads, and ``catchline align``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import torch
 from catchline.cli.main import main
 from catchline.config.names import MODELS, build
 from catchline.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
-from catchline.errors import ConfigError
+from catchline.errors import DataError
 from catchline.models.folder import LoadedModel, save_model_folder
 from catchline.summarizer.torch_backend import NeuralSystem
-from catchline.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
+from catchline.text.tokenizer import BpeTokenizer, Tokenizer
 from catchline.types import Record, TrainingBatch
 from catchline_study.align import (
     ForcedPair,
@@ -29,8 +29,18 @@ from catchline_study.align import (
     head_rates,
     sharpness,
 )
-from catchline_study.links import Links, WordPair, lexical_links, word_pairs
-from commands import refused, run
+from catchline_study.links import (
+    Links,
+    WordPair,
+    head_counts,
+    head_error_rates,
+    lexical_links,
+    read_links,
+    word_attention,
+    word_pairs,
+    write_sheet,
+)
+from commands import run
 from json_lines import write_lines
 from samples import IDS, TRANSFORMER
 
@@ -92,15 +102,6 @@ def test_words_of_tokens_by_hand() -> None:
     assert _word_of([(3, 4), (8, 10), (8, 10)], words) == [-1, 1, 1]  # equal shares: the first
     assert _word_of([], words) == []
     assert _word_of([(0, 3)], []) == [-1]
-
-
-def test_what_is_cut_belongs_to_no_word() -> None:
-    system = system_of("transformer", WordTokenizer, max_source_tokens=5, max_target_tokens=3)
-    forced = forced_pairs(system, PAIRS[:1])[0]
-    assert forced.columns == (-1, 0, 1, 2, -1)
-    assert forced.rows == (0, 1, -1)  # two words and END
-    open_end = system_of("transformer", WordTokenizer, max_target_tokens=3, eos_on_truncation=False)
-    assert forced_pairs(open_end, PAIRS[:1])[0].rows == (0, 1, 2)
 
 
 def by_hand(system: NeuralSystem, pair: WordPair, *, shift: bool = False) -> np.ndarray:
@@ -169,21 +170,6 @@ def test_the_opponents_map_is_that_of_its_head_without_the_maximum() -> None:
     for index, maps in both.items():
         flat = sharpness(forced[index], maps[0])
         assert flat["entropy"] > 0.9 * flat["uniform"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "said"),
-    [
-        *(("transformer", name, "no attention map; write LAYER:HEAD") for name in ("2:", "layer-mean", "-1:0")),
-        *(("transformer", name, "3 layers of 4 heads") for name in ("3:0", "0:4")),
-        ("seq2seq", "0:1", "1 layer of 1 head,"),
-        ("seq2seq", "opponent", "no opponent attention"),
-    ],
-)
-def test_names_that_are_no_map_and_maps_that_the_model_lacks(kind: str, name: str, said: str) -> None:
-    system = system_of(kind)
-    with pytest.raises(ConfigError, match=said):
-        list(attention_maps(system, forced_pairs(system, PAIRS), [MapChoice.parse(name)]))
 
 
 def test_sharpness_by_hand() -> None:
@@ -280,25 +266,81 @@ def test_maps_of_a_pair(contrastive: str, data: Path, tmp_path: Path, capsys: py
     assert run(capsys, *arguments).startswith("summary: Parliament voted on foxes\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        ([], 2, "Give a model"),
-        (["{model}"], 2, "--data FILE"),
-        (["lexrank", "--data", "{data}"], 2, "extractive method"),
-        (
-            ["{model}", "--data", "{data}", "--pair-id", "rain", "--heatmap", "5:0"],
-            2,
-            "the model has 2 layers of 4 heads",
-        ),
-        (["{model}", "--data", "{data}", "--alignments", "lexicl"], 2, "Did you mean 'lexical'?"),
-        (["{model}", "--data", "{data}", "--pair-id", "foxen"], 3, "Did you mean 'foxes'?"),
-        (["{model}", "--data", "{data}", "--png", "x.png"], 2, "Say what to draw"),
-        (["{model}", "--text", "x", "--pair-id", "y"], 2, "not both"),
-    ],
-)
-def test_mistakes(
-    arguments: list[str], code: int, said: str, baseline: str, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [argument.format(model=baseline, data=data) for argument in arguments]
-    refused(capsys, code, said, "align", *given)
+ARTICLES = [
+    Record("The cat, which didn't sleep, sat on the mat.", "Cat sat on mat.", id="a"),
+    Record("北京今天天气很好。", "北京天气"),
+    Record("Rain fell.", "rain", id="c"),
+]
+LINKED = word_pairs(ARTICLES)
+
+
+def test_lexical_links() -> None:
+    # "the" is twice in the document, the full stop is no word, "cat" differs in case only
+    assert lexical_links(LINKED[0]).sure == {(0, 1), (1, 8), (2, 9), (3, 11)}
+    assert lexical_links(LINKED[1]).sure == {(0, 0), (1, 1), (3, 5)}  # 天 is twice in the document
+    assert lexical_links(LINKED[2]).possible == {(0, 0)}
+    twice = word_pairs([Record("day by day it rains", "day after day")])[0]
+    assert not lexical_links(twice).sure
+
+
+def test_lines_and_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "links.txt"
+    path.write_text("1-0 8-1\n\n0?0\n")
+    found = read_links(path, LINKED)
+    assert sorted(found) == [0, 2]
+    assert found[2].sure == frozenset()
+    path = tmp_path / "links.jsonl"
+    path.write_text('{"id": "c", "links": "0-0"}\n\n{"id": "a", "links": ["1-0", "8?1"]}\n')
+    found = read_links(path, LINKED)
+    assert found[2].sure == {(0, 0)}
+    assert found[0].possible == {(0, 1), (1, 8)}
+
+
+def test_sheet_goes_round(tmp_path: Path) -> None:
+    odd = "a b\x1cc\x1fd\x85e\u2028f"  # signs that Python takes for blanks or line ends
+    pairs = word_pairs([*ARTICLES, Record(odd, odd, id="odd")])
+    assert pairs[3].source_words == list("abcdef")
+    path = tmp_path / "new" / "sheet.jsonl"
+    assert write_sheet(path, pairs) == 4
+    with pytest.raises(DataError, match="holds no link"):
+        read_links(path, pairs)
+    lines = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+    for line, links in zip(lines, ("1-0 4?2", "", "none", "5-5"), strict=True):
+        line["links"] = links
+    path.write_text("\n".join(map(json.dumps, lines)))
+    found = read_links(path, pairs[::-1])  # found by label, not by place
+    assert sorted(found) == [0, 1, 3]
+    assert found[3].possible == {(0, 1), (2, 4)}
+    assert found[0].sure == {(5, 5)}
+    changed = word_pairs([Record("The dog sat.", "Cat sat on mat.", id="a"), *ARTICLES[1:], Record(odd, id="odd")])
+    with pytest.raises(DataError, match=r"sheet\.jsonl:1 is not of the form"):
+        read_links(path, changed)
+    with pytest.raises(DataError, match=r"sheet\.jsonl:1 is not of the form"):
+        read_links(path, pairs[1:])
+
+
+# ------------------------------------------------------------------------------ error rates of heads
+
+# S = {(0, 0), (1, 1)}, P = S and (1, 2), A = {(0, 0), (1, 2)}, all as (summary word, document word).
+SURE, POSSIBLE = {(0, 0), (1, 1)}, {(1, 2)}
+
+
+def test_an_example_by_hand() -> None:
+    one_head = np.array([[[[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]]]])  # (1, 1, 2, 3)
+    assert head_error_rates(head_counts(one_head, SURE, POSSIBLE)) == pytest.approx(np.array([[0.25]]))
+
+
+def test_words_without_links_and_empty_rows_are_dropped() -> None:
+    maps = np.array([[[0.9, 0.1], [0.5, 0.5], [0.0, 0.0]]])
+    counts = head_counts(maps, {(1, 0), (2, 1)})
+    # word 0 is in no link; word 1 chooses the left of equals, which is right; word 2 has no attention at all
+    assert counts.tolist() == [[2], [3]]
+
+
+def test_subwords_become_words() -> None:
+    # tokens of the document: cat ##s | sat | END; of the summary: feli ##nes | END
+    weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.2, 0.1], [0.0, 0.0, 0.0, 1.0]])
+    merged = word_attention(weights, [0, 0, -1], [0, 0, 1, -1], (1, 2))
+    np.testing.assert_allclose(merged, [[0.5, 0.25]])
+    batch = np.stack([weights, weights[::-1]])
+    np.testing.assert_allclose(word_attention(batch, [0, 0, -1], [0, 0, 1, -1], (1, 2))[0], merged)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from catchline.errors import DataError
-from catchline.evaluation.run import read_lines, write_lines
+from catchline.evaluation.run import read_lines
 from catchline.evaluation.run import read_lines as rows
-from catchline_study.corpora.debian import build_debian, read_descriptions
+from catchline_study.corpora.debian import build_debian
 from commands import program
+from json_lines import write_lines
 
 README = """# Tidepool
 
@@ -170,14 +170,3 @@ def test_splits_share_no_source_package(tmp_path: Path) -> None:
     assert written[0] == written[1] != written[2]
     build_debian(tmp_path / "a", lists=tmp_path)  # its validation pairs are in the training file now
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["train.jsonl"]
-
-
-def test_no_index(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"has no package descriptions: run apt-get update once"):
-        read_descriptions(tmp_path / "missing")
-    index(tmp_path, "one", stanza("kite"), "")
-    with pytest.raises(DataError, match=r"Acquire::Languages=en"):
-        read_descriptions(tmp_path)
-    (tmp_path / f"{PREFIX}one_main_i18n_Translation-en.gz").write_bytes(b"no gzip")
-    with pytest.raises(DataError, match=r"Translation-en\.gz cannot be read"):
-        read_descriptions(tmp_path)

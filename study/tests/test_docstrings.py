@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from catchline_study.corpora.docstrings import (
     split_by_package,
     unusable,
 )
-from catchline_study.corpora.pairs import licence_of
 from commands import refused, run
 
 PROSE = "The counters are reset before each pass over the records, so that results do not add up."
@@ -68,30 +66,6 @@ def test_sections_fields_and_labels_are_cut() -> None:
 def test_blocks_are_cut(block: str) -> None:
     behind = PROSE.replace("records", "lines")
     assert body(f"{PROSE}\n\n{block}\n\n{behind}") == f"{PROSE}\n{behind}"
-
-
-@pytest.mark.parametrize(
-    ("marked", "plain"),
-    [
-        ("Uses :class:`~package.module.Reader` for this", "Uses Reader for this"),
-        ("See `the guide <https://x.org/a>`_ for more of this", "See the guide for more of this"),
-        ("See [the guide](https://x.org/a) for more of this", "See the guide for more of this"),
-        ("The ``path`` is *never* changed **at all** here [1]_", "The path is never changed at all here"),
-    ],
-)
-def test_mark_up_is_removed(marked: str, plain: str) -> None:
-    assert body(f"{marked}, and there is nothing else to say.") == f"{plain}, and there is nothing else to say."
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        *("count(path, most) -> int", "Count.", ">>> count(x)", "xxx = {a: b} of the records", "word " * 30),
-        *(":param x: the file to count records of", "Deprecated since version two"),
-    ],
-)
-def test_what_is_no_summary_sentence_is_left_out(head: str) -> None:
-    assert clean_docstring(f"{head}\n\n{PROSE}") == ("", "")
 
 
 def test_reasons_and_overlap() -> None:
@@ -180,29 +154,3 @@ def test_packages_of_permissive_licences(tmp_path: Path, capsys: pytest.CaptureF
     assert [row["package"] for row in read_lines(tmp_path / "out" / "train.jsonl")] == ["one-pkg"]
     assert "Not read, for no permissive licence is stated: three, two." in run(capsys, *asked)
     refused(capsys, 3, "is not a folder of Python packages", *asked[:3], "--root", tmp_path / "none")
-
-
-OSI = "License :: OSI Approved"
-
-
-@pytest.mark.parametrize(
-    ("fields", "licence"),
-    [
-        *(([("License-Expression", text)], text) for text in ("BSD-3-Clause AND 0BSD", "GPL-2.0-only OR MIT")),
-        *(([("License-Expression", text)], None) for text in ("MIT AND LGPL-2.1-or-later", "LicenseRef-X")),
-        ([("Classifier", f"{OSI} :: MIT License")], "MIT License"),
-        ([("Classifier", OSI), ("License", "ISC")], "ISC"),
-        ([("Classifier", f"{OSI} :: {one}") for one in ("BSD License", "GNU General Public License (GPL)")], None),
-        ([("License", "BSD"), ("License-Expression", "AGPL-3.0-only")], None),
-        ([("License", "Copyright us\n\nPermission is hereby granted, free of charge, to any person")], "Copyright us"),
-        *(([("License", unclear)], None) for unclear in ("MIT, parts LGPL", "see the file")),
-        ([], None),
-    ],
-)
-def test_licences_of_metadata(fields: list[tuple[str, str]], licence: str | None) -> None:
-    message = Message()
-    for name, value in fields:
-        message[name] = value
-    stated, permissive = licence_of(message)
-    assert permissive is (licence is not None)
-    assert licence in (None, stated)

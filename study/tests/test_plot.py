@@ -11,11 +11,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from catchline.cli.main import main
 from catchline.config.loading import dump_run, load_recipe, resolve_run
 from catchline.errors import DataError
 from catchline_study.commands.plot import read_curve
-from commands import refused, run
+from commands import run
 from json_lines import write_lines
 
 
@@ -65,20 +64,6 @@ def test_plot_shows_the_losses_that_compare_shows(
     # beside a run without it, the loss that both have
     shown = [(row["measure"], row["final"]) for row in drawn(first, second)]
     assert shown == [("loss", 2.0), ("val_loss_tf", 2.5), ("nll", 4.0), ("val_loss_tf", 2.4)]
-
-
-def test_plot_refuses_what_is_not_there(first: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    begun = tmp_path / "begun"
-    begun.mkdir()
-    (begun / "log.jsonl").touch()
-    for code, said, *arguments in (
-        (2, "Did you mean 'loss'?", first, "--metric", "los"),
-        (2, "Unknown picture format '.jpg'", first, "--out", "x.jpg"),
-        (3, "has no log.jsonl with a line", begun),
-    ):
-        refused(capsys, code, said, "plot", "--out", tmp_path / "c.png", *arguments)
-    assert main(["plot", str(begun), str(first), "--out", str(tmp_path / "c.png")]) == 0  # the others are drawn
-    assert capsys.readouterr().err == f"catchline: Left out, because nothing is logged there: {begun}.\n"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ import pytest
 
 from catchline.cli.main import load_command, main
 from catchline.config.loading import load_recipe, parse_overrides, recipe_names
-from catchline.errors import ConfigError, DataError
 from catchline.evaluation.plan import Choice, plan_recipe
 from catchline.evaluation.run import EvaluationResult
 from catchline_study import reproduce
@@ -96,17 +95,6 @@ def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     answers.write_text(json.dumps({"--version": "lead-1"}))
     assert reproduce.run(lines, said.append, out / "again", [tmp_path, out / "t"]) == 0  # as it was answered then
     assert "lead-1: scoring" in capfd.readouterr().err
-
-
-def test_what_is_missing_is_named(corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(DataError, match="no folder 'arxiv'"):
-        reproduce.commands(TABLES["coconet"], tmp_path, tmp_path)
-    with pytest.raises(ConfigError, match="coconet"):
-        reproduce.table_named("coconett")
-    assert "headline-writer" in run(capsys, "reproduce")
-    refused(capsys, 2, "folder with arxiv in it", "reproduce", "distraction")
-    printed = run(capsys, "reproduce", "distraction", "--data", corpora, "--out", tmp_path / "o", "--dry-run")
-    assert printed.count("catchline ") == 3
 
 
 def test_the_claims_of_kept_scores_are_tested_without_corpora(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from catchline.cli.main import main
-from catchline.errors import ConfigError, DataError
+from catchline.errors import ConfigError
 from catchline_study.spans import selection
 from catchline_study.spans.candidates import stable_hash
 from catchline_study.spans.selection import select_spans
@@ -287,39 +287,6 @@ def test_marks_that_a_tokenizer_swallows_stay_with_their_letter_and_unknown_word
 # ------------------------------------------------------------------------------------------- bad input
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"validation": 12}, "--validation is 12; it must be below the 12 spans"),
-        ({"weights": "0,0.0,0"}, "--weights are all 0"),
-        ({"weights": "1,-1,0"}, "'-1' is no number"),
-        ({"over": "1", "random": True}, "leave out --every-window-over"),
-        ({"chunk": 8}, "--chunk is 8, but an input of 6 and an output of 3 need 9"),
-    ],
-    ids=str,
-)
-def test_settings_that_are_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(words)):
-        dataclasses.replace(SMALL, **changes)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words", "changes"),
-    [
-        ("a.jsonl", b'{"text": "x"}\n{"text": \n', r"a\.jsonl:2: broken JSON", {}),
-        ("a.txt.gz", b"no gzip", "the compressed data is damaged", {}),
-        ("a.txt", b"", "The input holds no text", {}),
-        ("a.txt", b"a b c\n", r"No document has 9 tokens \(6 \+ 3\): of 1 the longest has 3", {}),
-        ("a.txt", b"a b c d e f g h i", r"^No window scores above", {"over": "9"}),
-    ],
-)
-def test_bad_files(tmp_path: Path, name: str, content: bytes, words: str, changes: dict[str, Any]) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=words) as caught:
-        select_spans([str(tmp_path / name)], tmp_path / "out", dataclasses.replace(SMALL, **changes))
-    assert "\n" not in str(caught.value)
-
-
 def test_bad_records_are_skipped_and_counted(corpus: Path, tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "in")
     with (folder / "more" / "b.jsonl").open("a") as file:
@@ -329,20 +296,6 @@ def test_bad_records_are_skipped_and_counted(corpus: Path, tmp_path: Path) -> No
     assert len(manifest["warnings"]) == 1
     run(corpus, tmp_path / "clean")
     assert records(tmp_path / "out") == records(tmp_path / "clean")
-
-
-def test_inputs_that_are_refused(corpus: Path, tmp_path: Path) -> None:
-    for name in ("empty", "full"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "full" / "x").touch()
-    for kind, said, place, out in (
-        (DataError, "holds no file to read", tmp_path / "empty", "out"),
-        (ConfigError, "lies in the input folder", corpus, corpus / "out"),
-        (ConfigError, "is not an empty folder", corpus, "full"),
-    ):
-        with pytest.raises(kind, match=said):
-            run(place, tmp_path / out)
-    assert [path.name for path in (tmp_path / "full").iterdir()] == ["x"]
 
 
 ARGUMENTS = ["--tokenizer", "words", "--input-length", "8", "--output-length", "4", "--chunk", "40"]
@@ -384,15 +337,3 @@ def test_a_killed_job_goes_on_to_the_same_bytes(large: Path, tmp_path: Path) -> 
     finished = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert written(killed) == written(whole)
     assert "300" in finished.stdout
-
-
-def test_the_manifest_as_json_and_in_words(large: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out"
-    arguments = [str(large / "part-00.jsonl"), "--input", str(large / "part-0[12].jsonl"), "--k", "20", "--out"]
-    assert selected(*arguments, str(out), "--json") == 0
-    manifest = json.loads(capsys.readouterr().out)
-    assert manifest == json.loads((out / "manifest.json").read_text())
-    assert [file[0] for file in manifest["asked"]["files"]] == [f"part-0{number}.jsonl" for number in range(3)]
-    assert manifest["records"] == 20
-    assert selected(*arguments, str(out)) == 0
-    assert "complete already; nothing was done" in capsys.readouterr().out

@@ -181,22 +181,6 @@ def test_subsets(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["subset", "DATA", "OUT"], 2, "Say which part"),
-        (["subset", "DATA", "OUT", "--window-mean", "5"], 2, "--shortest-mean"),
-        (["prepare", "duc2004", "NONE", "OUT", "--references", "NONE"], 3, "holds no folders"),
-    ],
-)
-def test_mistakes_with_data(
-    arguments: list[str], code: int, said: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    places = {"DATA": str(data), "OUT": str(tmp_path / "out.jsonl"), "NONE": str(tmp_path / "none")}
-    refused(capsys, code, said, "data", *(places.get(argument, argument) for argument in arguments))
-    assert not (tmp_path / "out.jsonl").exists()
-
-
-@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["subset", "q.source", "q.target", "--last", "1"], "same file (q.target)"),
@@ -223,18 +207,3 @@ def test_nothing_is_written_over_what_is_read(
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     refused(capsys, 2, said, "data", *arguments)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
-def test_prepared_duc_can_be_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    documents, references, out = tmp_path / "docs", tmp_path / "models", tmp_path / "duc.jsonl"
-    (documents / "d1t").mkdir(parents=True)
-    references.mkdir()
-    (documents / "d1t" / "AP1").write_text("<DOC>\n<TEXT>\nRain fell in Oslo. Nobody came.\n</TEXT>\n</DOC>\n")
-    for author in "ABCD":
-        (references / f"D1.P.10.T.{author}.AP1").write_text(f"Oslo rain {author}\n")
-    text = run(capsys, "data", "prepare", "duc2004", documents, out, "--references", references)
-    assert "1 record (1 with 4 references)" in text
-    assert json.loads(out.read_text())["document"] == "rain fell in oslo , nobody came ."
-    text = run(capsys, "evaluate", "first_words:words=4", "--data", out, "--profile", "duc2004")
-    # rain and oslo in each of four references of three words, "rain fell in oslo"
-    assert "66.67" in text

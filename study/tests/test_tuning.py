@@ -16,7 +16,7 @@ from catchline.metrics.confidence import Calibration
 from catchline.models.folder import load_model_folder, save_model_folder
 from catchline.summarizer import Summarizer
 from catchline_study.tuning import Grid, Range, apply, parse_grid, parse_range, ranked, refuse_fixed, tune
-from commands import refused, run
+from commands import run
 from json_lines import write_lines
 from tiny_models import save_tiny_model
 from watching import watch
@@ -31,23 +31,6 @@ def test_grids_and_ranges_are_read() -> None:
     assert parse_range("search.distraction.context=0.05:10:log:both-signs") == signed
     assert parse_range("beam_size=2:6").integer
     assert not parse_range("model.lambda_decode=0.0:1").integer
-
-
-@pytest.mark.parametrize(
-    ("read", "text", "said"),
-    [
-        (parse_grid, "beam_size", "not of the form"),
-        (parse_grid, "scorers=1", "give lists of scorers between commas"),
-        (parse_grid, "beam_size=1,[", "not valid YAML"),
-        (parse_range, "distraction.state=1", "two numbers low:high"),
-        (parse_range, "distraction.state=0:1:log", "above 0 with log"),
-        (parse_range, "distraction.state=-1:1:both-signs", "at least 0 with both-signs"),
-        (parse_range, "distraction.state=0:1:both-sign", "Did you mean 'both-signs'?"),
-    ],
-)
-def test_mistakes_are_named(read: Any, text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        read(text)
 
 
 class Bowl:
@@ -197,18 +180,3 @@ def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.Capt
     assert model.search.max_length == first["best"]["settings"]["max_length"]
     again = tuned(capsys, place, "--grid", "max_length=1,2,4")
     assert again["present"]["rouge1"] == first["best"]["rouge1"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        ([], 2, "Say what to search"),
-        (["--grid", "beam_sise=2"], 2, "Did you mean 'beam_size'?"),
-        (["--grid", "model.lamda=1"], 2, "no switch 'lamda'"),
-        (["--grid", "beam_size=2", "--metric", "rouge3"], 2, "Unknown metric 'rouge3'"),
-        (["--grid", "beam_size=2", "--split", "test"], 3, "has no 'test' split"),
-        (["--grid", "beam_size=2", "--set", "beam_size=2"], 2, "is searched, and --set fixes it; leave one out."),
-    ],
-)
-def test_mistakes(arguments: list[str], code: int, said: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, code, said, "tune", place / "run", "--data", place / "data", *arguments)
