@@ -152,7 +152,7 @@ for file, kernel in (("graph", graph), ("vocabulary", vocabulary)):
         (rand(B, Q, V), rand(B, Q, seed=1), torch.softmax(rand(B, Q, S, seed=2), dim=-1)),
     )
 # Held equal in float32, the only type that is packed, and without gradients, which packed weights do not have:
-# tests/unit/kernels/test_kernels.py, tests/unit/layers/test_blocks.py.
+# tests/unit/kernels/test_vocabulary_and_packing.py, tests/unit/layers/test_blocks.py.
 ELSEWHERE = {"packed.linear", "packed.packed_output", "packed.can_pack"}
 PARTS = {"vocabulary.at_least_float32", "vocabulary.first_positions", "graph.first_positions"}
 CHOOSES = "dispatch"
