@@ -64,7 +64,7 @@ class Reference:
         vectors = []
         for place, row in enumerate(self.grid):
             if "coarse.filters.weight" in self.p:
-                table = self.p.get("coarse.own.weight", self.p["embedding.weight"])
+                table = self.p["embedding.weight"]
                 words = [torch.zeros(table.shape[1], dtype=torch.float64) if w is None else table[w] for w in row]
                 kernel = self.p["coarse.filters.weight"]  # (F, E, width)
                 while len(words) < kernel.shape[2]:
@@ -168,7 +168,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "standard, chunked": ("standard-chunked", {"attention": {"type": "standard", "encoder": "chunked"}}),
     "hier conv": ("hierarchical", HIERARCHICAL),
     "hier conv relu": ("hierarchical", HIERARCHICAL | {"coarse": {**CONV, "activation": "relu"}}),
-    "hier own table": ("hierarchical", HIERARCHICAL | {"coarse": {**CONV, "separate_embedding": True}}),
     "hier bow": ("hierarchical", HIERARCHICAL | {"coarse": {"type": "bag_of_words", "size": 4, "frozen": False}}),
     "hier pos": ("hierarchical", HIERARCHICAL | {"position_size": 3, "position_rows": 2}),
     "hier sparsemax": ("sparsemax", {"attention": {"type": "hierarchical", "normalizer": "sparsemax"}}),

@@ -158,7 +158,6 @@ OPPONENTS: dict[str, dict[str, Any]] = {
     "inverse-clamped": {"type": "inverse", "eps": 0.2},
     "renorm": {"type": "max", "normalizer": "renorm"},
     "release": {"type": "max", "out_proj": True, "empty": "alpha"},
-    "wide": {"type": "max", "ffn_dim": 7},
     "softmax": {"type": "max", "output": "softmax"},
     "averaged": {"type": "max", "head": "average"},
     "averaged-mean": {"type": "topk", "k": 2, "head": "average", "averaged_values": "mean"},

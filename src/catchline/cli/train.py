@@ -176,12 +176,10 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         split, records = next(iter(held.items()))
         folder = Path(model_folder)
         confidence = calibrated(folder, [record for part in held.values() for record in part])
-        systems, how = {"lead-1": "lead-1", "the model": model_folder}, {"batch_size": run.evaluation.batch_size}
+        systems = {"lead-1": "lead-1", "the model": model_folder}
         with progress("Scoring", total=2 * len(records)) as bar:
             results = [
-                evaluate_system(
-                    open_system(system), records, name=label, config=run.evaluation, progress=bar.advance, **how
-                )
+                evaluate_system(open_system(system), records, name=label, config=run.evaluation, progress=bar.advance)
                 for label, system in systems.items()
             ]
         name = Path(getattr(run.data, split)).name

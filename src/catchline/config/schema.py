@@ -284,7 +284,6 @@ class EvaluationConfig(ConfigBase):
     profile: str | None = None
     restore_numbers: bool = False
     surface: Surface | None = None
-    batch_size: int = Field(32, ge=1)
     rouge: Spec = Field(default_factory=dict)  # options of catchline.rouge
     baselines: tuple[str, ...] = ("lead",)
 

@@ -87,7 +87,7 @@ class Comparison:
         self._train, self._watch, self._say = train, watch, say
         self._earlier, self._device = (out, *earlier), device
         check_scoring(plan.evaluation.profile, plan.evaluation.rouge)
-        ways = plan.evaluation.model_dump(exclude={"batch_size", "surface", "baselines"})
+        ways = plan.evaluation.model_dump(exclude={"surface", "baselines"})
         self._ways = [ways, REVISION, fingerprint("", self.records)]
         self._scored: dict[str, dict[str, Any]] = {}
         self._digest_of = cache(digest_of)
@@ -178,7 +178,7 @@ class Comparison:
         if not out.is_file():
             with self._watch(f"{title}: scoring", len(self.records)) as bar:
                 how: dict[str, Any] = {"out": out, "about": about, "progress": bar.advance}
-                _, seconds = predict(system, self.records, batch_size=config.batch_size, **how)
+                _, seconds = predict(system, self.records, **how)
         lines, unk = read_lines(out), system.system.unk_text
         result = score(name, self.records, lines, config=config, unk_text=unk, seconds=seconds)
         result = with_bleu(result, self.records, lines)

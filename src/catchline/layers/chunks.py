@@ -123,36 +123,31 @@ class CoarseEncoder(nn.Module):
 class Convolution(CoarseEncoder):
     """CONV: 600 filters over 6 words each, the maximum over the chunk's windows, then tanh (section 5). ``tanh`` rises,
     so the maximum is taken first and tanh on (B, M, 600). A chunk shorter than a window is filled up with zero
-    embeddings. The embedding table is the word encoder's unless ``separate_embedding``."""
+    embeddings. The embedding table is the word encoder's."""
 
     class Config(ConfigBase):
         size: int = Field(600, ge=1, le=65_536)
         width: int = Field(6, ge=1, le=65_536)
         activation: Literal["tanh", "relu", "none"] = "tanh"
-        separate_embedding: bool = False
 
     def __init__(self, config: Config, *, embedding: nn.Embedding, pad_id: int) -> None:
         super().__init__()
         self.config, self.size = config, config.size
-        self.own = _own_table(embedding, embedding.embedding_dim) if config.separate_embedding else None
         self._shared = [embedding]  # a list: the table belongs to the model
         self.filters = nn.Conv1d(embedding.embedding_dim, config.size, config.width)
-
-    @property
-    def table(self) -> nn.Embedding:
-        return self._shared[0] if self.own is None else self.own
 
     def forward(self, grid: Grid) -> Tensor:
         missing = (0, max(0, self.config.width - grid.ids.shape[2]))
         ids = nn.functional.pad(grid.ids.flatten(0, 1), missing)
         words = nn.functional.pad(grid.words.flatten(0, 1), missing)
-        best = max_over_windows(ids, words, self.table.weight, self.filters.weight)
+        best = max_over_windows(ids, words, self._shared[0].weight, self.filters.weight)
         assert self.filters.bias is not None
         return ACTIVATIONS[self.config.activation](best + self.filters.bias).view(*grid.chunks.shape, -1)
 
 
 class BagOfWords(CoarseEncoder):
-    """BOW: the sum of the chunk's embeddings in its own table (section 5), frozen by default."""
+    """BOW: the sum of the chunk's embeddings in its own table (section 5), frozen by default; as wide as the words' it
+    starts as a copy of theirs, which the model makes."""
 
     class Config(ConfigBase):
         # none: as wide as the word embeddings, and it starts as their copy
@@ -164,18 +159,12 @@ class BagOfWords(CoarseEncoder):
     def __init__(self, config: Config, *, embedding: nn.Embedding, pad_id: int) -> None:
         super().__init__()
         self.config = config
-        self.own = _own_table(embedding, config.size or embedding.embedding_dim, config.frozen)
-        self.size = self.own.embedding_dim
+        self.size = config.size or embedding.embedding_dim
+        self.own = nn.Embedding(embedding.num_embeddings, self.size, padding_idx=embedding.padding_idx)
+        self.own.weight.requires_grad_(not config.frozen)
 
     def forward(self, grid: Grid) -> Tensor:
         return chunk_sums(grid.ids, grid.words, self.own.weight)
-
-
-def _own_table(embedding: nn.Embedding, size: int, frozen: bool = False) -> nn.Embedding:
-    """A table of the chunks' own; as wide as the words' it starts as a copy of theirs, which the model makes."""
-    table = nn.Embedding(embedding.num_embeddings, size, padding_idx=embedding.padding_idx)
-    table.weight.requires_grad_(not frozen)
-    return table
 
 
 # ---------------------------------------------------------------------------------------------- the states of the words

@@ -42,7 +42,6 @@ class OpponentConfig(ConfigBase):
     detach_alpha: bool = False  # (18)
     detach_values: bool = False
     out_proj: bool = False  # (4)
-    ffn_dim: int | None = Field(None, ge=1, le=65_536)  # (6); none: as wide as the context
     dropout: float | None = Field(None, ge=0, lt=1)  # (5); none: the model's
     output: Literal["softmin", "softmax"] = "softmin"  # (9)
     lambda_decode: float = Field(0.2, strict=True)  # (21) below 0: footnote 3's variant
@@ -99,14 +98,13 @@ class Opponent(Switchable):
         self.heads = slice(None) if config.head == AVERAGE else slice(int(config.head), int(config.head) + 1)
         side_by_side = config.head == AVERAGE and config.averaged_values == "concat"
         width = shape.head_width * (shape.num_heads if side_by_side else 1)
-        inner = config.ffn_dim or width
         self.dropout = shape.dropout if config.dropout is None else config.dropout
         self.sign = -1.0 if config.output == "softmin" else 1.0
         self.decode_score, self.lambda_decode = config.decode_score, config.lambda_decode
         with torch.random.fork_rng(devices=[]):
             self.out_proj = nn.Linear(width, width) if config.out_proj else None
             self.first_norm, self.second_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.expand, self.contract = nn.Linear(width, inner), nn.Linear(inner, width)
+            self.expand, self.contract = nn.Linear(width, width), nn.Linear(width, width)
             self.projection = VocabularyProjection(width, vocab_size, bias=False)
             initialise(*([] if self.out_proj is None else [self.out_proj]), self.expand, self.contract)
             nn.init.normal_(self.projection.weight, std=width**-0.5)
