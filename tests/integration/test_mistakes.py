@@ -36,6 +36,7 @@ FILES: dict[str, bytes] = {
     "array.jsonl": b'[{"document": "a b c", "summary": "a"}]\n',
     "broken.jsonl": b'{"document": "a b c", "summary": "a"}\n{"document": "x\n',
     "blank.txt": b"  \n\n ",
+    "kept/one/recipe.yaml": b"name: a\n",
     "text.txt": b"The river rose in the night. Nobody slept.\n",
     "twice.yaml": b"extends: headline_writer\nbase:\n  training: {max_epochs: 1}\n  training: {max_epochs: 2}\n",
     "other.jsonl": b'{"id": "1", "document": "A text.", "summary": "A"}\n',
@@ -86,6 +87,15 @@ MISTAKES = [
     (f"{STRICT} --set text.max_source_tokens=1 --all-pairs", 3, "data.min_supported=0 (--set) learns from all"),
     (f"summarize '{'A text. ' * 99}'", 2, "A text comes from a file or through standard input"),
     ("summarize '' text.txt", 2, "An argument is empty"),
+    ("train headline_writer --row pointer --data good.jsonl", 2, "row 'pointer'. Did you mean 'pointer-generator'?"),
+    # places that are not there, and folders with the names of files
+    ("explain lead-1 text.txt --html gone/why.html", 2, "There is no folder gone for why.html"),
+    ("summarize lead-1 good.jsonl --output gone/a.jsonl", 2, "There is no folder gone for a.jsonl"),
+    ("export oneline --out mine.onnx", 2, "name it mine."),
+    ("train oneline --data good.jsonl --out mine.pt", 2, "name it mine."),
+    (f"{EVALUATE} lead-1 --output mine.csv", 2, "name it mine."),
+    (f"{COMPARE} lead-1 --out mine.json", 2, "name it mine."),
+    ("resume kept", 5, "In it are runs: kept/one."),
     (f"{COARSE} --set model.chunking=sentence --set text.sentence_separator=null", 2, "text.sentence_separator"),
     (f"{COARSE} --set model.position_size=4 --set model.chunks=null", 2, "model.position_rows"),
     # systems and measures
@@ -104,7 +114,7 @@ MISTAKES = [
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, content in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from catchline.cli.io import aligned, note, print_json, progress, records_of, say
+from catchline.cli.io import aligned, check_folder, note, print_json, progress, records_of, say
 from catchline.cli.main import EXIT_INTERRUPTED
 from catchline.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode
 from catchline.config.loading import load_recipe, merge, parse_overrides, recipe_names
@@ -64,6 +64,7 @@ def command(
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("catchline compare runs in one process; train with several, then compare the run folders.")
+    check_folder(out)
     named_test(test)
     changes = merge(reading.changes(), parse_overrides(overrides or []), revive=True)
     listed = [name.strip() for given in rows or [] for name in given.split(",") if name.strip()]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from catchline.cli.io import aligned, print_result, progress, records_of
+from catchline.cli.io import aligned, check_folder, print_result, progress, records_of
 from catchline.cli.options import (
     AsJson,
     Device,
@@ -75,6 +75,7 @@ def command(
     Interrupted with --output, the same command continues where it stopped. Marks compare with the first system.
     """
     settings = search_settings(search)
+    check_folder(output)
     names = _names(systems or [])
     if settings and all(map(is_method, names)):
         raise ConfigError("--set changes how models decode, and none of these systems is a model: leave it out.")

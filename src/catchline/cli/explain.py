@@ -68,11 +68,9 @@ def command(
         raise ConfigError(f"{inputs[0]} and {inputs[1]} are both inputs; explain shows one.")
     source = inputs[0] if inputs else "-"
     check_output("--html", html, [source])
-    for path in filter(None, (html, heatmap)):
-        if not path.parent.is_dir():
-            raise ConfigError(f"There is no folder {path.parent} for {path.name}.")
     if heatmap is not None:
         check_picture(heatmap, [".png"])
+        check_output("--heatmap", heatmap, [])
     if model == STORED:
         if also or decoding != DecodingOptions():
             raise ConfigError("'stored' shows what a file holds and decodes nothing; leave out --with and the like.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from catchline.cli.io import progress, records_of
+from catchline.cli.io import check_folder, progress, records_of
 from catchline.cli.options import BatchSize, MaxRecords, ReadingOptions, Split, TrustCode
 from catchline.data.records import split_of
 from catchline.errors import ConfigError
@@ -41,8 +41,7 @@ def command(
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")
-    if out.suffix == ".onnx":
-        raise ConfigError(f"{out}: a folder is written, with two graphs in it; name it {out.with_suffix('')}.")
+    check_folder(out)
     out = out.expanduser().absolute()  # the working directory may be replaced
     how = reading.options(need_summary=False)
     records = None if check is None else records_of(split_of(check, split), how, max_records, some=True)

@@ -37,13 +37,36 @@ TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN, *SUBTITLES, *READ_AS_BYTES}
 # Endings whose readers would find something else than the lines that are written.
 TABLES = {".csv": ",", ".tsv": "\t"}
 NO_LINES = {".xlsx", ".ods", ".parquet", ".arrow", ".html", ".docx", ".gz", ".zst", ".db", ".sqlite"}
+FILES = {
+    *NO_LINES,
+    *TEXT_SUFFIXES,
+    ".csv",
+    ".tsv",
+    ".json",
+    ".jsonl",
+    ".tex",
+    ".onnx",
+    ".pt",
+    ".bin",
+    ".safetensors",
+    ".zip",
+    ".tar",
+}
 OnSkip = Callable[[Exception], object]
 
 
 def check_output(option: str, path: Path | None, read: Iterable[str | Path]) -> None:
-    """Refuse to write over what a command reads."""
+    """Refuse to write over what a command reads, or where there is no folder."""
+    if path is not None and not path.parent.is_dir():
+        raise ConfigError(f"There is no folder {path.parent} for {path.name}.")
     if path is not None and path.is_file() and any(path.samefile(name) for name in filter(os.path.exists, read)):
         raise ConfigError(f"{path} is what this command reads; {option} names another file.")
+
+
+def check_folder(path: Path | None) -> None:
+    """Refuse a folder that has the name of a file."""
+    if path is not None and path.suffix.lower() in FILES and not path.exists():
+        raise ConfigError(f"{path}: a folder is written; name it {path.with_suffix('')}.")
 
 
 def read_once(names: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from catchline.cli.io import aligned, note, print_result, progress, records_of, say
+from catchline.cli.io import aligned, check_folder, note, print_result, progress, records_of, say
 from catchline.cli.main import EXIT_INTERRUPTED
 from catchline.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, Size, TrustCode
 from catchline.config.base import validate
@@ -61,6 +61,7 @@ def command(
 
     Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `catchline resume` resumes.
     """
+    check_folder(out)
     begin: dict[str, Any] = {}
     if start == SCRATCH:
         begin = {"training": {"initial_weights": None}}
