@@ -37,21 +37,8 @@ TEXT_SUFFIXES = {".txt", ".rst", *MARKDOWN, *SUBTITLES, *READ_AS_BYTES}
 # Endings whose readers would find something else than the lines that are written.
 TABLES = {".csv": ",", ".tsv": "\t"}
 NO_LINES = {".xlsx", ".ods", ".parquet", ".arrow", ".html", ".docx", ".gz", ".zst", ".db", ".sqlite"}
-FILES = {
-    *NO_LINES,
-    *TEXT_SUFFIXES,
-    ".csv",
-    ".tsv",
-    ".json",
-    ".jsonl",
-    ".tex",
-    ".onnx",
-    ".pt",
-    ".bin",
-    ".safetensors",
-    ".zip",
-    ".tar",
-}
+MODELS = {".onnx", ".pt", ".bin", ".safetensors", ".zip", ".tar"}
+FILES = {*NO_LINES, *TEXT_SUFFIXES, *TABLES, *MODELS, ".json", ".jsonl", ".tex"}
 OnSkip = Callable[[Exception], object]
 
 

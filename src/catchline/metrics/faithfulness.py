@@ -213,15 +213,12 @@ def _plain(word: str) -> str:
 @cache
 def _ordinary() -> frozenset[str]:
     """The stems of the bundled model's words; those that are written with a capital within sentences are left out."""
-    folder = ROOT / DEFAULT
-    words, names = (
-        json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"],
-        Casing.load(folder),
-    )
-    return frozenset(stem(word) for word in words if word not in names.forms)
+    file, names = ROOT / DEFAULT / "tokenizer.json", Casing.load(ROOT / DEFAULT).forms
+    words = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"] if file.is_file() else ()
+    return frozenset(stem(word) for word in words if word not in names)
 
 
-def _words_of(text: str, values: Sequence[tuple[Kind, int, int, Needs]] = ()) -> list[_Word]:
+def _words_of(text: str, values: Sequence[tuple[Kind, int, int, Needs]]) -> list[_Word]:
     """The words outside ``values``; "U.S." is one, a letter by itself none."""
     busy, found = bytearray(len(text)), []
     for _, start, end, _ in values:
@@ -229,7 +226,7 @@ def _words_of(text: str, values: Sequence[tuple[Kind, int, int, Needs]] = ()) ->
     for match in _TOKEN.finditer(text):
         start, end = match.span()
         letters = match[0] if match["dotted"] is None else re.sub(r"\W", "", match[0])
-        if (len(letters) < 2 and letters.isascii()) or (values and busy.find(1, start, end) >= 0):
+        if (len(letters) < 2 and letters.isascii()) or busy.find(1, start, end) >= 0:
             continue
         opens = letters[0].isupper() and _OPENING.search(text, max(0, start - 12), start) is not None
         if letters.lower() not in ("am", "pm", "ie", "eg"):
