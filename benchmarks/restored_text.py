@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from catchline.config.schema import SearchConfig
-from catchline.data.records import find_splits, read_records
+from catchline.data.records import read_records, splits_in
 from catchline.explain.provenance import build_summary
 from catchline.text.tokenizer import WordTokenizer
 from catchline.text.truecase import learn_casing
@@ -101,7 +101,7 @@ def main() -> None:
     given = parser.parse_args()
     print("corpus   style     in document  lower case  not in it  lower case  lines  changed")
     for folder in given.folders:
-        splits = find_splits(folder)
+        splits = splits_in(folder)
         train = list(islice(read_records(splits["train"]), given.train_pairs))
         pairs = list(islice(read_records(splits["validation"]), given.pairs))
         tokenizer = learnt(train, given.vocabulary)

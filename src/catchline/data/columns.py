@@ -1,8 +1,7 @@
 """Which column is the document and which the summary: a published table, never a guess; and rows as records.
 
-A column called exactly "document" or "summary" is just that. Beyond these, within each side the strong names win over
-the weak ones; two names of the same strength are an error that lists the columns, and so is none. Names are compared
-without case, spaces or dashes.
+Within each side the strong names win over the weak ones; two names of the same strength are an error that lists the
+columns, and so is none. Names are compared without case, spaces or dashes.
 
 A list of strings in the document's column holds its sentences. In a summary's column called `JOINED` it holds one
 summary's sentences, which are joined by line breaks; in any other it holds several reference summaries.

@@ -69,11 +69,8 @@ class EncodedDataset:
         view.max_source_tokens = max_source_tokens or self.max_source_tokens
         view.max_target_tokens = max_target_tokens or self.max_target_tokens
         if view.max_source_tokens > self._built_source or view.max_target_tokens > self._built_target:
-            raise ConfigError(
-                f"The data was encoded with at most {self._built_source} source and {self._built_target} target "
-                f"tokens; {view.max_source_tokens} and {view.max_target_tokens} need it encoded again with "
-                "text.max_source_tokens and text.max_target_tokens that large."
-            )
+            most = f"{self._built_source} source and {self._built_target} target tokens"
+            raise ConfigError(f"The data was encoded with at most {most}: a phase can read less, not more.")
         self._frame.check(view.max_source_tokens, view.max_target_tokens)
         return view
 

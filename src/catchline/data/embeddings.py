@@ -52,15 +52,11 @@ def load_glove(path: str | Path, tokenizer: Tokenizer, seed: int = 1) -> tuple[n
 
 def _width(path: Path) -> tuple[int, int]:
     """The number of values a line, by the usual length of the first lines, and how many header lines to pass over."""
-    first = [line.split() for _, line in itertools.islice(raw_lines(path), 200)]
-    lengths = Counter(len(fields) for fields in first if fields)
-    header = bool(first) and len(first[0]) == 2 and all(field.isdigit() for field in first[0])
-    if header and len(lengths) > 1:
-        return int(first[0][1]), 1
-    width = lengths.most_common(1)[0][0] - 1 if lengths else 0
+    lengths = [len(line.split()) for _, line in itertools.islice(raw_lines(path), 200)] or [0]
+    width = Counter(lengths).most_common(1)[0][0] - 1
     if width < 1:
         raise DataError(f"{path}: expected a word and its vector on each line (GloVe's text format).")
-    return width, 0
+    return width, int(lengths[0] == 2 < width)
 
 
 def _parse(origin: str, line: bytes, width: int) -> tuple[str, np.ndarray]:

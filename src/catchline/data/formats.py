@@ -209,16 +209,6 @@ def pair_partner(path: Path) -> Path | None:
     return None
 
 
-def pair_of_prefix(prefix: Path) -> Path | None:
-    """``data/train.source`` (or another name of a half) for ``data/train``, where both halves exist."""
-    for source, _ in _PAIR_PARTS:
-        for text, packed in itertools.product(("", ".txt"), _PACKED):
-            candidate = prefix.with_name(prefix.name + source + text + packed)
-            if candidate.is_file() and pair_partner(candidate) is not None:
-                return candidate
-    return None
-
-
 def read_pair(path: Path, options: ReadOptions) -> Records:
     """Two files with one text a line, line n of one belonging to line n of the other. Raises DataError: the other half
     is missing, or the files have different numbers of lines."""

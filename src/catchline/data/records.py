@@ -1,21 +1,7 @@
-"""Pairs of documents and summaries as a stream of records, from the file formats of the field; and where splits lie.
+"""Pairs of documents and summaries as a stream of records, from the formats of docs/data.md; and where splits lie.
 
-==============  ==========================================================================================
-format          what it reads
-==============  ==========================================================================================
-``jsonl``       one JSON object a line
-``json``        an array of objects, or an object with one array (SAMSum)
-``csv``         CSV and TSV with a header; the separator by extension or header
-``pair``        two aligned text files: ``x.source``/``x.target``, ``x.article.txt``/``x.title.txt``, ...
-``duc``         a folder with ``input.txt`` and ``task1_ref0.txt``, ``task1_ref1.txt``, ... (DUC-2003, DUC-2004)
-``story``       CNN/DailyMail ``.story`` files, one or a folder of them
-``lcsts``       LCSTS's ``<doc> <summary> <short_text>`` blocks
-``parquet``     Parquet files (needs the extra ``train``)
-``hub``         a data set of the Hugging Face hub, ``hub:owner/name:configuration@revision/split`` (``train``)
-==============  ==========================================================================================
-
-All but the last two may be compressed (``.gz``, ``.zst``). A folder of numbered files of one format
-(``train-00000.jsonl``, ``train-00001.jsonl``, ...) is read as one file.
+Files may be compressed (``.gz``, ``.zst``). A folder of numbered files of one format (``train-00000.jsonl``,
+``train-00001.jsonl``, ...) is read as one file.
 """
 
 from __future__ import annotations
@@ -110,7 +96,9 @@ def read_records(
     a name of the table above, ``auto`` goes by the file's name and first bytes. Columns that are not given are detected
     (`catchline.data.columns`); ``on_choice`` receives a sentence on what was chosen. Bad records (with ``need_summary``
     those without a summary too) stop the reading or, with ``skip_bad``, go to ``on_skip``, such as a `SkipCounter`.
-    Raises DataError: the file cannot be read, or a record is bad (one sentence with file and line).
+
+    Raises:
+        DataError: the file cannot be read, or a record is bad (one sentence with file and line).
     """
     options = ReadOptions(document_column, summary_column, need_summary, format=format, skip_bad=skip_bad)
     return read_with(path, options, on_skip=on_skip, on_choice=on_choice)
@@ -127,9 +115,7 @@ def read_with(
     first = replace(options, on_choice=on_choice or options.on_choice)
     if not isinstance(path, str | Path):
         return _usable(formats.read_rows(path, first), options, on_skip, "data")
-    kind, place = _locate(str(path), options.format)
-    whole = not place.is_dir() or kind in ("story", "duc", "hub")
-    parts = [place] if whole else _shards(_data_files(place))
+    kind, parts = _locate(str(path), options.format)
     read = (FORMATS[kind](part, options if number else first) for number, part in enumerate(parts))
     return _usable(itertools.chain.from_iterable(read), options, on_skip, str(path))
 
@@ -180,17 +166,34 @@ def write_records(path: Path, records: Iterable[Record], progress: Callable[[int
 
 
 def splits_in(data: str | Path) -> dict[str, str]:
-    """The file of each split where ``data`` is a folder with one file a split; else nothing: it is one data set. Raises
-    DataError: a folder without any such file, or with two for one split."""
-    folder = Path(data)
+    """The file of each split where ``data`` is a folder with one file a split; else nothing: it is one data set.
+
+    Raises:
+        DataError: a folder without any such file, or with two for one split.
+    """
+    folder, splits = Path(data), dict[str, str]()
     if not folder.is_dir() or _is_one_data_set(folder):
         return {}
-    return {split: str(path) for split, path in find_splits(folder).items()}
+    for path in sorted(folder.iterdir()):
+        words = re.split(r"[^a-z]+", bare_name(path).lower())
+        split = _SPLIT_OF.get(words[0]) or _SPLIT_OF.get(" ".join(words[:2]))
+        if split and path.name[0] != "." and _is_data(path) and splits.setdefault(split, str(path)) != str(path):
+            names = f"{Path(splits[split]).name}, {path.name}"
+            raise DataError(f"{folder} has several files for the {split} split ({names}); name the file to use.")
+    if not splits:
+        raise DataError(
+            f"{folder} has no file named train, validation (valid, dev, val) or test. If each text is a file, write "
+            "them into one first, such as a CSV with a line a pair under text,summary."
+        )
+    return {split: splits[split] for split in SPLITS if split in splits}
 
 
 def split_of(data: str | Path, split: str) -> str:
-    """The file of ``split`` where ``data`` is a folder with one file a split; else ``data`` itself. Raises DataError:
-    the folder has splits, but not this one."""
+    """The file of ``split`` where ``data`` is a folder with one file a split; else ``data`` itself.
+
+    Raises:
+        DataError: the folder has splits, but not this one.
+    """
     splits = splits_in(data) or {split: str(data)}
     if split not in splits:
         raise DataError(f"{data} has no '{split}' split, only {', '.join(splits)}; choose one of them with --split.")
@@ -198,8 +201,11 @@ def split_of(data: str | Path, split: str) -> str:
 
 
 def data_changes(data: Path | None) -> dict[str, Any]:
-    """A data set as changes of a recipe: the splits of a folder, or one file or folder of parts to train on. Raises
-    ConfigError: the folder has no file to train on."""
+    """A data set as changes of a recipe: the splits of a folder, or one file or folder of parts to train on.
+
+    Raises:
+        ConfigError: the folder has no file to train on.
+    """
     if data is None:
         return {}
     splits = splits_in(data) or {"train": str(data)}
@@ -208,49 +214,33 @@ def data_changes(data: Path | None) -> dict[str, Any]:
     return {"data": {split: splits.get(split) for split in SPLITS}}
 
 
-def find_splits(folder: str | Path) -> dict[str, Path]:
-    """The ``train``, ``validation`` and ``test`` files (or sub-folders) of a folder, by their usual names. Raises
-    DataError: not a folder, nothing found, or two files for one split."""
-    place = Path(folder)
-    if not place.is_dir():
-        raise DataError(f"{place} is not a folder.")
-    splits: dict[str, Path] = {}
-    for path in sorted(place.iterdir()):
-        words = re.split(r"[^a-z]+", bare_name(path).lower())
-        split = _SPLIT_OF.get(words[0]) or _SPLIT_OF.get(" ".join(words[:2]))
-        if split and path.name[0] != "." and _is_data(path) and splits.setdefault(split, path) != path:
-            names = f"{splits[split].name}, {path.name}"
-            raise DataError(f"{place} has several files for the {split} split ({names}); name the file to use.")
-    if not splits:
-        raise DataError(
-            f"{place} has no file named train, validation (valid, dev, val) or test. If each text is a file, write "
-            "them into one first, such as a CSV with a line a pair under text,summary."
-        )
-    return {split: splits[split] for split in SPLITS if split in splits}
-
-
 def _is_one_data_set(folder: Path) -> bool:
     """Is the folder itself what is read: stories, an input with its references, or numbered parts?"""
-    if next(formats.stories(folder), None) is not None or formats.duc_files(folder) is not None:
-        return True
-    files: list[Path] = []
-    with suppress(DataError):  # a file is damaged; who reads it says so
-        files = _data_files(folder)
-    return len(files) > 1 and bool(_shards(files))
+    return _whole_folder(folder) is not None or len(_shards(_data_files(folder))) > 1
+
+
+def _whole_folder(folder: Path) -> str | None:
+    """The format of a folder that is read as a whole."""
+    if next(formats.stories(folder), None) is not None:
+        return "story"
+    return "duc" if formats.duc_files(folder) is not None else None
 
 
 def files_of(path: str | Path, format: str = "auto") -> list[Path]:
-    """The files that reading ``path`` opens, in order; none for a data set of the hub. Raises DataError: there is no
-    such place, or its format is not known."""
-    kind, place = _locate(str(path), format)
+    """The files that reading ``path`` opens, in order; none for a data set of the hub.
+
+    Raises:
+        DataError: there is no such place, or its format is not known.
+    """
+    kind, places = _locate(str(path), format)
     if kind == "hub":
         return []
-    if kind == "duc" and (duc := formats.duc_files(place)):
+    if kind == "duc" and (duc := formats.duc_files(places[0])):
         return [duc[0], *duc[1]]
-    if place.is_dir():
-        return sorted(entry for entry in place.rglob("*") if entry.is_file())
-    partner = formats.pair_partner(place) if kind == "pair" else None
-    return [place, partner] if partner else [place]
+    if kind == "story" and places[0].is_dir():
+        return sorted(formats.stories(places[0]))
+    partners = [formats.pair_partner(place) for place in places] if kind == "pair" else []
+    return [*places, *filter(None, partners)]
 
 
 def _is_data(path: Path) -> bool:
@@ -270,24 +260,25 @@ def _format_of(path: Path) -> str | None:
         return "pair"
     if not path.is_file() or Path(bare_name(path)).suffix not in {".txt", ".xml", ""}:
         return None
-    return "lcsts" if b"<doc" in b"".join(line for _, line in itertools.islice(raw_lines(path), 3))[:200] else None
+    with suppress(DataError):  # a file is damaged; who reads it says so
+        first = b"".join(line for _, line in itertools.islice(raw_lines(path), 3))
+        return "lcsts" if b"<doc" in first[:200] else None
+    return None
 
 
-def _locate(path: str, kind: str) -> tuple[str, Path]:
-    """The format and the place to read."""
+def _locate(path: str, kind: str) -> tuple[str, list[Path]]:
+    """The format and what to read, one after the other."""
     if kind != "auto" and kind not in FORMATS:
         raise DataError(unknown_choice("data format", kind, ["auto", *FORMATS]))
     if path.startswith("hub:") or kind == "hub":
-        return "hub", Path(path.removeprefix("hub:"))
+        return "hub", [Path(path.removeprefix("hub:"))]
     place = Path(path)
     if place.is_dir():
         return _locate_folder(place, kind)
     if not place.exists():
-        if (prefixed := formats.pair_of_prefix(place)) is None:
-            raise DataError(_missing(path))
-        return "pair", prefixed
+        raise DataError(_missing(path))
     if format := kind if kind != "auto" else _format_of(place):
-        return format, place
+        return format, [place]
     if other := formats.partner_name(place):
         raise DataError(f"{place}: its other half is missing; expected {other} beside it.")
     raise DataError(
@@ -297,23 +288,17 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
     )
 
 
-def _locate_folder(place: Path, kind: str) -> tuple[str, Path]:
-    if kind == "story" or next(formats.stories(place), None) is not None:
-        return "story", place
-    if kind == "duc" or formats.duc_files(place) is not None:
-        return "duc", place
+def _locate_folder(place: Path, kind: str) -> tuple[str, list[Path]]:
+    if whole := kind if kind in ("story", "duc") else _whole_folder(place):
+        return whole, [place]
     files = _data_files(place)
-    if len(files) == 1:
-        return _locate(str(files[0]), kind)
-    if shards := _shards(files):
-        return _locate(str(shards[0]), kind)[0], place
-    names = ", ".join(path.name for path in files[:8])
+    if parts := files if len(files) == 1 else _shards(files):
+        return _locate(str(parts[0]), kind)[0], parts
+    if files:
+        names = ", ".join(path.name for path in files[:8])
+        raise DataError(f"{place} is a folder with {len(files)} data files ({names}); name the one to read.")
     texts = f"; `catchline summarize` takes texts by name: {place}/*.txt" if any(place.glob("*.txt")) else ""
-    raise DataError(
-        f"{place} is a folder with {len(files)} data files ({names}); name the one to read."
-        if files
-        else f"{place} is a folder without data files that can be read{texts}."
-    )
+    raise DataError(f"{place} is a folder without data files that can be read{texts}.")
 
 
 def _data_files(place: Path) -> list[Path]:
@@ -321,8 +306,11 @@ def _data_files(place: Path) -> list[Path]:
 
 
 def _shards(files: list[Path]) -> list[Path]:
-    """The parts of one data set in the order of their numbers; none where the files are no such parts. Raises
-    DataError: a part is missing."""
+    """The parts of one data set in the order of their numbers; none where the files are no such parts.
+
+    Raises:
+        DataError: a part is missing.
+    """
     matches = {path: match for path in files if (match := _SHARD.match(Path(bare_name(path)).stem))}
     kinds = {(match["name"], Path(bare_name(path)).suffix) for path, match in matches.items()}
     numbered = {int(match["number"]): path for path, match in matches.items()}

@@ -143,7 +143,7 @@ def test_limits_are_a_view_and_only_narrow() -> None:
     assert narrow[0].oov_words == ["xx"]
     assert narrow[0].target_extended_ids.tolist() == [UNK, V, EOS]
     assert data[0].oov_words == ["xx", "yy"]
-    with pytest.raises(ConfigError, match="encoded again"):
+    with pytest.raises(ConfigError, match="can read less, not more"):
         data.limits(5)
     with pytest.raises(ConfigError, match="no room"):
         dataset([("a", "b")], max_source_tokens=2, source_specials=True)

@@ -20,7 +20,6 @@ from catchline.data.columns import ReadOptions, strip_publication_suffix
 from catchline.data.lines import BadRecordError, raw_lines, unreadable
 from catchline.data.records import (
     SkipCounter,
-    find_splits,
     read_json_lines,
     read_records,
     read_with,
@@ -121,7 +120,6 @@ def test_aligned_files(write: Write) -> None:
     ):
         first, second = write(source, "a\nb\u2028c\n"), write(target, "A\nB\n")
         assert pairs(first) == pairs(second) == [("a", "A"), ("b\u2028c", "B")]
-    assert pairs(str(first).removesuffix(".source")) == [("a", "A"), ("b\u2028c", "B")]
     write("t.target", "A\n")
     for skip_bad in (False, True):
         assert "2 lines but t.target has 1" in problem(first.with_name("t.source"), skip_bad=skip_bad)
@@ -176,7 +174,7 @@ def test_ratings_and_damaged_blocks_of_lcsts(write: Write) -> None:
         assert found == [str(place) for place in range(3) if place != bad]
     for name in ("PART_I", "PART_II"):
         path.with_name(f"{name}.txt").write_text("".join(lcsts([3])), encoding="utf-8")
-    assert [(split, place.stem) for split, place in find_splits(path.parent).items()] == [
+    assert [(split, Path(place).stem) for split, place in splits_in(path.parent).items()] == [
         ("train", "PART_I"),
         ("validation", "PART_II"),
         ("test", "PART_III"),
@@ -220,7 +218,7 @@ def test_numbered_files_are_one_data_set(write: Write, tmp_path: Path) -> None:
         f"of {name}" for name in names
     ]
     assert len(notes) == 1
-    assert find_splits(tmp_path / "d") == {"train": tmp_path / "d" / "train"}
+    assert splits_in(tmp_path / "d") == {"train": str(tmp_path / "d" / "train")}
     for number, (others, words) in enumerate(
         [
             (["part-0.jsonl", "part-2.jsonl"], "number 1 is missing"),
@@ -238,18 +236,18 @@ def test_numbered_files_are_one_data_set(write: Write, tmp_path: Path) -> None:
         assert words in problem(tmp_path / str(number))
 
 
-def test_find_splits(write: Write, tmp_path: Path) -> None:
+def test_splits_in_a_folder(write: Write, tmp_path: Path) -> None:
     for name in ("training.jsonl", "dev.source", "dev.target", "test.csv", "notes.txt", "stats.json"):
         write(f"d/{name}", GOOD)
-    found = {split: path.name for split, path in find_splits(tmp_path / "d").items()}
+    found = {split: Path(path).name for split, path in splits_in(tmp_path / "d").items()}
     assert found == {"train": "training.jsonl", "validation": "dev.source", "test": "test.csv"}
     assert pairs(write("f/train.CSV", "document,summary\na b,a\n").parent) == [("a b", "a")]
     write("d/train.csv", GOOD)
     with pytest.raises(DataError, match="several files for the train split"):
-        find_splits(tmp_path / "d")
+        splits_in(tmp_path / "d")
     single = write("e/1.txt", "A text.").parent
     with pytest.raises(DataError, match=r"no file named train.* If each text is a file, write them into one"):
-        find_splits(single)
+        splits_in(single)
     assert f"`catchline summarize` takes texts by name: {single}/*.txt" in problem(single)
 
 

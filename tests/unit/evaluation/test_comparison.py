@@ -184,8 +184,7 @@ def test_other_settings_are_refused_at_once(killed: bool, machine: Machine, comp
 @pytest.mark.parametrize(
     ("key", "file"),
     [
-        ("data.train", "train"),  # both files of pairs
-        ("data.train", "train.source"),
+        ("data.train", "train.source"),  # both files of pairs
         ("data.validation", "given"),
         ("text.pretrained_embeddings", "given"),
         ("text.tokenizer.path", "given"),
