@@ -194,15 +194,13 @@ class Rows:
     def record(self, row: Any, origin: str, number: str) -> Record | BadRecordError:
         """The record of a mapping of columns to values; ``number`` is its id if the row has none."""
         if not isinstance(row, Mapping):
-            return BadRecordError(origin, f"a JSON {kind_of(row)} where an object was expected")
+            return BadRecordError(origin, f"{type(row).__name__} where an object was expected")
         fields = tuple(row)
         if fields not in self._optional:
             document, summary = self.choose(fields)
             numbered = _numbered(fields)
             references = numbered if summary in numbered else [_first(("references", "summaries"), fields)]
             publication, sentences = _first(("publication", "publisher"), fields), _first(("sentences",), fields)
-            if len(self._optional) > 1000:
-                self._optional.clear()
             self._optional[fields] = (_id_column(fields, document, summary), references, sentences, publication)
         try:
             return self._mapped(row, origin, number, *self._optional[fields])
@@ -261,16 +259,10 @@ def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
     values = value if isinstance(value, list | tuple) else [value]
     if (item := next((item for item in values if not isinstance(item, str)), "")) != "":
         holds = "holds" if values is value else "is"
-        raise BadRecordError(origin, f"the field '{name}' {holds} a JSON {kind_of(item)} where text was expected")
+        raise BadRecordError(origin, f"the field '{name}' {holds} {type(item).__name__} where text was expected")
     return list(values)
 
 
 def _is_nan(value: Any) -> bool:
     """NaN and Infinity are a cell without a value in JSON and Parquet."""
     return isinstance(value, float) and not math.isfinite(value)
-
-
-def kind_of(value: Any) -> str:
-    """What JSON calls the type of a value."""
-    kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
-    return kinds.get(type(value), "number" if isinstance(value, int | float) else type(value).__name__)

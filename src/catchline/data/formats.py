@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from catchline.data.columns import LONGEST, ReadOptions, Records, Rows, kind_of
+from catchline.data.columns import LONGEST, ReadOptions, Records, Rows
 from catchline.data.lines import LONGEST_LINE, BadRecordError, bare_name, check_text, raw_lines, read_text, text_lines
 from catchline.errors import DataError, not_installed
 from catchline.types import Record
@@ -56,7 +56,7 @@ def read_json(path: Path, options: ReadOptions) -> Records:
         arrays = [rows for rows in value.values() if isinstance(rows, list) and all(isinstance(r, dict) for r in rows)]
         value = arrays[0] if len(arrays) == 1 else [value]
     if not isinstance(value, list):
-        raise DataError(f"{path}: a JSON {kind_of(value)} where an array of records was expected.")
+        raise DataError(f"{path}: {type(value).__name__} where an array of records was expected.")
     yield from _rows(value, options, str(path), f"{path}: record")
 
 

@@ -216,7 +216,10 @@ def data_changes(data: Path | None) -> dict[str, Any]:
 
 def _is_one_data_set(folder: Path) -> bool:
     """Is the folder itself what is read: stories, an input with its references, or numbered parts?"""
-    return _whole_folder(folder) is not None or len(_shards(_data_files(folder))) > 1
+    files: list[Path] = []
+    with suppress(DataError):  # a file is damaged; who reads it says so
+        files = _data_files(folder)
+    return _whole_folder(folder) is not None or len(_shards(files)) > 1
 
 
 def _whole_folder(folder: Path) -> str | None:
@@ -260,10 +263,7 @@ def _format_of(path: Path) -> str | None:
         return "pair"
     if not path.is_file() or Path(bare_name(path)).suffix not in {".txt", ".xml", ""}:
         return None
-    with suppress(DataError):  # a file is damaged; who reads it says so
-        first = b"".join(line for _, line in itertools.islice(raw_lines(path), 3))
-        return "lcsts" if b"<doc" in first[:200] else None
-    return None
+    return "lcsts" if b"<doc" in b"".join(line for _, line in itertools.islice(raw_lines(path), 3))[:200] else None
 
 
 def _locate(path: str, kind: str) -> tuple[str, list[Path]]:
