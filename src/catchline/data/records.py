@@ -96,9 +96,7 @@ def read_records(
     a name of the table above, ``auto`` goes by the file's name and first bytes. Columns that are not given are detected
     (`catchline.data.columns`); ``on_choice`` receives a sentence on what was chosen. Bad records (with ``need_summary``
     those without a summary too) stop the reading or, with ``skip_bad``, go to ``on_skip``, such as a `SkipCounter`.
-
-    Raises:
-        DataError: the file cannot be read, or a record is bad (one sentence with file and line).
+    Raises DataError: the file cannot be read, or a record is bad (one sentence with file and line).
     """
     options = ReadOptions(document_column, summary_column, need_summary, format=format, skip_bad=skip_bad)
     return read_with(path, options, on_skip=on_skip, on_choice=on_choice)
@@ -166,11 +164,8 @@ def write_records(path: Path, records: Iterable[Record], progress: Callable[[int
 
 
 def splits_in(data: str | Path) -> dict[str, str]:
-    """The file of each split where ``data`` is a folder with one file a split; else nothing: it is one data set.
-
-    Raises:
-        DataError: a folder without any such file, or with two for one split.
-    """
+    """The file of each split where ``data`` is a folder with one file a split; else nothing: it is one data set. Raises
+    DataError: a folder without any such file, or with two for one split."""
     folder, splits = Path(data), dict[str, str]()
     if not folder.is_dir() or _is_one_data_set(folder):
         return {}
@@ -189,11 +184,8 @@ def splits_in(data: str | Path) -> dict[str, str]:
 
 
 def split_of(data: str | Path, split: str) -> str:
-    """The file of ``split`` where ``data`` is a folder with one file a split; else ``data`` itself.
-
-    Raises:
-        DataError: the folder has splits, but not this one.
-    """
+    """The file of ``split`` where ``data`` is a folder with one file a split; else ``data`` itself. Raises DataError:
+    the folder has splits, but not this one."""
     splits = splits_in(data) or {split: str(data)}
     if split not in splits:
         raise DataError(f"{data} has no '{split}' split, only {', '.join(splits)}; choose one of them with --split.")
@@ -201,11 +193,8 @@ def split_of(data: str | Path, split: str) -> str:
 
 
 def data_changes(data: Path | None) -> dict[str, Any]:
-    """A data set as changes of a recipe: the splits of a folder, or one file or folder of parts to train on.
-
-    Raises:
-        ConfigError: the folder has no file to train on.
-    """
+    """A data set as changes of a recipe: the splits of a folder, or one file or folder of parts to train on. Raises
+    ConfigError: the folder has no file to train on."""
     if data is None:
         return {}
     splits = splits_in(data) or {"train": str(data)}
@@ -230,11 +219,8 @@ def _whole_folder(folder: Path) -> str | None:
 
 
 def files_of(path: str | Path, format: str = "auto") -> list[Path]:
-    """The files that reading ``path`` opens, in order; none for a data set of the hub.
-
-    Raises:
-        DataError: there is no such place, or its format is not known.
-    """
+    """The files that reading ``path`` opens, in order; none for a data set of the hub. Raises DataError: there is no
+    such place, or its format is not known."""
     kind, places = _locate(str(path), format)
     if kind == "hub":
         return []
@@ -306,11 +292,8 @@ def _data_files(place: Path) -> list[Path]:
 
 
 def _shards(files: list[Path]) -> list[Path]:
-    """The parts of one data set in the order of their numbers; none where the files are no such parts.
-
-    Raises:
-        DataError: a part is missing.
-    """
+    """The parts of one data set in the order of their numbers; none where the files are no such parts. Raises
+    DataError: a part is missing."""
     matches = {path: match for path in files if (match := _SHARD.match(Path(bare_name(path)).stem))}
     kinds = {(match["name"], Path(bare_name(path)).suffix) for path, match in matches.items()}
     numbered = {int(match["number"]): path for path, match in matches.items()}

@@ -65,10 +65,7 @@ class Comparison:
     """The rows of ``plan`` on ``records``, in the folder ``out``; models run on ``device``.
 
     ``train(run, folder, resume=, title=)`` trains, ``watch(title, total)`` gives a context manager whose value has
-    ``advance``, ``say`` shows messages.
-
-    Raises:
-        ConfigError: a run in ``out`` is of other settings or data.
+    ``advance``, ``say`` shows messages. Raises ConfigError: a run in ``out`` is of other settings or data.
     """
 
     def __init__(

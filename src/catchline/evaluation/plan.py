@@ -35,11 +35,7 @@ class PlannedRow:
 
     @classmethod
     def method(cls, name: str, label: str, published: Mapping[str, Any], spec: Mapping[str, Any]) -> PlannedRow:
-        """An extractive method.
-
-        Raises:
-            ConfigError: it has no such option, or not this value.
-        """
+        """An extractive method. Raises ConfigError: it has no such option, or not this value."""
         parse("extractive method", EXTRACTIVE, spec)
         return cls(name, label, flatten(published), spec, place=name)
 
@@ -72,11 +68,8 @@ class Choice:
 
 
 def plan_recipe(recipe: Recipe, choice: Choice) -> Plan:
-    """The rows of ``recipe`` that were chosen, its extractive rows first.
-
-    Raises:
-        ConfigError: an unknown row, size, key or baseline, or settings that do not fit.
-    """
+    """The rows of ``recipe`` that were chosen, its extractive rows first. Raises ConfigError: an unknown row, size, key
+    or baseline, or settings that do not fit."""
     known = [*(() if recipe.extractive else recipe.extractive_rows), *recipe.rows]
     for row in choice.rows:
         refuse_unknown(f"{recipe.name} row", row, known)
@@ -90,11 +83,8 @@ def plan_recipe(recipe: Recipe, choice: Choice) -> Plan:
 def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
     """Run and model folders, ids of the hub and extractive methods, as they are.
 
-    The data and the scoring are those of the first run among them, changed by ``choice.overrides``.
-
-    Raises:
-        ConfigError: an unknown key or baseline.
-        ModelError: something is neither a model nor a method.
+    The data and the scoring are those of the first run among them, changed by ``choice.overrides``. Raises ConfigError:
+    an unknown key or baseline; ModelError: something is neither a model nor a method.
     """
     overrides = dict(choice.overrides)
     search = overrides.pop("search", {})

@@ -41,11 +41,8 @@ def open_system(place: str, settings: Mapping[str, Any] | None = None, device: s
     """A run or model folder, a hub id or an extractive method, the oracle too.
 
     ``settings`` are decoding settings, or the whole spec of a method. Of a model the text is scored that its run asks
-    for in ``evaluation.surface``, unless ``settings`` say ``surface`` themselves.
-
-    Raises:
-        ModelError: there is no such model, or it is damaged.
-        ConfigError: settings that the system does not have.
+    for in ``evaluation.surface``, unless ``settings`` say ``surface`` themselves. Raises ModelError: there is no such
+    model, or it is damaged; ConfigError: settings that the system does not have.
     """
     if is_method(place) or "type" in (settings or {}):
         return Summarizer(ExtractiveSystem(place, settings))
@@ -149,12 +146,9 @@ def evaluate(
     ``systems`` are run or model folders, hub ids, extractive methods; ``data`` a folder with splits, or pairs in a file
     or in memory (`catchline.read_records`); ``profile`` says how ROUGE is computed (`catchline evaluate --help`);
     ``decoding`` are settings of the models' search, such as ``{"beam_size": 8}``; with ``trust_code`` Python classes
-    that the folders name are run, which can do anything. Returns the result of each system by its name.
-
-    Raises:
-        DataError: the data cannot be read, is empty, or has records without a summary.
-        ModelError: there is no such model or method, or one names code that is not trusted.
-        ConfigError: ``max_records`` or ``profile`` does not fit.
+    that the folders name are run, which can do anything. Returns the result of each system by its name. Raises
+    DataError: the data cannot be read, is empty, or has records without a summary; ModelError: there is no such model
+    or method, or one names code that is not trusted; ConfigError: ``max_records`` or ``profile`` does not fit.
     """
     if max_records is not None and max_records < 1:
         raise ConfigError(f"max_records is at least 1 (given: {max_records}).")
@@ -180,11 +174,8 @@ def evaluate_system(
     config: EvaluationConfig = USUAL,
     **how: Any,
 ) -> EvaluationResult:
-    """Summarize every record and compare with its references (all of them count); ``how`` as in `predict`.
-
-    Raises:
-        ConfigError: there is no such profile or option of ROUGE.
-    """
+    """Summarize every record and compare with its references (all of them count); ``how`` as in `predict`. Raises
+    ConfigError: there is no such profile or option of ROUGE."""
     check_scoring(config.profile, config.rouge)
     lines, seconds = predict(system, records, **how)
     unk = system.system.unk_text
@@ -207,10 +198,7 @@ def predict(
     written beside it, renamed when complete, and an interrupted call with the same ``about`` (the system's `identity`)
     and records continues. Then ``keep`` is called with the file of the partial predictions, which a caller with more
     systems to come keeps, so that this one is not decoded again. ``progress`` is called with the number of records just
-    done.
-
-    Raises:
-        DataError: no records, or a record without a summary to compare with.
+    done. Raises DataError: no records, or a record without a summary to compare with.
     """
     refuse_unscorable(records, "evaluate")
     start = time.perf_counter()
@@ -277,11 +265,7 @@ def by_document(results: Sequence[EvaluationResult], kind: str) -> list[float]:
 
 
 def refuse_unscorable(records: Sequence[Record], to: str) -> None:
-    """Records with references are needed ``to`` do something.
-
-    Raises:
-        DataError: there are none, or one has no summary.
-    """
+    """Records with references are needed ``to`` do something. Raises DataError: there are none, or one has no summary."""
     if not records:
         raise DataError(f"There is nothing to {to}: the data set has no records.")
     for record in records:

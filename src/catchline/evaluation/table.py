@@ -47,11 +47,7 @@ SURE = 0.05
 
 
 def named_test(name: str) -> Test:
-    """The paired test called ``name``.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """The paired test called ``name``. Raises ConfigError: there is none."""
     refuse_unknown("significance test", name, TESTS)
     return TESTS[name][0]
 
@@ -64,13 +60,9 @@ def mark_of(p: float) -> str:
 def differences(
     baseline: Scores, systems: Mapping[str, Scores], test: str = "randomization"
 ) -> dict[str, dict[str, Difference]]:
-    """By system and kind of ROUGE the ``difference`` to ``baseline``, its two-sided ``p``, and ``p_holm`` after
-    Holm's correction over the systems; each kind is a family.
-
-    Raises:
-        ConfigError: no such test.
-        DataError: the systems were not scored on the same documents.
-    """
+    """By system and kind of ROUGE the ``difference`` to ``baseline``, its two-sided ``p``, and ``p_holm`` after Holm's
+    correction over the systems; each kind is a family. Raises ConfigError: no such test; DataError: the systems were
+    not scored on the same documents."""
     run = named_test(test)
     found: dict[str, dict[str, Difference]] = {name: {} for name in systems}
     for kind in baseline:
