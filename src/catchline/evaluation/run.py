@@ -265,7 +265,7 @@ def by_document(results: Sequence[EvaluationResult], kind: str) -> list[float]:
 
 
 def refuse_unscorable(records: Sequence[Record], to: str) -> None:
-    """Records with references are needed ``to`` do something. Raises DataError: there are none, or one has no summary."""
+    """Raise DataError where there are no records ``to`` do something with, or one has no summary."""
     if not records:
         raise DataError(f"There is nothing to {to}: the data set has no records.")
     for record in records:
