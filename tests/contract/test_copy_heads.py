@@ -86,10 +86,7 @@ def of_queries(queries: slice, rows: slice = slice(None), tokens: slice = slice(
     inputs, attention = inputs_of()
     tap = inputs.cross
     tap = CapturedAttention(
-        tap.queries[rows, queries],
-        tap.keys[rows, tokens],
-        tap.values[rows, tokens],
-        tap.mask[rows, tokens],
+        tap.queries[rows, queries], tap.keys[rows, tokens], tap.values[rows, tokens], tap.mask[rows, tokens]
     )
     weights = inputs.weights[rows, queries, tokens]
     part = HeadInput(inputs.hidden[rows, queries], inputs.gate_features[rows, queries], None, tap, weights)

@@ -27,8 +27,7 @@ def meets(name: str, row: str, size: str) -> bool:
 
 # A size is merged over a row whatever the row is: every row and every size once, and where they meet.
 @pytest.mark.parametrize(
-    ("name", "row", "size"),
-    [pytest.param(*case, marks=[] if meets(*case) else pytest.mark.slow) for case in CASES],
+    ("name", "row", "size"), [pytest.param(*case, marks=[] if meets(*case) else pytest.mark.slow) for case in CASES]
 )
 def test_every_combination_is_sound(name: str, row: str, size: str, tmp_path: Path) -> None:
     run = resolve_run(RECIPES[name], row, size)

@@ -14,15 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
-from catchline.config.names import (
-    ATTENTIONS,
-    CHUNK_ATTENTIONS,
-    COARSE_ENCODERS,
-    MODELS,
-    OBJECTIVES,
-    OPPONENTS,
-    build,
-)
+from catchline.config.names import ATTENTIONS, CHUNK_ATTENTIONS, COARSE_ENCODERS, MODELS, OBJECTIVES, OPPONENTS, build
 from catchline.layers.copying.captured import guided_weights
 from catchline.layers.opponent import DecoderShape
 from catchline.layers.transformer import log_weights
@@ -126,10 +118,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
         | {"attention": {"type": "additive", "coverage": True}, "head": {"type": "pointer"}},
         [NLL, COVERAGE],
     ),
-    "distraction": (
-        {"type": "distraction", "embedding_size": 8, "hidden_size": 4, "head": {"type": "pointer"}},
-        [NLL],
-    ),
+    "distraction": ({"type": "distraction", "embedding_size": 8, "hidden_size": 4, "head": {"type": "pointer"}}, [NLL]),
     "transformer pointer": (OPPOSED_ONE | {"head": {"type": "pointer"}}, [NLL, {"type": "minus_softmax"}]),
     **{
         f"transformer {head}": (OPPOSED_ONE | {"head": {"type": head}}, OPPOSED)

@@ -16,16 +16,7 @@ from torch import Tensor
 
 from catchline import kernels
 from catchline.errors import ConfigError
-from catchline.kernels import (
-    attention,
-    correlation,
-    dispatch,
-    graph,
-    gru_sequence,
-    packed,
-    vocabulary,
-    windows,
-)
+from catchline.kernels import attention, correlation, dispatch, graph, gru_sequence, packed, vocabulary, windows
 from catchline.layers.recurrent import PaperRecurrence, Recurrence
 from catchline.papers import coarse_to_fine, coconet, distraction, pointer_generator
 from samples import rand

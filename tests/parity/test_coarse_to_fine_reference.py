@@ -174,10 +174,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "hier wide filter": ("hierarchical", HIERARCHICAL | {"coarse": {**CONV, "width": 5}}),
     "c2f": ("coarse_to_fine", {"attention": DRAWN}),
     "c2f multi2": ("coarse_to_fine", {"attention": DRAWN | {"draws": 2}}),
-    "c2f multi3 pos": (
-        "coarse_to_fine",
-        {"attention": DRAWN | {"draws": 3}, "position_size": 2, "position_rows": 9},
-    ),
+    "c2f multi3 pos": ("coarse_to_fine", {"attention": DRAWN | {"draws": 3}, "position_size": 2, "position_rows": 9}),
 }
 
 

@@ -15,15 +15,7 @@ from catchline.config.names import COPY_HEADS, MODELS, OBJECTIVES, build, parse
 from catchline.errors import ConfigError
 from catchline.models.transformer import Transformer
 from catchline.types import PLAIN_PASS, Batch
-from samples import (
-    IDS,
-    TRANSFORMER,
-    VOCAB,
-    assert_same,
-    few_words,
-    gradients,
-    randomise,
-)
+from samples import IDS, TRANSFORMER, VOCAB, assert_same, few_words, gradients, randomise
 
 NO_SPECIALS: dict[str, Any] = {"exclude_special_from_copy": True}
 CASES: dict[str, dict[str, Any]] = {
@@ -130,11 +122,7 @@ def test_every_step_of_a_summary(name: str) -> None:
             torch.testing.assert_close(forced.gold_log_probs[b, t], gold, **EXACT)
             for attention in (output.attention[b], forced.attention[b, t]):
                 torch.testing.assert_close(attention, step.attention, **EXACT)
-            details = {
-                "p_gen": step.generate,
-                "p_final": step.final,
-                "copy_probs": (1 - step.generate) * step.final,
-            }
+            details = {"p_gen": step.generate, "p_final": step.final, "copy_probs": (1 - step.generate) * step.final}
             if name in CORRELATIONAL:
                 details |= {"copy_correlational": step.co, "copy_attention_gate": step.g}
                 details |= {"copy_semantic_gate": mean_gate(step, steps[t - 1] if t else None)}

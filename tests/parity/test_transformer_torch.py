@@ -95,10 +95,7 @@ class Reference(nn.Module):
         words = torch.cat([torch.full_like(gold[:, :1], EOS), gold[:, :-1]], dim=1)
         causal = torch.ones(words.shape[1], words.shape[1], dtype=torch.bool).triu(1)
         hidden = self.decoder(
-            self.embedded(words, batch.target_mask),
-            memory,
-            tgt_mask=causal,
-            memory_key_padding_mask=~batch.source_mask,
+            self.embedded(words, batch.target_mask), memory, tgt_mask=causal, memory_key_padding_mask=~batch.source_mask
         )
         return torch.log_softmax(hidden @ self.matrix.T, dim=-1)
 

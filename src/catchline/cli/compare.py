@@ -163,11 +163,7 @@ def _train(run: RunConfig, folder: Path, *, resume: bool, title: str, on_message
 def _write(table: Table, folder: Path) -> None:
     typed = sys.argv[1:] if Path(sys.argv[0]).stem in {"catchline", "__main__"} else ["compare"]  # as far as is known
     said = f"catchline {shlex.join(typed)}"
-    files = {
-        "compare.md": markdown(table, said),
-        "compare.csv": csv_text(table),
-        "compare.tex": latex(table),
-    }
+    files = {"compare.md": markdown(table, said), "compare.csv": csv_text(table), "compare.tex": latex(table)}
     for name, text in files.items():
         write_text(folder / name, text)
     write_json(folder / "compare.json", as_dict(table), indent=2)

@@ -93,9 +93,7 @@ def _counter_of(run: RunConfig) -> Callable[[Record], tuple[int, int]] | None:
 
 @app.command("columns")
 def columns_command(
-    file: Annotated[str | None, Argument(help="A file whose columns to show.")] = None,
-    *,
-    columns: ColumnOptions,
+    file: Annotated[str | None, Argument(help="A file whose columns to show.")] = None, *, columns: ColumnOptions
 ) -> None:
     """The table by which columns are recognised, or what it chooses in a file."""
     if file is None:

@@ -26,13 +26,7 @@ from catchline.config.schema import EvaluationConfig
 from catchline.data.records import split_of
 from catchline.errors import ConfigError
 from catchline.evaluation.report import compared, csv_text, latex
-from catchline.evaluation.run import (
-    EvaluationResult,
-    evaluate_system,
-    file_name,
-    identity,
-    open_system,
-)
+from catchline.evaluation.run import EvaluationResult, evaluate_system, file_name, identity, open_system
 from catchline.evaluation.table import cells, copy_table, notes, table_of_results
 from catchline.files import only_here, write_json, write_text
 from catchline.metrics.scoring import check_scoring

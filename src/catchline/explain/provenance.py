@@ -168,12 +168,7 @@ _source_text = lru_cache(maxsize=1)(SourceText)  # the hypotheses of a document 
 
 
 def extractive_summary(
-    document: str,
-    spans: Sequence[tuple[int, int]],
-    *,
-    model_name: str,
-    record_id: str = "",
-    with_words: bool = True,
+    document: str, spans: Sequence[tuple[int, int]], *, model_name: str, record_id: str = "", with_words: bool = True
 ) -> Summary:
     """The summary that consists of these pieces of ``document``; every word points to where it stands. One that was
     divided at the end of a line is one word."""

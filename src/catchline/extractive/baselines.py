@@ -134,9 +134,7 @@ class Oracle(Extractor):
         if suited(Scoring(), [models]).rouge or not any(text.ids(model) for model in models):
             text = RougeText("unicode", stem=False, exceptions=False)
         return greedy_oracle(
-            [text.ids(sentence) for sentence in sentences],
-            [text.ids(model) for model in models],
-            self.config.sentences,
+            [text.ids(sentence) for sentence in sentences], [text.ids(model) for model in models], self.config.sentences
         )
 
     def text(self, document: str | Sequence[str], separator: str = " ", references: Any = ()) -> str:

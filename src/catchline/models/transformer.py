@@ -75,10 +75,7 @@ class Transformer(CapturedTransformer):
         output = self.target_embedding if config.share_embeddings else self._embedding_matrix()
         self.dropout = nn.Dropout(config.dropout)
         sizes = BlockSizes(
-            size=size,
-            num_heads=config.num_heads,
-            feed_forward_size=config.feed_forward_size,
-            dropout=config.dropout,
+            size=size, num_heads=config.num_heads, feed_forward_size=config.feed_forward_size, dropout=config.dropout
         )
         self.encoder = TransformerEncoder(config.encoder_layers, sizes)
         self.decoder = TransformerDecoder(config.decoder_layers, sizes)

@@ -42,13 +42,7 @@ COMPACT_BELOW = 0.75  # drop finished documents when fewer than this share of th
 
 @np.errstate(invalid="ignore", divide="ignore")  # differences of minus infinities
 def beam_search(
-    step: StepFunction,
-    state: Any,
-    *,
-    memory: Memory,
-    config: SearchConfig,
-    specials: SpecialIds,
-    scorers: list[Scorer],
+    step: StepFunction, state: Any, *, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: list[Scorer]
 ) -> list[list[Hypothesis]]:
     """The best ``config.num_return`` hypotheses of each document, best first.
 

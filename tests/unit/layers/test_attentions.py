@@ -14,13 +14,7 @@ from catchline.errors import ConfigError
 from catchline.layers.attention.additive import AdditiveAttention
 from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput
 from catchline.models.captured import behaviour
-from catchline.papers.contrastive import (
-    joint_score,
-    log_softmin,
-    opponent_weights,
-    without_largest,
-    without_run,
-)
+from catchline.papers.contrastive import joint_score, log_softmin, opponent_weights, without_largest, without_run
 from catchline.types import TrainingBatch
 
 D, H, Q = 3, 6, 5

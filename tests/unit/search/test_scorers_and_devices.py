@@ -81,12 +81,7 @@ TOKENS: list[tuple[Scorer, Any, Any, Any]] = [
         [[4, 5], [0, 0]],
         [[1.0, -1.0, -6.0, 2.0, -2.0, 0.25], [-4.0, 0.0, 2.0, -4.0, 1.0, -8.0]],
     ),
-    (
-        named("renormalise"),
-        [[math.log(0.2), math.log(0.3), NEVER]],
-        [[4]],
-        [[math.log(0.4), math.log(0.6), NEVER]],
-    ),
+    (named("renormalise"), [[math.log(0.2), math.log(0.3), NEVER]], [[4]], [[math.log(0.4), math.log(0.6), NEVER]]),
     (named("renormalise"), np.log([[0.1, 0.3]]), [[4]], np.log([[0.25, 0.75]])),
     (named("renormalise"), [[NEVER, 0.5], [NEVER, NEVER]], [[4], [4]], [[NEVER, 0.0], [NEVER, NEVER]]),
 ]
