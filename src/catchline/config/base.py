@@ -20,11 +20,8 @@ _repr.maxstring = _repr.maxother = 80
 
 
 class ConfigBase(BaseModel):
-    """A frozen group of settings; every default lives in exactly one subclass.
-
-    Whatever the type of a field, its numbers are finite and of a size that a setting can have, its text is Unicode,
-    and true and false are no numbers.
-    """
+    """A frozen group of settings; every default lives in exactly one subclass. Whatever the type of a field, its
+    numbers are finite and of a size that a setting can have, its text is Unicode, and true and false are no numbers."""
 
     model_config = ConfigDict(
         extra="forbid",

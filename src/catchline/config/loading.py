@@ -51,11 +51,8 @@ def resolve_run(
     *,
     revive: bool = True,
 ) -> RunConfig:
-    """Apply row, size and overrides to a recipe's base.
-
-    ``overrides`` is a nested mapping or ``key.path=value`` strings (the value is read as YAML); ``revive`` as in
-    `merge`, for them.
-    """
+    """Apply row, size and overrides to a recipe's base. ``overrides`` is a nested mapping or ``key.path=value`` strings
+    (the value is read as YAML); ``revive`` as in `merge`, for them."""
     row, size = _row_and_size(recipe, row, size)
     if recipe.extractive:
         raise ConfigError(
@@ -160,12 +157,9 @@ def _joined(old: Any, new: Any) -> Any:
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any], *, revive: bool = False) -> dict[str, Any]:
-    """Return ``base`` changed by ``changes``, deeply; keys may be dotted.
-
-    A component whose ``type`` changes is replaced whole. A component that ``base`` set to null stays
-    null unless the change names a ``type`` (so that a size's numbers do not bring back what a row took
-    away), or ``revive`` is set.
-    """
+    """Return ``base`` changed by ``changes``, deeply; keys may be dotted. A component whose ``type`` changes is
+    replaced whole. A component that ``base`` set to null stays null unless the change names a ``type`` (so that a
+    size's numbers do not bring back what a row took away), or ``revive`` is set."""
     result = copy.deepcopy(dict(base))
     for dotted, value in changes.items():
         key, _, rest = dotted.partition(".")

@@ -40,9 +40,8 @@ class DataConfig(ConfigBase):
 
 class TextConfig(ConfigBase):
     """Tokenization and truncation, in tokens. ``source_specials`` wraps the source in BOS and EOS; ``end`` appends EOS.
-
-    ``sentence_separator`` is a word, such as ``<EOS>``, that stands between the sentences of documents and summaries
-    as the model reads them. ``vocabulary_from`` says on which side of the training pairs the tokenizer is trained."""
+    ``sentence_separator`` is a word, such as ``<EOS>``, that stands between the sentences of documents and summaries as
+    the model reads them. ``vocabulary_from`` says on which side of the training pairs the tokenizer is trained."""
 
     tokenizer: Spec = Field(default_factory=lambda: {"type": "word"})
     vocabulary_from: Literal["both", "documents"] = "both"
@@ -174,7 +173,6 @@ class TrainingConfig(ConfigBase):
 
 class PretrainingConfig(ConfigBase):
     """A stage before the training: the same model on other pairs, in the sub-folder ``pretraining`` of the run.
-
     ``data`` is a folder with train (and validation) files or one file, read with default options. ``set`` changes the
     run for the stage, as a row of a recipe does: keys of ``STAGE_SECTIONS``, nested or dotted. A run of which
     ``enabled`` is false has no stage, whatever else is set: one ``--set pretraining.data=DIR`` serves a whole recipe.
@@ -197,9 +195,7 @@ class PretrainingConfig(ConfigBase):
 
 class DistractionTerms(ConfigBase):
     """Distraction in search: the weights of the three terms (`catchline.search.distraction`), all of any sign.
-
-    ``attention``, ``context`` and ``state`` are lambda_1, lambda_2 and lambda_3 of Chen et al. (2016), equation 18.
-    """
+    ``attention``, ``context`` and ``state`` are lambda_1, lambda_2 and lambda_3 of Chen et al. (2016), equation 18."""
 
     attention: float = Field(0.0, ge=-1e6, le=1e6)
     context: float = Field(0.0, ge=-1e6, le=1e6)
@@ -332,12 +328,9 @@ class SizeConfig(ConfigBase):
 
 class Recipe(ConfigBase):
     """A paper's file. A run is the base, changed by the row, by the size, by the size's entry for the row, and last by
-    the user's ``--set``.
-
-    ``extractive_rows`` are methods in the same table (``lsa_first``, ``lead-1``), ``extractive_published`` has their
-    published scores. Where the rows themselves are methods there is no base, and sizes change the methods' options.
-    ``published_note`` says where published figures are not simply the paper's.
-    """
+    the user's ``--set``. ``extractive_rows`` are methods in the same table (``lsa_first``, ``lead-1``),
+    ``extractive_published`` has their published scores. Where the rows themselves are methods there is no base, and
+    sizes change the methods' options. ``published_note`` says where published figures are not simply the paper's."""
 
     name: str
     title: str

@@ -175,12 +175,10 @@ def check(
 def _measured(
     record: Record, words: list[str], options: CheckOptions
 ) -> tuple[dict[str, float], list[tuple[str, str]]]:
-    """The figures of a record, and what is suspicious: a phrase, and what to say behind the record's place.
-
-    Lengths of document and summary are in words and punctuation marks, Han characters one each (``document_words``),
-    and in tokens, if a recipe's are counted (``document_tokens``); ``covered`` is the share of the summary's words that
-    are in the document, ``reappearing`` that of the document's distinct words that are in the summary.
-    """
+    """The figures of a record, and what is suspicious: a phrase, and what to say behind the record's place. Lengths of
+    document and summary are in words and punctuation marks, Han characters one each (``document_words``), and in
+    tokens, if a recipe's are counted (``document_tokens``); ``covered`` is the share of the summary's words that are in
+    the document, ``reappearing`` that of the document's distinct words that are in the summary."""
     figures: dict[str, float] = {"document_words": len(words)}
     found = [(f"{_LANGUAGE}{language_of(record.document)}", "")]
     if len(words) < 5:
@@ -297,11 +295,9 @@ class HeldOut:
 
 def hold_out(records: Sequence[Record], seed: int = 1, *, test: bool = True) -> HeldOut:
     """Split ``records`` into ``train``, ``validation`` and, where there are enough and it is wanted, ``test``.
-
     Documents that are nearly the same are one group, and a group is in one split. Which groups are held out depends on
     the seed and their texts only, not on the order of the file. Raises DataError: `rensa`, which finds near duplicates,
-    is not installed.
-    """
+    is not installed."""
     if sketcher() is None:
         raise DataError(f"Pairs cannot be held out. {not_installed('rensa')} Or give validation pairs, or --all-pairs.")
     groups = list(range(len(records)))

@@ -19,12 +19,10 @@ from catchline.types import Batch, Record, TokenizedText, TrainingBatch
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One encoded record: what the collator needs, nothing padded.
-
-    ``source_extended_ids`` (S,) int32 includes the special tokens where the run asks for them; words outside
-    the vocabulary are ``V + k`` and ``oov_words[k]`` is their string. ``target_extended_ids`` (T,) int32 is
-    what the decoder has to write, EOS at its end unless truncated without; ``None`` without a summary.
-    """
+    """One encoded record: what the collator needs, nothing padded. ``source_extended_ids`` (S,) int32 includes the
+    special tokens where the run asks for them; words outside the vocabulary are ``V + k`` and ``oov_words[k]`` is their
+    string. ``target_extended_ids`` (T,) int32 is what the decoder has to write, EOS at its end unless truncated
+    without; ``None`` without a summary."""
 
     source_extended_ids: np.ndarray
     oov_words: list[str]
@@ -145,12 +143,10 @@ def record_gaps(record: Record, separator: str) -> list[list[tuple[int, int]]]:
 def encode_documents(
     documents: Sequence[str | Record], tokenizer: Tokenizer, config: TextConfig, ids: Sequence[str] = ()
 ) -> tuple[list[Example], list[TokenizedText]]:
-    """Encode raw documents for decoding: the examples for the collator, and each source's tokens and offsets.
-
-    The token texts are those of the example's ids, special tokens included, so attention over the source can be shown
-    in the user's text. A record's given sentences count where a separator stands between sentences. Raises DataError: a
-    document holds no token.
-    """
+    """Encode raw documents for decoding: the examples for the collator, and each source's tokens and offsets. The token
+    texts are those of the example's ids, special tokens included, so attention over the source can be shown in the
+    user's text. A record's given sentences count where a separator stands between sentences. Raises DataError: a
+    document holds no token."""
     frame = _Frame(tokenizer, config)
     records = [Record(document) if isinstance(document, str) else document for document in documents]
     separator = tokenizer.separator

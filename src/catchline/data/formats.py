@@ -66,10 +66,8 @@ _SWALLOWED = 5  # lines within a cell that all look like rows
 
 
 def read_csv(path: Path, options: ReadOptions) -> Records:
-    """CSV or TSV with a header line. Line numbers are those on which a record begins.
-
-    CSV is read by the rules (RFC 4180); a TSV file keeps its quotation marks unless `_is_quoted` says otherwise.
-    """
+    """CSV or TSV with a header line. Line numbers are those on which a record begins. CSV is read by the rules (RFC
+    4180); a TSV file keeps its quotation marks unless `_is_quoted` says otherwise."""
     separator, rows = csv_table(path, options.on_choice)
     line, header = next(rows, (1, []))
     if isinstance(header, str):
@@ -246,11 +244,9 @@ _DUC_REFERENCES = re.compile(r"task1_ref(\d+)(?:\.txt)?(?:\.gz|\.zst)?\Z")  # ta
 
 
 def duc_files(place: Path) -> tuple[Path, list[Path]] | None:
-    """The input and the reference files of a folder (or of the folder of an input file); None where it has none.
-
-    The layout of the usual copies of DUC-2003, DUC-2004 and of Gigaword's test set: ``input.txt`` with one document a
-    line, ``task1_ref0.txt`` to ``task1_ref3.txt`` with one reference a line, beside it or in a folder ``references``.
-    """
+    """The input and the reference files of a folder (or of the folder of an input file); None where it has none. The
+    layout of the usual copies of DUC-2003, DUC-2004 and of Gigaword's test set: ``input.txt`` with one document a line,
+    ``task1_ref0.txt`` to ``task1_ref3.txt`` with one reference a line, beside it or in a folder ``references``."""
     folder = place if place.is_dir() else place.parent
     inputs = [path for path in sorted(folder.iterdir()) if _DUC_INPUT.match(path.name)] if folder.is_dir() else []
     if not inputs or (place.is_file() and place not in inputs):

@@ -90,12 +90,10 @@ def build_summary(
     explain: bool = True,
 ) -> Summary:
     """Turn search's answer into text with provenance; with ``explain=False`` only the text and the scores are made.
-
     ``document`` is the text that ``source_encoding`` was made of, or its record. ``oov_words`` are the strings of the
     ids from V on, as the batch numbered them. Of ``search``, ``replace_unk`` puts a source token where the model wrote
     UNK (`catchline.text.unknown`), which counts as copied in whole; ``surface`` and ``capitals`` say how the words are
-    written (`catchline.text.render`). ``sources`` of a word that was not copied are what was attended to.
-    """
+    written (`catchline.text.render`). ``sources`` of a word that was not copied are what was attended to."""
     record = Record(document) if isinstance(document, str) else document
     shown_encoding, attention, positions = _seen(hypothesis, source_encoding)
     source_ids, _ = extended(shown_encoding, tokenizer.vocab_size, tokenizer.unk_id, oov_words)

@@ -15,12 +15,10 @@ from catchline.extractive.words import SentenceTerms, stop_words
 
 
 class Luhn(Extractor):
-    """Luhn 1958, "The automatic creation of literature abstracts": clusters of significant words.
-
-    Significant are the stems of content words that occur at least twice. Within a sentence significant words with
-    fewer than four other words between them form a cluster, worth its significant words squared over its length
-    (nothing if there is only one); a sentence is worth its best cluster.
-    """
+    """Luhn 1958, "The automatic creation of literature abstracts": clusters of significant words. Significant are the
+    stems of content words that occur at least twice. Within a sentence significant words with fewer than four other
+    words between them form a cluster, worth its significant words squared over its length (nothing if there is only
+    one); a sentence is worth its best cluster."""
 
     in_short = "Takes sentences in which frequent words stand close together."
 
@@ -118,12 +116,11 @@ class SumBasic(Extractor):
 
 
 class KlSum(Extractor):
-    """KL-Sum (Haghighi and Vanderwende 2009): greedily the sentence that brings the summary closest to the document.
-
-    As in sumy: words are not stemmed, whatever the settings say; the document's words are filtered by the stop list
-    before they are lower-cased (a capitalised stop word stays) and a candidate's after; the running summary is neither
-    filtered nor lower-cased; and the divergence sums p(w) log(p(w) / q(w)) over the words of candidate and summary,
-    p being the document's distribution and q the summary's with the candidate. Only the sentences asked for are ranked.
+    """KL-Sum (Haghighi and Vanderwende 2009): greedily the sentence that brings the summary closest to the document. As
+    in sumy: words are not stemmed, whatever the settings say; the document's words are filtered by the stop list before
+    they are lower-cased (a capitalised stop word stays) and a candidate's after; the running summary is neither
+    filtered nor lower-cased; and the divergence sums p(w) log(p(w) / q(w)) over the words of candidate and summary, p
+    being the document's distribution and q the summary's with the candidate. Only the sentences asked for are ranked.
     """
 
     in_short = "Takes the sentences whose words are spread most like those of the whole text."

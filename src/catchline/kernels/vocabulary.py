@@ -69,12 +69,9 @@ class _Workspace:
     def softmax_and_gold(self, features: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
         """Probabilities of a chunk (m, F), in float32 at least whatever the product was computed in, and
         ``log_softmax(logits)[gold]`` (m,). The probabilities take the place of the logits, and are overwritten by the
-        next call.
-
-        On a CPU the second is the logarithm of the first; where that underflows, from logits made anew. Elsewhere the
-        host would have to wait to see whether it does: there it is the logit less the largest one, whose probability
-        is one over the sum of the exponentials.
-        """
+        next call. On a CPU the second is the logarithm of the first; where that underflows, from logits made anew.
+        Elsewhere the host would have to wait to see whether it does: there it is the logit less the largest one, whose
+        probability is one over the sum of the exponentials."""
         logits = self.probs[: len(features)]
         if self.product is self.probs:
             torch.addmm(self.bias, features, self.weight.t(), out=logits)

@@ -12,12 +12,10 @@ _SLICE_ELEMENTS = 2**22  # activations made at a time: 16 MiB in float32
 
 
 def max_over_windows(ids: Tensor, words: Tensor, table: Tensor, filters: Tensor) -> Tensor:
-    """`catchline.papers.coarse_to_fine.max_over_windows`: (R, W), (R, W), (V, E), (F, E, u) -> (R, F).
-
-    Before the maximum a convolution is linear, so ``P_u[w] = K_u E[w]`` is made once for each distinct word, and a
-    window is a sum of looked-up rows: the products grow with the vocabulary of the batch, not with its length. What is
-    kept for the gradient is the position of each maximum.
-    """
+    """`catchline.papers.coarse_to_fine.max_over_windows`: (R, W), (R, W), (V, E), (F, E, u) -> (R, F). Before the
+    maximum a convolution is linear, so ``P_u[w] = K_u E[w]`` is made once for each distinct word, and a window is a sum
+    of looked-up rows: the products grow with the vocabulary of the batch, not with its length. What is kept for the
+    gradient is the position of each maximum."""
     return _MaxOverWindows.apply(table, filters, ids, words)
 
 

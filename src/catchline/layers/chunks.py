@@ -69,12 +69,10 @@ class Grid:
 def make_grid(
     ids: Tensor, mask: Tensor, *, chunk_words: int, num_chunks: int | None, pad_id: int, separator_id: int | None = None
 ) -> Grid:
-    """Write the tokens (B, S) row by row into a grid; rows cut anywhere, chunks in document order.
-
-    With ``separator_id`` a chunk is a sentence: it ends with that token, and is cut at ``chunk_words``. With
-    ``num_chunks`` every document has that many rows and what does not fit is cut off; without, as many as it needs (at
-    least one), and the batch as many as its longest document.
-    """
+    """Write the tokens (B, S) row by row into a grid; rows cut anywhere, chunks in document order. With
+    ``separator_id`` a chunk is a sentence: it ends with that token, and is cut at ``chunk_words``. With ``num_chunks``
+    every document has that many rows and what does not fit is cut off; without, as many as it needs (at least one), and
+    the batch as many as its longest document."""
     tokens = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     row, column = tokens // chunk_words, tokens % chunk_words
     if separator_id is not None:
@@ -214,12 +212,9 @@ class WordEncoder(nn.Module):
 
 class ChunkStates:
     """The word states of a batch's chunks, of those that were read. Not a tensor tree: re-ordering a decoder state
-    leaves it alone.
-
-    With ``chosen``, distinct pairs of documents (P,) and chunks (P,), these are read at the start, in one call, and
-    nobody asks for others. Without, a chunk is read when it is first asked for, together with the others of that
-    moment, and kept. ``seeds`` (B,) are the noise keys of the examples; none: no dropout.
-    """
+    leaves it alone. With ``chosen``, distinct pairs of documents (P,) and chunks (P,), these are read at the start, in
+    one call, and nobody asks for others. Without, a chunk is read when it is first asked for, together with the others
+    of that moment, and kept. ``seeds`` (B,) are the noise keys of the examples; none: no dropout."""
 
     def __init__(
         self,

@@ -79,12 +79,10 @@ class DecoderShape:
 
 
 class Opponent(Switchable):
-    """Equations (2) to (8); subclasses say what takes the place of the largest weight.
-
-    ``Class(config, shape=DecoderShape(...), vocab_size=V, unk_id=...)``. Build it after everything else: it takes
-    its first numbers from the global generator and puts the generator back, so that a model with it and one without
-    it start, from equal seeds, with equal weights and go on with equal dropout masks.
-    """
+    """Equations (2) to (8); subclasses say what takes the place of the largest weight. ``Class(config,
+    shape=DecoderShape(...), vocab_size=V, unk_id=...)``. Build it after everything else: it takes its first numbers
+    from the global generator and puts the generator back, so that a model with it and one without it start, from equal
+    seeds, with equal weights and go on with equal dropout masks."""
 
     Config: type[OpponentConfig] = OpponentConfig
     config: Any

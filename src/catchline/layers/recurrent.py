@@ -31,12 +31,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"none": lambda x: x, "relu
 
 
 class Recurrence(nn.Module):
-    """A recurrent layer that runs over a whole sequence in one call, or one step, with the same weights.
-
-    ``two_biases`` false keeps one bias vector a direction (torch has two whose sum is what counts; See et
-    al. have one); only the LSTM allows it, since in torch's GRU the two play different roles. ``bias`` false
-    keeps none. ``forget_bias`` is added to the LSTM's forget gate at initialisation.
-    """
+    """A recurrent layer that runs over a whole sequence in one call, or one step, with the same weights. ``two_biases``
+    false keeps one bias vector a direction (torch has two whose sum is what counts; See et al. have one); only the LSTM
+    allows it, since in torch's GRU the two play different roles. ``bias`` false keeps none. ``forget_bias`` is added to
+    the LSTM's forget gate at initialisation."""
 
     def __init__(
         self,
@@ -195,12 +193,10 @@ class PaperRecurrence(nn.Module):
 def gru_over_real_tokens(
     run: Callable[..., Tensor], inputs: Tensor, mask: Tensor, weights: Sequence[Sequence[Any]]
 ) -> tuple[Tensor, tuple[Tensor]]:
-    """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H).
-
-    ``run`` takes inputs with time in front and one direction's ``weights``; there are one or two of these. The second
-    reads the real tokens in reverse order and then the padding, so that it starts at the last real token; its outputs
-    are put back in their places.
-    """
+    """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H). ``run`` takes
+    inputs with time in front and one direction's ``weights``; there are one or two of these. The second reads the real
+    tokens in reverse order and then the padding, so that it starts at the last real token; its outputs are put back in
+    their places."""
     lengths, padded = mask.sum(dim=-1), mask.device.type != "cpu" or not bool(mask.all())
     turned = _turned_positions(lengths, mask.shape[1]).t().unsqueeze(-1)  # (S, B, 1)
     last = (lengths - 1).clamp_min(0).view(1, -1, 1)

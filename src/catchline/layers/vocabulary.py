@@ -59,11 +59,9 @@ class VocabularyProjection(nn.Module):
 
     def smoothed(self, log_probs: Tensor, inputs: Tensor, gold: Tensor, smoothing: float) -> Tensor:
         """``(1 - eps) log P(gold) + eps / V sum_v log P(v)`` over all V words, from `gold_log_probs`: (M,) -> (M,).
-
-        With logits l_v = W_v x + b_v this is ``log P(gold) + eps (mean_v l_v - l_gold)``: the normaliser cancels
-        from the correction and the mean is one product with W's mean row, so that smoothing needs no second look
-        at the (M, V) logits and its gradient is one more row added to each of W's.
-        """
+        With logits l_v = W_v x + b_v this is ``log P(gold) + eps (mean_v l_v - l_gold)``: the normaliser cancels from
+        the correction and the mean is one product with W's mean row, so that smoothing needs no second look at the (M,
+        V) logits and its gradient is one more row added to each of W's."""
         features = inputs if self.hidden is None else self.hidden(inputs)
         features = features.to(log_probs.dtype)
         difference = self.weight.mean(dim=0) - nn.functional.embedding(gold, self.weight)  # (M, F)

@@ -122,11 +122,9 @@ def sentence_lines(text: str) -> str:
 def score_as(
     way: Scoring, hypotheses: Sequence[str], references: Sequence[Sequence[str]], kinds: Sequence[str], **options: Any
 ) -> RougeResult:
-    """`catchline.rouge` as ``way`` says; ``options`` of ROUGE that it does not name are as given.
-
-    By sentence all texts have one sentence a line, and ``L`` is what ROUGE-1.5.5 prints as ROUGE-L for such files: the
-    union of the sentences' longest common subsequences (``Lsum``).
-    """
+    """`catchline.rouge` as ``way`` says; ``options`` of ROUGE that it does not name are as given. By sentence all texts
+    have one sentence a line, and ``L`` is what ROUGE-1.5.5 prints as ROUGE-L for such files: the union of the
+    sentences' longest common subsequences (``Lsum``)."""
     changes = [partial(_DIGIT.sub, "#")] * way.hash_digits + [sentence_lines] * way.by_sentence
     for change in changes:
         hypotheses, references = list(map(change, hypotheses)), [tuple(map(change, texts)) for texts in references]

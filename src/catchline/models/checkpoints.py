@@ -85,12 +85,10 @@ def folded_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Scaled dot-product attention in which several query rows may share one document's keys.
-
-    ``query`` (N, heads, Q, width); ``key`` and ``value`` (B, heads, S, width) with N = B * K. With K > 1
-    (then Q = 1) the rows become queries of their document. ``attention_mask`` is boolean, true where a
-    query may look, (B, 1, Q, S). Returns (N, Q, heads, width), as transformers wants it.
-    """
+    """Scaled dot-product attention in which several query rows may share one document's keys. ``query`` (N, heads, Q,
+    width); ``key`` and ``value`` (B, heads, S, width) with N = B * K. With K > 1 (then Q = 1) the rows become queries
+    of their document. ``attention_mask`` is boolean, true where a query may look, (B, 1, Q, S). Returns (N, Q, heads,
+    width), as transformers wants it."""
     rows, heads, length, width = query.shape
     documents = key.shape[0]
     if rows != documents:
@@ -133,13 +131,11 @@ class BartSummarizer(CapturedTransformer):
 
     class Config(ConfigBase):
         """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration.
-
-        ``attention_layer`` is the decoder layer whose cross attention explains the summary; ``forced_bos_id``
-        the id that every summary begins with (none: what the checkpoint's generation settings say). ``head`` says
-        how words come about: ``vocabulary`` as the checkpoint does, or a copy head on top of it, which copies by that
-        attention. ``opponent`` puts an opponent attention on one of the layers (`catchline.layers.opponent`).
-        ``gradient_checkpointing``: keep less in training and compute each layer again in the backward pass.
-        """
+        ``attention_layer`` is the decoder layer whose cross attention explains the summary; ``forced_bos_id`` the id
+        that every summary begins with (none: what the checkpoint's generation settings say). ``head`` says how words
+        come about: ``vocabulary`` as the checkpoint does, or a copy head on top of it, which copies by that attention.
+        ``opponent`` puts an opponent attention on one of the layers (`catchline.layers.opponent`).
+        ``gradient_checkpointing``: keep less in training and compute each layer again in the backward pass."""
 
         pretrained: str | None = None
         architecture: Spec | None = None
@@ -319,11 +315,9 @@ class BartSummarizer(CapturedTransformer):
 
 
 def build_network(config: Any, ids: Mapping[str, int], *, plain: bool = False) -> PreTrainedModel:
-    """The network of ``config.pretrained`` or, with random weights, of ``config.architecture``.
-
-    ``ids`` of the tokenizer fill what the architecture leaves open. A ``plain`` one may be of any type, and has the
-    attention of transformers.
-    """
+    """The network of ``config.pretrained`` or, with random weights, of ``config.architecture``. ``ids`` of the
+    tokenizer fill what the architecture leaves open. A ``plain`` one may be of any type, and has the attention of
+    transformers."""
     if (config.pretrained is None) == (config.architecture is None):
         raise ConfigError("A checkpoint needs either model.pretrained or model.architecture (and not both).")
     if config.pretrained is not None:

@@ -250,12 +250,10 @@ class _Search:
 
 
 class _ShrinkingSearch(_Search):
-    """The search of Chen et al.'s released code: a finished hypothesis gives up its place.
-
-    With f hypotheses finished, a step takes the best K - f candidates and no more; those in EOS finish and are not
-    replaced. It ends when K have finished, none is alive or ``max_length`` tokens, EOS counted, have been predicted;
-    what is alive then competes with what has finished.
-    """
+    """The search of Chen et al.'s released code: a finished hypothesis gives up its place. With f hypotheses finished,
+    a step takes the best K - f candidates and no more; those in EOS finish and are not replaced. It ends when K have
+    finished, none is alive or ``max_length`` tokens, EOS counted, have been predicted; what is alive then competes with
+    what has finished."""
 
     within: np.ndarray  # (B, C) the candidates of this step that have a place
 

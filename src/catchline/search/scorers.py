@@ -57,11 +57,9 @@ class HypothesesView:
 
 
 class Scorer:
-    """Base of the scorers; every hook here does nothing.
-
-    ``adds_to_tokens`` must be true if `on_tokens` changes any score otherwise than to minus infinity.
-    ``carries_rows`` false takes back what `on_rows` added once the candidates of the step are chosen: it decides
-    which live on, and counts neither in the running totals nor in the final score.
+    """Base of the scorers; every hook here does nothing. ``adds_to_tokens`` must be true if `on_tokens` changes any
+    score otherwise than to minus infinity. ``carries_rows`` false takes back what `on_rows` added once the candidates
+    of the step are chosen: it decides which live on, and counts neither in the running totals nor in the final score.
     """
 
     class Config(ConfigBase):
@@ -253,12 +251,10 @@ class Renormalise(Scorer):
 
 
 class LengthBounds(Scorer):
-    """No EOS before ``minimum`` tokens, and nothing but EOS after ``maximum``.
-
-    Both count tokens before EOS. Forbidding EOS leaves the same hypotheses as dropping what ends too early, as See et
-    al.'s code and fairseq do. A short document has a smaller minimum: at most ``share`` of its tokens (none: the same
-    for all), but at least one. ``maximum`` none leaves the maximum to the search, which takes no step after it.
-    """
+    """No EOS before ``minimum`` tokens, and nothing but EOS after ``maximum``. Both count tokens before EOS. Forbidding
+    EOS leaves the same hypotheses as dropping what ends too early, as See et al.'s code and fairseq do. A short
+    document has a smaller minimum: at most ``share`` of its tokens (none: the same for all), but at least one.
+    ``maximum`` none leaves the maximum to the search, which takes no step after it."""
 
     name = "length_bounds"
     _least: np.ndarray | None = None  # (N,) the minimum of each row

@@ -32,12 +32,10 @@ from catchline.types import AttentionOutput, Shared
 
 
 class ChunkFeatures:
-    """What the attention reads of a batch; B documents in front.
-
-    ``attendable`` (B, C, W) says which cells may be attended (grid padding may, batch padding never). STANDARD reads
-    ``flat`` states (B, C W, H) of one pass over the document, or chunk states like the others.
-    Not a dataclass, so that re-ordering a decoder state leaves it alone: documents keep their numbers.
-    """
+    """What the attention reads of a batch; B documents in front. ``attendable`` (B, C, W) says which cells may be
+    attended (grid padding may, batch padding never). STANDARD reads ``flat`` states (B, C W, H) of one pass over the
+    document, or chunk states like the others. Not a dataclass, so that re-ordering a decoder state leaves it alone:
+    documents keep their numbers."""
 
     def __init__(
         self, states: ChunkStates, attendable: Tensor, coarse: Tensor | None = None, flat: Tensor | None = None

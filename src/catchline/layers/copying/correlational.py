@@ -49,11 +49,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 class CorrelationalConfig(CapturedConfig):
     """Numbers are those of docs/coconet.md; ``preset`` gives values for the keys that are not given themselves.
-
     ``paper``: the defaults. ``release``: the authors' code, without its faults. ``literal``: the equations as printed,
-    which give no probability distribution. A head whose options do not is not trained unless
-    ``allow_literal_training`` says so. ``normalise`` none leaves p a density; ``self_transfer`` then rescales s alone.
-    """
+    which give no probability distribution. A head whose options do not is not trained unless ``allow_literal_training``
+    says so. ``normalise`` none leaves p a density; ``self_transfer`` then rescales s alone."""
 
     preset: Literal["paper", "release", "literal"] = "paper"
     detach_history: bool = False  # 2

@@ -34,10 +34,8 @@ _NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that label smoothing wri
 @dataclass(slots=True)
 class HeadInput:
     """What a head reads of the decoder: ``hidden`` (..., F) for the vocabulary, ``gate_features`` (..., G) for p_gen.
-
     ``project`` is `VocabularyProjection.for_decoding`, made once a search. Heads with ``reads_captured`` also get the
-    captured cross attention, always as Q rows a document (T in training), and its weights averaged over the heads.
-    """
+    captured cross attention, always as Q rows a document (T in training), and its weights averaged over the heads."""
 
     hidden: Tensor
     gate_features: Tensor
@@ -113,12 +111,9 @@ class CopyHead(nn.Module):
 @dataclass(slots=True)
 class GoldTokens:
     """The M target tokens that count in the loss: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to,
-    loss ``weights`` (M,), and its step ``steps`` (M,), for heads that read (B, T, ...) captured attention. ``mask``
-    (B, T) is true where they stand.
-
-    ``weights`` are a hint for the vocabulary projection's backward pass (`catchline.types.UpdateContext`). With
-    ``smoothing`` the details hold ``smoothed_log_probs`` (M,) as well.
-    """
+    loss ``weights`` (M,), and its step ``steps`` (M,), for heads that read (B, T, ...) captured attention. ``mask`` (B,
+    T) is true where they stand. ``weights`` are a hint for the vocabulary projection's backward pass
+    (`catchline.types.UpdateContext`). With ``smoothing`` the details hold ``smoothed_log_probs`` (M,) as well."""
 
     ids: Tensor
     rows: Tensor
@@ -197,12 +192,10 @@ class MixtureHead(CopyHead):
         weights: Tensor,
         floor: float | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """log P(gold) (M,); details p_gen (M,) and, where labels are smoothed, ``smoothed_log_probs`` (M,).
-
-        ``gates`` (M,) are the argument of the sigmoid of p_gen (lambda), ``copied`` (M,) the gold words' log copy
-        probability, -inf where the source lacks them, ``weights`` (M, S) P_copy over positions, which smoothing reads.
-        With ``floor`` probabilities are kept within [floor, 1 - floor].
-        """
+        """log P(gold) (M,); details p_gen (M,) and, where labels are smoothed, ``smoothed_log_probs`` (M,). ``gates``
+        (M,) are the argument of the sigmoid of p_gen (lambda), ``copied`` (M,) the gold words' log copy probability,
+        -inf where the source lacks them, ``weights`` (M, S) P_copy over positions, which smoothing reads. With
+        ``floor`` probabilities are kept within [floor, 1 - floor]."""
         ids, outside = known_ids(gold, self.projection, self.unk_id), gold.ids >= self.projection.vocab_size
         mean = None
         if gold.smoothing:
