@@ -21,6 +21,7 @@ from catchline.explain.record import to_dict
 from catchline.server.app import PAGE_HEADERS as HEADERS
 from catchline.summarizer import Summarizer
 from catchline.text.markup import as_prose, markdown_text
+from catchline.types import SourceSpan, Summary, SummaryWord
 
 SOURCE = Path(catchline.__file__).parent
 FILES = {path.name: path for path in (SOURCE / "server" / "static").iterdir()}
@@ -35,16 +36,10 @@ EXTRACTIVE = {"sentences": {**NUMBER, "default": 3, "maximum": 1000}}
 COPIED = 0.5
 
 
-def entry(name: str, kind: str = "neural", **more: Any) -> dict[str, Any]:
+def entry(name: str, kind: str = "neural") -> dict[str, Any]:
     options = DECODING if kind == "neural" else EXTRACTIVE
-    return {
-        "name": name,
-        "kind": kind,
-        "in_short": f"What {name} does.",
-        "default": name == "pointer",
-        "options": options,
-        **more,
-    }
+    known = {"name": name, "kind": kind, "in_short": f"What {name} does.", "options": options}
+    return {**known, "default": name == "pointer"}
 
 
 MODELS = [
@@ -160,56 +155,31 @@ def record(model: str, document: str) -> dict[str, Any]:
     tokens = [found.span() for found in re.finditer(r"\w+|[^\w\s]", document)]
     read = tokens[:400]
     words = [places for places in read if places[1] - places[0] > 3] or read
-    picked = [words[i * len(words) // 6] for i in range(6)]
-    summary: list[dict[str, Any]] = []
-    text = ""
-    for index, (start, end) in enumerate(picked):
+    made, text = list[SummaryWord](), ""
+    for index in range(6):
+        start, end = place = words[index * len(words) // 6]
         copied = index % 3 != 2
         shown = document[start:end] if copied else ("<unk>" if index == 5 else "about")
         text += " " if text else ""
-        weights = [0.001] * len(read)
-        weights[read.index((start, end))] = 0.7
-        near = read[(read.index((start, end)) + 2) % len(read)]
-        summary.append(
-            {
-                "text": shown,
-                "start": len(text),
-                "end": len(text) + len(shown),
-                "probability": 0.6,
-                "copied": copied,
-                "copy_share": 0.9 if copied else 0.1,
-                "p_gen": 0.1 if copied else 0.8,
-                "sources": [span(document, (start, end), 0.7), span(document, near, 0.2)],
-                "attention": weights,
-            }
-        )
+        weights, at = [0.001] * len(read), read.index(place)
+        weights[at] = 0.7
+        looked = ((place, 0.7), (read[(at + 2) % len(read)], 0.2))
+        sources = tuple(SourceSpan(a, b, document[a:b], weight) for (a, b), weight in looked)
+        share, gate = (0.9, 0.1) if copied else (0.1, 0.8)
+        where = (len(text), len(text) + len(shown))
+        made.append(SummaryWord(shown, *where, 0.6, copied, share, gate, sources, tuple(weights)))
         text += shown
     text += " in 1999 with Zelda"
-    return {
-        "id": "1",
-        "summary": text,
-        "model": model,
-        "score": -1.25,
-        "log_prob": -6.5,
-        "tokens_read": len(read),
-        "tokens_given": len(tokens),
-        "truncated": len(read) < len(tokens),
-        "finished": True,
-        "words": summary,
-        "source_offsets": [list(places) for places in read],
-        "document": document,
-        "support": {
-            "checked": {"number": 1, "date": 0, "name": 1},
-            "unsupported": [missing(text, "number", "1999"), missing(text, "name", "Zelda")],
-            "new_words": [missing(text, "word", "with")],
-            "supported": [],
-            "rate": 0.0,
-        },
+    tokens_read = {"tokens_read": len(read), "tokens_given": len(tokens), "truncated": len(read) < len(tokens)}
+    known = {"id": "1", "model": model, "document": document, "words": tuple(made), "source_offsets": tuple(read)}
+    support = {
+        "checked": {"number": 1, "date": 0, "name": 1},
+        "unsupported": [missing(text, "number", "1999"), missing(text, "name", "Zelda")],
+        "new_words": [missing(text, "word", "with")],
+        "supported": [],
+        "rate": 0.0,
     }
-
-
-def span(document: str, place: tuple[int, int], weight: float) -> dict[str, Any]:
-    return {"start": place[0], "end": place[1], "text": document[slice(*place)], "weight": weight}
+    return to_dict(Summary(text, -1.25, -6.5, **known, **tokens_read)) | {"support": support}
 
 
 def missing(text: str, kind: str, what: str) -> dict[str, Any]:

@@ -36,9 +36,10 @@ def test_all_ways_give_the_same(client: TestClient, tmp_path: Path, capsys: pyte
 
 
 def test_a_table_shows_what_the_document_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "line.txt").write_text("To Graz, paid fifteen euros.", encoding="utf-8")
-    (tmp_path / "text.txt").write_text(DOCUMENT, encoding="utf-8")
-    assert main(["check", str(tmp_path / "line.txt"), str(tmp_path / "text.txt")]) == 0
+    files = [tmp_path / "line.txt", tmp_path / "text.txt"]
+    for file, text in zip(files, ("To Graz, paid fifteen euros.", DOCUMENT), strict=True):
+        file.write_text(text, encoding="utf-8")
+    assert main(["check", *map(str, files)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["fifteen", "number", "no"] in rows
     assert ["Graz", "name", "yes", "Graz"] in rows
