@@ -42,7 +42,7 @@ def settings(data: Path, family: str = "headline writer", *, updates: int = UPDA
         "clip_norm": 1.0,
         "average_last": 5,
         "log_every": 4,
-        "validation": {"every_updates": 7, "free_running": True, "decode_records": 2},
+        "validation": {"every_updates": 7, "metric": "val_loss_free", "decode_records": 2},
         "checkpoint": {"every_updates": 4},
     }
     if family == "headline writer":

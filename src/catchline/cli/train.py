@@ -150,7 +150,7 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
         "max_updates": "all updates done",
         "max_epochs": "all epochs done",
         "max_minutes": "the time was up",
-        "early_stopping": f"no better for {run.training.early_stopping.patience} validations",
+        "early_stopping": f"no better for {run.training.early_stopping} validations",
     }
     trained = f"Trained {result.updates:,} updates in {result.elapsed_seconds / 60:.1f} minutes"
     validated = f"Validation{best}: {scores}\n" if scores else ""

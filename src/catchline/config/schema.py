@@ -108,12 +108,7 @@ class ValidationConfig(ConfigBase):
 
     every_updates: int | None = Field(None, ge=1)
     metric: Literal["val_loss_tf", "val_loss_free", "rouge1", "rouge2", "rougeL"] = "val_loss_tf"
-    free_running: bool = False
     decode_records: int = Field(0, ge=0)
-
-
-class EarlyStoppingConfig(ConfigBase):
-    patience: int | None = Field(None, ge=1)  # validations without improvement; none: never stop early
 
 
 class CheckpointConfig(ConfigBase):
@@ -156,7 +151,7 @@ class TrainingConfig(ConfigBase):
     teacher_forcing: TeacherForcingConfig = TeacherForcingConfig()
     phases: tuple[PhaseConfig, ...] = ()
     validation: ValidationConfig = ValidationConfig()
-    early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
+    early_stopping: int | None = Field(None, ge=1)  # validations without improvement; none: never
     checkpoint: CheckpointConfig = CheckpointConfig()
     average_last: int = Field(0, ge=0)  # weight averaging: its horizon in updates; 0: none
     log_every: int = Field(20, ge=1)

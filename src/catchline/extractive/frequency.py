@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from catchline.extractive.base import Extractor, WordsConfig
-from catchline.extractive.words import SentenceTerms, stop_words
+from catchline.extractive.words import SentenceTerms
 
 
 class Luhn(Extractor):
@@ -46,39 +46,31 @@ def best_cluster(stems: list[str], significant: set[str], gap: int = 4) -> float
 
 
 class Edmundson(Extractor):
-    """Edmundson 1969: cue words, title words and location.
-
-    A sentence is worth (bonus words - stigma words), plus its words that stand in the title, plus one for opening or
+    """Edmundson 1969: cue words and location. A sentence is worth (bonus words - stigma words), plus one for opening or
     closing the text. sumy's command line has no headings and Czech cue words, so that on other text location alone
-    acts: the first, the last and then the earliest sentences. That is the default here too; give ``bonus_words``,
-    ``stigma_words`` and ``title`` for more.
+    acts: the first, the last and then the earliest sentences. That is the default here too; give ``bonus_words`` and
+    ``stigma_words`` for more."""
 
-    Title words that are stop words do not count.
-    """
-
-    in_short = "Takes sentences with telling words or words of the title, and those that open or close the text."
+    in_short = "Takes sentences with telling words, and those that open or close the text."
 
     class Config(WordsConfig):
         bonus_words: tuple[str, ...] = ()
         stigma_words: tuple[str, ...] = ()
-        title: str = ""
 
     def rate(self, sentences: list[str]) -> np.ndarray:
         config = self.config
         ratings = np.zeros(len(sentences))
-        if config.bonus_words or config.stigma_words or config.title:
-            bonus, stigma, title = self._telling
+        if config.bonus_words or config.stigma_words:
+            bonus, stigma = self._telling
             for index, stems in enumerate(SentenceTerms(sentences, config).stems):
-                ratings[index] = sum([(stem in bonus) - (stem in stigma) + (stem in title) for stem in stems])
+                ratings[index] = sum([(stem in bonus) - (stem in stigma) for stem in stems])
         ratings[[0, -1]] += 1.0  # once where these are the same
         return ratings
 
     @cached_property
-    def _telling(self) -> tuple[set[str], set[str], set[str]]:
-        """The stems of bonus words, stigma words and the title: the same for every document."""
-        config = self.config
-        title = self._stems((config.title,)) - self._stems(tuple(stop_words(config.stop_words)))
-        return self._stems(config.bonus_words), self._stems(config.stigma_words), title
+    def _telling(self) -> tuple[set[str], set[str]]:
+        """The stems of bonus words and stigma words: the same for every document."""
+        return self._stems(self.config.bonus_words), self._stems(self.config.stigma_words)
 
     def _stems(self, texts: tuple[str, ...]) -> set[str]:
         return {stem for stems in SentenceTerms(texts, self.config).stems for stem in stems} if texts else set()

@@ -159,7 +159,7 @@ class Trainer:
             "max_updates": (state.update, training.max_updates),
             "max_epochs": (state.epoch, training.max_epochs),
             "max_minutes": (float("inf") if self._end_flag else self._elapsed_before / 60, training.max_minutes),
-            "early_stopping": (state.bad_validations, training.early_stopping.patience),
+            "early_stopping": (state.bad_validations, training.early_stopping),
         }
         return next((reason for reason, (count, most) in ends.items() if most is not None and count >= most), None)
 

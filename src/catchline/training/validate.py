@@ -52,7 +52,7 @@ class Validator:
         settings = self.settings
         with torch.no_grad(), evaluating(self.step.model):
             values = self._losses("val_loss_tf", free=False)
-            if settings.free_running or settings.metric == "val_loss_free":
+            if settings.metric == "val_loss_free":
                 values |= self._losses("val_loss_free", free=True)
             if settings.decode_records:
                 values |= self._rouge(settings.decode_records)

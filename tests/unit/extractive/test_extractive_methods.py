@@ -196,8 +196,6 @@ def test_edmundson_location_and_words():
     assert cued.summarize(STORY) == [0, 3, 4]
     stigma = Edmundson(Edmundson.Config(stigma_words=("council",), sentences=1))
     assert stigma.summarize(STORY) == [6]
-    titled = Edmundson(Edmundson.Config(title="The football match", sentences=1))
-    assert titled.summarize(STORY) == [6]
 
 
 def brute_force(weights, contains, lengths, budget):
