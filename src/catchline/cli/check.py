@@ -17,9 +17,9 @@ from catchline.types import Record
 
 def command(
     summary: Annotated[
-        str, Argument(metavar="SUMMARY|PAIRS", help="A text to check, - is stdin; alone, a data set of pairs.")
+        str, Argument(metavar="SUMMARY|PAIRS", help="The text to check (- is stdin), or a data set of pairs.")
     ],
-    document: Annotated[str | None, Argument(help="The text that it should agree with.")] = None,
+    document: Annotated[str | None, Argument(help="The document to check it against.")] = None,
     *,
     reading: ReadingOptions,
     as_json: AsJson = False,

@@ -27,30 +27,28 @@ from catchline.evaluation.table import Table, cells, copy_table, named_test, not
 from catchline.files import only_here, write_json, write_text
 from catchline.text.control import safe_print as print
 
-Earlier = Annotated[
-    list[Path] | None, Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
-]
+Earlier = Annotated[list[Path] | None, Option(help="Reuse matching scores of this earlier comparison folder.")]
 
 
 def command(
     what: Annotated[
-        list[str], Argument(metavar="RECIPE|SYSTEM...", help="A recipe; or run folders, models and extractive methods.")
+        list[str], Argument(metavar="RECIPE|SYSTEM...", help="A recipe, or run folders, models and extractive methods.")
     ],
-    data: Annotated[Path | None, Option(help="A folder with one file a split, or a file to score on.")] = None,
+    data: Annotated[Path | None, Option(help="A folder with one file per split, or a file to score.")] = None,
     size: Size = None,
     rows: Annotated[
-        list[str] | None, Option(help="Rows of the recipe, a,b,c or one --rows each; all if not given.")
+        list[str] | None, Option(help="Choose rows of the recipe: a,b,c or one --rows each (default: all).")
     ] = None,
     seeds: Annotated[int, Option(min=1, help="Train each row with this many seeds.")] = 1,
-    out: Annotated[Path | None, Option(help="Folder of the comparison; below runs/ if not given.")] = None,
+    out: Annotated[Path | None, Option(help="Write to this folder (default: below runs/).")] = None,
     earlier: Earlier = None,
     overrides: RecipeKeys = None,
     *,
     reading: ReadingOptions,
-    split: Annotated[str, Option(help="Score on this split: validation or test.")] = "validation",
+    split: Annotated[str, Option(help="Score this split: validation or test.")] = "validation",
     max_records: MaxRecords = None,
-    baseline: Annotated[str | None, Option(help="The row that others are tested against.")] = None,
-    test: Annotated[str, Option(help="randomization, bootstrap or t; paired over documents.")] = "randomization",
+    baseline: Annotated[str | None, Option(help="Test the other rows against this row.")] = None,
+    test: Annotated[str, Option(help="Choose the paired test: randomization, bootstrap or t.")] = "randomization",
     device: Device = "cpu",
     trust_code: TrustCode = False,
     as_json: AsJson = False,

@@ -27,10 +27,10 @@ from catchline.types import Record
 Files = Annotated[
     list[str], Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files.")
 ]
-MaxSource = Annotated[int | None, Option(min=1, help="Words of a document that a model would read (400).")]
-MaxTarget = Annotated[int | None, Option(min=1, help="Words of a summary that a model would learn (100).")]
+MaxSource = Annotated[int | None, Option(min=1, help="Report documents with more words than this (400).")]
+MaxTarget = Annotated[int | None, Option(min=1, help="Report summaries with more words than this (100).")]
 
-app = Commands("Check data sets; with catchline-study also build them.", no_args_is_help=True)
+app = Commands("Check data sets, and with catchline-study also build them.", no_args_is_help=True)
 
 
 @app.command("check")
@@ -39,7 +39,7 @@ def check_command(
     *,
     columns: ColumnOptions,
     recipe: Annotated[
-        str | None, Option(help="Count with the limits and tokens of this recipe; --row and --size choose.")
+        str | None, Option(help="Count with the limits and tokens of this recipe, --row and --size.")
     ] = None,
     row: Row = None,
     size: Size = None,
@@ -93,7 +93,7 @@ def _counter_of(run: RunConfig) -> Callable[[Record], tuple[int, int]] | None:
 
 @app.command("columns")
 def columns_command(
-    file: Annotated[str | None, Argument(help="A file whose columns to show.")] = None, *, columns: ColumnOptions
+    file: Annotated[str | None, Argument(help="The file to describe.")] = None, *, columns: ColumnOptions
 ) -> None:
     """The table by which columns are recognised, or what it chooses in a file."""
     if file is None:

@@ -34,14 +34,14 @@ from catchline.summarizer.extractive import check_name, is_method, meaning
 
 
 def command(
-    data: Annotated[str, Option(help="A file of records, or a folder with one file a split.")],
+    data: Annotated[str, Option(help="A file of records, or a folder with one file per split.")],
     systems: Annotated[
         list[str] | None,
         Argument(metavar="MODEL_OR_METHOD...", help="Model or run folders, hub ids, extractive methods."),
     ] = None,
     *,
     split: Split = "validation",
-    output: Annotated[Path | None, Option(help="Folder for predictions and scores (JSON, CSV, LaTeX).")] = None,
+    output: Annotated[Path | None, Option(help="Write predictions and scores to this folder.")] = None,
     batch_size: MostAtOnce = None,
     max_records: MaxRecords = None,
     profile: Annotated[
@@ -52,11 +52,11 @@ def command(
             "most references are of another script than Latin."
         ),
     ] = None,
-    stem: Annotated[bool | None, Option("--stem/--no-stem", help="Porter stemming, unlike the profile.")] = None,
+    stem: Annotated[bool | None, Option("--stem/--no-stem", help="Override the profile's stemming.")] = None,
     restore_numbers: Annotated[
-        bool, Option("--restore-numbers", help="Score a written ## as a number of that length in the document.")
+        bool, Option("--restore-numbers", help="Replace a written ## by a number of that length from the document.")
     ] = False,
-    copying: Annotated[bool, Option("--copying", help="Also what is copied rightly, and what without need.")] = False,
+    copying: Annotated[bool, Option("--copying", help="Add correct copying and over-copying.")] = False,
     search: SearchSettings = None,
     reading: ReadingOptions,
     min_human_score: MinHumanScore = None,

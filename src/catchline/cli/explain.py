@@ -41,19 +41,19 @@ def command(
         ),
     ] = None,
     source: Annotated[
-        str | None, Argument(metavar="[FILE|-]", help="A text, a file of records, results of summarize; -: stdin.")
+        str | None, Argument(metavar="[FILE|-]", help="A text, a file of records, or results of summarize; -: stdin.")
     ] = None,
-    html: Annotated[Path | None, Option(help="Write one self-contained page.")] = None,
+    html: Annotated[Path | None, Option(help="Write a self-contained page.")] = None,
     heatmap: Annotated[
-        Path | None, Option(help="Draw the first summary's attention, over chunks where it has any (PNG).")
+        Path | None, Option(help="Draw the first summary's attention, over chunks if it has any (PNG).")
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print JSON lines.")] = False,
     no_words: Annotated[bool, Option("--no-words", help="Do not list the words with their sources.")] = False,
-    document: Annotated[bool, Option("--document", help="Print the document with the copied places.")] = False,
-    also: Annotated[list[str] | None, Option("--with", metavar="MODEL", help="Another system beside.")] = None,
+    document: Annotated[bool, Option("--document", help="Print the document with the copied words marked.")] = False,
+    also: Annotated[list[str] | None, Option("--with", metavar="MODEL", help="Add another system.")] = None,
     *,
     decoding: DecodingOptions,
-    max_records: Annotated[int, Option(min=1, help="At most this many records of a file.")] = 20,
+    max_records: Annotated[int, Option(min=1, help="Explain at most this many records of a file.")] = 20,
     reading: DocumentOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,

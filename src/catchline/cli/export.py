@@ -23,9 +23,9 @@ MOST_LOST = 0.3  # points of ROUGE
 
 def command(
     model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder, hub id, or oneline.")],
-    out: Annotated[Path, Option(help="The folder to write; an exported model that is there is replaced.")],
+    out: Annotated[Path, Option(help="Write to this folder, replacing an exported model.")],
     check: Annotated[str | None, Option(help="Compare with torch on these records: a file or data folder.")] = None,
-    int8: Annotated[bool, Option("--int8", help="Weights of eight bits: smaller and faster, not quite equal.")] = False,
+    int8: Annotated[bool, Option("--int8", help="Store 8-bit weights: smaller, faster, slightly different.")] = False,
     split: Split = "validation",
     max_records: MaxRecords = None,
     batch_size: BatchSize = 16,

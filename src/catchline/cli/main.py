@@ -27,33 +27,33 @@ EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 130, 141
 # `typer.Typer` with sub-commands.
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("catchline.cli.train:command", "Train a recipe's row on your pairs."),
-    "resume": ("catchline.cli.train:resume", "Go on with an interrupted run, bit for bit."),
+    "resume": ("catchline.cli.train:resume", "Resume an interrupted run, bit for bit."),
     "summarize": ("catchline.cli.summarize:command", "Summarize text, files, JSON lines or standard input."),
     "evaluate": ("catchline.cli.evaluate:command", "Score models and extractive methods on a data set."),
     "compare": ("catchline.cli.compare:command", "Train and score a recipe's rows, or systems, in one table."),
     "explain": ("catchline.cli.explain:command", "Show where each word of a summary came from."),
     "serve": ("catchline.cli.serve:command", "Serve models over HTTP, with a page to try them."),
-    "export": ("catchline.cli.export:command", "Write a model as graphs that run without torch."),
-    "rouge": ("catchline.cli.rouge:command", "ROUGE of a file of summaries against references."),
-    "check": ("catchline.cli.check:command", "Find what a summary states and its document lacks."),
+    "export": ("catchline.cli.export:command", "Write a model as ONNX models that run without torch."),
+    "rouge": ("catchline.cli.rouge:command", "Score a file of summaries against references by ROUGE."),
+    "check": ("catchline.cli.check:command", "Find claims of a summary that its document lacks."),
     "data": ("catchline.cli.data:app", "Check or describe data sets."),
     "recipes": ("catchline.cli.recipes:command", "List, show and check the recipes."),
-    "doctor": ("catchline.cli.doctor:command", "What is installed, what this machine can do, what is missing."),
+    "doctor": ("catchline.cli.doctor:command", "List what is installed, what is missing, and this machine's devices."),
     "push": ("catchline.cli.push:command", "Upload a model to the Hugging Face hub."),
 }
 
 # Commands of catchline-study, which it adds by entry points: `data subset` is the one named `data.subset`.
 STUDY: dict[str, str] = {
-    "align": "Find the attention head that aligns words best; draw attention.",
-    "breakdown": "Score by the length of documents.",
+    "align": "Find the attention head that aligns words best, and draw attention.",
+    "breakdown": "Score systems by the length of documents.",
     "calibrate": "Fit a model's confidence to ratings or references.",
     "judge": "Make blinded sheets for human evaluation, and analyse them.",
     "plot": "Draw the training curves of one or several runs.",
-    "reproduce": "Make a table of docs/results.md again.",
+    "reproduce": "Reproduce a table of docs/results.md.",
     "tune": "Search for the best decoding settings on validation data.",
-    "data debian": "Build a corpus out of apt's index.",
-    "data docstrings": "Build a corpus out of the docstrings of Python packages.",
-    "data haystack": "Put many documents behind the first sentence of one.",
+    "data debian": "Build a corpus from apt's index.",
+    "data docstrings": "Build a corpus from the docstrings of Python packages.",
+    "data haystack": "Hide one document among many, after its first sentence.",
     "data prepare": "Prepare Gigaword, DUC, SAMSum or CNN/DailyMail as papers did.",
     "data select-spans": "Select spans of running text to pre-train on.",
     "data subset": "Write a part of a data set.",
@@ -128,41 +128,41 @@ def _dispatch(arguments: list[str]) -> int:
 
 FIRST_SCREEN = f"""{ABOUT}
 
-A summary now, by the bundled model (Ctrl-D ends the text):
+Summarize with the bundled model (Ctrl-D ends the text):
   catchline summarize                             type or paste a text
   catchline summarize article.txt                 or page.html, or articles.csv
   catchline explain article.txt --html why.html   where each word came from
 
-A model of your own, from a file with a document and a summary in each record:
-  catchline data check pairs.csv                  what is in it, and what is wrong
+Train your own model on a file with a document and a summary in each record:
+  catchline data check pairs.csv                  describe the file and its problems
   catchline train oneline --data pairs.csv --out runs/mine
   catchline summarize runs/mine article.txt
   catchline serve runs/mine                       a page to try it
 
-catchline --help lists the commands, catchline COMMAND --help describes one, catchline doctor says what is missing."""
+catchline --help lists the commands, catchline COMMAND --help describes one, catchline doctor lists missing parts."""
 
 EXIT_CODES = {
     "0": "done",
-    "1": "a file cannot be used, a row of compare failed, or serve cut requests off",
-    "2": "a wrong command, option, recipe or name",
-    "3": "bad data, or a file of it that is not there",
+    "1": "a file cannot be used, a row of compare failed, or serve dropped requests",
+    "2": "an unknown or invalid command, option, recipe or name",
+    "3": "bad or missing data",
     "4": "a missing or damaged model",
     "5": "a missing or damaged checkpoint",
-    "6": "training cannot go on",
+    "6": "training cannot continue",
     "7": "the disk is full",
     "130": "interrupted",
-    "141": "who read the output went away, as `head` does",
+    "141": "the reader of the output closed it, as `head` does",
 }
 VARIABLES = {
     "CATCHLINE_QUIET": "as --quiet",
     "CATCHLINE_TRACEBACK": "show the Python traceback of errors as well",
-    "CATCHLINE_KERNELS": "off: the papers' equations as they stand, slower",
+    "CATCHLINE_KERNELS": "off: use the papers' equations directly, slower",
     "CATCHLINE_TOKEN": "the token that clients of `catchline serve` must send",
-    "CATCHLINE_CACHE": "folder of encoded training data (~/.cache/catchline); off: none",
-    "OMP_NUM_THREADS": "threads of the CPU",
-    "OMP_WAIT_POLICY": "how they wait for each other; passive unless set",
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "prepared products that are kept; 128 unless set",
-    "HF_TOKEN, HF_HOME, HF_HUB_OFFLINE": "of the Hugging Face hub, for models named owner/name",
+    "CATCHLINE_CACHE": "folder for encoded training data (~/.cache/catchline); off: none",
+    "OMP_NUM_THREADS": "number of CPU threads",
+    "OMP_WAIT_POLICY": "how threads wait for each other (default: passive)",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "size of oneDNN's cache (default: 128)",
+    "HF_TOKEN, HF_HOME, HF_HUB_OFFLINE": "settings of the Hugging Face hub, for models named owner/name",
 }
 
 
@@ -172,7 +172,7 @@ def help_text() -> str:
         "Commands": {name: line for name, (_, line) in COMMANDS.items()},
         "Commands of catchline-study (pip install ./study)": STUDY,
         "Options": {
-            "--quiet": "No progress on stderr.",
+            "--quiet": "Hide progress on stderr.",
             "--version": "Print the version.",
             "--help": "Show this text; `catchline COMMAND --help` describes a command.",
         },

@@ -63,26 +63,24 @@ def _trust(context: Context, given: bool) -> bool:
 
 TrustCode = Annotated[
     bool,
-    Option(
-        "--trust-code", callback=_trust, help="Run Python classes that the opened folders name; they can do anything."
-    ),
+    Option("--trust-code", callback=_trust, help="Run Python classes that model folders name; they can do anything."),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
-Device = Annotated[str, Option(help="cpu, cuda, ... or auto.")]
-BatchSize = Annotated[int, Option(min=1, help="Records decoded at once.")]
+Device = Annotated[str, Option(help="Decode on cpu, cuda, mps or auto.")]
+BatchSize = Annotated[int, Option(min=1, help="Decode this many records at once.")]
 MostAtOnce = Annotated[
-    int | None, Option("--batch-size", min=1, help="Records decoded at once; by their length if not given.")
+    int | None, Option("--batch-size", min=1, help="Decode this many records at once (default: by their length).")
 ]
-Split = Annotated[str, Option(help="Which split of a folder.")]
+Split = Annotated[str, Option(help="Choose the split of a folder.")]
 MaxRecords = Annotated[int | None, Option(min=1, help="Use the first records only.")]
-SearchSettings = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Any other setting.")]
+SearchSettings = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change any other setting.")]
 RecipeKeys = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")]
-Row = Annotated[str | None, Option(help="A row of the recipe; its default row if not given.")]
-Size = Annotated[str | None, Option(help="A size of the recipe; its default size if not given.")]
-DataFormat = Annotated[str, Option("--format", help="Format of the data; by the file's name when auto.")]
-DocumentColumn = Annotated[str | None, Option(help="Name of the document's column.")]
+Row = Annotated[str | None, Option(help="Choose a row of the recipe (default: its default row).")]
+Size = Annotated[str | None, Option(help="Choose a size of the recipe (default: its default size).")]
+DataFormat = Annotated[str, Option("--format", help="Set the data format (auto: from the file's name).")]
+DocumentColumn = Annotated[str | None, Option(help="Name the document's column.")]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Leave out and count bad records.")]
-MinHumanScore = Annotated[int | None, Option(min=1, max=5, help="Only pairs that people rated so high (LCSTS: 3).")]
+MinHumanScore = Annotated[int | None, Option(min=1, max=5, help="Leave out pairs rated lower by people (LCSTS: 3).")]
 
 
 def search_settings(given: list[str] | None) -> dict[str, Any]:
@@ -108,7 +106,7 @@ class ColumnOptions:
 
     format: DataFormat = "auto"
     document_column: DocumentColumn = None
-    summary_column: Annotated[str | None, Option(help="Name of the summary's column.")] = None
+    summary_column: Annotated[str | None, Option(help="Name the summary's column.")] = None
 
     def options(self, **more: Any) -> ReadOptions:
         """How to read; ``more`` are other fields of `ReadOptions`."""
@@ -142,16 +140,14 @@ class DocumentOptions:
 class DecodingOptions:
     """How summaries are decoded and shown."""
 
-    beam_size: Annotated[int | None, Option(min=1, help="Hypotheses kept at each step.")] = None
-    max_length: Annotated[int | None, Option(min=1, help="Largest number of tokens.")] = None
-    words: Annotated[str | None, Option(help="The most words shown, or the least and the most: 5-12.")] = None
-    characters: Annotated[int | None, Option(min=1, help="The most characters shown.")] = None
-    sentences: Annotated[int | None, Option(min=1, help="The most sentences; how many a method picks.")] = None
+    beam_size: Annotated[int | None, Option(min=1, help="Keep this many hypotheses at each step.")] = None
+    max_length: Annotated[int | None, Option(min=1, help="Write at most this many tokens.")] = None
+    words: Annotated[str | None, Option(help="Limit the shown words: 12, or 5-12.")] = None
+    characters: Annotated[int | None, Option(min=1, help="Show at most this many characters.")] = None
+    sentences: Annotated[int | None, Option(min=1, help="Show at most this many sentences.")] = None
     search: SearchSettings = None
-    always_write: Annotated[bool, Option("--always-write", help="What the model wrote, also where it is not sure.")] = (
-        False
-    )
-    raw: Annotated[bool, Option("--raw", help="The words as the model wrote them, without clean-up.")] = False
+    always_write: Annotated[bool, Option("--always-write", help="Always write the model's line.")] = False
+    raw: Annotated[bool, Option("--raw", help="Show the words as the model wrote them, without clean-up.")] = False
 
     def settings(self, model: str, **more: Any) -> dict[str, Any]:
         """What was given, as settings of ``model``, with ``more`` of a command's own. An extractive method shows the

@@ -15,8 +15,8 @@ from catchline.text.control import safe_print as print
 
 def command(
     model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
-    name: Annotated[str, Argument(metavar="OWNER/NAME", help="What it is called on the hub.")],
-    private: Annotated[bool, Option("--private", help="Only you see it.")] = False,
+    name: Annotated[str, Argument(metavar="OWNER/NAME", help="The name of the model on the hub.")],
+    private: Annotated[bool, Option("--private", help="Make the model private.")] = False,
     trust_code: TrustCode = False,
 ) -> None:
     """Upload a model folder to the Hugging Face hub, as it is. It needs a token: `hf auth login`, or HF_TOKEN.

@@ -57,7 +57,7 @@ def show(
 
 @command.command("check")
 def check(
-    file: Annotated[str | None, Argument(help="A recipe's name or a YAML file; all recipes if not given.")] = None,
+    file: Annotated[str | None, Argument(help="A recipe's name or a YAML file (default: all recipes).")] = None,
 ) -> None:
     """Resolve every row in every size and build the configuration of every component."""
     problems, checked = dict[tuple[str, str], list[str]](), 0

@@ -26,29 +26,29 @@ _PAIRED_REFERENCE_KEYS = ("references", "reference", "target")
 class ScoringOptions:
     """The options of `catchline.metrics.rouge.rouge`."""
 
-    profile: Annotated[str, Option(help="rouge155, google, plain, unicode or characters.")] = "rouge155"
-    stem: Annotated[bool | None, Option("--stem/--no-stem", help="Porter stemming (the tool's -m).")] = None
+    profile: Annotated[str, Option(help="Use rouge155, google, plain, unicode or characters.")] = "rouge155"
+    stem: Annotated[bool | None, Option("--stem/--no-stem", help="Use Porter stemming (the tool's -m).")] = None
     exceptions: Annotated[
-        bool | None, Option("--exceptions/--no-exceptions", help="WordNet's irregular forms before stemming.")
+        bool | None, Option("--exceptions/--no-exceptions", help="Apply WordNet's irregular forms before stemming.")
     ] = None
     remove_stop_words: Annotated[bool, Option("--remove-stop-words", "-s", help="Drop SMART stop words.")] = False
     max_bytes: Annotated[int | None, Option("--bytes", "-b", help="Cut both sides at this number of bytes.")] = None
-    multi: Annotated[str | None, Option("--multi", "-f", help="Several references: average (A), best (B) or max.")] = (
+    multi: Annotated[str | None, Option("--multi", "-f", help="Combine references: average (A), best (B) or max.")] = (
         None
     )
-    alpha: Annotated[float, Option("--alpha", "-p", help="Weight of precision in F.")] = 0.5
+    alpha: Annotated[float, Option("--alpha", "-p", help="Set the weight of precision in F.")] = 0.5
     interval: Annotated[bool, Option("--interval", help="Add the 95% bootstrap interval.")] = False
 
 
 def command(
-    hypotheses: Annotated[str, Argument(help="Summaries, one document a line, or JSON lines; - is stdin.")],
+    hypotheses: Annotated[str, Argument(help="Summaries, one document per line, or JSON lines; - is stdin.")],
     references: Annotated[
-        list[str] | None, Argument(help="References in the same form, one file each; JSON lines may hold both sides.")
+        list[str] | None, Argument(help="References in the same form, one file each; JSON lines may have both sides.")
     ] = None,
-    kinds: Annotated[str, Option(help="1 to 9, L, Lsum, with commas.")] = "1,2,L",
+    kinds: Annotated[str, Option(help="Choose kinds: 1 to 9, L, Lsum, separated by commas.")] = "1,2,L",
     *,
     scoring: ScoringOptions,
-    separator: Annotated[str, Option(help="Separator of the sentences of a line for Lsum, such as <n>.")] = "",
+    separator: Annotated[str, Option(help="Set the sentence separator of a line for Lsum, such as <n>.")] = "",
     per_document: Annotated[bool, Option("--per-document", "-d", help="Print each document too.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -27,15 +27,13 @@ def command(
             "left out.",
         ),
     ] = None,
-    port: Annotated[int, Option(min=0, max=65535, help="0: a free one.")] = 8000,
-    host: Annotated[str, Option(help="Address to listen at; 0.0.0.0: every one of this machine.")] = "127.0.0.1",
-    token_file: Annotated[
-        Path | None, Option(help=f"File with the token that clients must send (or ${TOKEN_VARIABLE}).")
-    ] = None,
+    port: Annotated[int, Option(min=0, max=65535, help="Listen at this port (0: any free port).")] = 8000,
+    host: Annotated[str, Option(help="Listen at this address (0.0.0.0: all addresses).")] = "127.0.0.1",
+    token_file: Annotated[Path | None, Option(help=f"Require the token in this file (or ${TOKEN_VARIABLE}).")] = None,
     device: Device = "cpu",
     trust_code: TrustCode = False,
-    threads: Annotated[int | None, Option(min=1, help="Threads of a batch; default: one a core.")] = None,
-    allowed_host: Annotated[list[str] | None, Option(help="A name that the service answers to.")] = None,
+    threads: Annotated[int | None, Option(min=1, help="Threads per batch (default: one per core).")] = None,
+    allowed_host: Annotated[list[str] | None, Option(help="Accept this name in the Host header.")] = None,
     setting: Annotated[
         list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change a limit: max_batch=8, request_timeout=20.")
     ] = None,

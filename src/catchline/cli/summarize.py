@@ -49,27 +49,27 @@ def command(
         str | None,
         Argument(
             metavar="[MODEL_OR_METHOD]",
-            help="Model or run folder, hub id, or an extractive method; the bundled model (oneline) if left out.",
+            help="Model or run folder, hub id, or extractive method (default: oneline, the bundled model).",
         ),
     ] = None,
     files: Annotated[
         list[str] | None, Argument(metavar="[FILE...|-]", help="Text, Markdown, pages or records; - or nothing: stdin.")
     ] = None,
-    jsonl: Annotated[bool, Option("--jsonl", help="Standard input is JSON lines, not one text.")] = False,
-    output: Annotated[Path | None, Option(help="File for the results; continues one that is partial.")] = None,
-    min_length: Annotated[int | None, Option(min=0, help="Least number of tokens.")] = None,
-    num_return: Annotated[int | None, Option(min=1, help="Summaries a document, best first.")] = None,
+    jsonl: Annotated[bool, Option("--jsonl", help="Read standard input as JSON lines, not as one text.")] = False,
+    output: Annotated[Path | None, Option(help="Write results to this file, continuing a partial one.")] = None,
+    min_length: Annotated[int | None, Option(min=0, help="Write at least this many tokens.")] = None,
+    num_return: Annotated[int | None, Option(min=1, help="Return this many summaries, best first.")] = None,
     *,
     decoding: DecodingOptions,
-    explain: Annotated[bool, Option("--explain", help="Say where each word came from.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Show the source of each word.")] = False,
     as_json: Annotated[bool, Option("--json", help="Print JSON lines for text input too.")] = False,
     batch_size: MostAtOnce = None,
     reading: DocumentOptions,
-    prefix: Annotated[str | None, Option(help="Words in front of every document: 'summarize: ' for T5.")] = None,
+    prefix: Annotated[str | None, Option(help="Put these words before every document: 'summarize: ' for T5.")] = None,
     device: Device = "cpu",
     trust_code: TrustCode = False,
-    jobs: Annotated[int | None, Option(min=1, help="Processes for a file of records.")] = None,
-    ray: Annotated[bool, Option("--ray", help="Records on a Ray cluster, --jobs workers.")] = False,
+    jobs: Annotated[int | None, Option(min=1, help="Use this many processes for a file of records.")] = None,
+    ray: Annotated[bool, Option("--ray", help="Summarize records on a Ray cluster, with --jobs workers.")] = False,
 ) -> None:
     """Summarize text, files, JSON lines or standard input.
 

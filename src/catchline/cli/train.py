@@ -42,7 +42,7 @@ def command(
     data: Annotated[
         Path | None, Option(help="A folder with train, validation and test files, or one file of pairs.")
     ] = None,
-    out: Annotated[Path | None, Option(help="The run folder; runs/RECIPE-ROW-SIZE if not given.")] = None,
+    out: Annotated[Path | None, Option(help="Write to this run folder (default: runs/RECIPE-ROW-SIZE).")] = None,
     start: Annotated[
         str | None, Option("--from", metavar="MODEL", help="Start from this model, such as oneline, or from scratch.")
     ] = None,
@@ -92,7 +92,7 @@ def resume(
     run_folder: Annotated[Path, Argument(metavar="RUN", help="The run folder (with recipe.yaml).")],
     overrides: Annotated[
         list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="Another end (training.max_updates=9) or place (data.train=FILE)."),
+        Option("--set", metavar="KEY=VALUE", help="Set another end (training.max_updates=9) or data.train=FILE."),
     ] = None,
     trust_code: TrustCode = False,
     as_json: AsJson = False,

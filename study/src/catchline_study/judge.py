@@ -49,12 +49,12 @@ _FORMULA = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
 class SheetOptions:
     """How sheets are made."""
 
-    sample: Annotated[int, Option(min=1, help="Number of documents to judge; all if there are fewer.")] = 100
-    seed: Annotated[int, Option(help="Seed of the sample and the order.")] = 1
-    annotators: Annotated[int, Option(min=1, help="Number of sheets.")] = 3
-    criteria: Annotated[str, Option(help="What is rated, separated by commas.")] = "readability,informativeness"
-    scale: Annotated[str, Option(help="Lowest and highest rating.")] = "1-5"
-    reference: Annotated[bool, Option("--reference", help="Judge the human summary as well, blinded.")] = False
+    sample: Annotated[int, Option(min=1, help="Judge this many documents, or all if there are fewer.")] = 100
+    seed: Annotated[int, Option(help="Set the seed of the sample and the order.")] = 1
+    annotators: Annotated[int, Option(min=1, help="Write this many sheets.")] = 3
+    criteria: Annotated[str, Option(help="Rate these criteria, separated by commas.")] = "readability,informativeness"
+    scale: Annotated[str, Option(help="Set the lowest and highest rating.")] = "1-5"
+    reference: Annotated[bool, Option("--reference", help="Also judge the human summary, blinded.")] = False
 
     @property
     def rated(self) -> list[str]:

@@ -49,23 +49,23 @@ LEXICAL = "lexical"
 class AlignOptions:
     """What is read, compared and drawn."""
 
-    data: Annotated[str | None, Option(help="A file of pairs, or a folder with one file a split.")] = None
+    data: Annotated[str | None, Option(help="A file of pairs, or a folder with one file per split.")] = None
     split: Split = "validation"
-    alignments: Annotated[str, Option(metavar="FILE|lexical", help="Links by people, or equal words.")] = LEXICAL
-    pairs: Annotated[int, Option(min=1, help="At most this many pairs.")] = 500
-    shift: Annotated[bool, Option("--shift", help="Rows: the step that reads the word.")] = False
-    set_head: Annotated[bool, Option("--set-head", help="Print the --set options and no more.")] = False
+    alignments: Annotated[str, Option(metavar="FILE|lexical", help="Use a file of links, or equal words.")] = LEXICAL
+    pairs: Annotated[int, Option(min=1, help="Use at most this many pairs.")] = 500
+    shift: Annotated[bool, Option("--shift", help="Use the step that reads the word as its row.")] = False
+    set_head: Annotated[bool, Option("--set-head", help="Print only the --set options.")] = False
     sample: Annotated[int | None, Option(min=1, help="Write a sheet of this many pairs to align by hand.")] = None
-    seed: Annotated[int, Option(help="Seed of the sample.")] = 1
-    out: Annotated[Path, Option(help="The sheet.")] = Path("sheet.jsonl")
+    seed: Annotated[int, Option(help="Set the seed of the sample.")] = 1
+    out: Annotated[Path, Option(help="Write the sheet to this file.")] = Path("sheet.jsonl")
     heatmap: Annotated[
-        list[str] | None, Option(metavar="MAP", help="LAYER:HEAD, layer-mean:LAYER, mean, opponent; may be repeated.")
+        list[str] | None, Option(metavar="MAP", help="Draw LAYER:HEAD, layer-mean:LAYER, mean or opponent.")
     ] = None
-    text: Annotated[str | None, Option(metavar="FILE|-", help="A document to draw maps of.")] = None
-    pair_id: Annotated[str | None, Option(help="The pair of --data to draw maps of: its id, or #3.")] = None
-    summary: Annotated[str | None, Option(help="The summary to force; default: the pair's, or the model's.")] = None
+    text: Annotated[str | None, Option(metavar="FILE|-", help="Draw maps of this document.")] = None
+    pair_id: Annotated[str | None, Option(help="Draw maps of this pair of --data: its id, or #3.")] = None
+    summary: Annotated[str | None, Option(help="Force this summary (default: the pair's, or the model's).")] = None
     png: Annotated[Path | None, Option(help="Draw the maps as a picture.")] = None
-    batch_size: Annotated[int, Option(min=1, help="Pairs read at once.")] = 8
+    batch_size: Annotated[int, Option(min=1, help="Read this many pairs at once.")] = 8
     device: Device = "cpu"
     as_json: AsJson = False
 

@@ -34,13 +34,13 @@ class Bucket:
 
 
 def command(
-    data: Annotated[str, Option(help="A file of records, or a folder with one file a split.")],
+    data: Annotated[str, Option(help="A file of records, or a folder with one file per split.")],
     systems: Annotated[list[str], Argument(metavar="MODEL_OR_METHOD...", help="Models, runs, extractive methods.")],
     *,
-    lengths: Annotated[int, Option("--by-length", min=1, help="The number of buckets, of equal size.")] = 4,
+    lengths: Annotated[int, Option("--by-length", min=1, help="Divide the documents into this many equal groups.")] = 4,
     split: Split = "validation",
     max_records: MaxRecords = None,
-    profile: Annotated[str | None, Option(help="Way of scoring, as of evaluate.")] = None,
+    profile: Annotated[str | None, Option(help="Choose the scoring profile, as in evaluate.")] = None,
     reading: ReadingOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,

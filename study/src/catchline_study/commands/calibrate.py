@@ -20,13 +20,13 @@ from catchline.summarizer.extractive import is_method
 
 def command(
     model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
-    data: Annotated[str, Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
+    data: Annotated[str, Option(help="Pairs outside the training data: a file, or a folder with splits.")],
     ratings: Annotated[
-        Path, Option(help="What readers said of its lines: JSON lines with id, summary and rating (`catchline judge`).")
+        Path, Option(help="Ratings of its lines: JSON lines with id, summary and rating (`catchline judge`).")
     ],
     split: Split = "validation",
-    accept: Annotated[float | None, Option(help="The rating that is accepted; the highest if not given.")] = None,
-    threshold: Annotated[float, Option(min=0.0, max=1.0, help="Confidence below which a sentence answers.")] = 0.5,
+    accept: Annotated[float | None, Option(help="Accept ratings from this one on (default: the highest).")] = None,
+    threshold: Annotated[float, Option(min=0.0, max=1.0, help="Decline below this confidence.")] = 0.5,
     *,
     reading: ReadingOptions,
     max_records: MaxRecords = None,

@@ -18,13 +18,13 @@ OutFolder = Annotated[Path, Argument(metavar="OUT", help="The folder to write.")
 
 def docstrings_command(
     out: OutFolder,
-    root: Annotated[list[Path] | None, Option(help="A folder of packages; those of this Python if not given.")] = None,
+    root: Annotated[list[Path] | None, Option(help="Read this folder (default: this Python's packages).")] = None,
     standard_library: Annotated[bool, Option(help="Read the standard library too.")] = True,
     permissive: Annotated[
-        bool, Option("--permissive", help="Only packages whose metadata states a permissive licence.")
+        bool, Option("--permissive", help="Read only packages with a permissive licence in their metadata.")
     ] = False,
     validation: Annotated[
-        int | None, Option(min=1, help="Hold out this many pairs for validation, not a tenth each and for a test.")
+        int | None, Option(min=1, help="Hold out this many pairs, for validation only (default: a tenth each).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,9 +61,9 @@ def docstrings_command(
 
 def debian_command(
     out: OutFolder,
-    lists: Annotated[Path, Option(help="The folder in which apt keeps its index.")] = Path("/var/lib/apt/lists"),
+    lists: Annotated[Path, Option(help="Read apt's index in this folder.")] = Path("/var/lib/apt/lists"),
     validation: Annotated[int | None, Option(min=1, help="Hold out this many pairs for validation.")] = None,
-    seed: Annotated[int, Option(help="Which source packages are held out.")] = 0,
+    seed: Annotated[int, Option(help="Set the seed of the hold-out.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus of (description, synopsis) pairs out of apt's index, on any Debian or Ubuntu.

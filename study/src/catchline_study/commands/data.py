@@ -25,9 +25,7 @@ from catchline_study.spans.settings import SpanSettings
 File = Annotated[str, Argument(metavar="FILE", help="The data to read.")]
 OutFile = Annotated[Path, Argument(metavar="OUT", help="The file of JSON lines to write.")]
 
-prepare = Commands(
-    "Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.", no_args_is_help=True
-)
+prepare = Commands("Convert Gigaword, DUC, SAMSum or CNN/DailyMail to the papers' input.", no_args_is_help=True)
 
 
 def subset_command(
@@ -36,16 +34,16 @@ def subset_command(
     *,
     reading: ReadingOptions,
     shortest_mean: Annotated[
-        float | None, Option(min=0, help="The shortest documents, as many as have at most this mean length.")
+        float | None, Option(min=0, help="Keep the shortest documents, up to this mean length.")
     ] = None,
     window_mean: Annotated[
-        float | None, Option(min=0, help="Instead of these: as many next in length whose mean is nearest to this.")
+        float | None, Option(min=0, help="Keep as many longer documents, with a mean length close to this.")
     ] = None,
-    min_tokens: Annotated[int | None, Option(min=0, help="Only documents of at least this many tokens.")] = None,
-    max_tokens: Annotated[int | None, Option(min=0, help="Only documents of at most this many tokens.")] = None,
-    last: Annotated[int | None, Option(min=1, help="The last ones: the newest, where records stand by date.")] = None,
-    sample: Annotated[int | None, Option(min=1, help="A random sample of this size.")] = None,
-    seed: Annotated[int, Option(help="Of the sample.")] = 1,
+    min_tokens: Annotated[int | None, Option(min=0, help="Keep documents of at least this many tokens.")] = None,
+    max_tokens: Annotated[int | None, Option(min=0, help="Keep documents of at most this many tokens.")] = None,
+    last: Annotated[int | None, Option(min=1, help="Keep the last records: the newest, if sorted.")] = None,
+    sample: Annotated[int | None, Option(min=1, help="Keep a random sample of this size.")] = None,
+    seed: Annotated[int, Option(help="Set the seed of the sample.")] = 1,
     rest: Annotated[Path | None, Option(help="Write all other records to this file.")] = None,
     min_human_score: MinHumanScore = None,
     as_json: AsJson = False,
@@ -82,9 +80,9 @@ def haystack_command(
     out: OutFile,
     *,
     columns: ColumnOptions,
-    documents: Annotated[int, Option(min=2, help="Documents in a haystack.")] = 50,
-    count: Annotated[int, Option(min=1, help="Haystacks to write.")] = 1000,
-    seed: Annotated[int, Option(help="Which documents stand together, and where.")] = 0,
+    documents: Annotated[int, Option(min=2, help="Put this many documents into a haystack.")] = 50,
+    count: Annotated[int, Option(min=1, help="Write this many haystacks.")] = 1000,
+    seed: Annotated[int, Option(help="Set the seed of the documents.")] = 0,
 ) -> None:
     """Put many documents behind the first sentence of one of them, whose summary is to be written.
 
@@ -105,9 +103,9 @@ def gigaword_command(
     *,
     reading: ReadingOptions,
     keep_all: Annotated[
-        bool, Option("--keep-all", help="No filter by length, title words and common words (test data).")
+        bool, Option("--keep-all", help="Do not filter by length, title words and common words (test data).")
     ] = False,
-    tokenized: Annotated[bool, Option("--tokenized", help="Words are what stands between blanks.")] = False,
+    tokenized: Annotated[bool, Option("--tokenized", help="Split words at spaces only.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """First sentence and headline, lower-cased, digits as #, as Rush et al. (2015) prepared Annotated Gigaword."""
@@ -116,9 +114,9 @@ def gigaword_command(
 
 @prepare.command("duc2004")
 def duc_command(
-    documents: Annotated[Path, Argument(metavar="DOCS", help="The folder with a folder a document set.")],
+    documents: Annotated[Path, Argument(metavar="DOCS", help="The folder with one folder per document set.")],
     out: OutFile,
-    references: Annotated[Path, Option(help="The folder with the references of task 1, one a file.")],
+    references: Annotated[Path, Option(help="Read the references of task 1 in this folder, one per file.")],
     as_json: AsJson = False,
 ) -> None:
     """The input sentence of each document and its references, as Rush et al. (2015) made them of the distribution."""
@@ -147,7 +145,7 @@ def cnndm_command(
     *,
     reading: ReadingOptions,
     first: Annotated[
-        bool, Option("--first-highlight", help="Learn the first highlight; every highlight is a reference.")
+        bool, Option("--first-highlight", help="Use every highlight as a reference and learn the first.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -223,11 +221,12 @@ def select_spans_command(
     *,
     out: Annotated[Path, Option(help="The folder to write.")],
     input: Annotated[
-        list[str] | None, Option(metavar="FILE|DIR|GLOB", help="Text or JSON lines, .gz and .zst too; may be repeated.")
+        list[str] | None,
+        Option(metavar="FILE|DIR|GLOB", help="Read text or JSON lines, also .gz and .zst; may be repeated."),
     ] = None,
     selection: SpanSettings,
     workers: Annotated[int, Option(min=1, help="Processes.")] = 1,
-    overwrite: Annotated[bool, Option("--overwrite", help="Start anew where OUT holds a selection.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace a selection in OUT.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Select spans of running text that have most in common with the span in front of them, as pairs to train on.

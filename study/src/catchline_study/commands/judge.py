@@ -26,8 +26,8 @@ def make(
     predictions: Annotated[
         list[str], Argument(metavar="[NAME=]FILE...", help="Predictions, as `catchline evaluate --output` writes.")
     ],
-    data: Annotated[Path, Option(help="The records that were summarized.")],
-    out: Annotated[Path, Option(help="Folder for the sheets and the key.")],
+    data: Annotated[Path, Option(help="The summarized records.")],
+    out: Annotated[Path, Option(help="Write the sheets and the key to this folder.")],
     *,
     sheets: SheetOptions,
     reading: ReadingOptions,
@@ -51,7 +51,7 @@ def make(
 @command.command("analyse")
 def analyse(
     folder: Annotated[Path, Argument(metavar="DIR", help="The folder that `catchline judge make` wrote.")],
-    test: Annotated[str, Option(help="t, randomization or bootstrap; paired over documents.")] = "t",
+    test: Annotated[str, Option(help="Choose the paired test: t, randomization or bootstrap.")] = "t",
     lines: Annotated[
         Path | None, Option(help="Write each rated line with its mean rating, for `catchline calibrate --ratings`.")
     ] = None,

@@ -21,13 +21,13 @@ NOT_CURVES = {"kind", "update", "epoch", "phase", "best"}
 
 def command(
     runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders.")],
-    out: Annotated[Path, Option(help="The picture: .png, .svg or .pdf.")] = Path("curves.png"),
+    out: Annotated[Path, Option(help="Write this picture: .png, .svg or .pdf.")] = Path("curves.png"),
     metric: Annotated[
-        str | None, Option(help="What to draw, such as nll or rouge1; by default training and validation loss.")
+        str | None, Option(help="Draw this value, such as nll or rouge1 (default: training and validation loss).")
     ] = None,
-    x: Annotated[str, Option(help="Horizontal axis: update, epoch or tokens.")] = "update",
-    smooth: Annotated[int, Option(min=1, help="Running mean over this many log lines.")] = 1,
-    log_scale: Annotated[bool, Option("--log", help="Logarithmic vertical axis.")] = False,
+    x: Annotated[str, Option(help="Choose the horizontal axis: update, epoch or tokens.")] = "update",
+    smooth: Annotated[int, Option(min=1, help="Average over this many log lines.")] = 1,
+    log_scale: Annotated[bool, Option("--log", help="Use a logarithmic vertical axis.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw the training curves of runs and print their last and best values."""

@@ -15,11 +15,11 @@ from catchline_study.reproduce import COMPARISONS, commands, findings, run, show
 
 
 def command(
-    table: Annotated[str | None, Argument(metavar="[TABLE]", help="Which table; lists them if not given.")] = None,
+    table: Annotated[str | None, Argument(metavar="[TABLE]", help="The table (default: list all).")] = None,
     data: Annotated[
-        Path | None, Option(help="The folder of the corpora: a folder each, with train and validation files.")
+        Path | None, Option(help="Read corpora in this folder: one folder each, with train and validation files.")
     ] = None,
-    out: Annotated[Path, Option(help="Where tables, runs and split corpora go.")] = Path("runs/tables"),
+    out: Annotated[Path, Option(help="Write tables, runs and splits to this folder.")] = Path("runs/tables"),
     earlier: Earlier = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the commands and run none.")] = False,
 ) -> None:

@@ -51,23 +51,23 @@ SHOWN = 20  # rows of the table, the present settings besides
 
 def command(
     model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder, or hub id.")],
-    data: Annotated[str, Option(help="A file of records, or a folder with one file a split.")],
+    data: Annotated[str, Option(help="A file of records, or a folder with one file per split.")],
     *,
     grid: Annotated[list[str] | None, Option(metavar="KEY=A,B,C", help="Try each value of a search key.")] = None,
     random: Annotated[
-        list[str] | None, Option(metavar="KEY=LOW:HIGH[:log][:both-signs]", help="Search values of a search key.")
+        list[str] | None, Option(metavar="KEY=LOW:HIGH[:log][:both-signs]", help="Draw values from a range.")
     ] = None,
-    trials: Annotated[int, Option(min=1, help="Settings to try where --random is given.")] = 20,
-    metric: Annotated[str, Option(help="rouge1, rouge2, rougeL, or mean: of the three.")] = "mean",
-    seed: Annotated[int, Option(help="Of the sampler.")] = 1,
+    trials: Annotated[int, Option(min=1, help="Try this many settings with --random.")] = 20,
+    metric: Annotated[str, Option(help="Maximise rouge1, rouge2, rougeL, or their mean.")] = "mean",
+    seed: Annotated[int, Option(help="Set the sampler's seed.")] = 1,
     split: Split = "validation",
     max_records: MaxRecords = None,
     batch_size: BatchSize = 16,
     profile: Annotated[
-        str | None, Option(help="Way of scoring, as of evaluate; by default the model's own, or rouge155.")
+        str | None, Option(help="Choose the scoring profile, as in evaluate (default: the model's, or rouge155).")
     ] = None,
-    search: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Fixed in all trials.")] = None,
-    output: Annotated[Path | None, Option(help="Folder for tune.json and the trials.")] = None,
+    search: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Fix in all trials.")] = None,
+    output: Annotated[Path | None, Option(help="Write tune.json and the trials to this folder.")] = None,
     apply: Annotated[bool, Option("--apply", help="Make the best settings the model's defaults.")] = False,
     reading: ReadingOptions,
     device: Device = "cpu",

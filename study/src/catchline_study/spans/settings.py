@@ -22,30 +22,30 @@ _DECIMAL = re.compile(r"\d+(\.\d+)?|\.\d+")
 class SpanSettings:
     """``weights`` and ``over`` are the decimal texts as given, so that nothing is rounded."""
 
-    k: Annotated[int, Option("--k", metavar="N", min=1, help="How many pairs of spans to keep.")]
-    tokenizer: Annotated[str, Option(help="What lengths count: the tokens of a folder or hub id, or words.")] = (
+    k: Annotated[int, Option("--k", metavar="N", min=1, help="Keep this many pairs of spans.")]
+    tokenizer: Annotated[str, Option(help="Count lengths in the tokens of a folder or hub id, or in words.")] = (
         "facebook/bart-large"
     )
-    lowercase: Annotated[bool, Option("--lowercase", help="Compare words without case.")] = False
-    weights: Annotated[str, Option(help="Of R-1, R-2 and R-L in the score.")] = "1,1,1"
+    lowercase: Annotated[bool, Option("--lowercase", help="Ignore case when comparing words.")] = False
+    weights: Annotated[str, Option(help="Set the weights of ROUGE-1, -2 and -L in the score.")] = "1,1,1"
     random: Annotated[bool, Option("--random", help="Draw spans instead of scoring them.")] = False
-    input_length: Annotated[int, Option(min=1, help="Tokens of the input span.")] = 128
-    output_length: Annotated[int, Option(min=1, max=64, help="Tokens of the output span behind it.")] = 32  # one word
-    chunk: Annotated[int, Option(max=32_767, help="Tokens of a chunk of a document.")] = 512
-    stride: Annotated[int, Option(min=1, help="Tokens between the windows that are looked at.")] = 1
+    input_length: Annotated[int, Option(min=1, help="Set the tokens of the input span.")] = 128
+    output_length: Annotated[int, Option(min=1, max=64, help="Set the tokens of the output span.")] = 32  # one word
+    chunk: Annotated[int, Option(max=32_767, help="Set the tokens of a chunk of a document.")] = 512
+    stride: Annotated[int, Option(min=1, help="Set the tokens between two windows.")] = 1
     over: Annotated[
         str | None,
-        Option("--every-window-over", metavar="SCORE", help="Every window above it, not only the best one of a chunk."),
+        Option("--every-window-over", metavar="SCORE", help="Keep all windows above this, not only a chunk's best."),
     ] = None
-    drop_duplicate_outputs: Annotated[bool, Option("--drop-duplicate-outputs", help="Each output span once.")] = False
+    drop_duplicate_outputs: Annotated[bool, Option("--drop-duplicate-outputs", help="Keep outputs once.")] = False
     drop_ceiling: Annotated[
-        bool, Option("--drop-ceiling", help="No output span that stands in its input as a whole.")
+        bool, Option("--drop-ceiling", help="Leave out output spans that their input contains.")
     ] = False
-    text: Annotated[str, Option(metavar="file|line", help="What is a document in plain text.")] = "file"
-    column: Annotated[str | None, Option("--document-column", help="The column of the documents in JSON lines.")] = None
-    validation: Annotated[int, Option(metavar="N", help="Hold this many records out.")] = 0
-    shard_records: Annotated[int, Option("--records-per-file", min=1, help="Records of a training file.")] = 100_000
-    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Of draws, of ties and of the order of the records.")] = 1
+    text: Annotated[str, Option(metavar="file|line", help="Use each file or line as a document.")] = "file"
+    column: Annotated[str | None, Option("--document-column", help="Name the documents' column in JSON lines.")] = None
+    validation: Annotated[int, Option(metavar="N", help="Hold out this many records.")] = 0
+    shard_records: Annotated[int, Option("--records-per-file", min=1, help="Records per training file.")] = 100_000
+    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Set the seed of draws, ties and order.")] = 1
     skip_bad: SkipBad = False
 
     def __post_init__(self) -> None:
