@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("catchline.cli.check:command", "Find claims of a summary that its document lacks."),
     "data": ("catchline.cli.data:app", "Check or describe data sets."),
     "recipes": ("catchline.cli.recipes:command", "List, show and check the recipes."),
-    "doctor": ("catchline.cli.doctor:command", "List what is installed, what is missing, and this machine's devices."),
+    "doctor": ("catchline.cli.doctor:command", "List installed and missing parts, and this machine's devices."),
     "push": ("catchline.cli.push:command", "Upload a model to the Hugging Face hub."),
 }
 
@@ -162,7 +162,7 @@ VARIABLES = {
     "OMP_NUM_THREADS": "number of CPU threads",
     "OMP_WAIT_POLICY": "how threads wait for each other (default: passive)",
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "size of oneDNN's cache (default: 128)",
-    "HF_TOKEN, HF_HOME, HF_HUB_OFFLINE": "settings of the Hugging Face hub, for models named owner/name",
+    "HF_TOKEN, HF_HOME, HF_HUB_OFFLINE": "settings of the Hugging Face hub",
 }
 
 
