@@ -158,7 +158,7 @@ VARIABLES = {
     "CATCHLINE_TRACEBACK": "show the Python traceback of errors as well",
     "CATCHLINE_KERNELS": "off: use the papers' equations directly, slower",
     "CATCHLINE_TOKEN": "the token that clients of `catchline serve` must send",
-    "CATCHLINE_CACHE": "folder for encoded training data (~/.cache/catchline); off: none",
+    "CATCHLINE_CACHE": "folder of encoded training data (~/.cache/catchline); off: none",
     "OMP_NUM_THREADS": "number of CPU threads",
     "OMP_WAIT_POLICY": "how threads wait for each other (default: passive)",
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "size of oneDNN's cache (default: 128)",
