@@ -258,10 +258,6 @@ READ = {
     "plain": ("The river &amp; the lake rose.", "The river & the lake rose."),
     "mail": ("From: Ann <a@b.org>\nSubject: River\n\nThe river rose.\n\n> Did it?\n", "The river rose."),
     "page": ("<!doctype html><script>a()</script><p>The river rose.</p>", "The river rose."),
-    "subtitles": (
-        "1\n00:00:01,000 --> 00:00:02,000\nThe river\n\n2\n00:00:02,000 --> 00:00:03,000\nrose.\n",
-        "The river rose.",
-    ),
 }
 
 

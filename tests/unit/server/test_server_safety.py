@@ -6,13 +6,13 @@ import asyncio
 import copy
 import gc
 import io
-import json
 import logging
 import socket
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
 
@@ -25,16 +25,6 @@ from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
 
 TEXT = "the quick fox jumps over the lazy dog"
-SCOPE: dict[str, Any] = {
-    "type": "http",
-    "method": "POST",
-    "path": "/v1/summarize",
-    "raw_path": b"/v1/summarize",
-    "root_path": "",
-    "query_string": b"",
-    "http_version": "1.1",
-    "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")],
-}
 JSON = {"Content-Type": "application/json"}
 BEYOND = "1" + "0" * 400
 
@@ -167,28 +157,18 @@ def test_a_request_that_nobody_waits_for_is_not_complained_about(summarizer: Sum
 
 @pytest.mark.parametrize("waits", [True, False], ids=["it waits", "its batch is longer than the end's patience"])
 def test_what_is_given_up_at_the_end_is_told_so(summarizer: Summarizer, *, waits: bool) -> None:
-    sent: list[Any] = []
-
     async def end() -> None:
         app = create_app({"tiny": summarizer})
         batcher = app.state.service.batchers["neural"]
-        messages = [{"type": "http.request", "body": json.dumps({"document": TEXT}).encode(), "more_body": False}]
-
-        async def receive() -> Any:
-            return messages.pop() if messages else await asyncio.sleep(30)
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        task = asyncio.create_task(app({**SCOPE}, receive, send))
-        while not batcher.waiting:
-            await asyncio.sleep(0.01)
-        if waits:
-            await batcher.stop()
-        else:
-            task.cancel()
-        await task
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            task = asyncio.create_task(client.post("/v1/summarize", json={"document": TEXT}))
+            while not batcher.waiting:
+                await asyncio.sleep(0.01)
+            if waits:
+                await batcher.stop()
+            else:
+                task.cancel()
+            answer = await task
+        assert (answer.status_code, answer.json()["code"]) == (503, "stopping")
 
     alone(end())
-    assert sent[0]["status"] == 503
-    assert json.loads(sent[1]["body"])["code"] == "stopping"
