@@ -109,17 +109,6 @@ def test_without_copying_it_is_the_checkpoint(kind: str, head: str) -> None:
             torch.testing.assert_close(output.log_probs, expected[:, step].log_softmax(-1), **EXACT)
 
 
-@pytest.mark.parametrize("change", [lambda model: model.double(), lambda model: model.float().double()])
-def test_the_output_bias_is_always_the_networks(change: Any) -> None:
-    """Also when it was changed, loaded or made anew after the model had been built."""
-    model, batch = copying_bart("vocabulary"), source_batch()
-    change(model)
-    model.network.final_logits_bias = torch.nn.Buffer(torch.linspace(-2, 2, VOCABULARY).double()[None])
-    expected = theirs(reference_of(model), batch).logits
-    with torch.no_grad():
-        torch.testing.assert_close(model(batch).gold_log_probs, gold_of(expected, batch), atol=1e-6, rtol=0)
-
-
 @pairs(["vocabulary", *COPYING])
 def test_own_words_are_read_with_the_history_they_were_made_with(kind: str, head: str) -> None:
     """Free running is greedy decoding: the same words, then the same probabilities as forcing those words."""

@@ -7,7 +7,6 @@ decide between two words. So the networks here are 64-bit, and `Exact` keeps ``g
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -116,14 +115,6 @@ SOME: list[dict[str, Any]] = [
         **{"renormalize_logits": True, "num_return_sequences": 2},
     },
 ]
-GRID: dict[str, list[Any]] = {
-    "num_beams": [2, 4],
-    "length_penalty": [0.0, 0.8, 1.0, 2.0, -1.0],
-    "early_stopping": [False, True, "never"],
-    "no_repeat_ngram_size": [0, 2],
-    "forced_eos_token_id": [None, EOS],
-}
-LENGTHS: list[dict[str, int]] = [{"max_length": 12}, {"min_length": 5, "max_length": 9}, {"max_new_tokens": 4}]
 
 
 @pytest.mark.filterwarnings("ignore:Using the model-agnostic default")  # a checkpoint may name no length
@@ -136,19 +127,3 @@ def test_every_kind_of_setting_on_some_documents(kind: str) -> None:
     for settings in SOME:
         kinds.update(compare(kind, settings, count=24))
     assert min(kinds[name] for name in ("cut", "empty", "ended")) >= 3, kinds
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
-@pytest.mark.parametrize("kind", FAMILY)
-def test_two_hundred_documents_over_the_grid(kind: str, lengths: dict[str, int]) -> None:
-    kinds: Counter[str] = Counter()
-    for values in itertools.product(*GRID.values()):
-        settings = {**dict(zip(GRID, values, strict=True)), **lengths}
-        kinds.update(compare(kind, settings, count=200, seed=2))
-    for size, end in itertools.product(GRID["no_repeat_ngram_size"], GRID["forced_eos_token_id"]):
-        greedy = {"no_repeat_ngram_size": size, "forced_eos_token_id": end, **lengths}
-        kinds.update(compare(kind, greedy, count=200, seed=2))
-    assert sum(kinds.values()) == 200 * (120 + 4)
-    assert min(kinds[name] for name in ("cut", "ended")) > 1000, kinds
-    assert kinds["empty"] > 1000 or "min_length" in lengths, kinds

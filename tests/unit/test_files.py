@@ -163,18 +163,6 @@ def test_the_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
     assert names(place.parent) == ["model"]
 
 
-@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
-def test_the_umask_is_the_rule(tmp_path: Path, umask: int) -> None:
-    before = os.umask(umask)
-    try:
-        with replacing_folder(tmp_path / "model") as draft:
-            write_text(draft / "a.txt", "a")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o777 & ~umask
-    assert (tmp_path / "model" / "a.txt").stat().st_mode & 0o777 == 0o666 & ~umask
-
-
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "file"
     write_text(path, "old")

@@ -18,7 +18,7 @@ from catchline.extractive.baselines import Oracle, greedy_oracle
 from catchline.extractive.concepts import ConceptIlp, solve_coverage
 from catchline.extractive.frequency import Edmundson
 from catchline.extractive.similarity import Lsa, power_method, tfidf
-from catchline.extractive.words import SentenceTerms, cut_words, stop_words
+from catchline.extractive.words import SentenceTerms, stop_words
 from catchline.metrics.rouge import rouge
 from catchline.text.normalization import without_invisible
 from catchline.text.sentences import sentence_strings
@@ -93,20 +93,6 @@ def test_no_result_depends_on_the_hash_seed():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     here = [make(name).summarize(STORY) for name in sorted(EXTRACTIVE) if name != "oracle"]
     assert done.stdout.strip() == str(here)
-
-
-@pytest.mark.parametrize(
-    ("sentence", "words"),
-    [
-        ("यह हिन्दी भाषा है।", ["यह", "हिन्दी", "भाषा", "है"]),  # only the first was a word
-        ("أُغلقت المدرسة، هل يكفي؟", ["أُغلقت", "المدرسة", "هل", "يكفي"]),
-        ("¿Cuánto durará?", ["Cuánto", "durará"]),
-        ("Mu\u0308nchen ist zu.", ["Mu\u0308nchen", "ist", "zu"]),
-        ("ปิดที่นี่。", ["ปิ", "ด", "ที่", "นี่"]),
-    ],
-)
-def test_words_of_other_scripts(sentence, words):
-    assert cut_words([sentence]) == [words]
 
 
 @pytest.mark.parametrize(

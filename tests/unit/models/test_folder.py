@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,22 +135,6 @@ def test_weights_of_a_gpu_make_the_same_file(tmp_path: Path) -> None:
         part.data = numbers.view(part.shape)
     stored.save_weights(tied.state_dict(), tmp_path / "there")
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
-
-
-def test_opening_and_a_step_of_training_need_no_compiler(saved: Path) -> None:
-    """torch imports its own where values of tensors without storage are drawn, and with the first call of an optimizer,
-    which takes longer than all the rest."""
-    code = (
-        "import sys, torch; from catchline.models.folder import load_model_folder;"
-        f"load_model_folder({str(saved)!r}); print('torch._dynamo' in sys.modules);"
-        "from catchline.config.schema import OptimizerConfig as Config;"
-        "from catchline.training.optim import build_optimizer;"
-        "model = torch.nn.Linear(2, 2); made = build_optimizer(Config(type='adam'), model); made.zero_grad();"
-        "model(torch.ones(1, 2)).sum().backward(); made.step(); made.load_state_dict(made.state_dict());"
-        "print('torch._dynamo' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout.split() == ["False", "False"]
 
 
 def test_a_failure_while_writing_leaves_the_old_folder(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,17 +279,6 @@ def test_ended_targets_count_as_zero_or_not_at_all() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_the_longest_micro_batch_says_how_many_entries_move() -> None:
-    objective = reinforce()
-    for width in (1, 3):
-        mask, ids = torch.ones(2, width, dtype=torch.bool), torch.zeros(2, width, dtype=torch.int64)
-        batch = TrainingBatch(ids, ids, mask, 5, target_input_ids=ids, target_ids=ids, target_mask=mask)
-        objective.see(ModelOutput(torch.full((2, width), -float(width))), batch)
-    objective.seen()
-    assert objective.baseline[:4].tolist() == [-2.0, -3.0, -3.0, 0.0]
-
-
-@pytest.mark.usefixtures("at_once")
 def test_a_baseline_of_returns() -> None:
     """G_1 = r_1 + r_2 / 2: -2, -4, -3, -9."""
     objective = reinforce(baseline_of="return", discount=0.5, scale=2.0)
@@ -303,15 +292,6 @@ def test_soft_minibatches_move_the_baseline_unless_told_otherwise() -> None:
     objective = reinforce(baseline_update="hard_only", baseline_init="first_batch")
     assert learnt(objective, hard=False) == [0.0, 0.0]
     assert learnt(objective) == [-3.0, -4.0], "a minibatch that was left out is not the first"
-
-
-@pytest.mark.usefixtures("at_once")
-def test_later_steps_share_the_last_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catchline.objectives.reinforce.MAX_STEPS", 1)
-    objective = reinforce()
-    objective.see(*passed())
-    objective.seen()
-    assert objective.baseline.tolist() == [pytest.approx(-24 / 7)]
 
 
 @pytest.mark.usefixtures("at_once")

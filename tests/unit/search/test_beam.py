@@ -71,8 +71,6 @@ LATE: Rows = {
 # Of A, nothing and B the beam of two takes the first two; A has one place then, and A A takes it.
 GIVEN_UP: Rows = {BOS: {A: 0.5, EOS: 0.3, B: 0.2}, A: {A: 0.55, EOS: 0.45}, B: {EOS: 1.0}}
 LIVING: Rows = {BOS: {A: 0.7, EOS: 0.3}, A: {A: 1.0}}
-# Five words are likelier than EOS, and take no places from the ends of those that live.
-AT_THE_MAXIMUM: Rows = {BOS: {A: 0.99, EOS: 0.01}, A: {token: 0.16 for token in range(6)} | {EOS: 0.15}}
 BEGUN: Rows = {BOS: {A: 0.5, B: 0.3}}  # after which nothing may come: it has begun and has not ended
 PREDICTED = {"length_normalisation": "predicted", "max_length": 3}
 # what: the table, the options, and of each hypothesis the words, whether it ended (.) and its score where it says more
@@ -114,21 +112,6 @@ HAND: dict[str, tuple[Rows, dict[str, Any], dict[str, float | None]]] = {
     },
     "one begun in a beam of two": ({BOS: {A: 1.0}}, SHRINKING, {"A": None}),
 }
-EMPTY, END = math.log(0.01), math.log(0.15)
-HAND |= {
-    f"{unfinished} at the maximum, {size} beams": (
-        AT_THE_MAXIMUM,
-        {**PREDICTED, "max_length": 1, "unfinished": unfinished, "beam_size": size, "num_return": size},
-        found,
-    )
-    for unfinished, found in {
-        "drop": {".": EMPTY, "A": math.log(0.99)},
-        "compete": {"A": math.log(0.99), ".": EMPTY},
-        "free_end": {"A": math.log(0.99) / 2, ".": EMPTY},
-        "force_end": {"A.": (math.log(0.99) + END) / 2, ".": EMPTY},
-    }.items()
-    for size in (2, 4)
-}
 STEPS = {"all have finished": 2, "cut": 3}  # a step more would be one that nothing can come of
 
 
@@ -142,8 +125,8 @@ def test_products_a_human_can_multiply(case: str) -> None:
         assert score is None or hypothesis.score == pytest.approx(score)
         assert len(hypothesis.token_log_probs) == len(hypothesis.attention) == len(words)
         assert sum(hypothesis.token_log_probs) == pytest.approx(hypothesis.log_prob)
-    if "maximum" in case or case in STEPS:
-        assert len(model.steps) == STEPS.get(case, 1 + (config.unfinished == "force_end"))
+    if case in STEPS:
+        assert len(model.steps) == STEPS[case]
 
 
 # --------------------------------------------------------------------------- against all sequences

@@ -256,16 +256,6 @@ def test_every_tensor_is_reordered_and_shared_parts_are_the_same_objects(made: C
     assert everything_in_rows(before) == [[0, 1, 10, 11, 20, 21]] * 6, "the argument was modified"
 
 
-def test_what_holds_no_rows_is_left_alone(made: Callable[[Any], Any]) -> None:
-    half = type("Half", (), {"select": lambda self, index: None})()
-    for thing in (half, Cache, Frozen):
-        assert select(thing, made([0])) is thing
-
-
-def test_one_row_a_document_is_widened_to_beams(made: Callable[[Any], Any]) -> None:
-    assert select([made([7, 8])], made([0, 0, 0, 1, 1, 1]))[0].tolist() == [7, 7, 7, 8, 8, 8]
-
-
 def test_documents_are_dropped_from_rows_and_from_shared_parts(made: Callable[[Any], Any]) -> None:
     before = state(made)
     after = select_documents(before, made([0, 2]), 2)
@@ -312,17 +302,6 @@ def test_equals_a_sort(data: st.DataObject) -> None:
     scores = random.integers(levels, size=(rows, width)).astype(np.float32) - levels
     scores[random.random((rows, width)) < forbidden] = -np.inf
     check(scores, data.draw(st.integers(1, 9)), data.draw(st.integers(1, 8)))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("width", [50_037, 4_095, 511])
-def test_wide_rows(width: int, dtype: type) -> None:
-    scores = np.random.default_rng(width).standard_normal((5, width)).astype(dtype)
-    check(scores, 8)
-    check(scores.astype(np.float16).astype(dtype), 8)  # with ties
-    scores[1:3] = -np.inf  # all but one is forbidden, and all
-    scores[1, width - 3] = -7.0
-    check(scores, 8)
 
 
 @pytest.mark.parametrize("width", [20, 4096])
