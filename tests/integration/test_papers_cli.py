@@ -201,14 +201,3 @@ def test_they_add_up_to_what_the_search_counted(
         written = len(hypothesis.ids)
         total = sum(word.figures["opponent_log_prob"] for word in summary.words)
         assert total == pytest.approx(float(values[:written].sum()), rel=1e-4)
-
-
-def test_it_is_not_computed_where_nobody_asks_or_the_branch_is_off(
-    system: NeuralSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(system.model, "forward", lambda batch: pytest.fail("a pass for nothing"))
-    system.summarize_batch(RECORDS, explain=False, options=system.options({}))
-    options = system.options({"model": {"decode_score": "pc"}})
-    words = system.summarize_batch(RECORDS, explain=True, options=options)[0].words
-    assert words
-    assert all("opponent_log_prob" not in word.figures for word in words)

@@ -76,7 +76,7 @@ def test_unicode_profile_reads_any_script():
     assert (latin.counts.wordless_hypotheses, latin.counts.wordless_references) == (2, 2)
 
 
-@pytest.mark.parametrize("sign", ["\u00ad", "\u200d", "\u2060", "\ufeff", "\u200e"])
+@pytest.mark.parametrize("sign", ["\u00ad", "\u2060", "\u200e"])
 def test_invisible_characters_are_no_part_of_a_word(sign: str) -> None:
     found = rouge([f"The coop{sign}erative met{sign}"], ["The cooperative met"], profile="unicode")
     assert found.mean["1"].f == 1.0

@@ -77,28 +77,6 @@ def test_a_card_says_what_the_files_of_the_folder_say(tmp_path: Path) -> None:
         assert huggingface_hub.ModelCard(card).data.base_model == (start if start == told else None)
 
 
-def test_a_card_of_a_folder_that_says_little(tmp_path: Path) -> None:
-    """Scales of weights in eight bits are no parameters."""
-    shapes = {"a": [2, 3, 4], "b": [2], "a.scales": [7], "__metadata__": [5]}
-    header = json.dumps({name: {"shape": shape} for name, shape in shapes.items()}).encode()
-    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"weights")
-    config = {"model": {"type": "coconet"}, "catchline": {}, "text": {"max_source_tokens": 400}}
-    folder_of(tmp_path, {"config.json": config, "generation_config.json": FILES["generation_config.json"]})
-    write_card(tmp_path, Card())
-    assert not (tmp_path / "card.json").exists()
-    write_card(tmp_path, Card(limits=" It knows foxes only.\n"))
-    card = (tmp_path / "README.md").read_text()
-    for part in (
-        "# coconet\n",
-        "with 26 parameters",
-        "No licence is stated.",
-        "None yet: `catchline evaluate",
-        "foxes",
-    ):
-        assert part in card
-    assert "## Training" not in card
-
-
 def test_new_scores_replace_those_on_the_same_data() -> None:
     card = Card.model_validate(FILES["card.json"])
     for new, left in (({}, ["other", "new"]), ({"split": ""}, ["sig", "other", "new"])):

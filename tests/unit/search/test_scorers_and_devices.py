@@ -19,7 +19,6 @@ from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
 from catchline.search import decode as searched
 from catchline.search import torch_bridge as decoding
-from catchline.search.arrays import top_candidates
 from catchline.search.scorers import (
     HypothesesView,
     LengthBounds,
@@ -334,26 +333,3 @@ def test_scores_that_stay_on_their_device_give_the_same_summaries(
         np.testing.assert_allclose([h.score for h in mine], [h.score for h in expected], rtol=1e-12)
         for one, other in zip(mine, expected, strict=True):
             assert one.terms == pytest.approx(other.terms)
-
-
-def test_scores_on_a_device_are_asked_like_an_array() -> None:
-    plain = np.random.default_rng(0).integers(0, 4, (5, 40)).astype(np.float32)
-    plain[0, 3:] = plain[1, :] = -np.inf
-    held = DeviceScores(torch.from_numpy(plain.copy()))
-    rows, ids = np.array([0, 2, 4]), np.array([1, 1, 39])
-    for scores in (plain, held):
-        scores[rows, ids] = np.array([9.0, 8.0, 7.0], np.float32)
-        scores[np.ix_(np.array([False, False, True, True, False]), np.array([5, 6]))] = -np.inf
-        scores[:, 7] = 2.5
-    np.testing.assert_array_equal(np.asarray(held), plain)
-    np.testing.assert_array_equal(held[np.array([[1, 2]])], plain[np.array([[1, 2]])])
-    assert held.shape == plain.shape
-    assert held.dtype == plain.dtype
-    values, found = held.top(6)
-    expected, places = top_candidates(plain, 6)
-    np.testing.assert_array_equal(values, expected)
-    sure = (expected > expected[:, -1:]) & (expected > -np.inf)  # of what equals the last one, any may be there
-    np.testing.assert_array_equal(found[sure], places[sure])
-    held.fill(1.0)
-    assert (held.copy() == 1).all()
-    assert DeviceScores(torch.ones(2, 3, dtype=torch.bfloat16)).dtype == np.float32
