@@ -190,9 +190,9 @@ def test_an_upload_carries_the_model_folder_with_its_decoding(
 
 
 WRONG_PAIRS: list[tuple[Any, str]] = [
-    ([{"document": "a", "summary": "b"}, ("a", "b")], "record 2: a JSON tuple where an object was expected"),
+    ([{"document": "a", "summary": "b"}, ("a", "b")], "record 2: tuple where an object was expected"),
     ([{0: "a", 1: "b"}], r"no column is known to hold the document.*Columns: '0', '1'"),
-    ([{"text": "a", "title": 1j}], "the field 'title' is a JSON complex where text was expected"),  # pandas' NA
+    ([{"text": "a", "title": 1j}], "complex where text was expected"),  # pandas' NA
     (None, "Pairs are a file, a table, or a list of dictionaries"),
 ]
 WRONG_TRAININGS: list[tuple[dict[str, Any], str]] = [
