@@ -273,6 +273,7 @@ class Summary:
     finished: bool = True
     terms: dict[str, float] = field(default_factory=dict, repr=False)
     alternatives: tuple[Summary, ...] = ()
+    parts: tuple[Summary, ...] = ()  # of a long document that was read in parts, a summary of each
     reading: dict[str, float] = field(default_factory=dict, repr=False)
     chunks: tuple[Chunk, ...] = field(default=(), repr=False)
     confidence: float | None = None

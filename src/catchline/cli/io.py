@@ -18,13 +18,13 @@ from urllib.parse import unquote, urlsplit
 
 from catchline.cli.main import note, quiet, say
 from catchline.config.shipped import DEFAULT, SHIPPED
-from catchline.data.lines import bare_name, unreadable
+from catchline.data.lines import bare_name, decoded, document_text, unreadable
 from catchline.data.records import FORMAT_OF, ReadOptions, SkipCounter, read_json_lines, read_with
 from catchline.errors import ConfigError, DataError
 from catchline.summarizer.extractive import is_method
 from catchline.text.control import json_line
 from catchline.text.control import safe_print as print
-from catchline.text.markup import MARKDOWN, READ_AS_BYTES, SUBTITLES, as_prose, read_bytes
+from catchline.text.markup import MARKDOWN, READ_AS_BYTES, SUBTITLES
 from catchline.types import Record
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def documents_of(
     kind = "jsonl" if jsonl and reading.format == "auto" else reading.format
     if not is_records(name, kind != "auto"):
         label, origin = ("stdin", "standard input") if name == "-" else (Path(name).name, name)
-        yield Record(_prose_of(name), id=label, origin=origin)
+        yield Record(document_text(_bytes_of(name), origin)[1], id=label, origin=origin)
         return
     options = ReadOptions(reading.document_column, format=kind, skip_bad=reading.skip_bad, need_summary=False)
     if name != "-":
@@ -157,20 +157,9 @@ def documents_of(
         raise ConfigError(f"Standard input is a text or JSON lines, not {kind}: save it, and name that file.")
 
 
-def _prose_of(name: str) -> str:
-    """The prose of an input, whatever its format."""
-    raw, suffix, place = _bytes_of(name), Path(name).suffix.lower(), "standard input" if name == "-" else name
-    if suffix in READ_AS_BYTES or raw.startswith(b"%PDF-"):
-        return read_bytes(raw, suffix if suffix in READ_AS_BYTES else ".pdf", place)[1]
-    kind, prose = as_prose(_decoded(raw, place), suffix)
-    if kind == "page" and not prose:
-        raise DataError(f"{place} is a web page without text; perhaps a script would write it: save the page as text.")
-    return prose
-
-
 def text_of(name: str) -> str:
     """The text of a file, or of standard input (``-``)."""
-    return _decoded(_bytes_of(name), "standard input" if name == "-" else name)
+    return decoded(_bytes_of(name), "standard input" if name == "-" else name)
 
 
 def _bytes_of(name: str) -> bytes:
@@ -180,20 +169,6 @@ def _bytes_of(name: str) -> bytes:
         raise DataError(f"There is no file {name}.") from None
     except IsADirectoryError:
         raise DataError(f"{name} is a folder; name a file.") from None
-
-
-def _decoded(raw: bytes, place: str) -> str:
-    try:
-        text = raw.decode("utf-8-sig")
-        if "\0" in text:
-            raise DataError(unreadable(place, raw[:8]) or f"{place} is not text: it holds NUL bytes.")
-        return text
-    except UnicodeDecodeError as error:
-        if other := unreadable(place, raw[:8]):
-            raise DataError(other) from None
-        line = raw[: error.start].count(b"\n") + 1
-        byte = f"byte 0x{raw[error.start]:02X}"
-        raise DataError(f"{place}, line {line}: not UTF-8: {byte}; save the file as UTF-8.") from None
 
 
 def count_lines(inputs: list[str]) -> int | None:

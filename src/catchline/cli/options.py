@@ -142,6 +142,7 @@ class DecodingOptions:
 
     beam_size: Annotated[int | None, Option(min=1, help="Keep this many hypotheses at each step.")] = None
     max_length: Annotated[int | None, Option(min=1, help="Write at most this many tokens.")] = None
+    long: Annotated[str | None, Option(help="Read long documents so: truncate, select or parts.")] = None
     words: Annotated[str | None, Option(help="Limit the shown words: 12, or 5-12.")] = None
     characters: Annotated[int | None, Option(min=1, help="Show at most this many characters.")] = None
     sentences: Annotated[int | None, Option(min=1, help="Show at most this many sentences.")] = None
@@ -154,7 +155,7 @@ class DecodingOptions:
         document's own words, raw or not."""
         from catchline.summarizer.extractive import is_method
 
-        names = ("beam_size", "max_length", "words", "characters", "sentences")
+        names = ("long", "beam_size", "max_length", "words", "characters", "sentences")
         given = {name: getattr(self, name) for name in names} | more
         settings = {key: value for key, value in given.items() if value is not None} | search_settings(self.search)
         return settings | ({"surface": "raw"} if self.raw and not is_method(model) else {})

@@ -122,7 +122,7 @@ def write_texts(
                 show_summaries([summary])
             else:
                 others = summary.alternatives[1:] if summary.extracted else summary.alternatives
-                out += [one.text for one in (summary, *others)]
+                out += [one.text for one in (summary, *others, *summary.parts)]
             for remark in remarks(summary):
                 say(f"{record.origin}: {remark}")
     if output is None:

@@ -229,6 +229,7 @@ class SearchConfig(LengthConfig):
     model while it decodes. ``faultless`` prefers the first hypothesis without repetition, and of whose names, numbers
     and dates the document lacks none."""
 
+    long: Literal["truncate", "select", "parts"] = "truncate"  # what is read of a document beyond the model's limit
     beam_size: int = Field(1, ge=1, le=1000)
     num_return: int = Field(1, ge=1, le=1000)
     min_length: int = Field(0, ge=0, le=100_000)

@@ -147,7 +147,6 @@ def encode_documents(
     texts are those of the example's ids, special tokens included, so attention over the source can be shown in the
     user's text. A record's given sentences count where a separator stands between sentences. Raises DataError: a
     document holds no token."""
-    frame = _Frame(tokenizer, config)
     records = [Record(document) if isinstance(document, str) else document for document in documents]
     separator = tokenizer.separator
     texts = list(
@@ -158,13 +157,20 @@ def encode_documents(
             gaps=None if separator is None else (record_gaps(record, separator)[0] for record in records),
         )
     )
-    examples = []
+    return examples_of(texts, tokenizer, config, ids), texts
+
+
+def examples_of(
+    texts: Sequence[TokenizedText], tokenizer: Tokenizer, config: TextConfig, ids: Sequence[str] = ()
+) -> list[Example]:
+    """The examples of tokens that are cut already. Raises DataError: a document holds no token."""
+    frame, examples = _Frame(tokenizer, config), []
     for index, (text, record_id) in enumerate(zip(texts, ids or [""] * len(texts), strict=True)):
         if not text.total:
             raise DataError(f"Document {record_id or index + 1} is empty; there is nothing to summarize.")
         source, words = extended(text, frame.vocab_size, frame.unk_id, None if frame.extends else [])
         examples.append(Example(source, words, None, record_id, index))
-    return examples, texts
+    return examples
 
 
 class _Frame:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from catchline.errors import DataError
+from catchline.text.markup import READ_AS_BYTES, as_prose, read_bytes, suffix_of
 
+MOST_BYTES = 100_000_000  # of a document
 LONGEST_LINE = 1 << 26  # bytes; a longer one is no record
 _CHUNK, _ZSTD_CHUNK = 1 << 18, 1 << 10  # bytes read at a time; a kilobyte of zstd can hold 32 MB
 _BOM = b"\xef\xbb\xbf"
@@ -55,6 +57,39 @@ def unreadable(name: str, beginning: bytes = b"") -> str:
         if suffix in marks or any(beginning.startswith(mark) for mark in marks if isinstance(mark, bytes)):
             return f"{name} is {kind}."
     return ""
+
+
+def document_text(raw: bytes, name: str) -> tuple[str, str]:
+    """Format and prose of a file, by its name or else by what is in it. Raises DataError: it is too large, damaged or
+    no text, or has none; ModuleNotFoundError: the format needs the extra ``documents``."""
+    if len(raw) > MOST_BYTES:
+        raise DataError(f"{name} has {len(raw):,} bytes; at most {MOST_BYTES:,} are read: save its text as .txt.")
+    suffix = Path(name).suffix.lower()
+    if suffix not in READ_AS_BYTES:
+        suffix = suffix_of(raw) or suffix
+    if suffix in READ_AS_BYTES:
+        return read_bytes(raw, suffix, name)
+    if other := unreadable(name, raw[:8]):
+        raise DataError(other)
+    kind, prose = as_prose(decoded(raw, name), suffix)
+    if kind == "page" and not prose:
+        raise DataError(f"{name} is a web page without text; perhaps a script would write it: save the page as text.")
+    return kind, prose
+
+
+def decoded(raw: bytes, place: str) -> str:
+    """The text of a file called ``place``. Raises DataError: it is none in UTF-8."""
+    try:
+        text = raw.decode("utf-8-sig")
+        if "\0" in text:
+            raise DataError(unreadable(place, raw[:8]) or f"{place} is not text: it holds NUL bytes.")
+        return text
+    except UnicodeDecodeError as error:
+        if other := unreadable(place, raw[:8]):
+            raise DataError(other) from None
+        line = raw[: error.start].count(b"\n") + 1
+        byte = f"byte 0x{raw[error.start]:02X}"
+        raise DataError(f"{place}, line {line}: not UTF-8: {byte}; save the file as UTF-8.") from None
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

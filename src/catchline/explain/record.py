@@ -41,8 +41,9 @@ def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) 
             values["read_to"] = read_to(summary)
     if document:
         values["document"] = summary.document
-    if summary.alternatives:
-        values["alternatives"] = [to_dict(one, document=False, attention=False) for one in summary.alternatives]
+    for name in ("alternatives", "parts"):
+        if others := getattr(summary, name):
+            values[name] = [to_dict(one, document=False, attention=False) for one in others]
     return values
 
 
@@ -71,9 +72,9 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
     """The summary that `to_dict` described. Raises DataError: not such a record."""
     try:
         names = {n: str(values[n]) for n in ("id", "model", "extracted") if values.get(n) is not None}
-        alternatives = tuple(from_dict(one) for one in values.get("alternatives") or ())
-        own = _given({**values, **names, "text": values["summary"], "alternatives": ()})
-        found = replace(_summaries().validate_python(own), alternatives=alternatives)
+        alternatives, parts = (tuple(map(from_dict, values.get(name) or ())) for name in ("alternatives", "parts"))
+        own = _given({**values, **names, "text": values["summary"], "alternatives": (), "parts": ()})
+        found = replace(_summaries().validate_python(own), alternatives=alternatives, parts=parts)
         if problem := next(_problems(found), ""):
             raise ValueError(problem)
         return found

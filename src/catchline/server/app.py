@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.sse import EventSourceResponse, format_sse_event
@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from catchline import __version__
 from catchline.errors import did_you_mean
@@ -38,9 +38,10 @@ DESCRIPTION = (
 )
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 LIMITS = (
-    *("max_body_bytes", "max_documents", "max_characters", "max_beam_size", "max_summary_tokens", "max_queue"),
-    "request_timeout",
+    *("max_body_bytes", "max_file_bytes", "max_documents", "max_characters", "max_beam_size", "max_summary_tokens"),
+    *("max_queue", "request_timeout"),
 )
+READ, BINARY = "/v1/read", "application/octet-stream"
 LEFT_SECONDS = 0.2  # how often a request that waits looks whether its client has left
 STREAMS: Any = {200: {"content": {EventSourceResponse.media_type: {}}}}
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
@@ -84,7 +85,7 @@ def create_app(
     app.state.service = service
     _add_summaries(app, service)
     _add_descriptions(app, service)
-    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.max_body_bytes)
+    app.add_middleware(BodyLimits, settings=service.settings)
     app.add_middleware(RequestMiddleware, service=service, token=token)
     if service.settings.cors_origins:
         app.add_middleware(
@@ -95,6 +96,17 @@ def create_app(
             expose_headers=["X-Request-ID", "Retry-After"],
         )
     return app
+
+
+class BodyLimits:
+    """Files may be larger than JSON."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        sizes = (settings.max_body_bytes, settings.max_file_bytes)
+        self.json, self.file = (RequestBodyLimitMiddleware(app, max_body_size=size) for size in sizes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self.file if scope.get("path") == READ else self.json)(scope, receive, send)
 
 
 # ------------------------------------------------------------------------------------------------ summaries
@@ -128,6 +140,14 @@ def _add_summaries(app: FastAPI, service: Service) -> None:
     @app.post("/v1/check", summary="What a document supports of a summary")
     async def check(body: CheckRequest, request: Request) -> Response:
         return JSONResponse(await _unless_gone(request, service.support(body.summary, body.document)))
+
+    binary = {"requestBody": {"content": {BINARY: {}}, "required": True}}
+
+    @app.post(READ, openapi_extra=binary, summary="The text of a PDF, DOCX, PPTX, EPUB, HTML, mail or notebook file")
+    async def read(request: Request, name: str = Query("file", max_length=200)) -> Response:
+        if request.headers.get("content-type") != BINARY:
+            raise ProblemError("unsupported_media_type", f"Send the file with the header Content-Type: {BINARY}.")
+        return JSONResponse(await _unless_gone(request, service.read(await request.body(), name)))
 
     @app.post("/", summary="The hub's summarization task, with the first model")
     async def hub(body: HubRequest, request: Request) -> Response:

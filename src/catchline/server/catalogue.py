@@ -21,7 +21,7 @@ from catchline.text.normalization import encodable
 SEARCH_OPTIONS = (
     *("beam_size", "num_return", "min_length", "min_length_share", "max_length", "length_normalisation"),
     *("length_alpha", "no_repeat_ngram", "no_repeat_word", "forbid_unk", "replace_unk", "finish", "unfinished"),
-    *("early_stopping", "surface", "capitals", "faultless"),
+    *("early_stopping", "surface", "capitals", "faultless", "long"),
 )
 GREEDY = {"beam_size": 1, "num_return": 1, "shrink_beam": False}
 HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine

@@ -100,6 +100,7 @@ CODES: dict[str, tuple[int, str]] = {
     "unsupported_media_type": (415, "Send JSON, with the header Content-Type: application/json."),
     "unknown_host": (421, "The service does not answer to this name; start it with --allowed-host to let it."),
     "invalid_request": (422, "A field is missing, unknown or of the wrong type."),
+    "unreadable_file": (422, "The file holds no text that can be read."),
     "invalid_option": (422, "An option is unknown, or its value does not fit."),
     "empty_document": (422, "A document has no text, or the request has no documents."),
     "too_many_documents": (422, "The request has more documents than the limit."),

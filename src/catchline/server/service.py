@@ -15,7 +15,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from catchline.errors import CatchlineError
+from catchline.data.lines import document_text
+from catchline.errors import CatchlineError, missing_package
 from catchline.explain.record import support_to_dict, to_dict
 from catchline.metrics.faithfulness import SourceFacts, check_support
 from catchline.server.batching import Batcher, Job, Worker, WorkerDiedError
@@ -166,6 +167,15 @@ class Service:
             raise ProblemError("document_too_long", f"{name} has {len(text):,} characters; the limit is {most:,}.")
         if not text.strip():
             raise ProblemError("empty_document", f"{name} is empty; there is nothing to summarize.")
+
+    async def read(self, raw: bytes, name: str) -> dict[str, str]:
+        """Format and text of a file. Raises ProblemError: it cannot be read, or not in time, or holds too much."""
+        try:
+            kind, text = await self._apart("The file", document_text, raw, name)
+        except (CatchlineError, ModuleNotFoundError) as error:
+            raise ProblemError("unreadable_file", missing_package(error) or str(error)) from error
+        self._fits("The file", text)
+        return {"format": kind, "document": text}
 
     async def support(self, summary: str, document: str) -> dict[str, Any]:
         """What the document supports of a summary, as JSON values. Raises ProblemError: a text is empty, too long, or

@@ -11,6 +11,7 @@ class Settings(ConfigBase):
     """Limits and times of the service. Sizes are in bytes, characters or documents as named, times in seconds."""
 
     max_body_bytes: int = Field(2_000_000, ge=1)
+    max_file_bytes: int = Field(20_000_000, ge=1)  # of a PDF or another file
     max_documents: int = Field(64, ge=1)  # of one request
     max_characters: int = Field(200_000, ge=1)  # of one document: some 30,000 words
     max_sentences: int = Field(3_000, ge=1)  # for extractive methods, whose memory grows with their square

@@ -19,7 +19,7 @@ import numpy as np
 from catchline.config.base import validate
 from catchline.config.loading import merge
 from catchline.config.schema import LONGEST, LengthConfig, SearchConfig, TextConfig
-from catchline.data.dataset import Collator, EncodedDataset, Example, encode_documents
+from catchline.data.dataset import Collator, EncodedDataset, Example, encode_documents, examples_of
 from catchline.errors import ConfigError, DataError
 from catchline.explain.provenance import build_summary, extractive_summary
 from catchline.jobs import batches, threads_each
@@ -28,6 +28,7 @@ from catchline.metrics.copying import repeats
 from catchline.metrics.faithfulness import SourceFacts, check_support
 from catchline.metrics.words import words
 from catchline.search.decode import decode
+from catchline.summarizer.long import parts, selected
 from catchline.summarizer.system import OnText, Progress, System
 from catchline.text.base import Tokenizer
 from catchline.text.length import Length
@@ -177,20 +178,36 @@ class DecodingSystem(System):
             raise ConfigError("A summary can be given word by word with beam_size 1 only.")
         labels, tokenizer = [f"'{record.id}'" if record.id else record.origin for record in records], self.tokenizer
         examples, encodings = encode_documents(records, tokenizer, self.text, labels)
+        owners, own = list[int](), len(records)  # behind the documents stand parts of some
+        if options.long != "truncate":
+            long = [at for at, encoding in enumerate(encodings) if encoding.truncated]
+            for at in long:
+                encodings[at] = selected(records[at], tokenizer, self.text)
+            if options.long == "parts":
+                more = [(at, part) for at in long for part in parts(records[at], tokenizer, self.text)]
+                owners = [at for at, _ in more]
+                records = [*records, *(records[at] for at in owners)]
+                encodings += [part for _, part in more]
+            examples = examples_of(encodings, tokenizer, self.text, [record.id for record in records])
         documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
         length = Length.of(options)
         every = {"num_return": options.beam_size} if options.faultless or length else {}
         config = options.model_copy(update={"replace_unk": False, **every})
-        found = self._found(documents, config, on_step, on_text)
+        groups = [documents] if on_text else batches(documents, _MOST)  # parts are many
+        found = [one for group in groups for one in self._found(group, config, on_step, on_text)]
         if options.faultless:
             found = [one.faultless_first(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
         if length is not None:
             found = [one.of_length_first(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
-        explained = bool(explain)
-        return [one.summary(best, options.num_return, explained) for one, best in zip(documents, found, strict=True)]
+        made = [
+            one.summary(best, options.num_return, bool(explain)) for one, best in zip(documents, found, strict=True)
+        ]
+        for at, summary in zip(owners, made[own:], strict=True):
+            made[at] = replace(made[at], parts=(*made[at].parts, summary))
+        return made[:own]
 
     def _found(
         self,

@@ -345,7 +345,8 @@ def or_extract(summary: Summary, calibration: Calibration | None, length: Length
         confidence=summary.confidence,
         out_of_domain=summary.out_of_domain,
         extracted=reason,
-        alternatives=(replace(summary, alternatives=()), *summary.alternatives),
+        alternatives=(replace(summary, alternatives=(), parts=()), *summary.alternatives),
+        parts=summary.parts,
     )
 
 

@@ -59,6 +59,19 @@ def read_bytes(raw: bytes, suffix: str, name: str) -> tuple[str, str]:
     return kind, text
 
 
+def suffix_of(raw: bytes) -> str:
+    """The suffix that a PDF, DOCX, PPTX or EPUB file or a notebook should have, by its content; empty for others."""
+    if raw.startswith(b"%PDF-"):
+        return ".pdf"
+    if raw[:1] == b"{" and b'"nbformat"' in raw and b'"cells"' in raw:
+        return ".ipynb"
+    with suppress(zipfile.BadZipFile, OSError):
+        names = zipfile.ZipFile(io.BytesIO(raw)).namelist() if raw.startswith(b"PK") else ()
+        kinds = {"word/document.xml": ".docx", "ppt/presentation.xml": ".pptx", "META-INF/container.xml": ".epub"}
+        return next((kinds[name] for name in names if name in kinds), "")
+    return ""
+
+
 def as_prose(text: str, suffix: str = "") -> tuple[str, str]:
     """Format and prose of a text, by the suffix of its name or how it looks; ``("text", text)`` where neither tells.
     Only of a page the prose may be empty. Raises ModuleNotFoundError where a page needs the extra ``documents``."""

@@ -20,6 +20,7 @@ from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
 from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.types import Record
+from office_files import MAKERS, ipynb, pdf
 from samples import PLAIN
 from tiny_models import DOCUMENTS, save_tiny_model
 from watching import watch
@@ -32,6 +33,36 @@ def post(client: TestClient, path: str = "/v1/summarize", **body: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------------- summaries
+
+
+@pytest.mark.parametrize("suffix", MAKERS)
+def test_the_text_of_a_file(suffix: str, client: TestClient) -> None:
+    headers = {"Content-Type": "application/octet-stream"}
+    answer = client.post(f"/v1/read?name=a{suffix}", content=MAKERS[suffix](), headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert "in the night." in answer.json()["document"]
+    assert answer.json()["format"] == {".html": "page"}.get(suffix, suffix[1:])
+
+
+def test_files_that_cannot_be_read(summarizer: Summarizer) -> None:
+    headers = {"Content-Type": "application/octet-stream"}
+    app = create_app({"tiny": summarizer}, Settings(max_body_bytes=1000, max_file_bytes=50_000, max_characters=60))
+    with TestClient(app) as client:
+        for name, raw, code, said in (
+            ("a.pdf", pdf(scanned=True), "unreadable_file", "may be scanned"),
+            ("a.pdf", b"%PDF-1.4 half", "unreadable_file", "a.pdf"),
+            ("a.xlsx", b"PK\x03\x04", "unreadable_file", "a spreadsheet: save it as CSV"),
+            ("a.txt", b"\xff\x00", "unreadable_file", "not UTF-8"),
+            ("a.ipynb", ipynb() + b" " * 60_000, "body_too_large", "limit"),
+            ("a.pdf", pdf(3), "document_too_long", "The file has"),
+            ("a.txt", b"  ", "empty_document", "is empty"),
+        ):
+            answer = client.post(f"/v1/read?name={name}", content=raw, headers=headers)
+            assert answer.json()["code"] == code, answer.text
+            assert said in answer.json()["error"]
+        answer = client.post("/v1/read", content=b"A text.", headers={"Content-Type": "text/plain"})
+        assert answer.status_code == 415
+        assert client.post("/v1/summarize", json={"document": "a " * 600}).status_code == 413
 
 
 def test_the_answer_is_what_the_summarizer_says(client: TestClient, summarizer: Summarizer) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import json
-import zipfile
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ from catchline.cli.io import documents_of
 from catchline.cli.options import DocumentOptions
 from catchline.errors import DataError
 from catchline.text import markup
-from catchline.text.markup import as_prose, is_markdown, markdown_text, own_words
+from catchline.text.markup import as_prose, is_markdown, markdown_text, own_words, suffix_of
+from office_files import MAKERS, PROSE, docx, ipynb, pdf, pptx
 
 README = """---
 title: Foo
@@ -214,63 +214,11 @@ def test_the_newest_words_of_a_mail() -> None:
     assert own_words(whole) == whole.strip(), "the library sees the beginning of a long one"
 
 
-PROSE = "The river rose two metres in the night."
 PAGE = f"""<!doctype html><html><head><meta charset="iso-8859-2"><title>T</title></head><body>
 <nav><a href="/">Home</a> <a href="/x">About us</a></nav><main><article><h1>A river</h1><p>{PROSE}</p>
 <ul><li>Nobody was hurt in the village of Łódź.</li></ul><script>var hidden = 1;</script>
 <p>See <a href="http://x">the docs</a> for <b>more</b>.</p></article></main>
 <footer>Copyright 2024, all rights reserved</footer></body></html>"""
-
-
-def packed(files: dict[str, str]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as parts:
-        for name, text in files.items():
-            parts.writestr(name, text)
-    return out.getvalue()
-
-
-def docx() -> bytes:
-    schemas = "http://schemas.openxmlformats.org"
-    office = f"{schemas}/officeDocument/2006/relationships/officeDocument"
-    related = f'<Relationship Id="r1" Type="{office}" Target="d.xml"/>'
-    heading = '<w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr><w:r><w:t>River</w:t></w:r></w:p>'
-    body = f"<w:body>{heading}<w:p><w:r><w:t>{PROSE}</w:t></w:r></w:p></w:body>"
-    files = {
-        "[Content_Types].xml": f'<Types xmlns="{schemas}/package/2006/content-types"/>',
-        "_rels/.rels": f'<Relationships xmlns="{schemas}/package/2006/relationships">{related}</Relationships>',
-        "d.xml": f'<w:document xmlns:w="{schemas}/wordprocessingml/2006/main">{body}</w:document>',
-    }
-    return packed(files)
-
-
-def pptx() -> bytes:
-    from pptx import Presentation
-
-    deck, out = Presentation(), io.BytesIO()
-    slide = deck.slides.add_slide(deck.slide_layouts[1])
-    slide.shapes.title.text, slide.placeholders[1].text = "River", PROSE
-    deck.save(out)
-    return out.getvalue()
-
-
-def pdf() -> bytes:
-    """Two lines of text, a word divided between them."""
-    shown = b"BT /F1 12 Tf 50 700 Td (    The river rose two me-) Tj 0 -14 Td (tres in the night.) Tj ET"
-    objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(shown), shown),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    ]
-    out = b"%PDF-1.4\n" + b"".join(b"%d 0 obj%s endobj\n" % (number, one) for number, one in enumerate(objects, 1))
-    return out + b"trailer<</Root 1 0 R/Size 6>>\n%%EOF"
-
-
-def ipynb() -> bytes:
-    cells = [{"cell_type": "markdown", "source": ["# River\n", "\n", PROSE]}, {"cell_type": "code", "source": ["a()"]}]
-    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
 
 
 @pytest.mark.parametrize("make", [docx, pptx, pdf, ipynb])
@@ -282,6 +230,40 @@ def test_office_files(make: Callable[[], bytes], tmp_path: Path) -> None:
         path.write_bytes(make()[:100])
         with pytest.raises(DataError, match=rf"a\.{make.__name__} cannot be read as"):
             read(path)
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in MAKERS if suffix != ".html"])
+def test_a_file_is_known_by_its_content(suffix: str, tmp_path: Path) -> None:
+    raw = MAKERS[suffix]()
+    (tmp_path / "upload").write_bytes(raw)
+    assert suffix_of(raw) == suffix
+    assert "in the night." in read(tmp_path / "upload")
+
+
+def test_a_scanned_pdf_gets_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf(3, scanned=True))
+    with pytest.raises(DataError, match=r"a\.pdf has no text: it may be scanned"):
+        read(tmp_path / "a.pdf")
+
+
+MEASURED = """
+import resource, sys
+from pathlib import Path
+from catchline.data.lines import document_text
+kind, text = document_text(Path(sys.argv[1]).read_bytes(), sys.argv[1])
+print(text.count("until noon"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_three_hundred_pages_in_bounded_memory(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf(300, 45))
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, tmp_path / "a.pdf"], capture_output=True, text=True, check=True
+    )
+    lines, megabytes = map(int, done.stdout.split())
+    assert lines == 300 * 45
+    assert megabytes < 1000
 
 
 def test_pages(tmp_path: Path) -> None:

@@ -36,6 +36,16 @@ export async function summarize({ model, document, format, options }, signal) {
   return { ...record, model };
 }
 
+/**
+ * The text of a PDF, an office file or a page.
+ * @param {File} file
+ * @returns {Promise<{format: string, document: string}>}
+ */
+export function readFile(file) {
+  const headers = { "Content-Type": "application/octet-stream" };
+  return ask(`v1/read?name=${encodeURIComponent(file.name.slice(-200))}`, { method: "POST", headers, body: file });
+}
+
 async function ask(path, { headers = {}, ...rest }) {
   const token = sessionStorage.getItem(TOKEN);
   const all = token ? { ...headers, Authorization: `Bearer ${token}` } : headers;

@@ -1,7 +1,9 @@
 /** The text: typed, pasted, dropped or opened from a file. It leaves the page only towards the service. */
+import { readFile, ServiceError } from "./api.js";
 import { counted, countWords } from "./view/text.js";
 
 const QUIET = 200; // milliseconds without typing before words are counted
+const OFFICE = /\.(pdf|docx|pptx|epub|ipynb|html?|xhtml)$/i; // the service reads these
 const LARGEST = 20_000_000; // bytes of a file
 
 export class Editor {
@@ -90,14 +92,18 @@ export class Editor {
   async read(file) {
     this.file.value = "";
     if (file.size > LARGEST) return this.onproblem(`${file.name} has ${Math.round(file.size / 1e6)} MB; at most 20 can be read here.`);
-    let text;
     try {
-      text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-    } catch {
-      return this.onproblem(`${file.name} is not a text in UTF-8. Save it as plain text (UTF-8) and try again.`);
+      if (OFFICE.test(file.name)) {
+        this.write((await readFile(file)).document, "text");
+      } else {
+        const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+        if (text.includes("\0")) throw new TypeError("no text");
+        this.write(text, /\.(md|markdown)$/i.test(file.name) ? "markdown" : "auto");
+      }
+    } catch (error) {
+      const sentence = `${file.name} is not a text in UTF-8. Save it as plain text (UTF-8) and try again.`;
+      return this.onproblem(error instanceof ServiceError ? error.message : sentence);
     }
-    if (text.includes("\0")) return this.onproblem(`${file.name} is not a text. Save it as plain text (UTF-8) and try again.`);
-    this.write(text, /\.(md|markdown)$/i.test(file.name) ? "markdown" : "auto");
     this.onfile();
   }
 }
