@@ -154,7 +154,7 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
     }
     trained = f"Trained {result.updates:,} updates in {result.elapsed_seconds / 60:.1f} minutes"
     validated = f"Validation{best}: {scores}\n" if scores else ""
-    words = f"{trained}; {reasons[result.stopped]}.\n{validated}Model: {result.model_folder}"
+    words = f"{trained}; {reasons.get(result.stopped, result.stopped)}.\n{validated}Model: {result.model_folder}"
     if run.model["type"] in ("coarse_to_fine", "plain"):  # which no graph can say
         return words
     command = f"catchline export {quote(result.model_folder)} --out DIR --int8"

@@ -16,6 +16,7 @@ from shlex import quote
 from typing import Any
 
 from accelerate import Accelerator
+from pydantic import TypeAdapter, ValidationError
 
 from catchline.config.base import validate
 from catchline.config.loading import dump_run, first_difference, merge, with_absolute_paths
@@ -113,7 +114,11 @@ def finished(run: RunConfig, out: Path) -> TrainResult | None:
     noted, model = read_json_if_there(out / FINISHED), out / MODEL_FOLDER
     if noted.get("ends") != _ends(run) or not (model / "config.json").is_file():
         return None
-    return TrainResult(**noted["result"] | {"folder": str(out), "model_folder": str(model)})
+    try:
+        result = {**noted["result"], "folder": str(out), "model_folder": str(model)}
+        return TypeAdapter(TrainResult).validate_python(result)
+    except (KeyError, TypeError, ValidationError):  # damaged: the run ends once more
+        return None
 
 
 def _ends(run: RunConfig) -> dict[str, Any]:

@@ -66,6 +66,10 @@ def test_a_finished_run_is_answered_at_once(
     (out / "model" / "config.json").unlink()
     assert go(make_run(**CHECKPOINTS, **{"training.max_updates": 8}), out, resume=True).updates == 8
     assert (out / "model" / "config.json").is_file(), "its model is exported again"
+    noted = json.loads((out / "finished.json").read_text())
+    for damage in ({"result": {**noted["result"], "elapsed_seconds": [[]]}}, {"result": 3}, {"result": {}}):
+        (out / "finished.json").write_text(json.dumps(noted | damage))
+        assert go(make_run(**CHECKPOINTS, **{"training.max_updates": 8}), out, resume=True).updates == 8
 
 
 def test_a_run_that_is_being_trained_is_left_alone(run: RunConfig, out: Path) -> None:
