@@ -39,27 +39,18 @@ _RESAMPLES = 1000
 
 
 class RougeOptions(ConfigBase, strict=True):
-    """The flags. Each default is what ROUGE-1.5.5 does when run with ``-m``; profiles change some (above).
+    """The flags. Each default is what ROUGE-1.5.5 does when run with ``-m``; profiles change some (above). The tool
+    looks words up in WordNet's exception lists where it has its data; where its ``WordNet-2.0.exc.db`` was rebuilt with
+    the usual three-argument recipe, the table is empty."""
 
-    Attributes:
-        stem: Porter stemming of words longer than three characters (``-m``).
-        exceptions: look words up in WordNet's exception lists before stemming, as the tool with its data does. Where
-            its ``WordNet-2.0.exc.db`` was rebuilt with the usual three-argument recipe, the table is empty.
-        remove_stop_words: drop SMART stop words (``-s``).
-        max_bytes: cut hypothesis and references alike (``-b``).
-        multi: several references: ``average`` sums matches and lengths over them (``-f A``), ``best`` takes the
-            one with the best recall (``-f B``), ``max`` the one with the best F (rouge-score).
-        alpha: weight of precision in F (``-p``).
-        interval: also compute the 95% bootstrap interval of each mean.
-    """
-
-    stem: bool = True
-    exceptions: bool = True
-    remove_stop_words: bool = False
-    max_bytes: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    stem: bool = True  # Porter stemming of words longer than three characters (-m)
+    exceptions: bool = True  # look words up in WordNet's exception lists before stemming
+    remove_stop_words: bool = False  # drop SMART stop words (-s)
+    max_bytes: Annotated[int, Field(ge=1, le=10**9)] | None = None  # cut hypothesis and references alike (-b)
+    # several references: sum matches and lengths (-f A); that of the best recall (-f B); of the best F (rouge-score)
     multi: Literal["average", "best", "max"] = "average"
-    alpha: Annotated[float, Field(ge=0, le=1)] = 0.5
-    interval: bool = False
+    alpha: Annotated[float, Field(ge=0, le=1)] = 0.5  # weight of precision in F (-p)
+    interval: bool = False  # also the 95% bootstrap interval of each mean
 
 
 def make_options(profile: str, given: dict[str, Any]) -> RougeOptions:
@@ -143,8 +134,8 @@ class RougeCounts:
 
 @dataclass(frozen=True, slots=True)
 class RougeResult:
-    """Scores from 0 to 1 by kind, keyed as they were asked for; ``mean`` is over documents. ``signature`` goes with
-    every number that is quoted."""
+    """Scores from 0 to 1 by kind, keyed as they were asked for; ``mean`` is over documents. ``signature`` goes with every
+    number that is quoted."""
 
     mean: dict[str, Score]
     per_document: dict[str, list[Score]]
@@ -178,17 +169,11 @@ def rouge(
     profile: str = "rouge155",
     **options: Any,
 ) -> RougeResult:
-    """Score ``hypotheses`` against ``references`` (a string, or several for one document).
-
-    Args:
-        kinds: ``1`` to ``9``, ``L``, ``Lsum`` (also ``rouge1``, ``ROUGE-L``); a mapping gives them names.
-        profile: ``rouge155``, ``google``, ``plain``, ``unicode`` or ``characters``.
-        options: fields of `RougeOptions` (``stem``, ``max_bytes``, ``multi``, ``interval``, ...).
-
-    Raises:
-        ConfigError: no kind, or an unknown kind, profile or option.
-        DataError: no documents, different numbers of hypotheses and references, or a document without reference.
-    """
+    """Score ``hypotheses`` against ``references`` (a string, or several for one document). ``kinds`` are ``1`` to
+    ``9``, ``L``, ``Lsum`` (also ``rouge1``, ``ROUGE-L``), by other names in a mapping; ``profile`` is ``rouge155``,
+    ``google``, ``plain``, ``unicode`` or ``characters``; ``options`` are fields of `RougeOptions`.
+    Raises ConfigError: no kind, or an unknown kind, profile or option; DataError: no documents, different numbers of
+    hypotheses and references, or a document without reference."""
     flags = make_options(profile, options)
     listed = [kinds] if isinstance(kinds, str) else kinds
     named = dict(listed) if isinstance(listed, Mapping) else {str(kind): kind for kind in listed}
