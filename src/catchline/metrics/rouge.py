@@ -94,9 +94,6 @@ def signature(profile: str, options: RougeOptions, documents: int) -> str:
     return "|".join(f"{name}:{value}" for name, value in parts.items()) + f"|catchline.r{REVISIONS.get(profile, 1)}"
 
 
-# -------------------------------------------------------------------------------------------------------------- results
-
-
 class Score(NamedTuple):
     """Precision, recall and F, from 0 to 1."""
 
@@ -134,8 +131,8 @@ class RougeCounts:
 
 @dataclass(frozen=True, slots=True)
 class RougeResult:
-    """Scores from 0 to 1 by kind, keyed as they were asked for; ``mean`` is over documents. ``signature`` goes with every
-    number that is quoted."""
+    """Scores from 0 to 1 by kind, keyed as they were asked for; ``mean`` is over documents. ``signature`` goes with
+    every number that is quoted."""
 
     mean: dict[str, Score]
     per_document: dict[str, list[Score]]
