@@ -27,30 +27,6 @@ def body(text: str) -> str:
     return clean_docstring("Count the records of a file.\n\n" + text)[1]
 
 
-NOTE = "Blank lines are not counted as records of the file."
-GOOGLE = f"""{PROSE}
-
-Args:
-    path (str): The file to read from the disk.
-    most: How many records at most.
-
-Returns:
-    The number of the records that were found.
-
-Note:
-    {NOTE}"""
-SPHINX = f"""{PROSE}
-
-:param str path: The file to read from the disk.
-:returns: the number of records
-:raises ValueError: if there is none at all in the file"""
-
-
-def test_sections_fields_and_labels_are_cut() -> None:
-    assert body(GOOGLE) == f"{PROSE}\n{NOTE}"
-    assert body(SPHINX) == body(f"Note: {PROSE}") == PROSE
-
-
 @pytest.mark.parametrize(
     "block",
     [

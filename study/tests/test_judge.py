@@ -17,13 +17,12 @@ import pytest
 
 from catchline.cli.main import main
 from catchline.data.records import write_records
-from catchline.errors import ConfigError, DataError
+from catchline.errors import DataError
 from catchline.evaluation.run import read_lines
 from catchline.metrics.significance import holm, paired_t_test
 from catchline.types import Record
 from catchline_study.calibration import Ratings
 from catchline_study.judge import (
-    MAX_CELL,
     SheetOptions,
     analyse,
     krippendorff_alpha,
@@ -186,20 +185,6 @@ def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path
     rated = Ratings.read(out, accept=4)
     assert rated.of(lines[0]["id"], lines[0]["summary"].upper() + ".") == pytest.approx(lines[0]["rating"])
     assert math.isnan(rated.of(lines[0]["id"], "another line"))
-
-
-def test_sheets_hold_what_a_spreadsheet_shows_unchanged(tmp_path: Path) -> None:
-    """No formulas, no cell that it cuts; the reference as one more system."""
-    records = [Record("=1+1 " + "x" * 40_000, "s")]
-    options = SheetOptions(annotators=1, reference=True)
-    key = make_sheets({"a": ["@cmd"], "b": ["-- dash"]}, records, tmp_path / "j", options)
-    assert key["systems"] == ["a", "b", "reference"]
-    rows = read(tmp_path / "j/sheets/annotator-1.csv")
-    assert {row[3] for row in rows[1:]} == {"'@cmd", "'-- dash", "s"}
-    assert rows[1][2].startswith("'=1+1")
-    assert len(rows[1][2]) < MAX_CELL + 20
-    with pytest.raises(ConfigError, match="called 'reference' already"):
-        make_sheets({"reference": ["x"]}, records, tmp_path / "k", options)
 
 
 def test_predictions_are_matched_by_id_and_those_of_another_split_refused(tmp_path: Path) -> None:

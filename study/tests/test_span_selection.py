@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from catchline.cli.main import main
 from catchline.errors import ConfigError
@@ -262,26 +262,6 @@ def test_byte_level_tokens_are_slices_of_the_text(corpus: Path, tokenizer: Path,
         ids = units.encode([texts[document]])[0].tokens.tolist()
         assert row["document"] + row["summary"] in texts[document]
         assert units.encode([row["summary"]])[0].tokens.tolist() == ids[int(start) + 12 : int(start) + 17]
-
-
-def of_words(folder: Path, *words: str) -> VocabularySpanTokenizer:
-    """One whose vocabulary is so many words; it composes letters and their marks."""
-    backend = tokenizers.Tokenizer(
-        models.WordLevel({word: n for n, word in enumerate(["<unk>", *words])}, unk_token="<unk>")
-    )
-    backend.normalizer = normalizers.NFC()
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.save(str(folder / "tokenizer.json"))
-    return VocabularySpanTokenizer(folder / "tokenizer.json")
-
-
-def test_marks_that_a_tokenizer_swallows_stay_with_their_letter_and_unknown_words_match_nothing(tmp_path: Path) -> None:
-    text = "cafe\u0301 sun cafe\u0301"
-    [encoded] = of_words(tmp_path).encode([text])
-    assert [text[slice(*encoded.span(token))] for token in range(2)] == ["cafe\u0301", "sun"]
-    found = of_words(tmp_path, "sun").encode(["sun moon sun moon"])[0].tokens
-    assert found[0] == found[2]
-    assert len(set(found.tolist())) == 3
 
 
 # ------------------------------------------------------------------------------------------- bad input

@@ -154,10 +154,6 @@ def test_stop_words_of_a_file_and_of_none(tmp_path):
     path = tmp_path / "words.txt"
     path.write_bytes(b"\xef\xbb\xbfThe\n# no word\nof a\n")
     assert stop_words(str(path)) == {"the", "of", "a"}
-    latin = tmp_path / "latin.txt"
-    latin.write_bytes("été\n".encode("latin-1"))
-    with pytest.raises(ConfigError, match=r"latin\.txt is not UTF-8"):
-        stop_words(str(latin))
 
 
 def test_lsa_with_half_of_the_topics_and_one_topic_after_the_other():
