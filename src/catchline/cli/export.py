@@ -60,10 +60,10 @@ def command(
 def lines(found: Agreement) -> list[str]:
     """What came out, and the first summaries that differ."""
     head = f"{found.equal} of {found.records} summaries ({found.equal / found.records:.1%}) equal word for word"
-    tail = f"scores differ by at most {found.worst_score:.1e}, their explanations by {found.worst_source:.1e}."
+    tail = f"scores differ by at most {found.worst_score:.1e}."
     said = [f"{head}; {tail}"]
     if found.different:
-        said.append(f"{len(found.different)} differ, {found.ties} of them between summaries of equal score:")
+        said.append(f"{len(found.different)} differ:")
     for ours, theirs in found.different[:SHOWN]:
         said += [f"  torch  {ours.score:.5f}  {ours.text}", f"  graph  {theirs.score:.5f}  {theirs.text}"]
     if found.scored:

@@ -11,16 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from catchline.jobs import batches
 from catchline.metrics.scoring import score_as, suited
 from catchline.summarizer import Summarizer
 from catchline.summarizer.onnx_backend import ExportedSystem
 from catchline.summarizer.torch_backend import NeuralSystem
-from catchline.types import Record, Summary, SummaryWord
-
-NEAR = 1e-4  # scores that differ by less are those of a tie, or equal
+from catchline.types import Record, Summary
 
 
 @dataclass(slots=True)
@@ -30,15 +26,9 @@ class Agreement:
     records: int = 0
     equal: int = 0
     worst_score: float = 0.0  # of equal summaries
-    worst_source: float = 0.0  # of where their words came from: probability, copying, attention, maps and figures
     different: list[tuple[Summary, Summary]] = field(default_factory=list)
     scored: int = 0  # records with summaries
     rouge: list[dict[str, float]] = field(default_factory=list)  # F by kind, torch's first
-
-    @property
-    def ties(self) -> int:
-        """How many differ only because two summaries have the same score."""
-        return sum(abs(ours.score - theirs.score) < NEAR for ours, theirs in self.different)
 
 
 def compare(
@@ -54,7 +44,7 @@ def compare(
     torch_model, graphs = Summarizer(system), Summarizer(ExportedSystem.from_pretrained(exported))
     found = Agreement(len(records))
     written: list[tuple[str, str, str]] = []  # torch's, the graphs', the reference
-    options: dict[str, Any] = {"explain": True, "always_write": True, "batch_size": batch_size}
+    options: dict[str, Any] = {"always_write": True, "batch_size": batch_size}
     for chosen in batches(records, batch_size):
         pairs = zip(torch_model.summarize(chosen, **options), graphs.summarize(chosen, **options), strict=True)
         for record, (ours, theirs) in zip(chosen, pairs, strict=True):
@@ -62,11 +52,9 @@ def compare(
                 written.append((ours.text, theirs.text, record.summary))
             if ours.text != theirs.text:
                 found.different.append((ours, theirs))
-                continue
-            found.equal += 1
-            found.worst_score = max(found.worst_score, abs(ours.score - theirs.score))
-            words = zip(ours.words, theirs.words, strict=True)
-            found.worst_source = max([found.worst_source, *(apart(one, other) for one, other in words)])
+            else:
+                found.equal += 1
+                found.worst_score = max(found.worst_score, abs(ours.score - theirs.score))
         if progress:
             progress(len(chosen))
     if written:
@@ -77,11 +65,3 @@ def compare(
         found.rouge = [{kind: 100 * score.f for kind, score in mean.items()} for mean in scores]
         found.scored = len(written)
     return found
-
-
-def apart(word: SummaryWord, other: SummaryWord) -> float:
-    """How much two accounts of where a word came from differ at most."""
-    pairs: list[Any] = [(word.probability, other.probability), (word.copy_share, other.copy_share)]
-    pairs += [(word.attention, other.attention), *((word.maps[name], other.maps[name]) for name in word.maps)]
-    pairs += [(word.figures[name], other.figures[name]) for name in word.figures]
-    return max(float(np.abs(np.subtract(*pair)).max(initial=0.0)) for pair in pairs)

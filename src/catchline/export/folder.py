@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import shutil
 import sys
-from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -108,7 +107,9 @@ def _rewrite(tensors: dict[str, Tensor], path: Path, int8: bool) -> None:
 
 def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:
     model: Any = loaded.model
-    uncounted, outside = _counted(model)
+    ids = torch.tensor([[model.unk_id, model.vocab_size]])  # what a summary's likelihood may leave out
+    target = SimpleNamespace(target_ids=ids, target_mask=torch.ones_like(ids, dtype=torch.bool))
+    unknown, outside = model._counted(target)[0].tolist()
     cached = any(name.startswith("cache") for name in layout.rows)
     return {
         "catchline": __version__,
@@ -119,7 +120,7 @@ def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:
         "start_id": loaded.start_id,
         "max_source_tokens": model.max_source_tokens,
         "max_target_tokens": model.max_target_tokens,
-        "uncounted": uncounted,
+        "uncounted": [] if unknown else [model.unk_id],
         "outside_counts": outside,
         "switches": model.switches(),
         "layout": {
@@ -130,17 +131,9 @@ def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:
     }
 
 
-def _counted(model: Any) -> tuple[list[int], bool]:
-    """The ids that a summary's likelihood leaves out, and whether words outside the vocabulary count."""
-    ids = torch.tensor([[model.unk_id, model.vocab_size]])
-    target = SimpleNamespace(target_ids=ids, target_mask=torch.ones_like(ids, dtype=torch.bool))
-    unknown, outside = model._counted(target)[0].tolist()
-    return [] if unknown else [model.unk_id], outside
-
-
 # [--int8] [--trust-code] SOURCE TARGET [SOURCE TARGET ...]: what `catchline.export.apart.export_apart` starts
 if __name__ == "__main__":
-    options = set(takewhile({"--int8", "--trust-code"}.__contains__, sys.argv[1:]))
+    options = [each for each in sys.argv[1:] if each in ("--int8", "--trust-code")]
     places = sys.argv[1 + len(options) :]
     try:
         with trusting("--trust-code" in options):

@@ -14,11 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes.common import (
-    ClearMetadataAndDocStringPass,
-    CommonSubexpressionEliminationPass,
-    RemoveUnusedNodesPass,
-)
+from onnx_ir.passes import common
 from onnx_ir.tape import Tape
 from torch import Tensor
 
@@ -103,9 +99,9 @@ def share(model: ir.Model, weights: Weights) -> None:
         graph.insert_before(graph[0], tape.nodes)
         ir.convenience.replace_all_uses_with(value, made)
     model.opset_imports[MICROSOFT] = 1
-    for tidy in (RemoveUnusedNodesPass, CommonSubexpressionEliminationPass, RemoveUnusedNodesPass):
+    unused = common.RemoveUnusedNodesPass
+    for tidy in (unused, common.CommonSubexpressionEliminationPass, unused, common.ClearMetadataAndDocStringPass):
         tidy()(model)
-    ClearMetadataAndDocStringPass()(model)
 
 
 def _make_rows(node: ir.Node) -> None:
