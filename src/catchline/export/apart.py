@@ -17,10 +17,9 @@ RAISED = b"raised: "  # before the error that the process that exports hands ove
 
 
 def export_apart(source: str | Path, target: Path, *, int8: bool = False, trust_code: bool = False) -> None:
-    """Run `catchline.export.folder.export_folder` in another process, which computes with the equations of graphs. With
-    ``trust_code`` it runs classes that ``source`` names. Errors of the process are raised here. Raises ConfigError:
-    ``target`` holds something else than an exported model, which would be lost, or the extra ``export`` is not
-    installed."""
+    """Run `catchline.export.folder.export_folder` in another process, which computes with the equations of graphs, and
+    raise its errors here. With ``trust_code`` it runs classes that ``source`` names. Raises ConfigError: ``target``
+    holds something else than an exported model, or the extra ``export`` is not installed."""
     if not find_spec("onnxscript"):
         raise ConfigError(not_installed("onnxscript"))
     refuse_other(target, MANIFEST, "exported model")

@@ -1,8 +1,5 @@
-"""Does an exported model say what the model says? Both decode the same records.
-
-An exact export writes the same summaries. One of eight bits does not always: what that costs is the difference of both
-in ROUGE, over records that have summaries.
-"""
+"""Does an exported model say what the model says? Both decode the same records. One of eight bits does not always: what
+that costs is the difference of both in ROUGE, over records that have summaries."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ def compare(
     records: Sequence[Record],
     *,
     batch_size: int = 16,
-    progress: Callable[[int], object] | None = None,
+    progress: Callable[[int], object] = lambda _: None,
 ) -> Agreement:
     """Decode ``records`` with the model ``source`` and with the folder ``exported``."""
     system = NeuralSystem.from_pretrained(source, "cpu")
@@ -55,8 +52,7 @@ def compare(
             else:
                 found.equal += 1
                 found.worst_score = max(found.worst_score, abs(ours.score - theirs.score))
-        if progress:
-            progress(len(chosen))
+        progress(len(chosen))
     if written:
         *both, gold = zip(*written, strict=True)
         references = [[text] for text in gold]

@@ -40,29 +40,22 @@ def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> No
     graphs (`catchline.kernels.dispatch`); ModelError: there is no such model, or it does something that no graph can.
     """
     if not IN_GRAPHS:
-        raise ConfigError(
-            "Models are exported in a process with CATCHLINE_KERNELS=graph; `catchline export` starts one."
-        )
+        raise ConfigError("Models are exported with CATCHLINE_KERNELS=graph: `catchline export` sets it.")
     loaded = load_model_folder(source)
     with replacing_folder(target) as folder:
-        _copy_or_write(find_folder(source), loaded, folder)
+        own = find_folder(source)
+        if "catchline" not in read_json(own / "config.json"):  # another's checkpoint, in our format
+            loaded._save_pretrained(folder)
+        else:
+            for file in filter(Path.is_file, (own / name for name in FILES)):
+                shutil.copyfile(file, folder / file.name)
         layout = _write_graphs(loaded, folder, str(source), int8)
         card = folder / README
-        if card.is_file() and card.read_text(encoding="utf-8") == model_card(find_folder(source)):  # not by hand
+        if card.is_file() and card.read_text(encoding="utf-8") == model_card(own):  # not by hand
             write_card(folder)
         read = [path.name for path in folder.iterdir() if path.is_file() and path.name not in MAY_CHANGE]
         about = {"quantized": int8, **_about(loaded, layout)}
         write_manifest(folder, about, [name for name in read if not name.startswith(".")])
-
-
-def _copy_or_write(source: Path, loaded: LoadedModel, folder: Path) -> None:
-    """The files of a model folder of ours as they are; another's checkpoint in our format."""
-    if "catchline" not in read_json(source / "config.json"):
-        loaded._save_pretrained(folder)
-        return
-    for name in FILES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
 
 
 def _write_graphs(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> Layout:

@@ -3,9 +3,9 @@
     encoder   source ids, extended ids, mask, outside words   ->   the decoder's first state
     step      last ids, the state                             ->   the step's scores, the next state
 
-A decoder state is a nested structure of tensors. The graphs know it flat, each tensor under the name of its place
-(``recurrent.0``, ``source.first``); `Layout` says which belong to rows and which to documents. Tensors of rows have the
-axes (B, K, ...) where they enter. ``outside`` is a vector of zeros, as long as the batch has words outside V.
+The graphs know a decoder state flat, each tensor under the name of its place (``recurrent.0``, ``source.first``);
+`Layout` says which belong to rows and which to documents. Tensors of rows have the axes (B, K, ...) where they enter.
+``outside`` is a vector of zeros, as long as the batch has words outside V.
 """
 
 from __future__ import annotations

@@ -107,16 +107,11 @@ def test_batches_equal_the_reference(pairs, limits, narrower, specials, eos, cop
     assert built.target_lengths.tolist() == [len(target) for _, target, _ in wanted]
 
 
-def test_dtypes_and_bookkeeping() -> None:
-    batch = Collator(TOKENIZER)([dataset([("the cat", "cat"), ("a mat .", "mat")])[i] for i in (1, 0)])
-    assert batch.source_ids.dtype == batch.source_extended_ids.dtype == np.int64
-    assert batch.source_mask.dtype == bool
-    assert (batch.record_ids, batch.indices) == (["1", "0"], [1, 0])
-
-
 def test_without_summaries_there_are_no_targets() -> None:
-    batch = Collator(TOKENIZER)([dataset([("the cat", ""), ("a mat", "x")])[i] for i in (0, 1)])
+    batch = Collator(TOKENIZER)([dataset([("the cat", ""), ("a mat", "x")])[i] for i in (1, 0)])
     assert not isinstance(batch, TrainingBatch)
+    assert batch.source_ids.dtype == batch.source_extended_ids.dtype == np.int64
+    assert (batch.source_mask.dtype, batch.record_ids, batch.indices) == (bool, ["1", "0"], [1, 0])
     examples, texts = encode_documents(["The zyxt sat", "a cat"], TOKENIZER, TextConfig(max_source_tokens=2))
     assert Collator(TOKENIZER)(examples).oov_words == [["zyxt"], []]
     assert texts[0].offsets == ((0, 3), (4, 8))
@@ -310,32 +305,24 @@ def write(tmp_path: Path):
 
 def test_vectors_coverage_and_padding(write) -> None:
     matrix, coverage = load_glove(write("the 1 2 3\n. . 7 8 9\nCat 4 5 6\ncat 1 1 1\nThe 0 0 0\n"), VECTORS_OF)
-    assert matrix.shape == (VECTORS_OF.vocab_size, 3)
-    assert matrix.dtype == np.float32
-    assert row(matrix, "the") == [1, 2, 3]
-    assert row(matrix, "cat") == [1, 1, 1]
-    assert matrix[0].tolist() == [0, 0, 0]
+    assert (matrix.shape, matrix.dtype) == ((VECTORS_OF.vocab_size, 3), np.float32)
+    assert (row(matrix, "the"), row(matrix, "cat"), matrix[0].tolist()) == ([1, 2, 3], [1, 1, 1], [0, 0, 0])
     assert coverage == pytest.approx(2 / 3)
     assert np.any(matrix[VECTORS_OF.token_id("sat")])
+    packed = write("").with_suffix(".gz")
+    packed.write_bytes(gzip.compress(b"2 3\nthe 1 2 3\ncat 4 5 6 \n"))  # with the header of word2vec
+    assert row(load_glove(packed, VECTORS_OF)[0], "cat") == [4, 5, 6]
 
 
 def test_missing_words(write) -> None:
     text = "".join(f"w{number} {number % 7 - 3} {number % 5 - 2} 1\n" for number in range(200)) + "the 1 2 3\n"
     values = np.array([[number % 7 - 3, number % 5 - 2, 1] for number in range(200)] + [[1, 2, 3]])
-    path = write(text)
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer, path = WordTokenizer(WordTokenizer.Config(min_frequency=1)), write(text)
     tokenizer.train(["the " + " ".join(f"z{number}" for number in range(3000))])
-    drawn, _ = load_glove(path, tokenizer, seed=3)
+    drawn, again, other = (load_glove(path, tokenizer, seed=seed)[0] for seed in (3, 3, 4))
     assert drawn[5:].std() == pytest.approx(values.std(), rel=0.05)
-    assert np.array_equal(drawn, load_glove(path, tokenizer, seed=3)[0])
-    assert not np.array_equal(drawn, load_glove(path, tokenizer, seed=4)[0])
-
-
-def test_word2vec_header_and_gzip(tmp_path: Path) -> None:
-    path = tmp_path / "v.txt.gz"
-    path.write_bytes(gzip.compress(b"2 3\nthe 1 2 3\ncat 4 5 6 \n"))
-    matrix, _ = load_glove(path, VECTORS_OF)
-    assert row(matrix, "cat") == [4, 5, 6]
+    assert np.array_equal(drawn, again)
+    assert not np.array_equal(drawn, other)
 
 
 @pytest.mark.parametrize(

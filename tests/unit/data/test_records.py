@@ -263,11 +263,10 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
             assert getattr(mine, name) == getattr(theirs, name), name
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-def test_json_that_comes_through_a_pipe(tmp_path: Path, indent: int | None) -> None:
+def test_json_that_comes_through_a_pipe(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     os.mkfifo(path)
-    writer = threading.Thread(target=path.write_text, args=(json.dumps([PAIR, PAIR], indent=indent),), daemon=True)
+    writer = threading.Thread(target=path.write_text, args=(json.dumps([PAIR, PAIR], indent=1),), daemon=True)
     writer.start()
     assert len(list(read_records(path))) == 2
     writer.join()

@@ -134,14 +134,10 @@ def test_losses_are_the_likelihood_alone() -> None:
     assert "Losses: nats per summary" in "\n".join(notes(table(outcomes[0])))
 
 
-def test_unknown_words_and_empty_summaries_are_shown_where_there_are_any() -> None:
-    base, unknown = scored(BASE), scored(BASE, unk_rate=1.0, empty=0.25)
-    rows = [PlannedRow("base", "BASE"), PlannedRow("marks", "MARKS")]
-    made = table(Outcome(rows[0], [base]), Outcome(rows[1], [unknown]))
-    found = shown(made)[1]
-    assert (found["unk %"], found["empty %"]) == ("100.0", "25.0")
-    spotless = table(Outcome(rows[0], [base]))
-    assert not {"unk %", "empty %"} & set(cells(spotless)[0])
+def test_what_is_rare_is_shown_where_there_is_any() -> None:
+    made = table(outcome("base", BASE), Outcome(PlannedRow("marks", "M"), [scored(BASE, unk_rate=1.0, empty=0.25)]))
+    assert [shown(made)[1][name] for name in ("unk %", "empty %")] == ["100.0", "25.0"]
+    assert not {"unk %", "empty %"} & set(cells(table(outcome("base", BASE)))[0])
 
 
 def test_a_table_of_empty_summaries_says_so() -> None:
@@ -237,11 +233,10 @@ def test_against_the_first_sentence(level: float, said: str) -> None:
 
 def test_what_else_is_wrong() -> None:
     measures = {"repeating": 0.89, "unsupported_word": 0.4, "empty": 0.25}
-    lines = verdict([LEAD, at(0.3, **measures)], fine_tuned=False)
+    lines, again = (verdict([LEAD, at(0.3, **measures)], fine_tuned=False, no_repeat=number) for number in (0, 2))
     assert [line.split()[0] for line in lines] == ["Better", "89%", "40%", "25%"]
     assert "no_repeat_ngram=2" in lines[1]
+    assert again[1] == "89% of its summaries repeat themselves: train longer."
     other = verdict([LEAD, replace(at(0.0), flags=ANOTHER_SCRIPT)], fine_tuned=False)
     assert "oneline" not in other[0], "which is English"
     assert other[-1].startswith("How ROUGE counts: profile unicode")
-    again = verdict([LEAD, at(0.3, repeating=0.89)], fine_tuned=False, no_repeat=2)
-    assert again[1] == "89% of its summaries repeat themselves: train longer."

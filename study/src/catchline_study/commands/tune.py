@@ -39,7 +39,6 @@ from catchline.evaluation.run import (
     score,
 )
 from catchline.files import write_json
-from catchline.metrics.scoring import check_scoring
 from catchline.models.card import card_follows
 from catchline.summarizer import Summarizer
 from catchline.summarizer.extractive import is_method
@@ -96,7 +95,6 @@ def command(
     recipe = model_folder(model) / tuning.RECIPE
     own = read_run(recipe).evaluation if recipe.is_file() else EvaluationConfig()
     config = own.model_copy(update={"profile": profile, "rouge": {}} if profile else {})
-    check_scoring(config.profile, config.rouge)
     system = open_system(model, fixed, device)
     made_by = identity(system, model)
     scored: dict[str, str] = {}
