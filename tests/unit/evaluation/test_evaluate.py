@@ -142,7 +142,7 @@ def test_another_system_or_other_records_start_over(change: str, tmp_path: Path)
 
 def test_what_cannot_be_scored_is_refused() -> None:
     with pytest.raises(DataError, match="there are 4 and 2"):
-        table_of_results([evaluate_system(FirstWords(), RECORDS[:number]) for number in (2, 4)])
+        table_of_results([evaluate_system(FirstWords(), RECORDS[:n], name=str(n)) for n in (2, 4)])
     with pytest.raises(DataError, match="no records"):
         evaluate_system(FirstWords(), [])
     with pytest.raises(DataError, match=r"x\.jsonl:3 has no summary"):
