@@ -15,6 +15,7 @@ import catchline
 from catchline import Record, Summarizer
 from catchline.errors import ConfigError, ModelError
 from catchline.summarizer import llm
+from commands import run
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -68,6 +69,15 @@ def test_it_is_a_system_like_others(name: str, tmp_path: Path, monkeypatch: pyte
     assert Answers.seen[-1]["max_tokens"] == 9
     summarizer.summarize("One two three.", shots=1)
     assert len(Answers.seen[-1]["messages"]) == 4
+
+
+def test_it_teaches(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines of texts that have none become pairs; bounds are asked for, and hold."""
+    (tmp_path / "texts.csv").write_text("".join(["text,no\n", *(f'"{one.document}",{one.id}\n' for one in PAIRS)]))
+    run(capsys, "summarize", name, tmp_path / "texts.csv", "--words", "1-2", "--output", tmp_path / "pairs.csv")
+    pairs = list(catchline.read_records(tmp_path / "pairs.csv"))
+    assert [(pair.document, pair.summary) for pair in pairs] == [(one.document, "Ferry number") for one in PAIRS]
+    assert Answers.seen[0]["messages"][0]["content"].endswith("The title has at most 1-2 words.")
 
 
 def test_a_busy_server_is_asked_again(name: str) -> None:

@@ -22,6 +22,7 @@ from catchline.data.lines import bare_name, decoded, document_text, unreadable
 from catchline.data.records import FORMAT_OF, ReadOptions, SkipCounter, read_json_lines, read_with
 from catchline.errors import ConfigError, DataError
 from catchline.summarizer.extractive import is_method
+from catchline.summarizer.summarize import LANGUAGE_MODEL
 from catchline.text.control import json_line
 from catchline.text.control import safe_print as print
 from catchline.text.markup import MARKDOWN, READ_AS_BYTES, SUBTITLES
@@ -98,7 +99,7 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
         return DEFAULT, []
     if "" in names:
         raise ConfigError("An argument is empty, as of a variable that is not set: name a file or model, or leave it.")
-    with_model = "://" not in names[0] and not _is_input(names[0])
+    with_model = names[0].startswith(LANGUAGE_MODEL) or ("://" not in names[0] and not _is_input(names[0]))
     for number, name in enumerate(names):
         if name.startswith(("http://", "https://")):
             command = f"catchline summarize{f' {names[0]}' if with_model else ''}"

@@ -202,12 +202,6 @@ class BartSummarizer(CapturedTransformer):
                 "encoder_layerdrop and decoder_layerdrop to 0, in model.architecture or the checkpoint's config.json."
             )
 
-    @classmethod
-    def from_checkpoint(cls, name_or_path: str | Path, **options: Any) -> BartSummarizer:
-        """Open a checkpoint of the hub or of a local folder, in 32-bit floats, with ``options`` of the `Config`: a
-        ``head`` that it lacks starts untrained. Raises ModelError: it cannot be read, or is not of the BART family."""
-        return cls(cls.Config(pretrained=str(name_or_path), **options))
-
     # ---------------------------------------------------------------------------- encode, start and step
 
     def encode(self, batch: Batch) -> Memory:
