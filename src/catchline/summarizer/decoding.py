@@ -174,8 +174,8 @@ class DecodingSystem(System):
         summary of document i so far, as it grows (greedy decoding only). Raises DataError: a document without any
         token; ConfigError: ``on_text`` with a beam, whose best summary is not known before its end.
         """
-        if on_text and options.beam_size > 1:
-            raise ConfigError("A summary can be given word by word with beam_size 1 only.")
+        if on_text and (options.beam_size > 1 or options.long == "parts"):
+            raise ConfigError("A summary can be given word by word with beam_size 1 only, and not in parts.")
         labels, tokenizer = [f"'{record.id}'" if record.id else record.origin for record in records], self.tokenizer
         examples, encodings = encode_documents(records, tokenizer, self.text, labels)
         owners, own = list[int](), len(records)  # behind the documents stand parts of some
@@ -194,7 +194,7 @@ class DecodingSystem(System):
         length = Length.of(options)
         every = {"num_return": options.beam_size} if options.faultless or length else {}
         config = options.model_copy(update={"replace_unk": False, **every})
-        groups = [documents] if on_text else batches(documents, _MOST)  # parts are many
+        groups = batches(documents, max(own, _MOST))  # parts are many
         found = [one for group in groups for one in self._found(group, config, on_step, on_text)]
         if options.faultless:
             found = [one.faultless_first(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
