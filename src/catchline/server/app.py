@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -170,7 +171,8 @@ async def _chat(service: Service, body: openai.ChatRequest, request: Request) ->
     context = _context(request, checked)
     [summary] = (await _outcome(service, checked, request, context)).summaries
     answer = openai.completion(body, served.name, context.request_id, key, summary)
-    headers = {openai.IGNORED: ", ".join(ignored)} if (ignored := sorted(body.model_extra or ())) else {}
+    names = [quote(name[:40], errors="replace") for name in sorted(body.model_extra or ())[:20]]  # of any characters
+    headers = {openai.IGNORED: ", ".join(names)} if names else {}
     if not body.stream:
         return JSONResponse(answer, headers=headers)
     chunks = (format_sse_event(data_str=chunk) for chunk in openai.chunks(body, answer))

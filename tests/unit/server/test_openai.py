@@ -92,6 +92,8 @@ def test_an_answer_is_openais(client: TestClient, summarizer: Summarizer) -> Non
     assert values["usage"]["prompt_tokens"] == expected.tokens_read
     assert values["usage"]["total_tokens"] == sum(list(values["usage"].values())[:2])
     assert answer.headers["X-Catchline-Ignored"] == "temperature, top_p"
+    odd = post(client, messages=user(DOCUMENTS[0]), **{"a\r\nb: c": 1, "ö𖢘": 2})
+    assert odd.headers["X-Catchline-Ignored"] == "a%0D%0Ab%3A%20c, %C3%B6%F0%96%A2%98"
     short = post(client, messages=user(DOCUMENTS[0]), max_tokens=3).json()["choices"][0]["message"]["content"]
     assert short == summarizer.summarize(DOCUMENTS[0], always_write=True, max_length=3).text
     formatted = post(client, messages=user(DOCUMENTS[0]), response_format={"type": "json_object"}).json()
