@@ -68,12 +68,7 @@ def train(
 
 def start_changes(start: str | None, recipe: str | Path, row: str | None, size: str | None) -> dict[str, Any]:
     """A model to start from as changes of a recipe: its weights, and the tokenizer whose words they are weights of; of
-    a checkpoint of transformers also its sizes. The row's head stays, which such a checkpoint lacks.
-
-    Raises:
-        ConfigError: a checkpoint that no head can be put on, and a row with one.
-        ModelError: there is no such model, or it is damaged.
-    """
+    a checkpoint of transformers also its sizes. The row's head stays, which such a checkpoint lacks."""
     if start is None:
         return {}
     initial = open_initial(start)

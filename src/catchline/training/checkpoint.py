@@ -136,11 +136,7 @@ def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
 
 
 def restore(snapshot: Snapshot, learner: Learner, process: int) -> None:
-    """Put model, optimizer, averaged weights and objectives back, and last the generators of process ``process``.
-
-    Raises:
-        CheckpointError: the tensors do not fit the model, or a generator cannot be put back.
-    """
+    """Put model, optimizer, averaged weights and objectives back, and last the generators of process ``process``."""
     tensors, values = snapshot.tensors, snapshot.values
     learner.model.switch(values["switches"])
     try:
@@ -247,11 +243,7 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def read_newest(run_folder: Path, notify: Callable[[str], None]) -> tuple[Path, Snapshot] | None:
     """The newest checkpoint that verifies, or None if the run has not written any. A damaged one is named through
-    ``notify`` and the one before it is tried.
-
-    Raises:
-        CheckpointError: there are checkpoints, and all are damaged.
-    """
+    ``notify`` and the one before it is tried."""
     folders = checkpoint_folders(run_folder)
     for folder in folders:
         try:

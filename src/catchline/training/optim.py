@@ -26,11 +26,7 @@ def build_optimizer(config: OptimizerConfig, parameters: nn.Module | Iterable[nn
     """The optimizer that ``config`` describes, over a model's parameters or some of them. Frozen parameters may be
     among them: without a gradient they are left alone, and are trained once a phase thaws them.
 
-    Each group has ``names``, the parameters' names in its order, and ``factor``, by which its rate is multiplied.
-
-    Raises:
-        ConfigError: a pattern of ``config.rates`` matches no parameter.
-    """
+    Each group has ``names``, the parameters' names in its order, and ``factor``, by which its rate is multiplied."""
     eps, fused = {"eps": config.epsilon}, {"fused": True}
     kinds: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
         "adam": (torch.optim.Adam, {"betas": config.betas, **eps, **fused}),
@@ -92,11 +88,7 @@ def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plat
 
     The warm-up rises linearly from ``warmup_start`` and reaches 1 at update ``warmup_updates``. Then ``linear`` falls
     from 1 to 0 at ``total``; ``inverse_sqrt`` is sqrt(warmup / update); ``plateau`` and ``sticky`` are
-    ``plateau_factor``, which validation lowers.
-
-    Raises:
-        ConfigError: ``linear`` without a known end.
-    """
+    ``plateau_factor``, which validation lowers."""
     warmup, count = config.warmup_updates, update + 1
     if count <= warmup:
         return config.warmup_start + (1.0 - config.warmup_start) * count / warmup
@@ -118,11 +110,7 @@ def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plat
 
 
 class Phases:
-    """The phases of a run, each with what the phases before it leave; ``size`` updates make a pass over the data.
-
-    Raises:
-        ConfigError: the ends do not rise, or a phase follows an endless one.
-    """
+    """The phases of a run, each with what the phases before it leave; ``size`` updates make a pass over the data."""
 
     def __init__(self, phases: Sequence[PhaseConfig], size: int) -> None:
         now = PhaseConfig(name="")

@@ -170,11 +170,7 @@ def provide_tokenizer(
 
 
 def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, notes: list[str]) -> SummarizationModel:
-    """The model that ``spec`` describes for this vocabulary, with pre-trained word vectors where ``text`` names them.
-
-    Raises:
-        ConfigError: its chunks are sentences and nothing stands between these.
-    """
+    """The model that ``spec`` describes for this vocabulary, with word vectors where ``text`` names them."""
     settings = dict(spec)
     if settings.get("chunking") == "sentence" and settings.get("separator_id") is None:
         if tokenizer.separator_id is None:
@@ -226,11 +222,7 @@ def tokenizer_settings(initial: LoadedModel) -> dict[str, Any]:
 
 
 def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, place: str) -> str:
-    """Copy what matches into ``model``; the result says what was taken and what was not.
-
-    Raises:
-        ConfigError: another vocabulary, a tensor of another shape, or nothing that matches.
-    """
+    """Copy what matches into ``model``; the result says what was taken and what was not."""
     if initial.tokenizer.vocabulary != tokenizer.vocabulary:
         raise ConfigError(
             f"The tokenizer of this run is not that of {place}, so its weights mean other words; "

@@ -81,11 +81,7 @@ class UpdateStep:
     def __call__(
         self, micro_batches: Sequence[TrainingBatch], update: int, flags: Sequence[float], out: Path
     ) -> UpdateFigures:
-        """Compute the gradients of the update after ``update`` completed ones.
-
-        Raises:
-            TrainingError: loss or gradient norm is not finite, or an objective's check fails; nothing has been stepped.
-        """
+        """Compute the gradients of the update after ``update`` completed ones."""
         device = self.accelerator.device
         tokens = sum(int(batch.target_mask.sum()) for batch in micro_batches)
         last = len(micro_batches) - 1
@@ -223,11 +219,7 @@ def launched() -> int:
 
 
 def join_processes(trackers: Sequence[str], out: Path) -> Accelerator:
-    """The group of processes that a launcher started, or this one alone; ``trackers`` write into ``out``.
-
-    Raises:
-        ConfigError: they did not find each other, or work together in a way that a run cannot, or a tracker is absent.
-    """
+    """The group of processes that a launcher started, or this one alone; ``trackers`` write into ``out``."""
     # Without cpu=True accelerate takes two processes of torchrun on a machine without a GPU for two single ones, and it
     # takes the GPU of a Mac, which has no float64, in which losses are summed.
     cpu = not torch.accelerator.is_available() or torch.backends.mps.is_available()
