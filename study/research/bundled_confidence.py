@@ -21,7 +21,7 @@ import numpy as np
 import zstandard
 
 from catchline import Summarizer
-from catchline.config.shipped import DEFAULT, ROOT
+from catchline.config.names import DEFAULT, ROOT
 from catchline.metrics.confidence import Calibration, packed
 from catchline.summarizer.confidence import with_domain
 from catchline.text.base import Tokenizer

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from catchline.config.loading import dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
-from catchline.config.names import EXTRACTIVE, MODELS, check_run, parse
-from catchline.config.shipped import SHIPPED
+from catchline.config.names import EXTRACTIVE, MODELS, SHIPPED, check_run, parse
 from catchline.errors import ConfigError
 from catchline.summarizer.extractive import method_spec
 

@@ -20,7 +20,7 @@ import torch
 
 from catchline import Summarizer, __version__
 from catchline.cli.main import main
-from catchline.config import shipped
+from catchline.config import names
 from catchline.config.loading import load_recipe, load_run, resolve_run, with_absolute_paths
 from catchline.config.schema import RunConfig, TrainingConfig
 from catchline.errors import EXTRAS, ModelError
@@ -188,13 +188,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bundled(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(shipped, "ROOT", root)
+    monkeypatch.setattr(names, "ROOT", root)
     return root / "oneline"
 
 
 @pytest.fixture
 def nothing_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "ROOT", tmp_path / "nothing here")
+    monkeypatch.setattr(names, "ROOT", tmp_path / "nothing here")
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_fine_tuning_is_the_default_of_its_recipe(
 ) -> None:
     data = write_pairs(tmp_path / "pairs.jsonl", 16, seed=2)
     shutil.copytree(root / "oneline", tmp_path / "box" / "oneline")
-    monkeypatch.setattr(shipped, "ROOT", tmp_path / "box")
+    monkeypatch.setattr(names, "ROOT", tmp_path / "box")
     out = ["--out", str(tmp_path / "run"), "--set", "training.max_updates=1"]
     command = ["train", "oneline", "--data", str(data), *out]
     main(command)  # the stand-in is smaller than the recipe says
@@ -272,5 +272,5 @@ def test_fine_tuning_is_the_default_of_its_recipe(
 
 
 def test_the_card_of_the_bundled_model_is_that_of_its_files() -> None:
-    folder = shipped.ROOT / "oneline"  # the real one
+    folder = names.ROOT / "oneline"  # the real one
     assert model_card(folder) == (folder / "README.md").read_text(encoding="utf-8")

@@ -17,8 +17,8 @@ from catchline.cli.io import aligned, check_folder, note, print_json, progress, 
 from catchline.cli.main import EXIT_INTERRUPTED
 from catchline.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode
 from catchline.config.loading import load_recipe, merge, parse_overrides, recipe_names
+from catchline.config.names import SHIPPED
 from catchline.config.schema import RunConfig
-from catchline.config.shipped import SHIPPED
 from catchline.data.records import data_changes, split_of, splits_in
 from catchline.errors import ConfigError, DataError, did_you_mean
 from catchline.evaluation.plan import Choice, Plan, plan_recipe, plan_systems

@@ -12,9 +12,8 @@ from typer import Argument, Exit, Option
 from catchline.cli.io import aligned, print_result, progress
 from catchline.cli.options import AsJson, ColumnOptions, Commands, MaxRecords, Row, Size
 from catchline.config.loading import load_recipe, resolve_run
-from catchline.config.names import TOKENIZERS, build
+from catchline.config.names import SHIPPED, TOKENIZERS, build, place_of
 from catchline.config.schema import RunConfig
-from catchline.config.shipped import SHIPPED, place_of
 from catchline.data.checks import CheckOptions, DataReport, check
 from catchline.data.columns import NoColumnError, column_table
 from catchline.data.dataset import record_gaps

@@ -14,7 +14,7 @@ from catchline import __version__
 from catchline.cli.io import aligned, print_result
 from catchline.cli.main import VARIABLES
 from catchline.cli.options import AsJson
-from catchline.config.shipped import DEFAULT, place_of
+from catchline.config.names import DEFAULT, place_of
 from catchline.errors import EXTRAS, CatchlineError
 
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "numpy", "pydantic", "typer", "huggingface_hub")

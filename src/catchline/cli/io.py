@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from catchline.cli.main import note, quiet, say
-from catchline.config.shipped import DEFAULT, SHIPPED
+from catchline.config.names import DEFAULT, SHIPPED
 from catchline.data.lines import bare_name, decoded, document_text, unreadable
 from catchline.data.records import FORMAT_OF, ReadOptions, SkipCounter, read_json_lines, read_with
 from catchline.errors import ConfigError, DataError

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from catchline.cli.io import say, text_of
 from catchline.cli.options import Device, TrustCode
 from catchline.config.loading import parse_overrides
-from catchline.config.shipped import DEFAULT
+from catchline.config.names import DEFAULT
 from catchline.errors import ConfigError
 from catchline.jobs import limit_threads
 

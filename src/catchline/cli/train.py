@@ -16,9 +16,8 @@ from catchline.cli.main import EXIT_INTERRUPTED
 from catchline.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, Size, TrustCode
 from catchline.config.base import validate
 from catchline.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
-from catchline.config.names import check_run, outside_names, trusting
+from catchline.config.names import SHIPPED, check_run, outside_names, place_of, trusting
 from catchline.config.schema import SPLITS, RunConfig, TrainingConfig
-from catchline.config.shipped import SHIPPED, place_of
 from catchline.data.records import data_changes
 from catchline.errors import CatchlineError, ConfigError
 from catchline.evaluation.report import for_card, verdict

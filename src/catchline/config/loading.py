@@ -17,9 +17,8 @@ from typing import Any
 import yaml
 
 from catchline.config.base import validate
-from catchline.config.names import component_settings, refuse_code
+from catchline.config.names import SHIPPED, component_settings, refuse_code
 from catchline.config.schema import SPLITS, Recipe, RunConfig
-from catchline.config.shipped import SHIPPED
 from catchline.errors import ConfigError, did_you_mean, refuse_unknown, unknown_choice
 
 OF_THE_RECIPE = ("name", "row", "size", "published")

@@ -1,4 +1,5 @@
-"""The tables of names: what a recipe may ask for, the class that answers, and whether it may be asked.
+"""The tables of names: what a recipe may ask for, the class that answers, and whether it may be asked; the models that
+come with the package.
 
 A table maps a name to ``"module:Class"``; classes are imported when asked for. One from outside needs no entry:
 ``type: my_package.module:MyAttention``. Every class has a nested ``Config`` (a ``ConfigBase``) that refuses unknown
@@ -21,7 +22,7 @@ from typing import Any
 
 from catchline.config.base import ConfigBase, validate
 from catchline.config.schema import RunConfig
-from catchline.errors import ConfigError, missing_package, unknown_choice
+from catchline.errors import ConfigError, ModelError, missing_package, unknown_choice
 
 Table = Mapping[str, str]
 
@@ -102,8 +103,21 @@ TOKENIZERS: Table = {
 # The keys of a model's options that hold components themselves, and the tables these are named in, as far as a model
 # does not name others in its `parts`.
 PARTS = (("attention", "attention", ATTENTIONS), ("head", "copy head", COPY_HEADS), ("opponent", "opponent", OPPONENTS))
+ROOT = Path(__file__).parent.parent  # beside the code, a folder a model that comes with the package
+DEFAULT = "oneline"  # which answers when no model is named
+SHIPPED = (DEFAULT,)
 outside_run: set[str] = set()  # classes from outside the tables that this process has used
 _trusted: ContextVar[frozenset[str] | None] = ContextVar("trusted", default=frozenset())  # None: whatever it is
+
+
+def place_of(name: str | os.PathLike[str]) -> Path:
+    """The folder of a model that is named: that of a shipped one, else the path itself, whether it exists or not."""
+    if os.fspath(name) not in SHIPPED:
+        return Path(name)
+    folder = ROOT / os.fspath(name)
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"The model {name} is not in this installation: install Catchline again, or name another.")
+    return folder
 
 
 def resolve(kind: str, table: Table, name: str) -> type[Any]:

@@ -9,9 +9,8 @@ from typing import Any
 
 from catchline.config.base import validate
 from catchline.config.loading import merge, read_run, recipe_names, resolve_method, resolve_run, with_absolute_paths
-from catchline.config.names import EXTRACTIVE, check_run, parse, resolve
+from catchline.config.names import EXTRACTIVE, check_run, parse, place_of, resolve
 from catchline.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
-from catchline.config.shipped import place_of
 from catchline.errors import ConfigError, refuse_unknown, unknown_choice
 from catchline.summarizer.extractive import check_name, meaning, method_spec
 

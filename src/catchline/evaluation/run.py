@@ -17,9 +17,8 @@ from statistics import fmean
 from typing import Any
 
 from catchline.config.loading import read_run
-from catchline.config.names import sources_of, trusting
+from catchline.config.names import place_of, sources_of, trusting
 from catchline.config.schema import EvaluationConfig, RunConfig
-from catchline.config.shipped import place_of
 from catchline.data.records import Pairs, read_records, split_of
 from catchline.errors import ConfigError, DataError
 from catchline.evaluation.measures import measure, reading_measures

@@ -16,7 +16,7 @@ from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Literal
 
-from catchline.config.shipped import DEFAULT, ROOT
+from catchline.config.names import DEFAULT, ROOT
 from catchline.metrics.words import WORD, is_character, is_stop_word, lowered, stem, words
 from catchline.text.normalization import located
 from catchline.text.truecase import Casing

@@ -15,8 +15,8 @@ from pydantic import BaseModel, Field
 
 from catchline.config.base import validate
 from catchline.config.loading import read_run
+from catchline.config.names import SHIPPED
 from catchline.config.schema import RunConfig
-from catchline.config.shipped import SHIPPED
 from catchline.files import write_json, write_text
 from catchline.metrics.confidence import Calibration
 from catchline.text.base import read_json, read_json_if_there

@@ -37,9 +37,20 @@ from transformers import AutoTokenizer
 from catchline.config.base import validate
 from catchline.config.generation import search_from
 from catchline.config.loading import dump_run, load_run
-from catchline.config.names import EXTRACTIVE, MODELS, SCORERS, build, name_of, parse, refuse_code, resolve, trusting
+from catchline.config.names import (
+    EXTRACTIVE,
+    MODELS,
+    SCORERS,
+    SHIPPED,
+    build,
+    name_of,
+    parse,
+    place_of,
+    refuse_code,
+    resolve,
+    trusting,
+)
 from catchline.config.schema import RunConfig, SearchConfig, TextConfig
-from catchline.config.shipped import SHIPPED, place_of
 from catchline.errors import CatchlineError, ModelError, did_you_mean
 from catchline.files import put_back, refuse_other, replacing_folder, write_json
 from catchline.metrics import confidence

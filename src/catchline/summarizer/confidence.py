@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from catchline.config.shipped import DEFAULT, ROOT
+from catchline.config.names import DEFAULT, ROOT
 from catchline.data.dataset import encode_documents
 from catchline.metrics.confidence import (
     FACTS,

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from catchline.config.base import validate
 from catchline.config.loading import LONGEST_NUMBER, parse_overrides
-from catchline.config.names import EXTRACTIVE, parse, resolve
+from catchline.config.names import EXTRACTIVE, SHIPPED, parse, place_of, resolve
 from catchline.config.schema import LengthConfig
-from catchline.config.shipped import SHIPPED, place_of
 from catchline.errors import ConfigError, ModelError, did_you_mean
 from catchline.explain.provenance import extractive_summary
 from catchline.summarizer.system import OnText, System

@@ -15,9 +15,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal, overload
 
-from catchline.config.names import resolve, trusting
+from catchline.config.names import DEFAULT, place_of, resolve, trusting
 from catchline.config.schema import LengthConfig
-from catchline.config.shipped import DEFAULT, place_of
 from catchline.errors import CatchlineError, ConfigError, DataError
 from catchline.explain.provenance import extractive_summary
 from catchline.files import put_back

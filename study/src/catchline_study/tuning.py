@@ -27,8 +27,8 @@ from optuna.trial import TrialState
 
 from catchline.config.base import validate
 from catchline.config.loading import dump_run, merge, parse_yaml, read_run
+from catchline.config.names import SHIPPED
 from catchline.config.schema import SearchConfig
-from catchline.config.shipped import SHIPPED
 from catchline.errors import ConfigError, unknown_choice
 from catchline.evaluation.run import model_folder
 from catchline.files import write_json, write_text

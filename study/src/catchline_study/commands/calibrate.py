@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from catchline.cli.io import print_result, progress, records_of
 from catchline.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, TrustCode
-from catchline.config.shipped import SHIPPED
+from catchline.config.names import SHIPPED
 from catchline.data.records import split_of
 from catchline.errors import ConfigError, ModelError
 from catchline.evaluation.run import model_folder

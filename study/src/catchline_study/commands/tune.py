@@ -24,8 +24,8 @@ from catchline.cli.options import (
     search_settings,
 )
 from catchline.config.loading import merge, read_run
+from catchline.config.names import SHIPPED
 from catchline.config.schema import EvaluationConfig
-from catchline.config.shipped import SHIPPED
 from catchline.data.records import split_of
 from catchline.errors import ConfigError, refuse_unknown
 from catchline.evaluation.plan import flatten

@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from statistics import fmean
 
-from catchline.config.shipped import DEFAULT, ROOT
+from catchline.config.names import DEFAULT, ROOT
 from catchline.errors import DataError
 from catchline.files import write_json
 from catchline.text.base import read_json_if_there
