@@ -161,7 +161,7 @@ def whole_marks(text: str, offsets: list[tuple[int, int]], marks: Sequence[str])
     """Widen, in place, the spans of unknown words' marks: the library traces a replaced one to its last character."""
     matches = (match for mark in marks for match in re.finditer(rf"(?<!\S){re.escape(mark)}(?!\S)", text))
     starts = {match.end(): match.start() for match in matches}
-    for index, (start, end) in enumerate(offsets) if starts else ():
+    for index, (start, end) in enumerate(offsets):
         offsets[index] = (min(start, starts.get(end, start)), end)
 
 

@@ -105,7 +105,8 @@ class _OpenTokenizer(Tokenizer):
         self._set_backend(self._blank(models.WordLevel(vocabulary, unk_token=UNK)))
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
-        whole_marks(text, offsets, self.config.unknown_marks)
+        if self.config.unknown_marks:
+            whole_marks(text, offsets, self.config.unknown_marks)
         for index, (start, end) in enumerate(offsets):
             if ids[index] == self.unk_id:
                 tokens[index] = self.backend.normalizer.normalize_str(text[start:end])
@@ -167,8 +168,7 @@ class WordTokenizer(_ByChunks):
                     counts[piece] += count
         return counts
 
-    def _join(self, tokens: Sequence[str]) -> Detokenized:
-        return join_words(tokens)
+    _join = staticmethod(join_words)  # type: ignore[assignment]
 
     def _starts_word(self, previous: str, token: str) -> bool:
         return True
@@ -227,7 +227,8 @@ class BpeTokenizer(_ByChunks):
         return () if blank else self.encode(chunk).tokens
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
-        whole_marks(text, offsets, self.config.unknown_marks)
+        if self.config.unknown_marks:
+            whole_marks(text, offsets, self.config.unknown_marks)
         for index, token in enumerate(tokens):
             start, end = offsets[index]
             if token.startswith(SPACE_MARK):
