@@ -168,7 +168,7 @@ class WordTokenizer(_ByChunks):
                     counts[piece] += count
         return counts
 
-    _join = staticmethod(join_words)  # type: ignore[assignment]
+    _join = staticmethod(join_words)
 
     def _starts_word(self, previous: str, token: str) -> bool:
         return True
