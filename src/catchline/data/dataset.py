@@ -211,10 +211,8 @@ class Collator:
         self.pad_id, self.unk_id, self.start_id = tokenizer.pad_id, tokenizer.unk_id, tokenizer.decoder_start_id
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
-        """Pad ``examples``. Raises DataError: an example has an empty source, to which nothing can attend."""
+        """Pad ``examples``, none of which is empty."""
         sources = [example.source_extended_ids for example in examples]
-        if empty := [example for example, source in zip(examples, sources, strict=True) if not len(source)]:
-            raise DataError(f"Record '{empty[0].record_id or empty[0].index}' has an empty source.")
         source_extended_ids, source_mask = self._pad(sources)
         batch = Batch(
             source_ids=self._without_extended(source_extended_ids),

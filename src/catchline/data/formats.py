@@ -180,27 +180,20 @@ _PAIR_PARTS = (
 _PACKED = ("", ".gz", ".zst")
 
 
-def partner_name(path: Path) -> str:
-    """The name of the other half of an aligned pair; empty when ``path`` is not named like one."""
-    return next((name for name, _ in _other_halves(path)), "")
-
-
-def is_pair_target(path: Path) -> bool:
-    """Is this the summary half of a pair, by its name?"""
-    return next((is_target for _, is_target in _other_halves(path)), False)
-
-
-def _other_halves(path: Path) -> Iterator[tuple[str, bool]]:
+def other_half(path: Path) -> tuple[str, bool]:
+    """The name of the other half of an aligned pair, and whether this is the summary half; empty when ``path`` is not
+    named like one."""
     for source, target in _PAIR_PARTS:
         for here, there in ((source, target), (target, source)):
             name, count = re.subn(rf"{re.escape(here)}(?=[._\-]|\Z)", there, path.name)
             if count:
-                yield name, here == target
+                return name, here == target
+    return "", False
 
 
 def pair_partner(path: Path) -> Path | None:
     """The existing other half, compressed or not."""
-    name = partner_name(path)
+    name, _ = other_half(path)
     for candidate in (name, *(bare_name(Path(name)) + ending for ending in _PACKED)):
         if name and (path.parent / candidate).is_file():
             return path.parent / candidate
@@ -212,8 +205,8 @@ def read_pair(path: Path, options: ReadOptions) -> Records:
     is missing, or the files have different numbers of lines."""
     partner = pair_partner(path)
     if partner is None:
-        raise DataError(f"{path}: its other half is missing; expected {partner_name(path) or 'a .target file'}.")
-    documents, summaries = (partner, path) if is_pair_target(path) else (path, partner)
+        raise DataError(f"{path}: its other half is missing; expected {other_half(path)[0] or 'a .target file'}.")
+    documents, summaries = (partner, path) if other_half(path)[1] else (path, partner)
     yield from _aligned(documents, [summaries], options, f"pairs with {summaries.name}")
 
 

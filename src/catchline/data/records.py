@@ -236,7 +236,7 @@ def _is_data(path: Path) -> bool:
     """Is this a file, or a folder, that may hold records?"""
     if path.is_dir():
         return any(path.iterdir())
-    return not formats.is_pair_target(path) and _format_of(path) is not None
+    return not formats.other_half(path)[1] and _format_of(path) is not None
 
 
 def _format_of(path: Path) -> str | None:
@@ -265,7 +265,7 @@ def _locate(path: str, kind: str) -> tuple[str, list[Path]]:
         raise DataError(_missing(path))
     if format := kind if kind != "auto" else _format_of(place):
         return format, [place]
-    if other := formats.partner_name(place):
+    if other := formats.other_half(place)[0]:
         raise DataError(f"{place}: its other half is missing; expected {other} beside it.")
     raise DataError(
         unreadable(path)

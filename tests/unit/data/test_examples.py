@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchline.config.schema import TextConfig
-from catchline.data.dataset import Collator, EncodedDataset, Example, encode, encode_documents, record_gaps
+from catchline.data.dataset import Collator, EncodedDataset, encode, encode_documents, record_gaps
 from catchline.data.embeddings import load_glove
 from catchline.data.sampler import bucketed, cut_by_number, cut_by_tokens, part_of_rank, presorted, shuffled
 from catchline.errors import ConfigError, DataError
@@ -128,8 +128,6 @@ def test_empty_texts_never_reach_a_batch() -> None:
         EncodedDataset.build([], TOKENIZER, TextConfig())
     with pytest.raises(DataError, match="Document 2 is empty"):
         encode_documents(["x", " "], TOKENIZER, TextConfig())
-    with pytest.raises(DataError, match="empty source"):
-        Collator(TOKENIZER)([Example(np.zeros(0, dtype=np.int32), [])])
 
 
 def test_limits_are_a_view_and_only_narrow() -> None:
