@@ -185,7 +185,7 @@ def refuse_other(folder: Path, holding: str, what: str) -> None:
     ``holding``."""
     folder = folder.expanduser()
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / holding).is_file()):
-        raise ConfigError(f"{folder} is not empty and holds no {what}: name another folder.")
+        raise ConfigError(f"{folder} is not empty and has no {what}: name another folder.")
 
 
 def put_back(folder: Path) -> None:

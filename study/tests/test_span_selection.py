@@ -272,7 +272,7 @@ def test_bad_records_are_skipped_and_counted(corpus: Path, tmp_path: Path) -> No
     with (folder / "more" / "b.jsonl").open("a") as file:
         file.write("{\n5\n")
     manifest = run(folder, tmp_path / "out", dataclasses.replace(SMALL, skip_bad=True))[0]
-    assert manifest["corpus"]["skipped_records"] == {"int where an object was expected": 1, "broken JSON": 1}
+    assert manifest["corpus"]["skipped_records"] == {"int instead of an object": 1, "broken JSON": 1}
     assert len(manifest["warnings"]) == 1
     run(corpus, tmp_path / "clean")
     assert records(tmp_path / "out") == records(tmp_path / "clean")

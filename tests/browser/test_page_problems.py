@@ -28,7 +28,7 @@ def test_a_full_queue_is_said_and_can_be_tried_again(page: Any, server: Server) 
     ("model", "sentence"),
     [
         ("broken", "An error in the service; its log has the details."),
-        ("garbled", "The server answered with status 502 and no explanation."),
+        ("garbled", "The server answered with status 502 and no message."),
     ],
 )
 def test_an_error_is_shown_as_a_sentence(page: Any, server: Server, model: str, sentence: str) -> None:

@@ -190,7 +190,7 @@ def test_markdown_is_read_as_what_it_says_unless_it_shall_be_taken_as_it_is(page
     page.click("text=+ Compare")
     wait(page, "document.querySelectorAll('.system .words').length === 3")
     assert page.locator(".document").inner_text() == said
-    page.get_by_role("button", name="Take it as it is").press("Enter")
+    page.get_by_role("button", name="Use it unchanged").press("Enter")
     wait(page, "!document.body.classList.contains('busy')")
     assert page.locator(".document").inner_text().startswith("# Meeting")
     assert page.evaluate("document.activeElement.textContent") == "Edit"  # the keyboard is where it was

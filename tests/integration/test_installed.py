@@ -236,7 +236,7 @@ def test_its_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("nothing_bundled")
 def test_without_it_nothing_answers(article: Path, capsys: Capture) -> None:
-    said = "is not in this installation: install Catchline again"
+    said = "is missing in this installation: reinstall Catchline"
     for command in (["summarize", article], ["summarize", "oneline", article]):
         refused(capsys, ModelError.exit_code, said, *command)
 
@@ -266,7 +266,7 @@ def test_fine_tuning_is_the_default_of_its_recipe(
     out = ["--out", str(tmp_path / "run"), "--set", "training.max_updates=1"]
     command = ["train", "oneline", "--data", str(data), *out]
     main(command)  # the stand-in is smaller than the recipe says
-    assert "Starting from oneline, the bundled model; --from scratch starts from nothing." in capsys.readouterr().err
+    assert "Starting from oneline, the bundled model; --from scratch starts afresh." in capsys.readouterr().err
     shutil.rmtree(tmp_path / "box")
     refused(capsys, ModelError.exit_code, "oneline is not in this installation", *command)
 

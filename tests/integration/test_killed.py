@@ -153,7 +153,7 @@ def test_results_of_other_records_are_not_kept(
     partial = tmp_path / "out.jsonl.partial"
     partial.write_bytes(before)
     corpus.write_text(corpus.read_text().replace(old, new))
-    refused(capsys, 3, "line 5, is of another record", "summarize", "lead", corpus, "--output", tmp_path / "out.jsonl")
+    refused(capsys, 3, "line 5, has another record", "summarize", "lead", corpus, "--output", tmp_path / "out.jsonl")
     assert partial.read_bytes() == before
 
 

@@ -115,8 +115,8 @@ def test_the_command_the_methods_and_a_recipe(tmp_path: Path, capsys: pytest.Cap
     assert len(run(capsys, "summarize", "lead-1", tmp_path / "a.txt", "--characters", "12").rstrip()) <= 12
     lines = run(capsys, "summarize", "lead-1", tmp_path / "a.txt", "--words", "2", "--json", "--explain")
     assert len(json.loads(lines)["words"]) == 2
-    refused(capsys, 2, "give the most words", "summarize", tmp_path / "a.txt", "--words", "many")
-    refused(capsys, 2, "give the most words", "summarize", "lead-1", tmp_path / "a.txt", "--words", "2-4")
+    refused(capsys, 2, "give a maximum", "summarize", tmp_path / "a.txt", "--words", "many")
+    refused(capsys, 2, "give a maximum", "summarize", "lead-1", tmp_path / "a.txt", "--words", "2-4")
     assert tiny(tmp_path, "word").decoding(words="2-4")["words"] == "2-4"
     with pytest.raises(ConfigError, match="greater than or equal to 1"):
         Summarizer().summarize("A text.", sentences=0)

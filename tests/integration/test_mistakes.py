@@ -54,7 +54,7 @@ MISTAKES = [
     (f"{TRAIN} utf16.csv", 3, "is UTF-16 or UTF-32: save it as UTF-8"),
     ("export oneline --out new --check columns.csv", 3, "--document-column"),
     (f"{TRAIN} tickets.xlsx", 3, "tickets.xlsx is a spreadsheet: save it as CSV (UTF-8)"),
-    (f"{TRAIN} columns.csv", 3, "name it with document_column (--document-column). Columns: "),
+    (f"{TRAIN} columns.csv", 3, "choose one with document_column (--document-column). Columns: "),
     (f"{TRAIN} good.jsonl --set training.optimizer=adamw", 2, "is a section with its own keys, such as"),
     ("train good.jsonl", 2, "is data, not a recipe: `catchline train oneline --data good.jsonl`"),
     ("train headline_writer --size tiny --data good.jsonl --out good.jsonl", 2, "is a file; name a folder."),
@@ -67,25 +67,25 @@ MISTAKES = [
     ("summarize lead good.jsonl --output runs", 2, "is a folder; --output names a file"),
     ("evaluate lead-1 --data columns.csv", 3, "--document-column"),
     ("evaluate lead-1 runs/mine --data good.jsonl --output scores", 4, "There is no model folder runs/mine"),
-    (f"{ONE} --test bootstrap --out scores", 3, "--test bootstrap needs at least two documents, and here is one"),
+    (f"{ONE} --test bootstrap --out scores", 3, "--test bootstrap needs at least two documents, and there is one"),
     # arguments in another place, options of other programs
     ("summarize oneline text.txt --device tpu", 2, "There is no device 'tpu' here; use cpu, or auto"),
     ("data split good.jsonl", 2, "No such command 'split'. Known: check, columns"),
     # a file of one kind where another is wanted
     (f"{TRAIN} good.jsonl --from lexrank", 4, "has no weights; name a model such as oneline"),
     (f"{TRAIN} tests", 2, "tests has no training file (only test); name it train.jsonl"),
-    ("train twice.yaml --data good.jsonl", 2, "line 4: the key 'training' stands there twice"),
+    ("train twice.yaml --data good.jsonl", 2, "line 4: the key 'training' occurs twice"),
     ("summarize lead good.jsonl --output lines.xlsx", 2, "results are JSON lines; name it lines.jsonl."),
     # what would be lost, or stand for something else
-    ("summarize lead good.jsonl --output good.jsonl", 2, "is what this command reads; --output names another file."),
+    ("summarize lead good.jsonl --output good.jsonl", 2, "is an input of this command; give --output another file."),
     ("explain lead text.txt --heatmap text.txt", 2, "Unknown picture format '.txt'"),
     ("summarize lead good.jsonl --output other.jsonl", 3, "is not a result of catchline"),
-    ("evaluate a/b a/b. --data good.jsonl --output out", 2, "of a/b and a/b. would be one file"),
+    ("evaluate a/b a/b. --data good.jsonl --output out", 2, "of a/b and a/b. would go to one file"),
     ("summarize oneline text.txt --set search.beam_size=2 --set beam_sise=3", 2, "Did you mean 'beam_size'?"),
     ("rouge deep.jsonl", 3, "deep.jsonl, line 1: this is not JSON"),
     # settings that leave nothing
     (f"{STRICT} --set text.max_source_tokens=1 --all-pairs", 3, "data.min_supported=0 (--set) learns from all"),
-    (f"summarize '{'A text. ' * 99}'", 2, "A text comes from a file or through standard input"),
+    (f"summarize '{'A text. ' * 99}'", 2, "Give a text as a file or on standard input"),
     ("summarize '' text.txt", 2, "An argument is empty"),
     ("train headline_writer --row pointer --data good.jsonl", 2, "row 'pointer'. Did you mean 'pointer-generator'?"),
     # places that are not there, and folders with the names of files
@@ -106,7 +106,7 @@ MISTAKES = [
     (f"{COMPARE} headlinewriter", 4, "neither a recipe, a model nor an extractive method. Did you mean 'headline_w"),
     (f"{COMPARE} extractive --rows lexrnk", 2, "Did you mean 'lexrank'?"),
     (f"{COMPARE} extractive --baseline lead", 2, "Unknown baseline 'lead'"),
-    (f"{COMPARE} extractive headline_writer", 2, "one recipe at a time"),
+    (f"{COMPARE} extractive headline_writer", 2, "Compare one recipe"),
     (f"{COMPARE} headline_writer --size tny", 2, "Did you mean 'tiny'?"),
 ]
 

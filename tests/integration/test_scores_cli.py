@@ -53,7 +53,7 @@ def test_a_folder_of_parts_is_checked_and_scored(
     assert "48" in run(capsys, "evaluate", "lead-1", "--data", parts)
     assert data_changes(parts)["data"]["train"] == str(parts)
     once = ["compare", "headline_writer", "--size", "tiny", "--data", parts, "--rows", "lstm"]
-    refused(capsys, 2, "would be trained on and scored on", *once)
+    refused(capsys, 2, "would train and score", *once)
     (parts / "train-00000.jsonl").rename(parts / "train-00003.jsonl")
     refused(capsys, 3, "number 2 is missing", "data", "check", parts)
 

@@ -327,8 +327,8 @@ def test_what_cannot_be_served_is_one_sentence(
     for code, said, *arguments in (
         (2, "in use", model, "--port", server.port),
         (4, "nothing", tmp_path / "nothing"),
-        (2, "No two models or methods can be called 'tiny'", model, f"tiny={model}"),
-        (2, "No two", f"lexrank={model}"),
+        (2, "Two models or methods have the name 'tiny'", model, f"tiny={model}"),
+        (2, "Two models", f"lexrank={model}"),
         (2, "max_queue", model, "--set", "max_quee=3"),
         (2, "no usable token", model, "--token-file", tmp_path / "empty"),
         (3, "none", model, "--token-file", tmp_path / "none"),

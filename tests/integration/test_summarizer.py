@@ -240,5 +240,5 @@ def test_the_commands_say_that_the_model_declined(
     assert "not sure" in json.loads(run(capsys, "explain", unsure, article, "--json"))["extracted"]
     picture = tmp_path / "map.png"
     assert main(["explain", str(unsure), str(article), "--heatmap", str(picture)]) == 0
-    assert "the model's line is drawn" in capsys.readouterr().err
+    assert "the picture shows the model's line" in capsys.readouterr().err
     assert picture.is_file()

@@ -51,14 +51,14 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: Capture) -
     assert main(arguments(data, out)) == 0
     said = capsys.readouterr()
     assert all(part in said.err for part in ("train on 48 pairs, validate on 8", "4 updates"))
-    graphs = f"faster as graphs: catchline export {out / 'model'} --out DIR --int8"
+    graphs = f"faster as an ONNX model: catchline export {out / 'model'} --out DIR --int8"
     few = "12 held-out pairs are fewer than the 100"
     for part in (f"Model: {out / 'model'}", graphs, "lead-1", "taking the first sentence", few):
         assert part in said.out
     assert not (out / "data").exists()
     assert not (out / "model" / "calibration.json").exists()
 
-    refused(capsys, 2, "already holds a run", *arguments(data, out))
+    refused(capsys, 2, "already has a run", *arguments(data, out))
     assert main(["resume", str(out), "--set", f"{END}=7", "--json"]) == 0
     said = capsys.readouterr()
     result = json.loads(said.out)
@@ -90,7 +90,7 @@ def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: Captur
     elsewhere = (out / "data").rename(tmp_path / "elsewhere")
     lies = [part for split in ("train", "validation") for part in ("--set", f"data.{split}={elsewhere}/{split}.jsonl")]
     assert main(["resume", str(out), "--set", f"{END}=6", *lies]) == 0
-    assert "Nothing was held out" in run(capsys, *arguments(data / "train.jsonl", tmp_path / "all"), "--all-pairs")
+    assert "No pairs were held out" in run(capsys, *arguments(data / "train.jsonl", tmp_path / "all"), "--all-pairs")
 
 
 def test_ones_own_test_pairs_are_what_is_scored(tmp_path: Path, capsys: Capture) -> None:
@@ -161,7 +161,7 @@ def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: Capture) -> Non
         (folder / "model.safetensors").write_bytes(b"")
     assert main(["resume", str(out), "--set", "training.max_updates=9"]) == 5
     said = capsys.readouterr().err
-    assert "model.safetensors is not the file that was written" in said
+    assert "model.safetensors has changed" in said
     assert "None of the" in said
 
 
@@ -201,7 +201,7 @@ def test_only_the_row_with_a_stage_is_pre_trained(place: Path, capsys: Capture) 
     assert compare(place) == 1
     assert read(place, "compare.json")["rows"][0]["rouge"]
     said = " ".join(capsys.readouterr().out.split())
-    assert "Row 'staged' has a pre-training stage, and nothing says on which pairs: set pretraining.data" in said
+    assert "Row 'staged' has a pre-training stage, but no pairs: set pretraining.data" in said
     assert not (place / "out" / "runs" / "staged-seed-1").exists()
     first = read(place, "runs/lstm-seed-1.json")
 

@@ -186,9 +186,9 @@ def manifest(**values: object) -> Callable[[bytes], bytes]:
         ("model.safetensors", lambda content: content[:200], "cannot be opened"),
         ("export.json", manifest(format=99), "export format 99"),
         ("export.json", manifest(sha256={"x" * 3000: ""}), "has no digest of"),
-        ("export.json", lambda content: content.replace(b"recurrent", b"recurring"), "does not fit its graphs"),
-        ("export.json", manifest(start_id=10**6), "does not fit its graphs (id 1000000)"),
-        ("export.json", manifest(vocab_size=28), "is not that of its graphs"),
+        ("export.json", lambda content: content.replace(b"recurrent", b"recurring"), "does not fit its models"),
+        ("export.json", manifest(start_id=10**6), "does not fit its models (id 1000000)"),
+        ("export.json", manifest(vocab_size=28), "does not fit its ONNX models"),
         ("tokenizer.json", lambda content: content + b" ", "does not fit"),
     ],
 )
@@ -198,7 +198,7 @@ def test_damage_is_one_sentence(
     folder = changed(fast["writer-see"], tmp_path / "copy", name, change)
     if name == "tokenizer.json":
         (folder / name).write_bytes((folder / name).read_bytes() + b" ")
-        words = "is not the file that was exported"
+        words = "has changed since the export"
     with pytest.raises(ModelError) as raised:
         Summarizer.from_pretrained(folder)
     assert words in str(raised.value)

@@ -144,7 +144,7 @@ def test_training_holds_out_pairs_of_one_file_and_of_memory(tmp_path: Path) -> N
     longer = settings | {"training.max_updates": 3}
     for given, name in ((tmp_path / "pairs.jsonl", "file"), (rows, "memory")):
         assert trained(given, name, settings=longer, resume=True)[1].updates == 3
-    with pytest.raises(ConfigError, match="already holds a run"):
+    with pytest.raises(ConfigError, match="already has a run"):
         trained(rows, "memory")
     assert trained(tmp_path / "pairs.jsonl", "all", all_pairs=True)[0] == {}
     assert trained(rows, "memory", all_pairs=True, force=True)[0] == {"train": 40}
@@ -190,9 +190,9 @@ def test_an_upload_carries_the_model_folder_with_its_decoding(
 
 
 WRONG_PAIRS: list[tuple[Any, str]] = [
-    ([{"document": "a", "summary": "b"}, ("a", "b")], "record 2: tuple where an object was expected"),
-    ([{0: "a", 1: "b"}], r"no column is known to hold the document.*Columns: '0', '1'"),
-    ([{"text": "a", "title": 1j}], "complex where text was expected"),  # pandas' NA
+    ([{"document": "a", "summary": "b"}, ("a", "b")], "record 2: tuple instead of an object"),
+    ([{0: "a", 1: "b"}], r"no column name is known for the document.*Columns: '0', '1'"),
+    ([{"text": "a", "title": 1j}], "the field 'title' is complex instead of text"),  # pandas' NA
     (None, "Pairs are a file, a table, or a list of dictionaries"),
 ]
 WRONG_TRAININGS: list[tuple[dict[str, Any], str]] = [
@@ -247,7 +247,7 @@ def test_no_hypothesis_is_shown_twice(model: Path) -> None:
 @pytest.mark.parametrize(
     ("summary", "said"),
     [
-        (Summary(""), "wrote nothing"),
+        (Summary(""), "wrote an empty line"),
         (Summary("<unk> <unk>"), "knows none of the words"),
         (Summary("a <unk>", truncated=True, tokens_read=2, tokens_given=3000), "read 2 of 3,000 tokens"),
         (Summary("a b"), ""),
@@ -272,5 +272,5 @@ def test_the_models_line_is_drawn_where_the_answer_is_extracted(
 ) -> None:
     (tmp_path / "text.txt").write_text(STORM)
     assert main(["explain", str(tmp_path / "text.txt"), "--heatmap", str(tmp_path / "map.png")]) == 0
-    assert "the model's line is drawn" in capsys.readouterr().err
+    assert "the picture shows the model's line" in capsys.readouterr().err
     assert (tmp_path / "map.png").is_file()

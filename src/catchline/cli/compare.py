@@ -70,7 +70,7 @@ def command(
     path = _data_path(data, plan, split, named=changes.get("data", {}).get(split) is not None)
     records = records_of(path, plan.data, max_records, some=True)
     if test != "randomization" and len(records) < 2:  # before hours of training
-        raise DataError(f"--test {test} needs at least two documents, and here is one; --test randomization does not.")
+        raise DataError(f"--test {test} needs at least two documents, and there is one; --test randomization does not.")
     for place in earlier or []:
         if not (place / "state.json").is_file():
             raise ConfigError(f"--earlier: {place} is not the folder of a comparison (there is no state.json in it).")
@@ -82,7 +82,7 @@ def command(
         try:
             outcomes = comparison.run()
         except KeyboardInterrupt:
-            say(f"Interrupted; what is finished is kept in {folder}. The same command continues from there.")
+            say(f"Interrupted; finished rows are in {folder}. The same command continues from there.")
             raise Exit(EXIT_INTERRUPTED) from None
         about = {"title": plan.title, "note": plan.note, "test": test}
         table = table_of(outcomes, plan.baseline, data=path, records=len(records), **about)
@@ -107,10 +107,10 @@ def _plan(what: list[str], data: Path | None, choice: Choice) -> Plan:
         for option, given in (("--size", choice.size), ("--rows", choice.rows), ("--seeds", choice.seeds > 1)):
             if given:
                 known, meant = ", ".join(recipe_names()), did_you_mean(what[0], recipe_names())
-                raise ConfigError(f"{option} belongs to a recipe, but '{what[0]}' is none; recipes: {known}.{meant}")
+                raise ConfigError(f"{option} belongs to a recipe, but '{what[0]}' is not one; recipes: {known}.{meant}")
         return plan_systems(what, choice)
     if len(what) > 1:
-        raise ConfigError(f"Compare one recipe at a time, or systems that exist; given: {', '.join(what)}.")
+        raise ConfigError(f"Compare one recipe, or existing systems; given: {', '.join(what)}.")
     recipe = load_recipe(what[0])
     if not recipe.extractive:
         changes = merge(data_changes(data), choice.overrides, revive=True)
@@ -127,7 +127,7 @@ def _data_path(data: Path | None, plan: Plan, split: str, *, named: bool) -> str
     whole = data is not None and not splits_in(data)  # one data set, which rows that are trained are trained on
     if whole and trains and not configured:
         raise ConfigError(
-            f"{data} would be trained on and scored on: give --data DIR with train and {split} files (`catchline data "
+            f"{data} would train and score: give --data DIR with train and {split} files (`catchline data "
             f"subset {data} DIR/{split}.jsonl --sample 500 --rest DIR/train.jsonl` makes them), or --set "
             f"data.{split}=FILE."
         )

@@ -52,9 +52,9 @@ def check_command(
     The exit code is 3 when there are records that a training would refuse.
     """
     if recipe is None and (row or size):
-        raise ConfigError("--row and --size choose of a recipe; name it with --recipe.")
+        raise ConfigError("--row and --size need a recipe; name it with --recipe.")
     if recipe is not None and (max_source or max_target):
-        raise ConfigError("--max-source and --max-target are the recipe's with --recipe; leave them out.")
+        raise ConfigError("With --recipe, --max-source and --max-target come from the recipe; leave them out.")
     limits = _limits_of(recipe, row, size) if recipe else CheckOptions(max_source or 400, max_target or 100)
     options = replace(limits, max_records=max_records)
     report = _read(files, options, columns.options())
@@ -164,7 +164,7 @@ def _check_text(report: DataReport) -> str:
     parts = [split.choice or split.path for split in report.splits]
     parts += [f"\n{_stats_table(report)}", f"\n{problems}"]
     if not report.near:
-        parts.append(f"\nNear duplicates were not looked for. {not_installed('rensa')}")
+        parts.append(f"\nNear duplicates were not searched for. {not_installed('rensa')}")
     if report.refused:
         parts.append(
             f"\n{report.refused:,} record{'s' if report.refused > 1 else ''} would be refused by a training; repair "

@@ -76,7 +76,7 @@ def command(
     files: dict[str, str] = {}
     for name in names if output else ():
         if (other := files.setdefault(file_name(name).lower(), name)) != name:
-            raise ConfigError(f"The predictions of {other} and {name} would be one file; name one by its whole path.")
+            raise ConfigError(f"The predictions of {other} and {name} would go to one file; give one its full path.")
     rouge = {} if stem is None else {"stem": stem}
     config = EvaluationConfig(profile=profile, restore_numbers=restore_numbers, rouge=rouge)
     check_scoring(profile, rouge)

@@ -73,7 +73,7 @@ def command(
         check_output("--heatmap", heatmap, [])
     if model == STORED:
         if also or decoding != DecodingOptions():
-            raise ConfigError("'stored' shows what a file holds and decodes nothing; leave out --with and the like.")
+            raise ConfigError("'stored' shows a file's summaries without decoding; leave out --with and similar.")
         summaries = _first(stored(source, max_records + 1), max_records)
         references: list[Any] = [None] * len(summaries)
     else:
@@ -98,7 +98,7 @@ def command(
 
 def _first(found: list[Any], most: int) -> list[Any]:
     if len(found) > most:
-        say(f"the first {most} records; --max-records shows more.")
+        say(f"showing the first {most} records; --max-records shows more.")
     return found[:most]
 
 
@@ -158,13 +158,13 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
 
     first = summaries[0] if summaries else None
     if first and first.extracted and first.alternatives[0].words:
-        say(f"the model's line is drawn; the answer is extracted, because {first.extracted}.")
+        say(f"the picture shows the model's line; the answer is extracted, because {first.extracted}.")
         first = first.alternatives[0]
     if first is None or not first.words:
         hint = "; `catchline summarize --explain` stores them" if first and first.text else ""
         raise DataError(f"The first summary has no words, so there is nothing to draw{hint}.")
     if not (first.chunks or first.words[0].attention):
-        raise DataError("There is no attention to draw: extractive methods and models without it store none.")
+        raise DataError("There is no attention to draw: this system has none.")
     if first.chunks:
         weights, rows, columns = coarse_map(first, MAX_COLUMNS)
         title = f"Coarse attention, {len(columns)} of {len(first.chunks)} chunks"

@@ -40,7 +40,7 @@ def command(
     from catchline.export.apart import export_apart
 
     if is_method(model):
-        raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")
+        raise ConfigError(f"{model} is an extractive method, which already runs without torch.")
     check_folder(out)
     out = out.expanduser().absolute()  # the working directory may be replaced
     how = reading.options(need_summary=False)
@@ -71,5 +71,5 @@ def lines(found: Agreement) -> list[str]:
         parts = [f"ROUGE-{kind} {before:.2f} -> {after:.2f} ({after - before:+.2f})" for kind, before, after in changes]
         said.append(f"Over {found.scored} with summaries, torch -> graphs: {', '.join(parts)}.")
         if max(before - after for _, before, after in changes) > MOST_LOST:
-            said.append(f"That is a loss of more than {MOST_LOST}; without --int8 there is none.")
+            said.append(f"The loss is more than {MOST_LOST}; export without --int8 to avoid it.")
     return said

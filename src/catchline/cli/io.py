@@ -48,7 +48,7 @@ def check_output(option: str, path: Path | None, read: Iterable[str | Path]) -> 
     if path is not None and not path.parent.is_dir():
         raise ConfigError(f"There is no folder {path.parent} for {path.name}.")
     if path is not None and path.is_file() and any(path.samefile(name) for name in filter(os.path.exists, read)):
-        raise ConfigError(f"{path} is what this command reads; {option} names another file.")
+        raise ConfigError(f"{path} is an input of this command; give {option} another file.")
 
 
 def check_folder(path: Path | None) -> None:
@@ -98,21 +98,21 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
     if not names:
         return DEFAULT, []
     if "" in names:
-        raise ConfigError("An argument is empty, as of a variable that is not set: name a file or model, or leave it.")
+        raise ConfigError("An argument is empty, perhaps an unset variable: name a file or model, or leave it out.")
     with_model = names[0].startswith(LANGUAGE_MODEL) or ("://" not in names[0] and not _is_input(names[0]))
     for number, name in enumerate(names):
         if name.startswith(("http://", "https://")):
             command = f"catchline summarize{f' {names[0]}' if with_model else ''}"
-            raise ConfigError(f"catchline opens no web pages; save it first: curl -s {name} | {command}")
+            raise ConfigError(f"catchline does not download pages; save it first: curl -s {name} | {command}")
         if name.startswith("file://"):
             names[number] = unquote(urlsplit(name).path)
     for name in names[1:]:
         is_folder = any(os.path.isfile(f"{name}/{file}") for file in ("config.json", "recipe.yaml"))
         if is_folder or (not os.path.exists(name) and (is_method(name) or name in SHIPPED)):
-            raise ConfigError(f"{name} is a model or run; the model stands before what it summarizes.")
+            raise ConfigError(f"{name} is a model or run; name the model before the files.")
     if any(mark.isspace() for mark in names[0]) and not os.path.exists(names[0]):
         raise ConfigError(
-            f"'{names[0][:60]}' is neither a model nor a file. A text comes from a file or through standard input: "
+            f"'{names[0][:60]}' is neither a model nor a file. Give a text as a file or on standard input: "
             "echo 'Your text.' | catchline summarize"
         )
     return (names[0], names[1:]) if with_model else (DEFAULT, names)

@@ -254,7 +254,7 @@ def _report(error: Exception) -> int:
         name = (error.filename2 or error.filename) if isinstance(error, OSError) else None
         where = f" while writing {name}" if name else ""
         say(
-            f"The disk is full{where}. What was complete before is kept; free some space and run the command again "
+            f"The disk is full{where}. Completed parts are kept; free some space and run the command again "
             "(`catchline resume RUN` for training)."
         )
         return DiskFullError.exit_code

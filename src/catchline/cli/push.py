@@ -33,7 +33,7 @@ def command(
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method: there is nothing to upload.")
     if not HUB_ID.fullmatch(name):
-        raise ConfigError(f"'{name}' is no name on the hub; they are of the form owner/name.")
+        raise ConfigError(f"'{name}' is not a name on the hub; write owner/name.")
     summarizer, folder = Summarizer.from_pretrained(model), find_folder(model)
     if "catchline" not in read_json(folder / "config.json"):  # another's checkpoint is written in our format
         print(summarizer.push_to_hub(name, private=private))

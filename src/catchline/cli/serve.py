@@ -54,7 +54,7 @@ def command(
     names = trusted_names(host, token, [*(allowed_host or []), *settings.allowed_hosts])
     settings = settings.model_copy(update={"allowed_hosts": names})
     if token is None and not is_loopback(host):
-        say("anybody who reaches this address may use it; --token-file asks for a token.")
+        say("anybody who reaches this address can use the service; require a token with --token-file.")
     if threads is not None:
         limit_threads(threads)  # before a model is opened, and libraries with it
     opened = open_models(models or [DEFAULT], device)
@@ -68,5 +68,5 @@ def read_token(path: Path | None) -> str | None:
     token = (os.environ[TOKEN_VARIABLE] if path is None else text_of(str(path))).strip()
     if any(not 33 <= ord(character) <= 126 for character in token) or not token:
         where = f"${TOKEN_VARIABLE}" if path is None else path
-        raise ConfigError(f"{where} holds no usable token; make one with: openssl rand -hex 32")
+        raise ConfigError(f"{where} has no usable token; make one with: openssl rand -hex 32")
     return token

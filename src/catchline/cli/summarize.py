@@ -138,9 +138,9 @@ def remarks(summary: Summary) -> Iterator[str]:
         line = line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]} ..."
         yield f'extracted from the text, because {summary.extracted}. The model\'s line (--always-write): "{line}"'
     elif summary.out_of_domain and summary.confidence is None:
-        yield f"the text is not of a kind that the model knows: {summary.out_of_domain}."
+        yield f"the text is out of domain: {summary.out_of_domain}."
     if not summary.text.strip():
-        yield "the model wrote nothing: an empty line."
+        yield "the model wrote an empty line."
     elif set(summary.text.split()) <= set(UNKNOWN):
         yield "the model knows none of the words that it wrote."
     if summary.truncated:
@@ -213,11 +213,11 @@ def _complete(
                 break
             record = next(records, None)
             if record is None or _key(raw) != (record.id or str(number), _digest(record.document)):
-                raise DataError(f"{draft}, line {number}, is of another record; delete it or give another --output.")
+                raise DataError(f"{draft}, line {number}, has another record; delete it, or give another --output.")
             done = file.tell()
             bar.advance()
         if done:
-            say(f"{number if done == file.tell() else number - 1} summaries of an earlier run are kept.")
+            say(f"{number if done == file.tell() else number - 1} summaries of an earlier run are reused.")
         file.truncate(done)
         digests = deque[str]()
 

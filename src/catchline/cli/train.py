@@ -78,7 +78,7 @@ def command(
         say("pretraining.data is set, but this run has no pre-training stage: pretraining.enabled is false.")
     if start is None and run.training.initial_weights in SHIPPED:
         place_of(run.training.initial_weights)  # which it may lack
-        say(f"Starting from {run.training.initial_weights}, the bundled model; --from {SCRATCH} starts from nothing.")
+        say(f"Starting from {run.training.initial_weights}, the bundled model; --from {SCRATCH} starts afresh.")
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, run.size) if part)
     if run.data.validation is None and data is not None and not all_pairs:
         from catchline.training.run import hold_out
@@ -112,7 +112,7 @@ def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
     allowed = [*(f"training.{name}" for name in TrainingConfig.CHANGEABLE), *(f"data.{split}" for split in SPLITS)]
     for pair in overrides:
         if pair.partition("=")[0].strip() not in allowed:
-            raise ConfigError(f"--set {pair}: a resumed run can only change {', '.join(allowed)}: train another.")
+            raise ConfigError(f"--set {pair}: a resumed run can only change {', '.join(allowed)}: start a new run.")
     return validate(RunConfig, merge(run.model_dump(mode="json"), parse_overrides(overrides), revive=True), where="")
 
 
@@ -157,7 +157,7 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
     if run.model["type"] in ("coarse_to_fine", "plain"):  # which no graph can say
         return words
     command = f"catchline export {quote(result.model_folder)} --out DIR --int8"
-    return f"{words}\nOn a CPU it starts and runs faster as graphs: {command}"
+    return f"{words}\nOn a CPU, it starts and runs faster as an ONNX model: {command}"
 
 
 def closing_score(model_folder: str, run: RunConfig) -> str:
@@ -166,8 +166,8 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
     splits = [name for name in ("test", "validation") if getattr(run.data, name) is not None]
     if not splits:
         return (
-            "Nothing was held out, so nobody knows how good it is, and it has no confidence: "
-            "`catchline evaluate` scores it on other pairs, `catchline calibrate` finds out when it had better "
+            "No pairs were held out, so the model has no score and no confidence: "
+            "`catchline evaluate` scores it on other pairs, `catchline calibrate` learns when it should "
             "not answer."
         )
     try:
@@ -199,7 +199,7 @@ def calibrated(folder: Path, records: Sequence[Record]) -> str:
 
     remedy = "It has no confidence yet: `catchline calibrate` fits it to ratings of its lines."
     if len(records) < LEAST_RECORDS:
-        return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
+        return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} that a calibration needs. {remedy}"
     try:
         with progress("Calibrating", total=len(records)) as bar:
             calibration, (lines, sentences, given) = fit_confidence(folder, records, bar.advance)

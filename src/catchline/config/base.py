@@ -47,10 +47,10 @@ def _refuse_unsound(value: Any) -> None:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            raise ValueError("this text holds a character that is not Unicode (half of a surrogate pair)") from None
+            raise ValueError("this text has a character that is not Unicode (half of a surrogate pair)") from None
     elif isinstance(value, int | float):
         if not -LARGEST <= value <= LARGEST:  # NaN and integers of any length too
-            raise ValueError(f"numbers here lie between -{LARGEST:,} and {LARGEST:,}")
+            raise ValueError(f"numbers must be between -{LARGEST:,} and {LARGEST:,}")
     elif isinstance(value, Mapping | list | tuple):
         for part in chain.from_iterable(value.items()) if isinstance(value, Mapping) else value:
             _refuse_unsound(part)

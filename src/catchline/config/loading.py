@@ -36,7 +36,7 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
     values = _read(name_or_path, seen=())
     if lacking := {"title", "rows", "sizes"} - set(values):
         raise ConfigError(
-            f"{name_or_path} is no recipe: it has no {', '.join(sorted(lacking))}. One of your own begins with a line "
+            f"{name_or_path} is not a recipe: it lacks {', '.join(sorted(lacking))}. Your own begins with a line "
             "such as `extends: headline_writer` and says what differs."
         )
     return validate(Recipe, values, where="")
@@ -213,7 +213,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a zero byte in the name
         raise ConfigError(f"{path} cannot be read as a recipe: {getattr(error, 'strerror', None) or error}.") from None
     if not isinstance(values, dict):
-        raise ConfigError(f"{path} does not hold a mapping of keys; see `catchline recipes show headline_writer`.")
+        raise ConfigError(f"{path} is not a mapping of keys; see `catchline recipes show headline_writer`.")
     return values
 
 
@@ -223,7 +223,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str, where: str) -> Any:
     """The value that ``text`` means; ConfigError, which begins with ``where``, if it is no YAML or no settings."""
     if len(text) > MOST_BYTES:
-        raise ConfigError(f"{where} is longer than {MOST_BYTES:,} characters; that is no recipe.")
+        raise ConfigError(f"{where} is longer than {MOST_BYTES:,} characters; it is not a recipe.")
     try:
         reader = _Reader(text)
         documents = [reader.value(event, 0) for event in reader.until(yaml.StreamEndEvent)]
@@ -233,7 +233,7 @@ def parse_yaml(text: str, where: str) -> Any:
         problem = _short(getattr(error, "problem", None) or error)
         raise ConfigError(f"{where} is not valid YAML{line}: {problem}.") from None
     if len(documents) > 1:
-        raise ConfigError(f"{where} is not valid YAML: it holds {len(documents)} documents.")
+        raise ConfigError(f"{where} is not valid YAML: it has {len(documents)} documents.")
     return documents[0] if documents else None
 
 
@@ -288,9 +288,9 @@ class _Reader:
         for event in self.until(yaml.MappingEndEvent):
             key, value = self.value(event, depth), self.value(next(self._events), depth)
             if not isinstance(key, str):
-                raise _problem(f"the key {_short(key)} is no text; put it in quotes", event)
+                raise _problem(f"the key {_short(key)} is not text; put it in quotes", event)
             if key in values:
-                raise _problem(f"the key '{_short(key)}' stands there twice", event)
+                raise _problem(f"the key '{_short(key)}' occurs twice", event)
             if key == "<<":
                 for part in value if isinstance(value, list) else [value]:
                     merged = {**part, **merged}

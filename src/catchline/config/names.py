@@ -135,7 +135,7 @@ def resolve(kind: str, table: Table, name: str) -> type[Any]:
         problem = f"The {kind} '{name}' could not be loaded: {error}. CATCHLINE_TRACEBACK=1 shows where."
         raise ConfigError(missing_package(error) or problem) from error
     if name not in table and not (isinstance(found, type) and hasattr(found, "Config")):
-        raise ConfigError(f"The {kind} '{name}' is no class with a nested Config, as components are.")
+        raise ConfigError(f"The {kind} '{name}' is not a class with a nested Config, as components need.")
     if name not in table:
         outside_run.add(name)
     return found
@@ -256,5 +256,5 @@ def refuse_code(settings: Any, where: object) -> None:
     if trusted is not None and (unknown := sorted(outside_names(settings) - trusted)):
         raise ConfigError(
             f"{where} names Python code that is not catchline's ('{unknown[0][:100]}'); opening the folder would run "
-            "it. If you trust whoever made the folder, say so: --trust-code, or trust_code=True in Python."
+            "it. If you trust its author, allow it: --trust-code, or trust_code=True in Python."
         )

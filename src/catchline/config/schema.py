@@ -218,7 +218,7 @@ class LengthConfig(ConfigBase):
         least, dash, most = (part.strip() for part in str(value).rpartition("-"))
         fits = most.isdecimal() and (least.isdecimal() or not dash) and int(least or 0) <= int(most) <= LONGEST
         if value is not None and not (fits and int(most)):
-            raise ValueError("give the most words, such as 12, or the least and the most, such as 5-12")
+            raise ValueError("give a maximum, such as 12, or a minimum and a maximum, such as 5-12")
         return None if value is None else f"{int(least)}-{int(most)}" if least else str(int(most))
 
 

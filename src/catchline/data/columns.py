@@ -168,7 +168,7 @@ def _named(side: str, names: Sequence[str], where: str, *, taken: str | None, re
             raise DataError(f"{where}: the {side} could be any of {listed(fitting)}; {how}. {columns}")
     if not required:
         return None
-    raise NoColumnError(f"{where}: no column is known to hold the {side}; name it with {option}. {columns}")
+    raise NoColumnError(f"{where}: no column name is known for the {side}; choose one with {option}. {columns}")
 
 
 def listed(names: Iterable[str]) -> str:
@@ -194,7 +194,7 @@ class Rows:
     def record(self, row: Any, origin: str, number: str) -> Record | BadRecordError:
         """The record of a mapping of columns to values; ``number`` is its id if the row has none."""
         if not isinstance(row, Mapping):
-            return BadRecordError(origin, f"{type(row).__name__} where an object was expected")
+            return BadRecordError(origin, f"{type(row).__name__} instead of an object")
         fields = tuple(row)
         if fields not in self._optional:
             document, summary = self.choose(fields)
@@ -259,7 +259,7 @@ def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
     values = value if isinstance(value, list | tuple) else [value]
     if (item := next((item for item in values if not isinstance(item, str)), "")) != "":
         holds = "holds" if values is value else "is"
-        raise BadRecordError(origin, f"the field '{name}' {holds} {type(item).__name__} where text was expected")
+        raise BadRecordError(origin, f"the field '{name}' {holds} {type(item).__name__} instead of text")
     return list(values)
 
 

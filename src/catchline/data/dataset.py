@@ -125,7 +125,7 @@ def encode(records: Sequence[Record], tokenizer: Tokenizer, config: TextConfig) 
         (ids, unknown, total), (target_ids, target_unknown, target_total) = source, target
         if not total or (record.summary and not target_total):
             side, origin = "summary" if total else "document", record.origin or f"record '{record.id or number}'"
-            raise DataError(f"{origin}: the {side} holds no token after tokenization.")
+            raise DataError(f"{origin}: the {side} has no token after tokenization.")
         ids, words = extend_ids(ids, unknown, frame.vocab_size, frame.unk_id, None if frame.extends else [])
         target_ids, _ = extend_ids(target_ids, target_unknown, frame.vocab_size, frame.unk_id, words)
         yield Example(ids, words, target_ids if target_total else None, record.id), total, target_total
@@ -198,7 +198,7 @@ class _Frame:
             ("max_target_tokens", max_target_tokens, len(self.target_prefix)),
         ):
             if most - around < 1:
-                raise ConfigError(f"{name} {most} leaves no room beside the special tokens.")
+                raise ConfigError(f"{name} {most} leaves no room for text besides the special tokens.")
 
 
 class Collator:

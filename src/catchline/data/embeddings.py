@@ -41,7 +41,7 @@ def load_glove(path: str | Path, tokenizer: Tokenizer, seed: int = 1) -> tuple[n
             inexact.setdefault(wanted[word.lower()], vector)
     rows = inexact | rows
     if not rows:
-        raise DataError(f"{file}: none of the vocabulary's {len(wanted):,} words is in the file; is it the right one?")
+        raise DataError(f"{file}: the file has none of the vocabulary's {len(wanted):,} words; is it the right one?")
     deviation = float(np.sqrt(max(squares / count - (total / count) ** 2, 0.0)))
     matrix = np.random.default_rng(seed).normal(0.0, deviation, (tokenizer.vocab_size, width)).astype(np.float32)
     for index, vector in rows.items():

@@ -56,7 +56,7 @@ def read_json(path: Path, options: ReadOptions) -> Records:
         arrays = [rows for rows in value.values() if isinstance(rows, list) and all(isinstance(r, dict) for r in rows)]
         value = arrays[0] if len(arrays) == 1 else [value]
     if not isinstance(value, list):
-        raise DataError(f"{path}: {type(value).__name__} where an array of records was expected.")
+        raise DataError(f"{path}: {type(value).__name__} instead of an array of records.")
     yield from _rows(value, options, str(path), f"{path}: record")
 
 
@@ -257,7 +257,7 @@ def read_duc(path: Path, options: ReadOptions) -> Records:
     such layout, or a file has another number of lines than the input."""
     found = duc_files(path)
     if found is None:
-        raise DataError(f"{path}: expected input.txt with task1_ref0.txt, task1_ref1.txt, ... beside it.")
+        raise DataError(f"{path}: expected input.txt with task1_ref0.txt, task1_ref1.txt, ... in the same folder.")
     documents, references = found
     plural = "s" if len(references) > 1 else ""
     yield from _aligned(documents, references, options, f"{len(references)} reference{plural} a document")
@@ -372,5 +372,5 @@ def read_rows(data: Any, options: ReadOptions) -> Records:
     if hasattr(data, "columns"):
         rows = data.to_dicts() if hasattr(data, "to_dicts") else data.to_dict("records")
     if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
-        raise DataError(f"Pairs are a file, a table, or a list of dictionaries, no {type(rows).__name__}.")
+        raise DataError(f"Pairs are a file, a table, or a list of dictionaries, not {type(rows).__name__}.")
     return _rows(rows, options, "data", "record")

@@ -136,7 +136,7 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 pieces, size = others[-1:], len(others[-1])
             if size > LONGEST_LINE:
                 most = f"more than {LONGEST_LINE >> 20} MB"
-                raise DataError(f"{path}:{number + 1}: a line of {most}; write one record a line.")
+                raise DataError(f"{path}:{number + 1}: a line of {most}; write one record per line.")
         rest = b"".join(pieces)
         mac = not number and b"\r" in rest  # the whole file, of a classic Mac
         last = rest.removesuffix(b"\r").split(b"\r") if mac else [rest] if rest else []

@@ -178,7 +178,7 @@ def splits_in(data: str | Path) -> dict[str, str]:
     if not splits:
         raise DataError(
             f"{folder} has no file named train, validation (valid, dev, val) or test. If each text is a file, write "
-            "them into one first, such as a CSV with a line a pair under text,summary."
+            "them into one first, such as a CSV with the columns text and summary."
         )
     return {split: splits[split] for split in SPLITS if split in splits}
 
@@ -266,10 +266,10 @@ def _locate(path: str, kind: str) -> tuple[str, list[Path]]:
     if format := kind if kind != "auto" else _format_of(place):
         return format, [place]
     if other := formats.other_half(place)[0]:
-        raise DataError(f"{place}: its other half is missing; expected {other} beside it.")
+        raise DataError(f"{place}: its other half is missing; expected {other} in the same folder.")
     raise DataError(
         unreadable(path)
-        or f"{place}: the name does not say what it holds: files of pairs end in .jsonl, .csv or .tsv; or choose with "
+        or f"{place}: unknown format: files of pairs end in .jsonl, .csv or .tsv; or choose with "
         f"--format: {', '.join(FORMATS)}."
     )
 
@@ -304,7 +304,7 @@ def _shards(files: list[Path]) -> list[Path]:
     if missing is not None:
         raise DataError(
             f"{files[0].parent}: of the parts {files[0].name} to {files[-1].name}, number {missing} is "
-            "missing; put it back, or name the file to read."
+            "missing; restore it, or name the file to read."
         )
     return [numbered[number] for number in sorted(numbered)]
 

@@ -63,7 +63,7 @@ def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool, no_repeat:
         block = "" if no_repeat in (1, 2) else ", or --set search.no_repeat_ngram=2, so that no two words come again"
         lines.append(f"{share:.0%} of its summaries repeat themselves: train longer{block}.")
     if (share := model.measures.get(measures.UNSUPPORTED_WORDS, 0.0)) > 0.3:
-        lines.append(f"{share:.0%} of its content words do not stand in the text; read before you trust it.")
+        lines.append(f"{share:.0%} of its content words are not in the text; read some summaries first.")
     if share := model.measures.get("empty", 0.0):
         lines.append(f"{share:.0%} of its summaries are empty.")
     return [*lines, model.counting] if model.flags else lines

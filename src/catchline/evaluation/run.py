@@ -154,7 +154,7 @@ def evaluate(
     config = EvaluationConfig(profile=profile)
     names = [systems] if isinstance(systems, str) or not isinstance(systems, Iterable) else list(systems)
     for other in (one for one in names if not isinstance(one, str | Path)):
-        raise ConfigError(f"A system is a folder, a hub id or an extractive method by name, no {type(other).__name__}.")
+        raise ConfigError(f"A system is a folder, hub id or extractive method by name, not {type(other).__name__}.")
     source = split_of(data, split) if isinstance(data, str | Path) else data
     records = list(islice(read_records(source), max_records))
     found = {}

@@ -359,7 +359,7 @@ def notes(table: Table) -> list[str]:
     lines.append(NOTE)
     for row in table.rows:
         if (empty := row.measures.get("empty", 0.0)) > MOSTLY:
-            lines.append(f"{row.label}: {empty:.0%} of its summaries are empty; train longer, or take a larger size.")
+            lines.append(f"{row.label}: {empty:.0%} of its summaries are empty; train longer, or use a larger size.")
     lines += [f"{row.label} failed: {error}" for row in table.failed for error in row.errors]
     return lines + signatures(table)
 

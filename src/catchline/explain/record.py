@@ -83,7 +83,7 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
         if isinstance(error, ValidationError):
             first = error.errors()[0]
             said = f"{'.'.join(map(str, first['loc']))}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-        raise DataError(f"This is not a stored summary ({said}); `catchline summarize --json` writes such.") from None
+        raise DataError(f"This is not a stored summary ({said}); `catchline summarize --json` writes them.") from None
 
 
 def _problems(summary: Summary) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _given(value: Any) -> Any:
     """``value``, which JSON holds, without the parts that are null: these are what is left out. Raises ValueError: a
     number is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} where a number was expected")
+        raise ValueError(f"{value} instead of a number")
     if isinstance(value, Mapping):
         return {name: _given(part) for name, part in value.items() if part is not None}
     return list(map(_given, value)) if isinstance(value, list | tuple) else value

@@ -96,7 +96,7 @@ def stop_words(name: str) -> frozenset[str]:
     try:
         lines = lists.get(name, Path(name)).read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise ConfigError(f"The file of stop words {name} is not UTF-8 text; save it as such.") from None
+        raise ConfigError(f"The file of stop words {name} is not UTF-8; save it as UTF-8.") from None
     except (OSError, ValueError):  # a name with NUL is a ValueError
         raise ConfigError(unknown_choice("stop-word list (and no file to read)", name, [*lists, "none"])) from None
     return frozenset(word.lower() for line in lines if not line.startswith("#") for word in line.split())

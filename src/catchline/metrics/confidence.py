@@ -71,7 +71,7 @@ class Calibration:
         """Why the document is, in words; empty if it is not."""
         if facts["word_ratio"] <= self.most_ratio:
             return ""
-        return unknown_words(facts["source_unknown"]) or "its words are those of another kind of text"
+        return unknown_words(facts["source_unknown"]) or "its words differ from the training texts'"
 
     def save(self, folder: Path) -> None:
         write_json(folder / FILE, asdict(self), indent=2)

@@ -213,7 +213,7 @@ def compute(
 
 def _pairs(hypotheses: Iterable[str], references: Iterable[str | Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
     if isinstance(hypotheses, str) or isinstance(references, str):
-        raise DataError("rouge() takes lists of texts, one entry a document; wrap a single text in a list.")
+        raise DataError("rouge() takes lists of texts, one entry per document; wrap a single text in a list.")
     systems = list(hypotheses)
     models = [
         tuple(entry) if isinstance(entry, Iterable) and not isinstance(entry, str) else (entry,) for entry in references

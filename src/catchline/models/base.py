@@ -111,10 +111,10 @@ class SummarizationModel(nn.Module):
         for name, value in options.items():
             if name not in known:
                 raise ConfigError(
-                    f"The model has no switch '{name}'.{did_you_mean(name, known)} Known: {sorted(known) or 'none'}."
+                    f"The model has no option '{name}'.{did_you_mean(name, known)} Known: {sorted(known) or 'none'}."
                 )
             if isinstance(known[name], bool) and not isinstance(value, bool):
-                raise ConfigError(f"The switch '{name}' is true or false, not '{value}'.")
+                raise ConfigError(f"The option '{name}' is true or false, not '{value}'.")
             self._set_switch(name, value)
 
     # ------------------------------------------------------------------------- encode, start, step

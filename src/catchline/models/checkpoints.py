@@ -176,7 +176,7 @@ class BartSummarizer(CapturedTransformer):
         if forced is not None and not 0 <= forced < self.vocab_size:
             raise ConfigError(f"model.forced_bos_id {forced} is not an id of a vocabulary of {self.vocab_size}.")
         if not options.encoder_layers:
-            raise ConfigError("model.architecture.encoder_layers is 0: the model needs one at least.")
+            raise ConfigError("model.architecture.encoder_layers is 0: the model needs at least one.")
         if not -options.decoder_layers <= config.attention_layer < options.decoder_layers:
             raise ConfigError(
                 f"model.attention_layer {config.attention_layer} does not exist:"
@@ -198,7 +198,7 @@ class BartSummarizer(CapturedTransformer):
             network.disable_input_require_grads()  # the embeddings are trained, unlike an adapter's
         if (self.head.copies or self.opponent) and (options.encoder_layerdrop or options.decoder_layerdrop):
             raise ConfigError(
-                "The copy head or the opponent reads layers that LayerDrop leaves out now and then: set "
+                "The copy head or the opponent reads layers that LayerDrop sometimes skips: set "
                 "encoder_layerdrop and decoder_layerdrop to 0, in model.architecture or the checkpoint's config.json."
             )
 
@@ -287,7 +287,7 @@ class BartSummarizer(CapturedTransformer):
         if self.training and self._last_encoder_layer.gradient_checkpointing:
             raise ConfigError(
                 "Reading its own words in training needs the cache, which checkpointed layers do not keep: set "
-                "model.gradient_checkpointing to false, or force every word."
+                "model.gradient_checkpointing to false, or use full teacher forcing."
             )
         return super()._free_running(batch, memory, forced)
 
@@ -383,7 +383,7 @@ def _check_options(options: PretrainedConfig, plain: bool) -> None:
     if options.model_type in SINES and options.max_position_embeddings * options.d_model > MOST_SINES:
         raise ConfigError(
             f"A '{options.model_type}' model of {options.max_position_embeddings} positions of width {options.d_model} "
-            "is larger than any that exists; correct max_position_embeddings or d_model."
+            "is implausibly large; correct max_position_embeddings or d_model."
         )
 
 

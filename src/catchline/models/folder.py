@@ -168,7 +168,7 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
     ours = "catchline" in config
     if not ours and config.get("model_type") not in (*FAMILY, *stored.PLAIN):
         raise ModelError(
-            f"{folder_or_hub_id} holds a model of type '{str(config.get('model_type', 'unknown'))[:60]}'; catchline"
+            f"{folder_or_hub_id} has a model of type '{str(config.get('model_type', 'unknown'))[:60]}'; catchline"
             f" opens its own model folders and checkpoints of {', '.join((*FAMILY, *stored.PLAIN))}."
         )
     try:
@@ -197,9 +197,9 @@ def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyT
         if (candidate / "config.json").is_file():
             return candidate
     if folder.is_dir():
-        raise ModelError(f"{name} holds no config.json: it is neither a model folder nor a finished run folder.")
+        raise ModelError(f"{name} has no config.json: it is neither a model folder nor a finished run folder.")
     if folder.exists():
-        raise ModelError(f"{name} is a file; a model is a folder, such as `catchline train` makes.")
+        raise ModelError(f"{name} is a file; name a model folder, such as one from `catchline train`.")
     if text in EXTRACTIVE:
         raise ModelError(f"{name} is an extractive method, which has no weights; name a model such as oneline.")
     if HUB_ID.fullmatch(text) and not folder.parent.is_dir():

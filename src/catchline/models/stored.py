@@ -66,7 +66,7 @@ def check_sums(folder: Path, expected: Mapping[str, str]) -> None:
         if not (folder / name).is_file():
             raise ModelError(f"{folder} has no {name}; {AGAIN}.")
         if digest_of(folder / name) != expected[name]:
-            raise ModelError(f"{folder / name} is not the file that was saved (its SHA-256 is another); {AGAIN}.")
+            raise ModelError(f"{folder / name} has changed since it was saved (its SHA-256 differs); {AGAIN}.")
 
 
 class _NothingDrawn(TorchFunctionMode):
@@ -162,7 +162,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
         raise ModelError(f"{wrong}: it {kind} {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}.")
     for name, tensor in model.named_parameters():
         if not torch.isfinite(tensor).all():
-            raise ModelError(f"The weights in {path} are no numbers: '{name}' holds NaN or infinity; {AGAIN}.")
+            raise ModelError(f"The weights in {path} are damaged: '{name}' has NaN or infinity; {AGAIN}.")
 
 
 def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:

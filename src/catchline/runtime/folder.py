@@ -73,7 +73,7 @@ def open_export(folder: Path) -> OpenedExport:
     except CatchlineError as error:
         raise ModelError(f"{folder} cannot be opened: {error}") from None
     if tokenizer.vocab_size > about.vocab_size:
-        raise ModelError(f"The tokenizer in {folder} is not that of its graphs; export the model again.")
+        raise ModelError(f"The tokenizer in {folder} does not fit its ONNX models; export the model again.")
     tokenizer.widen(about.vocab_size)
     encoder, step = open_sessions(folder, (ENCODER, STEP))
     _check_layout(folder, about, encoder, step)
@@ -103,7 +103,7 @@ def _check_sums(folder: Path, expected: dict[str, str]) -> None:
         if Path(name).name != name or not os.path.isfile(path):
             raise ModelError(f"{folder} has no {name[:100]}; the folder is incomplete: copy it again.")
         if digest_of(path) != digest:
-            raise ModelError(f"{path} is not the file that was exported (its SHA-256 is another); copy it again.")
+            raise ModelError(f"{path} has changed since the export (its SHA-256 differs); copy it again.")
 
 
 def _check_layout(folder: Path, about: Exported, encoder: Session, step: Session) -> None:
@@ -124,7 +124,7 @@ def _check_layout(folder: Path, about: Exported, encoder: Session, step: Session
     widths = [str(size).removeprefix("O+") for size in step.outputs.get("log_probs", ())[-1:]]  # O words are outside it
     unlike |= {f"vocab_size {about.vocab_size}"} - {f"vocab_size {width}" for width in widths}
     if unlike:
-        raise ModelError(f"{folder / MANIFEST} does not fit its graphs ({min(unlike)[:60]}); export the model again.")
+        raise ModelError(f"{folder / MANIFEST} does not fit its models ({min(unlike)[:60]}); export the model again.")
 
 
 def write_manifest(folder: Path, about: dict[str, Any], names: Iterable[str]) -> None:

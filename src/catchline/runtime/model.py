@@ -125,7 +125,7 @@ class GraphModel:
         for name, value in options.items():
             if name not in self._switches or self._switches[name] != value:
                 raise ConfigError(
-                    f"An exported model keeps the switches that it was exported with: {name} is "
+                    f"An exported model keeps its options: {name} is "
                     f"{self._switches.get(name, 'not one of them')}. For another, export it again from a copy that "
                     "Summarizer.from_pretrained(MODEL, model={...}).save_pretrained(DIR) makes."
                 )

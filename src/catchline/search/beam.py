@@ -298,7 +298,7 @@ class TokenScores:
         kept = values.shape[1]
         summed = np.where(totals[:, None] > -np.inf, totals[:, None] + values, -np.inf).reshape(-1, size * kept)
         if np.isnan(summed).any():
-            raise ModelError("The model gave a token score that is not a number; its weights are probably damaged.")
+            raise ModelError("The model returned a token score that is not a number; its weights are probably damaged.")
         best, position = stable_topk(summed, 2 * size)  # (B, C)
         document = np.arange(len(best))[:, None]
         ids = ids.reshape(-1, size * kept)[document, position]

@@ -160,7 +160,7 @@ def _vectors(output: StepOutput | None, name: str) -> tuple[np.ndarray, np.ndarr
     vectors: np.ndarray | None = getattr(output, name, None)
     if output is None or vectors is None:
         raise ConfigError(
-            f"search.distraction.{name} needs a model that shows its {name} at every step, and this one does not: "
+            f"search.distraction.{name} needs a model that returns its {name} at every step, and this one does not: "
             f"set search.distraction.{name} to 0 or search.distraction to null."
         )
     wide = np.result_type(vectors.dtype, np.float32)

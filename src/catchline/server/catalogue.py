@@ -123,7 +123,7 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
         summarizer = Summarizer.from_pretrained(folder, device=device)
         name = summarizer.name if folder == place else given
         if name in models or (name in EXTRACTIVE and summarizer.name != name) or not name or encodable(name) != name:
-            raise ConfigError(f"No two models or methods can be called {name!r}; give this one a name: NAME={folder}.")
+            raise ConfigError(f"Two models or methods have the name {name!r}; rename this one: NAME={folder}.")
         models[name] = summarizer
     return models
 

@@ -69,7 +69,7 @@ def asked(request: ChatRequest) -> Asked:
     said = [message.content.strip() for message in request.messages if message.role == "user"]
     said = [text for text in said if text]
     if not said:
-        raise ProblemError("empty_document", "No message of the user has a text; there is nothing to title.")
+        raise ProblemError("empty_document", "No user message has a text, so there is nothing to title; send one.")
     request_text, text = _divided(said[-1])
     if not text:
         turns = [(m.role, m.content.strip()) for m in request.messages[:-1] if m.role in ("user", "assistant")]

@@ -98,7 +98,7 @@ CODES: dict[str, tuple[int, str]] = {
     "body_too_large": (413, "The body is larger than the limit; GET /v1/models lists the limits."),
     "document_too_long": (413, "A document is longer than the limit."),
     "unsupported_media_type": (415, "Send JSON, with the header Content-Type: application/json."),
-    "unknown_host": (421, "The service does not answer to this name; start it with --allowed-host to let it."),
+    "unknown_host": (421, "This service does not accept this host name; start it with --allowed-host NAME."),
     "invalid_request": (422, "A field is missing, unknown or of the wrong type."),
     "unreadable_file": (422, "The file holds no text that can be read."),
     "invalid_option": (422, "An option is unknown, or its value does not fit."),

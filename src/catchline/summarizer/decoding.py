@@ -175,7 +175,7 @@ class DecodingSystem(System):
         token; ConfigError: ``on_text`` with a beam, whose best summary is not known before its end.
         """
         if on_text and (options.beam_size > 1 or options.long == "parts"):
-            raise ConfigError("A summary can be given word by word with beam_size 1 only, and not in parts.")
+            raise ConfigError("Streaming word by word needs beam_size 1, and not long=parts.")
         labels, tokenizer = [f"'{record.id}'" if record.id else record.origin for record in records], self.tokenizer
         examples, encodings = encode_documents(records, tokenizer, self.text, labels)
         owners, own = list[int](), len(records)  # behind the documents stand parts of some

@@ -45,7 +45,7 @@ def method_spec(name: str) -> dict[str, Any]:
     if not colon or not (spec["type"] in EXTRACTIVE or ":" in spec["type"]):
         return spec
     if not settings.strip():
-        raise ConfigError(f"'{name}' has no setting behind the colon: drop it, or write {method}:language=de, say.")
+        raise ConfigError(f"'{name}' has no setting after the colon: remove it, or write {method}:language=de.")
     return spec | parse_overrides(settings.split(","))
 
 
@@ -108,7 +108,7 @@ class ExtractiveSystem(System):
         method: Extractor = cls(config)
         method.length = Length.of(asked)
         if method.length and method.length.least:
-            raise ConfigError(f"'{self.name}' picks whole sentences: give the most words, such as 12, and no least.")
+            raise ConfigError(f"'{self.name}' picks whole sentences: give only a maximum of words, such as 12.")
         return method
 
     def describe(self, options: Extractor) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class LanguageModelSystem(System):
         model, at, rest = name.removeprefix(LANGUAGE_MODEL).rpartition("@http")
         address, _, query = rest.partition("?")
         if not (model and at and address.partition("://")[2]):
-            raise ConfigError(f"'{name}' names no model and server: write {LANGUAGE_MODEL}MODEL@http://host/v1.")
+            raise ConfigError(f"'{name}' lacks a model or server: write {LANGUAGE_MODEL}MODEL@http://host/v1.")
         self.name, self._model, self._url = name, model, f"http{address.rstrip('/')}/chat/completions"
         self._given = dict(parse_qsl(query)) | dict(settings or {})
         self._config = self.options({})
@@ -88,10 +88,10 @@ class LanguageModelSystem(System):
         if not config.shots:
             return messages
         if not config.examples:
-            raise ConfigError("shots are pairs of a file: name it with examples.")
+            raise ConfigError("shots need a file of pairs: name it with examples.")
         pairs = list(islice(read_records(config.examples), config.shots))
         if len(pairs) < config.shots:
-            raise ConfigError(f"{config.examples} has {len(pairs)} pairs, and {config.shots} shots are asked for.")
+            raise ConfigError(f"{config.examples} has {len(pairs)} pairs, but shots is {config.shots}.")
         for pair in pairs:
             messages += [{"role": "user", "content": pair.document}, {"role": "assistant", "content": pair.summary}]
         return messages

@@ -74,10 +74,10 @@ class ExportedSystem(DecodingSystem):
         return about.family, about.copies, about.parameters
 
     def save_pretrained(self, folder: str | Path) -> None:
-        raise ConfigError("An exported folder is complete as it is: copy it.")
+        raise ConfigError("An exported folder is complete: copy it.")
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        raise ConfigError("An exported folder is not uploaded from here: upload the model folder it was made from.")
+        raise ConfigError("An exported folder cannot be uploaded: upload its model folder.")
 
     def to(self, device: Any) -> None:
         _check_device(device)

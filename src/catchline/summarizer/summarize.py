@@ -83,7 +83,7 @@ class Summarizer:
         """
         name, prefix = os.fspath(folder_or_id), options.pop("prefix", None)
         if prefix is not None and (is_method(name) or name.startswith(LANGUAGE_MODEL)):
-            raise ConfigError(f"'{name}' takes no prefix: it is for checkpoints of transformers.")
+            raise ConfigError(f"'{name}' takes no prefix: only checkpoints of transformers do.")
         if is_method(name):
             method = ExtractiveSystem(name, options)
             if method.needs_reference:
@@ -335,7 +335,7 @@ def or_extract(summary: Summary, calibration: Calibration | None, length: Length
         return summary
     reason = f"the model is not sure of its words (confidence {summary.confidence:.2f})"
     if summary.out_of_domain:
-        reason = f"the text is not of a kind that the model knows: {summary.out_of_domain}"
+        reason = f"the text is out of domain: {summary.out_of_domain}"
     span = prose_sentence(summary.document)
     span = length.within(summary.document, *span) if length else span
     found = extractive_summary(summary.document, [span], model_name=summary.model, record_id=summary.id)

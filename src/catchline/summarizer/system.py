@@ -66,7 +66,7 @@ class System(ABC):
 
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
         """log P(summary | document) of each record, END included."""
-        raise ConfigError(f"'{self.name}' gives summaries no probability; score with a trained model.")
+        raise ConfigError(f"'{self.name}' has no probabilities; score with a trained model.")
 
     def to(self, device: Any) -> None:
         """Move the weights. Raises ConfigError: there is no such device."""

@@ -78,9 +78,7 @@ class _OpenTokenizer(Tokenizer):
         if self.separator is None:
             return [*SPECIAL_TOKENS]
         if len(self._pieces(self.separator)) < 2 or self.separator in SPECIAL_TOKENS:
-            raise ConfigError(
-                f"text.sentence_separator '{self.separator}' is an ordinary word; take one such as <EOS>."
-            )
+            raise ConfigError(f"text.sentence_separator '{self.separator}' is an ordinary word; use one such as <EOS>.")
         return [*SPECIAL_TOKENS, self.separator]
 
     def count_words(self, texts: Iterable[str]) -> Counter[str]:
@@ -98,7 +96,7 @@ class _OpenTokenizer(Tokenizer):
         words = [token for _, token in sorted(frequent)[: max(0, size - len(reserved))]]
         if not words:
             raise ConfigError(
-                f"No token stands {min_frequency:,} times (text.tokenizer.min_frequency) in the texts, or none of "
+                f"No token occurs {min_frequency:,} times (text.tokenizer.min_frequency) in the texts, or none of "
                 f"{size:,} (max_vocabulary) is left for them: change one of the two, or give more texts."
             )
         vocabulary = {token: index for index, token in enumerate([*reserved, *words])}
@@ -215,7 +213,7 @@ class BpeTokenizer(_ByChunks):
         )
         backend.train_from_iterator((encodable(text) for text in texts), trainer)
         if backend.get_vocab_size() <= len(reserved):
-            raise ConfigError("The texts to train the tokenizer on hold no token.")
+            raise ConfigError("The tokenizer's training texts have no token.")
         # The trainer registers the special tokens as strings to look for in text; ours are ids only.
         described = json.loads(backend.to_str())
         described["added_tokens"] = []

@@ -69,7 +69,7 @@ class TrainState:
     def from_state_dict(cls, values: dict[str, Any]) -> TrainState:
         """The inverse of `asdict`, also after JSON: floats survive unchanged. Other fields are a CheckpointError."""
         if strange := set(values) ^ {field.name for field in fields(cls)}:
-            raise CheckpointError(f"The checkpoint is of another version of Catchline ({', '.join(sorted(strange))}).")
+            raise CheckpointError(f"Another version of Catchline wrote the checkpoint ({', '.join(sorted(strange))}).")
         return cls(**values)
 
 
@@ -278,7 +278,7 @@ def read_checkpoint(folder: Path) -> Snapshot:
     for name, (size, digest) in files.items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != size or digest_of(path) != digest:
-            raise CheckpointError(f"The checkpoint {folder} is damaged: {name} is not the file that was written.")
+            raise CheckpointError(f"The checkpoint {folder} is damaged: {name} has changed.")
     snapshot = Snapshot(values=json.loads((folder / STATE).read_text(encoding="utf-8")))
     for name in files:
         if name.endswith(".safetensors"):

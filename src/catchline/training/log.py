@@ -50,7 +50,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         try:
             entries.append(dict(json.loads(line).items()))
         except (ValueError, RecursionError, AttributeError):
-            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.") from None
+            raise DataError(f"{path}:{number} is not a line of a training log; the file is damaged.") from None
     return entries
 
 

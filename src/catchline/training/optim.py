@@ -70,7 +70,7 @@ def _groups(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Paramet
         names = [name for name in left if fnmatchcase(name, rate.match)]
         if not names:
             others = ", ".join(left)
-            raise ConfigError(f"training.optimizer.rates: '{rate.match}' matches no parameter; left are: {others}.")
+            raise ConfigError(f"training.optimizer.rates: '{rate.match}' matches no parameter; others: {others}.")
         groups.append({"params": [left.pop(name) for name in names], "names": names, "factor": rate.factor})
     if left:
         groups.append({"params": list(left.values()), "names": list(left), "factor": 1.0})
@@ -100,7 +100,7 @@ def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plat
         return 1.0
     if total is None:
         raise ConfigError(
-            "The schedule 'linear' needs to know the end: set training.max_updates or training.max_epochs besides "
+            "The schedule 'linear' needs an end: set training.max_updates or training.max_epochs besides "
             "max_minutes, or choose the schedule 'constant' or 'inverse_sqrt'."
         )
     return 1.0 - min(max(count - warmup, 0) / max(total - warmup, 1), 1.0)

@@ -91,7 +91,7 @@ def train(
                 start = _pretrain(run, stage, out, accelerator, callbacks)
             return _train_stage(run, out, start, accelerator, callbacks)
         except TrainingInterrupted as stop:
-            raise TrainingInterrupted(f"{stop} Go on with: catchline resume {quote(str(out))}") from None
+            raise TrainingInterrupted(f"{stop} Continue with: catchline resume {quote(str(out))}") from None
 
 
 def _train_stage(
@@ -133,7 +133,7 @@ def stage_of(run: RunConfig) -> RunConfig:
     stage = run.pretraining
     if stage.data is None:
         raise ConfigError(
-            f"Row '{run.row}' has a pre-training stage, and nothing says on which pairs: set pretraining.data to a "
+            f"Row '{run.row}' has a pre-training stage, but no pairs: set pretraining.data to a "
             "folder of pairs (`catchline data select-spans` makes one), or pretraining.enabled to false."
         )
     values = run.model_dump(mode="json")
@@ -147,7 +147,7 @@ def stage_of(run: RunConfig) -> RunConfig:
     changed = validate(RunConfig, values, where="")
     for key in KEPT_TEXT:
         if getattr(changed.text, key) != getattr(run.text, key):
-            raise ConfigError(f"pretraining.set changes text.{key}; both stages read with one tokenizer: remove it.")
+            raise ConfigError(f"pretraining.set changes text.{key}; both stages share one tokenizer: remove it.")
     return changed
 
 
@@ -212,10 +212,10 @@ def refuse_used(out: Path, *, force: bool) -> None:
     if not _is_of_a_run(out):
         written = [out / name for name in (RECIPE, LOG, MODEL_FOLDER, TOKENIZER_FOLDER)]
         if lost := [path for path in (*written, *files.checkpoint_folders(out)) if path.exists()]:
-            raise ConfigError(f"{out} is no run folder, and its {lost[0].name} would be lost: name another (--out).")
+            raise ConfigError(f"{out} is not a run folder, and its {lost[0].name} would be lost: name another (--out).")
     elif not force and any((at / LOG).exists() or (at / MODEL_FOLDER).exists() or _saved(at) for at in folders):
         raise ConfigError(
-            f"{out} already holds a run: go on with it (`catchline resume {quote(str(out))}`), choose another folder "
+            f"{out} already has a run: resume it (`catchline resume {quote(str(out))}`), choose another folder "
             "(--out), or replace it with --force."
         )
 
@@ -334,12 +334,11 @@ def _refuse_changes(run: RunConfig, out: Path) -> None:
     before = _fixed(validate(RunConfig, known["identity"]["recipe"], where=""))
     if difference := first_difference(before, _fixed(run)):
         raise CheckpointError(
-            f"{out / RECIPE} is not what the run was made with so far ({difference}): put that back, or train another "
-            "run --from it."
+            f"{out / RECIPE} differs from the run's recipe ({difference}): restore it, or train another run --from it."
         )
     log, wanted = out / LOG, int(known["train_state"]["log_bytes"])
     if (size := log.stat().st_size if log.is_file() else 0) < wanted:
-        raise CheckpointError(f"{log} has {size:,} of the {wanted:,} bytes of the last checkpoint: put the file back.")
+        raise CheckpointError(f"{log} has {size:,} of the {wanted:,} bytes of the last checkpoint: restore the file.")
 
 
 def _fixed(run: RunConfig) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class UpdateStep:
         given = [objective.to(accelerator.device) for objective in objectives]
         names = [objective.name for objective in objectives]
         if len(set(names)) != len(names):
-            raise ConfigError(f"objectives: each may be named once (given: {', '.join(names)}).")
+            raise ConfigError(f"objectives: name each once (given: {', '.join(names)}).")
         self.active = [objective for objective in given if objective.config.weight]
         if not self.active:
             raise ConfigError("All objectives have weight 0; there is nothing to train.")

@@ -134,7 +134,7 @@ def test_bad_records_are_counted_not_raised(tmp_path: Path) -> None:
         check({"a": tmp_path / "none.jsonl"})
     strange = tmp_path / "c.jsonl"
     strange.write_text('{"bad\n{"foo": "a b", "bar": "a"}\n')
-    with pytest.raises(DataError, match="no column is known"):
+    with pytest.raises(DataError, match="no column name is known"):
         check({"a": strange})
 
 

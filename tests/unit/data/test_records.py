@@ -344,7 +344,7 @@ def test_lines_without_end_are_refused_in_bounded_memory(
         write("a.target", "x\n")
         for ending, pack in {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.items():
             path = write(name + ending, pack(content))
-            assert "a line of more than 1 MB; write one record a line." in problem(path, skip_bad=True)
+            assert "a line of more than 1 MB; write one record per line." in problem(path, skip_bad=True)
             path.unlink()
     taken = 0
     for chunk in lines._zstd(io.BytesIO(zstandard.ZstdCompressor().compress(bytes(1 << 28)))):
@@ -380,7 +380,7 @@ def test_damaged_archives(write: Write) -> None:
             "the field 'document'",
         ),
         (b'{"document": ["x", null], "summary": "y"}', ":2: the field 'document' holds NoneType", "the field 'docu"),
-        (b"[1, 2]", ":2: list where an object", "list where"),
+        (b"[1, 2]", ":2: list instead of an object", "list instead"),
         (
             b'{"document": "x", "summary" "y"}',
             ":2: broken JSON: Expecting ':' delimiter: line 1 column 29",
@@ -499,7 +499,7 @@ def test_ambiguous_and_missing_columns_list_what_there_is(write: Write) -> None:
     assert "could be any of 'article', 'text'; choose with document_column (--document-column)" in problem(ambiguous)
     assert pairs(ambiguous, document_column="text") == [("x", "y")]
     missing, said = write("b.jsonl", '{"text": "x", "other": "z"}'), list[str]()
-    assert "no column is known to hold the summary" in problem(missing)
+    assert "no column name is known for the summary" in problem(missing)
     assert "Columns: 'text', 'other'." in problem(missing)
     assert pairs(missing, need_summary=False) == [("x", "")]
     assert "no column 'oter'. Did you mean 'other'?" in problem(missing, summary_column="oter")

@@ -159,7 +159,7 @@ def test_extractive_methods_by_name() -> None:
     assert is_method("mine:Ends")
     assert not any(map(is_method, ("C:Models", "hub:Owner", "mine:ends/1", "a=b:Ends")))
     assert method_spec("lead:sentences=2,language=de") == {"type": "lead", "sentences": 2, "language": "de"}
-    for name, says in (("lead-" + "1" * 5000, "a number of 5,000 digits"), ("lead-1:", "no setting behind the colon")):
+    for name, says in (("lead-" + "1" * 5000, "a number of 5,000 digits"), ("lead-1:", "no setting after the colon")):
         with pytest.raises(ConfigError, match=says):
             method_spec(name)
     assert is_method("lead-1")

@@ -143,7 +143,7 @@ def test_what_is_rare_is_shown_where_there_is_any() -> None:
 def test_a_table_of_empty_summaries_says_so() -> None:
     rows = (Row("a", "tiny", measures={"empty": 0.6}), Row("b", "small", measures={"empty": 0.4}))
     assert [note for note in notes(Table(rows, "x.jsonl", 3, "a")) if "of its summaries are empty" in note] == [
-        "tiny: 60% of its summaries are empty; train longer, or take a larger size."
+        "tiny: 60% of its summaries are empty; train longer, or use a larger size."
     ]
 
 

@@ -200,7 +200,7 @@ PLACE = {"text": "ab", "start": 0, "end": 2, "weight": 1.0}
         ({"words": [WORD | {"sources": [PLACE | {"end": 9}]}]}, "a place outside of the document's 8 characters"),
         ({"source_offsets": [[0, 2], [6, 9]]}, "a place outside of the document's 8 characters"),
         ({"words": [{"text": "ab", "start": 0}]}, "words.0.end: field required"),
-        ({"terms": {"length": float("nan")}}, "nan where a number was expected"),
+        ({"terms": {"length": float("nan")}}, "nan instead of a number"),
         ({"words": [WORD | {"end": 6}]}, "a word outside of the summary's 5 characters"),
     ],
 )

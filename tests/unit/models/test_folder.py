@@ -207,7 +207,7 @@ WEIGHTS, CONFIG = "model.safetensors", "config.json"
 DAMAGES: dict[str, tuple[str, Any, str]] = {
     "truncated weights": (WEIGHTS, -100, "damaged or truncated"),
     "no weights": (WEIGHTS, None, r"has no model\.safetensors"),
-    "weights with one changed bit": (WEIGHTS, "a bit", "not the file that was saved"),
+    "weights with one changed bit": (WEIGHTS, "a bit", "has changed since it was saved"),
     "weights of another shape": (CONFIG, {"model.hidden_size": 9}, r"size mismatch for \S+"),
     "weights that lack a part": (CONFIG, {"model.head": {"type": "vocabulary"}}, r"unknown weights head\.gate"),
     "weights elsewhere": (CONFIG, {"model": {"type": "bart", "pretrained": "some/body"}}, r"model\.pretrained"),

@@ -284,7 +284,7 @@ def test_specials_are_excluded_by_the_ids_of_the_checkpoint() -> None:
     ("head", "changes", "said"),
     [
         ("pointers", {}, "copy head"),
-        ("vocabulary", {"encoder_layers": 0}, "encoder_layers is 0: the model needs one"),
+        ("vocabulary", {"encoder_layers": 0}, "encoder_layers is 0: the model needs at least one"),
         *(("correlational", {f"{side}_layerdrop": 0.1}, "LayerDrop") for side in ("encoder", "decoder")),
         ("vocabulary", {"options": {"forced_bos_id": 9999}}, "_bos_id 9999 is not an id of a vocabulary"),
     ],

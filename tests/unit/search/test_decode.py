@@ -148,7 +148,7 @@ def test_switches_hold_inside_only() -> None:
     with pytest.raises(RuntimeError), switched(model, {"score": "pc"}):
         raise RuntimeError
     assert model.values["score"] == "joint"
-    with pytest.raises(ConfigError, match="no switch 'wieght'"), switched(model, {"wieght": 1}):
+    with pytest.raises(ConfigError, match="no option 'wieght'"), switched(model, {"wieght": 1}):
         pass
 
 

@@ -91,7 +91,7 @@ def test_no_weight_underflows_where_the_scores_are_known(scale: float) -> None:
 def test_what_the_model_does_not_show_is_named(name: str) -> None:
     output = drawn(0)
     setattr(output, name, None)
-    with pytest.raises(ConfigError, match=rf"search\.distraction\.{name} needs a model that shows its {name}"):
+    with pytest.raises(ConfigError, match=rf"search\.distraction\.{name} needs a model that returns its {name}"):
         said(scorer_of(), output)
     said(scorer_of(**{**WEIGHTS, name: 0.0}), output)  # not needed, not asked for
 

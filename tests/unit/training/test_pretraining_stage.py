@@ -137,7 +137,7 @@ def test_a_stopped_run_goes_on_in_its_stage(
     monkeypatch.setattr(loop.Trainer, "_update", update)
     with pytest.raises(TrainingInterrupted, match=f"catchline resume {out}$"):
         train(run, out, on_message=quiet)
-    with pytest.raises(ConfigError, match="already holds a run"):
+    with pytest.raises(ConfigError, match="already has a run"):
         train(run, out, on_message=quiet)
     train(run, out, resume=True, on_message=quiet)
     assert updates == [("pretraining", number) for number in (1, 2, 3)] + [("", number) for number in range(1, 7)]
@@ -180,7 +180,7 @@ def test_what_is_refused_leaves_no_folder(run: RunConfig, spans: Path, tmp_path:
     with pytest.raises(ValidationError, match="set: 'model' is not among"):
         staged(run, spans, **{"pretraining.set": {"model.hidden_size": 3}})
     changed = staged(run, spans, **{"pretraining.set": {"text.tokenizer.min_frequency": 5}})
-    with pytest.raises(ConfigError, match="both stages read with one tokenizer"):
+    with pytest.raises(ConfigError, match="both stages share one tokenizer"):
         train(changed, out, on_message=quiet)
     (tmp_path / "validation.jsonl").write_text("{}")
     with pytest.raises(DataError, match="has no training file"):

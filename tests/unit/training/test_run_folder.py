@@ -112,7 +112,7 @@ def test_a_log_that_was_cut_or_deleted_is_refused(
         log.unlink()
     else:
         os.truncate(log, int(kept * size))
-    refused(capsys, 5, "bytes of the last checkpoint: put the file back", "resume", out)
+    refused(capsys, 5, "bytes of the last checkpoint: restore the file", "resume", out)
 
 
 @pytest.mark.parametrize("killed", ["_update", "_checkpoint"])
@@ -175,7 +175,7 @@ def test_what_no_run_wrote_is_never_replaced(run: RunConfig, tmp_path: Path, nam
     out = tmp_path / "a project"
     (out / name).parent.mkdir(parents=True)
     (out / name).write_text("name: mine")
-    with pytest.raises(ConfigError, match=f"is no run folder, and its {name.partition('/')[0]} would be lost: name"):
+    with pytest.raises(ConfigError, match=f"is not a run folder, and its {name.partition('/')[0]} would be lost: name"):
         go(run, out, force=force)
     assert contents(out) == {name: b"name: mine"}
 

@@ -197,7 +197,7 @@ def test_a_run_is_not_overwritten(make_run: Any, tmp_path: Path) -> None:
         train(run, out, resume=True, on_message=quiet)
     train(run, out, on_message=quiet)
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"already holds a run.*catchline resume.*--force"):
+    with pytest.raises(ConfigError, match=r"already has a run.*catchline resume.*--force"):
         train(run, out, on_message=quiet)
     train(make_run(**{"training.max_updates": 2}), out, force=True, on_message=quiet)
     assert (out / "notes.txt").read_text() == "mine"

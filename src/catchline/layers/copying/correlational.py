@@ -172,8 +172,8 @@ class CorrelationalHead(CapturedHead):
         if self.training and torch.is_grad_enabled() and not (c.is_distribution or c.allow_literal_training):
             raise ConfigError(
                 "The copy head's options (self_transfer zero, normalise none or first_step literal) give no "
-                "probability distribution, so its loss means nothing: use model.head.preset paper, or set "
-                "model.head.allow_literal_training to true to study it all the same."
+                "probability distribution, so its loss has no meaning: use model.head.preset paper, or set "
+                "model.head.allow_literal_training to true to study it anyway."
             )
         return super().gold_log_probs(inputs, scores, source, gold)
 

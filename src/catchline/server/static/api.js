@@ -32,7 +32,7 @@ export async function summarize({ model, document, format, options }, signal) {
   const headers = { "Content-Type": "application/json" };
   const answer = await ask("v1/summarize", { method: "POST", headers, body, signal });
   const [record] = answer.summaries ?? [];
-  if (!record) throw new ServiceError("The server's answer holds no summary; is this page older than the server? Reload it.", 200);
+  if (!record) throw new ServiceError("The server's answer has no summary; is this page older than the server? Reload it.", 200);
   return { ...record, model };
 }
 
@@ -74,5 +74,5 @@ function sentence(response, body, tokenSent) {
   if (response.status === 401) return tokenSent ? "This token is wrong." : "This server asks for a token.";
   if (typeof body?.error === "string") return body.error;
   if (response.ok) return "The server's answer cannot be read; something between this page and the server may have changed it.";
-  return `The server answered with status ${response.status} and no explanation.`;
+  return `The server answered with status ${response.status} and no message.`;
 }

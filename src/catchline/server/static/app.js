@@ -45,7 +45,7 @@ async function load() {
     editor.limit = limits?.max_characters ?? Infinity;
     editor.showCount();
     go.disabled = false;
-    if (settings.missing?.length) showMessage(`This server has no ${settings.missing.join(", ")}; the link was made for another one.`);
+    if (settings.missing?.length) showMessage(`This server has no ${settings.missing.join(", ")}; the link comes from another server.`);
     return true;
   } catch (error) {
     if (error.status === 401) askForToken(error.message);
@@ -60,7 +60,7 @@ function askForToken(sentence) {
     return;
   }
   const field = h("input", { type: "password", id: "token", autocomplete: "off", "aria-label": "Token" });
-  const send = h("form", { class: "token" }, field, h("button", { class: "plain" }, "Use it"), h("span", { class: "quiet" }, "Kept until this tab is closed."));
+  const send = h("form", { class: "token" }, field, h("button", { class: "plain" }, "Use it"), h("span", { class: "quiet" }, "Kept until you close this tab."));
   send.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (!field.value.trim()) return;

@@ -63,8 +63,8 @@ export class Results {
     const title = h("h2", {}, "Your text ", h("span", { class: "quiet" }, counted(countWords(read ?? given), "word")));
     const edit = button("Edit", this.onedit, { "aria-label": "Edit the text" });
     let note = [];
-    if (read !== null) note = [`Read as ${name}${part}. `, button("Take it as it is", () => this.onformat("text"))];
-    else if (kind) note = ["Taken as it is. ", button(`Read it as ${name}`, () => this.onformat(kind === "markdown" ? kind : "auto"))];
+    if (read !== null) note = [`Read as ${name}${part}. `, button("Use it unchanged", () => this.onformat("text"))];
+    else if (kind) note = ["Used unchanged. ", button(`Read it as ${name}`, () => this.onformat(kind === "markdown" ? kind : "auto"))];
     this.head.replaceChildren(title, edit, note.length ? h("p", { class: "quiet" }, ...note) : "");
     if (held) edit.focus({ preventScroll: true });
   }
@@ -120,7 +120,7 @@ export class Results {
     }
     const copy = copyButton(() => record.summary, "Copy");
     const save = button("JSON", () => download(`catchline-${record.model}.jsonl`, { ...answer, document: this.panel.text }), {
-      title: "Download the record; catchline explain stored FILE --html shows it again",
+      title: "Download the record; catchline explain stored FILE --html opens it as a page",
       "aria-label": `Download the record of ${title} as JSON`,
     });
     slot.replaceChildren(this.header(title, copy, save));

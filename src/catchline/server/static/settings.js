@@ -9,10 +9,10 @@ const MOST = 3;
 const NUMBERS = [
   { key: "min_length", label: "Shortest line", meaning: "The shortest line that a model may write, in tokens (a word has one or two)." },
   { key: "max_length", label: "Longest line", meaning: "The longest line that a model may write, in tokens (a word has one or two)." },
-  { key: "beam_size", label: "Thoroughness", meaning: "How many beginnings of a line the search keeps at each word. More take longer." },
-  { key: "sentences", label: "Sentences", meaning: "How many sentences are taken from the text." },
+  { key: "beam_size", label: "Thoroughness", meaning: "How many candidate lines the search keeps. More take longer." },
+  { key: "sentences", label: "Sentences", meaning: "How many sentences to pick from the text." },
 ];
-const GROUPS = { neural: "Models: write a line", extractive: "Extractive: take sentences" };
+const GROUPS = { neural: "Models: write a line", extractive: "Extractive: pick sentences" };
 const TITLES = {
   oneline: "Bundled model",
   ...{ lexrank: "LexRank", textrank: "TextRank", lsa: "LSA", lsa_first: "LSA, first topic", kl: "KL sum", concept_ilp: "Concepts", sum_basic: "SumBasic" },
@@ -99,7 +99,7 @@ export class Settings {
 
   draw() {
     const rows = this.chosen.map((name, index) => this.chooser(name, index));
-    const more = button("+ Compare", () => this.add(), { title: "Ask another system, too", hidden: this.chosen.length >= Math.min(MOST, this.models.size) });
+    const more = button("+ Compare", () => this.add(), { title: "Add another system", hidden: this.chosen.length >= Math.min(MOST, this.models.size) });
     for (const old of [...this.place.querySelectorAll(":scope > :not(legend)")]) old.remove();
     this.place.append(...rows, more);
     this.drawNumbers();
