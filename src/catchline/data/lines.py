@@ -73,7 +73,7 @@ def document_text(raw: bytes, name: str) -> tuple[str, str]:
         raise DataError(other)
     kind, prose = as_prose(decoded(raw, name), suffix)
     if kind == "page" and not prose:
-        raise DataError(f"{name} is a web page without text; perhaps a script would write it: save the page as text.")
+        raise DataError(f"{name} is a web page without text, perhaps filled by a script: save the page as text.")
     return kind, prose
 
 
@@ -82,7 +82,7 @@ def decoded(raw: bytes, place: str) -> str:
     try:
         text = raw.decode("utf-8-sig")
         if "\0" in text:
-            raise DataError(unreadable(place, raw[:8]) or f"{place} is not text: it holds NUL bytes.")
+            raise DataError(unreadable(place, raw[:8]) or f"{place} is not text: it contains NUL bytes.")
         return text
     except UnicodeDecodeError as error:
         if other := unreadable(place, raw[:8]):
