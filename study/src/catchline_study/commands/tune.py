@@ -98,8 +98,7 @@ def command(
     with progress("Trying settings") as bar:
         tried, refused = tuning.tune(measure, dims, file=folder / "trials.log", progress=bar.advance, **how)
     ranked = tuning.ranked(tried, metric)
-    best = ranked[0]
-    new = bool(fixed) or bool(best.settings)
+    best, new = ranked[0], bool(fixed or ranked[0].settings)
     if apply and new:
         with card_follows(model_folder(model)):
             tuning.apply(model_folder(model), merge(fixed, best.settings))
