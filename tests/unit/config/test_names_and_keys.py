@@ -145,12 +145,6 @@ def test_every_objective_that_needs_something_has_a_case() -> None:
     assert {name for name, config in configs.items() if config.needs} == {objective for objective, _, _ in CASES}
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_any_weight_from_zero_on_is_a_weight(name: str) -> None:
-    for weight in (0, 0.001, 1, 7.5):
-        assert parse("objective", OBJECTIVES, {"type": name, "weight": weight})[1].weight == weight
-
-
 def test_coverage_that_a_phase_switches_on_acts() -> None:
     phases = [{"name": "a", "until": 3, "model": {"coverage": False}}, {"name": "b", "model": {"coverage": True}}]
     check_run(run_of("coverage", {"type": "seq2seq", "attention": LATER}, phases=phases))

@@ -137,10 +137,7 @@ def test_a_resumed_run_no_longer_needs_the_folder(base: RunConfig, trained: Path
         train(whole, tmp_path / "third", on_message=quiet)
 
 
-def test_another_kind_of_model_is_refused(trained: Path, make_run: Any, tmp_path: Path) -> None:
-    run = make_run(**{"training.initial_weights": str(trained)})
-    with pytest.raises(ConfigError, match=r"a Transformer, and this run's Seq2Seq differ in embedding"):
-        train(run, tmp_path / "other", on_message=quiet)
+def test_a_model_without_a_tensor_of_ours_is_refused(trained: Path) -> None:
     initial = load_model_folder(trained)
     with pytest.raises(ConfigError, match=r"a Transformer, and this run's Linear differ in every tensor"):
         take_weights(torch.nn.Linear(2, 2), initial, initial.tokenizer, str(trained))
@@ -149,6 +146,7 @@ def test_another_kind_of_model_is_refused(trained: Path, make_run: Any, tmp_path
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"model": {"type": "seq2seq"}}, r"a Transformer, and this run's Seq2Seq differ in embedding"),
         ({"model.feed_forward_size": 16}, r"\[12, 8\] and \[16, 8\].*below 'model'"),
         ({"text.tokenizer.min_frequency": 2}, r"min_frequency: 1 there, 2 now.*--set 'text.tokeni"),
         ({"text.tokenizer": {"type": "character"}}, 'type: "word" there, "character" now'),
@@ -194,12 +192,6 @@ def test_the_first_update_is_of_the_taken_weights(base: RunConfig, trained: Path
     before = {name: value.clone() for name, value in parts.model.state_dict().items()}
     trainer = Trainer(base, tmp_path / "run", parts, join_processes((), tmp_path / "run"), Callbacks())
     assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
-
-
-def test_a_tokenizer_of_somebody_else_is_not_trained(base: RunConfig, trained: Path, tmp_path: Path) -> None:
-    text = base.text.model_copy(update={"tokenizer": {"type": "pretrained", "path": str(trained / "tokenizer")}})
-    parts = drawn(base.model_copy(update={"text": text}), tmp_path / "run")
-    assert list(parts.tokenizer.vocabulary) == list(Tokenizer.load(trained / "tokenizer").vocabulary)
 
 
 def test_weights_of_a_checkpoint_of_somebody_else(base: RunConfig, trained: Path, tmp_path: Path) -> None:
