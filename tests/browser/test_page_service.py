@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from actions import TEXT, lit, summarize, wait, word
 
+from office_files import PROSE, docx, pdf
 from serving import running
 from tiny_models import save_tiny_model
 
@@ -43,6 +44,16 @@ def test_the_page_shows_what_the_service_says(page: Any, address: str) -> None:
     assert page.locator(".gate .dot").count() == tiny.locator(".words .word").count()
     word(tiny, "").focus()
     assert page.locator(".sources li").count() >= 1
+
+
+def test_the_service_reads_a_file(page: Any, address: str) -> None:
+    page.goto(f"{address}#systems=tiny")
+    page.wait_for_selector("body[data-ready]")
+    given = {"name": "a.docx", "mimeType": "application/octet-stream", "buffer": docx()}
+    page.set_input_files("#file", given)
+    wait(page, f"document.getElementById('text').value === '{PROSE}'")
+    page.set_input_files("#file", {**given, "name": "b.pdf", "buffer": pdf(scanned=True)})
+    page.wait_for_selector("text=b.pdf has no text: it may be scanned")
 
 
 def test_the_service_says_what_does_not_fit(page: Any, address: str) -> None:
