@@ -150,10 +150,12 @@ class DecodingSystem(System):
         return config
 
     def describe(self, options: SearchConfig) -> dict[str, Any]:
-        """The settings that differ from the schema's defaults, and always beam and lengths."""
+        """The settings that differ from the schema's defaults, always beam and lengths, and a prefix."""
         always = ("beam_size", "min_length", "max_length")
         values, usual = options.model_dump(mode="json"), SearchConfig().model_dump(mode="json")
-        return {key: value for key, value in values.items() if key in always or value != usual[key]}
+        prefix = getattr(self.tokenizer.config, "prefix", "")
+        described = {key: value for key, value in values.items() if key in always or value != usual[key]}
+        return described | ({"prefix": prefix} if prefix else {})
 
     def batches_at_once(self, documents: int, options: SearchConfig) -> int:
         """How many parts of this many documents are best searched `in_threads`."""
