@@ -12,8 +12,12 @@ from json_lines import write_lines
 MISTAKES = [
     ("data select-spans --k 5 --out out", 2, "Nothing to read"),
     ("data select-spans pairs.jsonl --k 5 --weights 1,1 --out out", 2, "one each for R-1"),
-    ("data select-spans none.txt --k 5 --out out", 3, "holds no file to read"),
-    ("data select-spans pairs.jsonl --k 5 --tokenizer words --input-length 8 --out out", 3, "the longest has 4"),
+    ("data select-spans none.txt --tokenizer words --k 5 --out out", 3, "holds no file to read"),
+    (
+        "data select-spans pairs.jsonl --k 5 --tokenizer words --input-length 8 --output-length 4 --out out",
+        3,
+        "the longest",
+    ),
     ("data subset pairs.jsonl out.jsonl", 2, "Say which part"),
     ("data subset pairs.jsonl out.jsonl --sample 9", 3, "there are 2"),
     ("data prepare duc2004 none out.jsonl --references none", 3, "holds no folders"),

@@ -184,7 +184,6 @@ def test_subsets(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ("arguments", "said"),
     [
         (["subset", "q.source", "q.target", "--last", "1"], "same file (q.target)"),
-        (["subset", "q", "new.jsonl", "--last", "1", "--rest", "q.target"], "same file (q.target)"),
         (["subset", "one", "one/new.jsonl", "--last", "1"], "one/new.jsonl would lie in"),
         (["subset", "link.jsonl", "one/x.jsonl", "--last", "1"], "same file (one/x.jsonl)"),
         (["prepare", "duc2004", "one", "q/../one/x.jsonl", "--references", "two"], "would lie in"),
