@@ -101,12 +101,9 @@ def test_evaluate_and_compare_say_the_same(tmp_path: Path, capsys: pytest.Captur
     one = run(capsys, "evaluate", "lead-1", "--data", data, "--copying")
     other = run(capsys, "compare", "lead-1", "--data", data, "--out", out)
     assert all("over-copied words" in text for text in (one, other))
-    quoted = [[line for line in text.splitlines() if line.startswith("rouge:")] for text in (one, other)]
-    assert quoted[0] == quoted[1]
-    assert "ci:95%r1000" in quoted[0][0]
-    intervals = [re.findall(r"\d+\.\d\d ±\d+\.\d\d", text) for text in (one, other)]
+    intervals = [re.findall(r"\d+\.\d\d ±\d+\.\d\d|rouge:.*ci:95%r1000.*", text) for text in (one, other)]
     assert intervals[0] == intervals[1]
-    assert len(intervals[0]) == 3
+    assert len(intervals[0]) == 4
     assert "±0.00" not in intervals[0][0]
     values = json.loads(run(capsys, "evaluate", "lead-1", "--data", data, "--json"))["systems"][0]["measures"]
     table = json.loads((out / "compare.json").read_text())["rows"][0]["measures"]

@@ -202,7 +202,7 @@ def test_evaluate_has_p_values_too() -> None:
     assert listed[1]["p"]["1"] == listed[1]["p_holm"]["1"] == approximate_randomization(BASE + NOISE + 0.05, BASE).p
     assert listed[1]["difference"]["1"] == pytest.approx(float((NOISE + 0.05).mean()))
     assert cells(made)[1][1][1].endswith("**")
-    assert "against a (" in notes(made)[1]
+    assert "against a: paired test over documents (randomization)" in notes(made)[1]
 
 
 # --------------------------------------------------------------------------- what is said when a training ends
