@@ -19,6 +19,7 @@ from catchline.config.schema import SearchConfig, TextConfig
 from catchline.data.checks import ENOUGH_FOR_TEST
 from catchline.data.dataset import Collator, EncodedDataset
 from catchline.errors import ConfigError
+from catchline.evaluation import confidence as fitting
 from catchline.models.seq2seq import Seq2Seq
 from catchline.search.torch_bridge import decode
 from catchline.summarizer import confidence
@@ -140,7 +141,7 @@ def test_the_held_out_pairs_calibrate_the_model(
     data: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confidence, "LEAST_RECORDS", 12)
-    monkeypatch.setattr(confidence, "accepted", lambda made, *_: [n % 3 == 0 for n in range(len(made))])
+    monkeypatch.setattr(fitting, "accepted", lambda made, *_: [n % 3 == 0 for n in range(len(made))])
     said = run(capsys, *arguments(data, tmp_path / "run"))
     assert "Of 12 held-out lines 33% have ROUGE-1 of 0.4 or more" in said
     assert "Only a reader can judge them" in said

@@ -75,9 +75,6 @@ def _run_of(place: str) -> RunConfig | None:
     return read_run(recipe) if recipe.is_file() else None
 
 
-# -------------------------------------------------------------------------------------------- scores
-
-
 @dataclass(frozen=True, slots=True)
 class RougeScore:
     """Means over documents, and the 95% bootstrap interval of the figure that is shown."""
@@ -115,7 +112,6 @@ class EvaluationResult:
 
     @property
     def counting(self) -> str:
-        """``flags`` as a sentence, if there are any."""
         return f"How ROUGE counts: {self.flags.rstrip('.')}." if self.flags else ""
 
     @property
@@ -266,9 +262,6 @@ def refuse_unscorable(records: Sequence[Record], to: str) -> None:
         if not any(text.strip() for text in references_of(record)):
             where = record.origin or record.id or "a record"
             raise DataError(f"{where} has no summary to compare with; every document needs one.")
-
-
-# --------------------------------------------------------------------------------------- predictions
 
 
 def fingerprint(identity: str, records: Sequence[Record]) -> str:

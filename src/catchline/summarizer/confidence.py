@@ -1,71 +1,21 @@
-"""The confidence of a newly trained model, fitted to held-out records; `catchline calibrate` fits it to ratings."""
+"""Fitting a confidence: the regression on facts of summaries, and what recognises texts of another kind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from catchline.config.names import DEFAULT, ROOT
 from catchline.data.dataset import encode_documents
-from catchline.metrics.confidence import (
-    FACTS,
-    Calibration,
-    Facts,
-    mean_ratio,
-    packed,
-    prose_sentence,
-    sigmoid,
-    unpacked,
-    word_ids,
-)
-from catchline.metrics.copying import repeats
-from catchline.metrics.faithfulness import check_support
-from catchline.metrics.rouge import rouge
-from catchline.metrics.scoring import Scoring, suited
-from catchline.metrics.words import words
-from catchline.summarizer import Summarizer
-from catchline.summarizer.system import Progress
+from catchline.metrics.confidence import FACTS, Calibration, Facts, mean_ratio, packed, sigmoid, unpacked, word_ids
 from catchline.text.base import Tokenizer
-from catchline.types import Record, references_of
+from catchline.types import Record
 
-ACCEPT = 0.4  # ROUGE-1 F
-RULE = f"ROUGE-1 of {ACCEPT:g} or more, no repetition, no name, number or date that the document lacks"
 LEAST_RECORDS = 100
 PRIOR, UNKNOWN = 2000, 0.2  # words of English, and the share of them that a vocabulary lacks
-
-
-def fit_confidence(
-    folder: Path, records: Sequence[Record], progress: Progress | None = None
-) -> tuple[Calibration, list[float]]:
-    """Fit the confidence of the model in ``folder`` to its summaries of ``records`` and store it there; also the shares
-    of lines, and of first prose sentences, that `accepted` accepts, and of lines that reach the threshold."""
-    summarizer = Summarizer.from_pretrained(str(folder))
-    summarizer.system.calibration = Calibration.blank()
-    made = summarizer.summarize(records, progress=progress)
-    good, facts = accepted([summary.text for summary in made], records), [summary.facts for summary in made]
-    calibration = regression(facts, good)
-    confidence = np.array([calibration.confidence(one) for one in facts])
-    instead = accepted([record.document[slice(*prose_sentence(record.document))] for record in records], records)
-    calibration = replace(calibration, threshold=best_threshold(confidence, good, instead), accepted=RULE)
-    calibration = with_domain(calibration, summarizer.system, [record.document for record in records])
-    calibration.save(folder)
-    return calibration, [float(np.mean(flags)) for flags in (good, instead, confidence >= calibration.threshold)]
-
-
-def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float = ACCEPT) -> list[bool]:
-    """Which summaries pass for acceptable where no reader has rated them: ROUGE-1 F of ``accept`` against the nearest
-    reference, no repetition, and no name, number or date that the document lacks."""
-    references = [references_of(record) for record in records]
-    counted = dict(suited(Scoring(), references).rouge) | {"multi": "max", "kinds": ("1",)}
-    scores = rouge(summaries, references, **counted).per_document["1"]
-    return [
-        score.f >= accept and not repeats(words(text)) and not check_support(text, record.document).unsupported
-        for score, text, record in zip(scores, summaries, records, strict=True)
-    ]
 
 
 def regression(found: Sequence[Facts], good: Sequence[bool]) -> Calibration:
@@ -82,14 +32,6 @@ def regression(found: Sequence[Facts], good: Sequence[bool]) -> Calibration:
         weight += np.linalg.solve(curvature, design.T @ (target - probability) - ridge @ weight).clip(-1, 1)
     mean_, deviation_, weight_ = (tuple(vector.tolist()) for vector in (mean, deviation, weight[:-1]))
     return Calibration(mean_, deviation_, weight_, float(weight[-1]), threshold=0.5, records=len(facts))
-
-
-def best_threshold(confidence: np.ndarray, good: Sequence[bool], instead: Sequence[bool]) -> float:
-    """The threshold with which most answers are accepted: ``good`` lines from it on, sentences below it; 0 for none."""
-    order = np.argsort(confidence)
-    gain = np.cumsum(np.array(instead, dtype=int)[order] - np.array(good, dtype=int)[order])
-    best = int(gain.argmax())
-    return 0.0 if gain[best] <= 0 else float([*confidence[order], 1.0][best + 1])
 
 
 def with_domain(calibration: Calibration, system: Any, documents: Sequence[str]) -> Calibration:

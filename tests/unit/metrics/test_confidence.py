@@ -13,6 +13,7 @@ import pytest
 
 from catchline.config.schema import TextConfig
 from catchline.errors import ModelError
+from catchline.evaluation.confidence import accepted, best_threshold
 from catchline.metrics.confidence import (
     FACTS,
     Calibration,
@@ -23,7 +24,7 @@ from catchline.metrics.confidence import (
     unpacked,
     word_ids,
 )
-from catchline.summarizer.confidence import accepted, best_threshold, english_shares, regression, with_domain
+from catchline.summarizer.confidence import english_shares, regression, with_domain
 from catchline.summarizer.summarize import or_extract
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Hypothesis, Record, Summary, TokenizedText
