@@ -60,10 +60,8 @@ def drop_unknown(values: dict[str, Any], cls: Any, parts: Mapping[str, Any], whe
             component = names.resolve(key, parts[key], value["type"])
             inner = {part: table for part, (_, table) in getattr(component, "parts", {}).items()}
             yield from drop_unknown(value, component.Config, PARTS | inner, name)
-        elif key not in parts and (sections := sections_in(cls.model_fields[key].annotation)):
-            for part in value if isinstance(value, list) else [value]:
-                if isinstance(part, dict):
-                    yield from drop_unknown(part, sections[0], parts, name)
+        elif isinstance(value, dict) and (sections := sections_in(cls.model_fields[key].annotation)):
+            yield from drop_unknown(value, sections[0], parts, name)
         elif key in parts and isinstance(value, list):
             for number, spec in enumerate(value):
                 component = names.resolve(key, parts[key], spec["type"])
@@ -98,8 +96,6 @@ def drop_settings(path: Path) -> None:
         dropped = [*drop_unknown(values, SearchConfig, PARTS, "search")]
     else:
         run = values["identity"]["recipe"] if path.name == "state.json" else values
-        if isinstance(stopping := run["training"]["early_stopping"], dict):
-            run["training"]["early_stopping"] = stopping["patience"]
         dropped = [*drop_unknown(run, RunConfig, PARTS, "")]
     if dropped:
         print(f"{path}: dropped {', '.join(name.lstrip('.') for name in dropped)}")
