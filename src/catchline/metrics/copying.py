@@ -94,7 +94,7 @@ def repeats(summary: Words, again: float | None = None) -> bool:
     if again == 0.0:
         return False
     seen: set[Words] = set()
-    for phrase in ngrams(summary, _PHRASE):
+    for phrase in zip(*(summary[start:] for start in range(_PHRASE)), strict=False):
         if phrase in seen and any(map(_is_heard, phrase)):
             return True
         seen.add(phrase)

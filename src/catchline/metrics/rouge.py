@@ -39,9 +39,10 @@ _RESAMPLES = 1000
 
 
 class RougeOptions(ConfigBase, strict=True):
-    """The flags. Each default is what ROUGE-1.5.5 does when run with ``-m``; profiles change some (above). The tool
-    looks words up in WordNet's exception lists where it has its data; where its ``WordNet-2.0.exc.db`` was rebuilt with
-    the usual three-argument recipe, the table is empty."""
+    """The flags ``stem``, ``exceptions``, ``remove_stop_words``, ``max_bytes``, ``multi``, ``alpha`` and ``interval``.
+    Each default is what ROUGE-1.5.5 does when run with ``-m``; profiles change some (above). The tool looks words up in
+    WordNet's exception lists where it has its data; where its ``WordNet-2.0.exc.db`` was rebuilt with the usual
+    three-argument recipe, the table is empty."""
 
     stem: bool = True  # Porter stemming of words longer than three characters (-m)
     exceptions: bool = True  # look words up in WordNet's exception lists before stemming
