@@ -26,13 +26,13 @@ import platform
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
+from pkgutil import resolve_name
 from shutil import copyfile
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
 from huggingface_hub import ModelHubMixin, get_token, hf_hub_download, snapshot_download
-from transformers import AutoTokenizer
 
 from catchline.config.base import validate
 from catchline.config.generation import search_from
@@ -333,7 +333,8 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
         with TemporaryDirectory() as place:
             why = f"The tokenizer in {folder} cannot be converted; pip install sentencepiece may help"
             with stored.as_model_error(lambda error: f"{why} ({first_line(error)})."):
-                AutoTokenizer.from_pretrained(folder, trust_remote_code=False).save_pretrained(place)
+                reader = resolve_name("transformers:AutoTokenizer")  # which takes half a second to import
+                reader.from_pretrained(folder, trust_remote_code=False).save_pretrained(place)
             copyfile(folder / "config.json", Path(place) / "config.json")
             return Tokenizer.load(place)
     if not (folder / "tokenizer.json").is_file():
