@@ -16,6 +16,7 @@ import pytest
 
 from catchline import Summarizer
 from catchline.cli.main import main
+from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
 from catchline.evaluation.run import identity, open_system
 from catchline.metrics.confidence import Calibration
@@ -108,7 +109,8 @@ def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -
 def test_the_first_hypothesis_without_a_fault_is_given(lines: list[str], best: str) -> None:
     decoded: Any = object.__new__(DecodedDocument)
     decoded.record, decoded._plain = Record("The ferry sank near the island."), str
-    assert decoded.faultless_first(lines) == [best, *(line for line in lines if line != best)]
+    decoded.options, decoded._length = SearchConfig(faultless=True), None
+    assert decoded.in_order(lines) == [best, *(line for line in lines if line != best)]
 
 
 @pytest.fixture

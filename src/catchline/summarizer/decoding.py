@@ -198,10 +198,8 @@ class DecodingSystem(System):
         config = options.model_copy(update={"replace_unk": False, **every})
         groups = batches(documents, max(own, _MOST))  # parts are many
         found = [one for group in groups for one in self._found(group, config, on_step, on_text)]
-        if options.faultless:
-            found = [one.faultless_first(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
-        if length is not None:
-            found = [one.of_length_first(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
+        if every:  # else the search has ordered them
+            found = [one.in_order(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
         made = [
@@ -295,21 +293,20 @@ class DecodedDocument:
         """What a reader gets to see of it."""
         return self._build(hypothesis, explain=False, **changed).text
 
-    def of_length_first(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        """The hypotheses with those in front whose text is long enough and needs no cut."""
-        length, texts = self._length or Length(), [self._whole(one, explain=False).text for one in hypotheses]
-        fit = [(length.missing(text), length.end(text) < len(text)) for text in texts]
-        return [hypotheses[at] for at in sorted(range(len(hypotheses)), key=fit.__getitem__)]
-
-    def faultless_first(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        """The hypotheses with the first in front that does not repeat itself, and of whose names, numbers and dates the
-        document lacks none, judged by their words as the model wrote them."""
+    def in_order(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """Those in front whose text is long enough and needs no cut. With ``faultless`` the first of all is one that
+        does not repeat itself, and of whose names, numbers and dates, as the model wrote them, the document has all."""
         source = SourceFacts(self.record.document)
-        for place, hypothesis in enumerate(hypotheses):
+        for place, hypothesis in enumerate(hypotheses if self.options.faultless else ()):
             text = self._plain(hypothesis)
             if len(text) > _ENDLESS or not (repeats(words(text)) or check_support(text, source).unsupported):
-                return [hypothesis, *hypotheses[:place], *hypotheses[place + 1 :]]
-        return hypotheses
+                hypotheses = [hypothesis, *hypotheses[:place], *hypotheses[place + 1 :]]
+                break
+        if (length := self._length) is None:
+            return hypotheses
+        texts = [self._whole(one, explain=False).text for one in hypotheses]
+        fit = [(length.missing(text), length.end(text) < len(text)) for text in texts]
+        return [hypotheses[at] for at in sorted(range(len(hypotheses)), key=fit.__getitem__)]
 
     def summary(self, hypotheses: Sequence[Hypothesis], most: int, explain: bool) -> Summary:
         """The first with at most ``most - 1`` of other texts as alternatives; of a calibrated model with the facts of

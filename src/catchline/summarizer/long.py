@@ -20,14 +20,14 @@ _HEADING = 60  # characters at most
 
 def selected(record: Record, tokenizer: Tokenizer, config: TextConfig) -> TokenizedText:
     """The sentences that LexRank rates highest, in order, as many as the model reads."""
-    whole, spans = _whole(record, tokenizer)
+    whole, spans, room = _whole(record, tokenizer, config)
     sentences = [record.document[start:end] for start, end in spans]
     lexrank = build("extractive method", EXTRACTIVE, {"type": "lexrank"})
     blocks = [sentences[at : at + _COMPARED] for at in range(0, len(sentences), _COMPARED)]
     ratings = np.concatenate([lexrank.rate(block) * len(block) ** 0.5 for block in blocks])
     first = np.searchsorted([start for start, _ in whole.offsets], [start for start, _ in spans])
     counts = np.diff([*first, len(whole.ids)])
-    room, chosen = _room(tokenizer, config), set[int]()
+    chosen = set[int]()
     for sentence in np.argsort(-ratings, kind="stable").tolist():
         if counts[sentence] <= room:
             chosen.add(sentence)
@@ -39,14 +39,14 @@ def selected(record: Record, tokenizer: Tokenizer, config: TextConfig) -> Tokeni
 def parts(record: Record, tokenizer: Tokenizer, config: TextConfig) -> Iterator[TokenizedText]:
     """The document in parts that the model reads, each up to a heading, a blank line or at least the end of a sentence
     in its second half."""
-    whole, spans = _whole(record, tokenizer)
+    whole, spans, room = _whole(record, tokenizer, config)
     starts = np.searchsorted([start for start, _ in whole.offsets], [start for start, _ in spans]).tolist()
     begins = {}
     for at, (start, end) in zip(starts, spans, strict=True):
         alone = record.document[:start].rstrip(" \t").endswith("\n\n")
         heads = alone and end - start <= _HEADING and record.document[end : end + 2] == "\n\n"
         begins[at] = (heads, alone)
-    room, first = _room(tokenizer, config), 0
+    first = 0
     while first < len(whole.ids):
         last = first + room
         if last < len(whole.ids):
@@ -56,14 +56,13 @@ def parts(record: Record, tokenizer: Tokenizer, config: TextConfig) -> Iterator[
         first = last
 
 
-def _whole(record: Record, tokenizer: Tokenizer) -> tuple[TokenizedText, list[tuple[int, int]]]:
+def _whole(
+    record: Record, tokenizer: Tokenizer, config: TextConfig
+) -> tuple[TokenizedText, list[tuple[int, int]], int]:
+    """All tokens of a document, its sentences, and how many tokens the model reads."""
     gaps = None if tokenizer.separator is None else [record_gaps(record, tokenizer.separator)[0]]
-    return tokenizer.encode(record.document, gaps=gaps), split_sentences(record.document)
-
-
-def _room(tokenizer: Tokenizer, config: TextConfig) -> int:
-    prefix, suffix = _around(tokenizer, config)
-    return config.max_source_tokens - len(prefix) - len(suffix)
+    room = config.max_source_tokens - sum(map(len, _around(tokenizer, config)))
+    return tokenizer.encode(record.document, gaps=gaps), split_sentences(record.document), room
 
 
 def _around(tokenizer: Tokenizer, config: TextConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
