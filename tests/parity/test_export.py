@@ -217,7 +217,7 @@ def test_what_graphs_cannot(fast: dict[str, Pair]) -> None:
 def test_what_is_there_is_not_lost(fast: dict[str, Pair], tmp_path: Path) -> None:
     source = str(fast["writer-see"][0])
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(ConfigError, match="holds no exported model: name another"):
+    with pytest.raises(ConfigError, match="has no exported model: name another"):
         export_apart(source, tmp_path)
     with pytest.raises(ConfigError, match="no model folder: name another"):
         Summarizer.from_pretrained(source).save_pretrained(tmp_path)

@@ -53,7 +53,7 @@ def command(
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train and score the rows of a recipe, or score what exists, and print one table.
+    """Train and score the rows of a recipe, or score existing systems, and print one table.
 
     The folder gets compare.md, compare.csv, compare.tex and compare.json. Interrupted, the same command
     continues where it stopped. A row that fails is named in the table, and the exit code is 1.

@@ -47,9 +47,9 @@ def check_command(
     max_records: MaxRecords = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look for what spoils a training: bad records, duplicates, leakage between splits, suspicious pairs.
+    """Find problems of training data: bad records, duplicates, leakage between splits, suspicious pairs.
 
-    The exit code is 3 when there are records that a training would refuse.
+    The exit code is 3 if a training would refuse some records.
     """
     if recipe is None and (row or size):
         raise ConfigError("--row and --size need a recipe; name it with --recipe.")
@@ -94,7 +94,7 @@ def _counter_of(run: RunConfig) -> Callable[[Record], tuple[int, int]] | None:
 def columns_command(
     file: Annotated[str | None, Argument(help="The file to describe.")] = None, *, columns: ColumnOptions
 ) -> None:
-    """The table by which columns are recognised, or what it chooses in a file."""
+    """Print the table of known column names, or the choice for a file."""
     if file is None:
         print(aligned(["side", "order", "names"], [[*row[:2], ", ".join(row[2])] for row in column_table()], left=3))
         return

@@ -29,7 +29,7 @@ WHAT_FOR = {
 
 
 def command(as_json: AsJson = False) -> None:
-    """Print versions, threads, devices, the CPU's features, and what is not installed with what needs it."""
+    """Print versions, threads, devices, the CPU's features, and missing packages with what needs them."""
     values = facts()
     rows = [[name, str(value)] for name, value in values.items() if name != "missing"]
     missing = [

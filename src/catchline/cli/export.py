@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Write a folder that summarizes without torch: `catchline summarize DIR`.
 
-    It is the model's folder with two graphs in the ONNX format beside its weights.
+    It is the model's folder with two ONNX models and their weights.
     """
     from catchline.export.apart import export_apart
 

@@ -19,9 +19,9 @@ def command(
     private: Annotated[bool, Option("--private", help="Make the model private.")] = False,
     trust_code: TrustCode = False,
 ) -> None:
-    """Upload a model folder to the Hugging Face hub, as it is. It needs a token: `hf auth login`, or HF_TOKEN.
+    """Upload a model folder to the Hugging Face hub. It needs a token: `hf auth login`, or HF_TOKEN.
 
-    Look at the folder's README.md before: it becomes the model's page.
+    Check the folder's README.md first: it becomes the model's page.
     """
     from huggingface_hub import HfApi
 

@@ -43,7 +43,7 @@ def show(
     size: Size = None,
     overrides: RecipeKeys = None,
 ) -> None:
-    """Print the settings that a recipe, a row, a size and --set come to, as YAML."""
+    """Print the settings of a recipe, a row, a size and --set, as YAML."""
     recipe = load_recipe(name)
     if recipe.extractive:
         method = merge(resolve_method(recipe, row, size), parse_overrides(overrides or []))

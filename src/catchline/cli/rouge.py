@@ -52,7 +52,7 @@ def command(
     per_document: Annotated[bool, Option("--per-document", "-d", help="Print each document too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """ROUGE without Perl: precision, recall and F, the flags of ROUGE-1.5.5, and a signature to quote."""
+    """Compute ROUGE without Perl: precision, recall and F, the flags of ROUGE-1.5.5, and a signature."""
     systems, models = read_both(hypotheses, references or [])
     if separator:
         systems = [text.replace(separator, "\n") for text in systems]

@@ -38,7 +38,7 @@ def command(
         list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change a limit: max_batch=8, request_timeout=20.")
     ] = None,
 ) -> None:
-    """Serve trained models and extractive methods over HTTP, with a page at the address itself.
+    """Serve trained models and extractive methods over HTTP, with a page at the root address.
 
     POST /v1/summarize with {"document": "..."}; GET /openapi.json describes everything. A line of JSON is
     written to stdout for each request. SIGTERM and Ctrl-C finish what was accepted.

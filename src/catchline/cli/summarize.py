@@ -73,8 +73,8 @@ def command(
 ) -> None:
     """Summarize text, files, JSON lines or standard input.
 
-    A text file gives its summary; a file of records (.jsonl, .json, .csv, .tsv, ...) gives one JSON line a
-    record, in order. With --output, an interrupted command continues where it stopped, killed or not.
+    A text file gives its summary; a file of records (.jsonl, .json, .csv, .tsv, ...) gives one JSON line per
+    record, in order. With --output, an interrupted or killed command continues where it stopped.
     """
     model, given = model_and_inputs([name for name in (model, *(files or [])) if name is not None])
     inputs = given or ["-"]

@@ -53,10 +53,10 @@ def command(
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a row of a recipe. The run folder then holds the model, the log and the checkpoints.
+    """Train a row of a recipe. The run folder then has the model, the log and the checkpoints.
 
-    Of data without a validation file a tenth, 200 pairs at most, is held out for validation and for the score at
-    the end; near duplicates stay together, and RUN/data has the parts.
+    Without a validation file, a tenth of the pairs, at most 200, is held out for validation and for the score at
+    the end. Near duplicates stay in one split, and RUN/data has the splits.
 
     Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `catchline resume` resumes.
     """
@@ -96,10 +96,10 @@ def resume(
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with an interrupted or killed run from its newest checkpoint.
+    """Resume an interrupted or killed run from its newest checkpoint.
 
     The result equals that of a run that was never interrupted. With --set training.max_updates (or max_epochs,
-    max_minutes) a finished run is trained further. A run whose recipe or log was changed by hand is refused.
+    max_minutes) a finished run is trained further. A run with an edited recipe or log is refused.
     """
     from catchline.training.run import finished, on_parts, recipe_of
 

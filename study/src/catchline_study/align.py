@@ -61,7 +61,7 @@ class MapChoice:
         found = _MAP.fullmatch(text)
         if found is None:
             raise ConfigError(
-                f"'{text}' is no attention map; write LAYER:HEAD, layer-mean:LAYER (both counted from 0), mean or "
+                f"'{text}' is not an attention map; write LAYER:HEAD, layer-mean:LAYER (both counted from 0), mean or "
                 "opponent."
             )
         layer, head = found["layer"] or found["mean"], found["head"]

@@ -288,7 +288,7 @@ def _read_key(folder: Path) -> dict[str, Any]:
     except ValueError:
         key = None
     if not isinstance(key, dict) or not {"criteria", "systems", "items", "order", "lowest", "highest"} <= set(key):
-        raise DataError(f"{path} is no key of sheets; it must stay as `catchline judge make` wrote it.")
+        raise DataError(f"{path} is not a key of sheets; restore the file that `catchline judge make` wrote.")
     return key
 
 

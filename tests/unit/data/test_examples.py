@@ -120,9 +120,9 @@ def test_without_summaries_there_are_no_targets() -> None:
 
 def test_empty_texts_never_reach_a_batch() -> None:
     record = Record("\u200b", "x", origin="f.jsonl:3")
-    with pytest.raises(DataError, match=r"f\.jsonl:3: the document holds no token"):
+    with pytest.raises(DataError, match=r"f\.jsonl:3: the document has no token"):
         EncodedDataset.build([record], TOKENIZER, TextConfig())
-    with pytest.raises(DataError, match=r"f:9: the summary holds no token"):
+    with pytest.raises(DataError, match=r"f:9: the summary has no token"):
         EncodedDataset.build([Record("x", "\u200b", origin="f:9")], TOKENIZER, TextConfig())
     with pytest.raises(DataError, match="no records"):
         EncodedDataset.build([], TOKENIZER, TextConfig())

@@ -77,7 +77,7 @@ def command(
     reading: ReadingOptions,
     trust_code: TrustCode = False,
 ) -> None:
-    """Find the attention head that aligns best, or look at attention.
+    """Find the attention head that aligns best, or draw attention.
 
     `catchline align MODEL --data D --alignments lexical` prints the alignment error rate of every head.
     `catchline align --data D --sample 50 --out sheet.jsonl` writes a sheet to link words by hand; give it to

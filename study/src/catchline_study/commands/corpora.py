@@ -28,7 +28,7 @@ def docstrings_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build a corpus of (body, summary line) pairs out of the docstrings of installed packages.
+    """Build a corpus of (body, summary line) pairs from the docstrings of installed packages.
 
     The packages are read, not imported, and no network is used. Whole packages go to one split; installed ones that the
     bundled model learnt from are not held out. stats.json tells what was read; with --permissive also the version
@@ -66,7 +66,7 @@ def debian_command(
     seed: Annotated[int, Option(help="Set the seed of the hold-out.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Build a corpus of (description, synopsis) pairs out of apt's index, on any Debian or Ubuntu.
+    """Build a corpus of (description, synopsis) pairs from apt's index, on any Debian or Ubuntu.
 
     One entry a family of packages that say the same; a source package's entries go to one split.
     """

@@ -84,7 +84,7 @@ def haystack_command(
     count: Annotated[int, Option(min=1, help="Write this many haystacks.")] = 1000,
     seed: Annotated[int, Option(help="Set the seed of the documents.")] = 0,
 ) -> None:
-    """Put many documents behind the first sentence of one of them, whose summary is to be written.
+    """Hide one document among many, after its first sentence; the reference is its summary.
 
     For models that read little of much: each record tells where the one stands, without its first sentence.
     """

@@ -33,9 +33,9 @@ def make(
     reading: ReadingOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Draw documents, shuffle the systems under letters, and write one CSV file an annotator.
+    """Draw documents, shuffle the systems under letters, and write one CSV file per annotator.
 
-    Give away DIR/sheets; keep DIR/key.json.
+    Send out DIR/sheets; keep DIR/key.json.
     """
     records = records_of(str(data), reading.options())
     systems = {name: read_predictions(path, records) for name, path in _named(predictions).items()}

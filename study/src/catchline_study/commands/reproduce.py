@@ -23,7 +23,7 @@ def command(
     earlier: Earlier = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the commands and run none.")] = False,
 ) -> None:
-    """Make a table of docs/results.md again: hold pairs out for choosing, train every row, score, compare.
+    """Reproduce a table of docs/results.md: hold pairs out for selection, train every row, score, compare.
 
     Each step is its own command, printed before it runs; interrupted, the same command continues. A row takes about
     twenty minutes of one core. Without --data the claims are tested on what is scored in --out (such as study/tables).

@@ -73,9 +73,9 @@ def command(
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Decode validation data with many settings of search and say which score best.
+    """Decode validation data with many search settings and report which score best.
 
-    Interrupted, or asked for more trials, the same command continues. The first trial is the model as it is.
+    Interrupted, or asked for more trials, the same command continues. The first trial has the model's own settings.
     """
     refuse_unknown("metric", metric, tuning.METRICS)
     dims: list[tuning.Grid | tuning.Range] = [

@@ -88,5 +88,5 @@ class SpanSettings:
 
 def _decimal(name: str, text: str) -> Fraction:
     if not _DECIMAL.fullmatch(text.strip()):
-        raise ConfigError(f"{name}: '{text}' is no number of 0 or more in decimal digits, such as 1 or 0.5.")
+        raise ConfigError(f"{name}: '{text}' is not a number of 0 or more in decimal digits, such as 1 or 0.5.")
     return Fraction(text)
