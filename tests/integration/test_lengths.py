@@ -116,7 +116,7 @@ def test_the_command_the_methods_and_a_recipe(tmp_path: Path, capsys: pytest.Cap
     lines = run(capsys, "summarize", "lead-1", tmp_path / "a.txt", "--words", "2", "--json", "--explain")
     assert len(json.loads(lines)["words"]) == 2
     refused(capsys, 2, "give a maximum", "summarize", tmp_path / "a.txt", "--words", "many")
-    refused(capsys, 2, "give a maximum", "summarize", "lead-1", tmp_path / "a.txt", "--words", "2-4")
+    refused(capsys, 2, "picks whole sentences", "summarize", "lead-1", tmp_path / "a.txt", "--words", "2-4")
     assert tiny(tmp_path, "word").decoding(words="2-4")["words"] == "2-4"
     with pytest.raises(ConfigError, match="greater than or equal to 1"):
         Summarizer().summarize("A text.", sentences=0)

@@ -176,7 +176,7 @@ def test_stored_explanations_are_shown_without_the_model(
         run(capsys, "explain", "stored", source, "--html", target)
     assert page.read_text(encoding="utf-8").count("<article") == 5
     assert again.read_bytes() == page.read_bytes()
-    for most, said in ((5, ""), (4, "catchline: the first 4 records; --max-records shows more.\n")):
+    for most, said in ((5, ""), (4, "catchline: showing the first 4 records; --max-records shows more.\n")):
         assert main(["explain", "stored", str(out), "--json", "--max-records", str(most)]) == 0
         shown = capsys.readouterr()
         assert (len(shown.out.splitlines()), shown.err) == (most, said)
