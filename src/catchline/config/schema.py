@@ -268,7 +268,7 @@ class SearchConfig(LengthConfig):
 
 
 class EvaluationConfig(ConfigBase):
-    """What is scored and against which baselines. ``profile`` names a data set's usual way of scoring or a profile of
+    """How summaries are scored. ``profile`` names a data set's usual way of scoring or a profile of
     ROUGE (`catchline.metrics.scoring`); ``rouge`` changes single options. ``restore_numbers`` replaces a written ``##``
     by a number of that length from the document before scoring. ``surface`` is scored instead of ``search.surface``:
     ``raw``, the words as the model wrote them; ``tokens``, with a blank between any two."""
@@ -277,7 +277,6 @@ class EvaluationConfig(ConfigBase):
     restore_numbers: bool = False
     surface: Surface | None = None
     rouge: Spec = Field(default_factory=dict)  # options of catchline.rouge
-    baselines: tuple[str, ...] = ("lead",)
 
 
 class RunConfig(ConfigBase):

@@ -84,7 +84,7 @@ class Comparison:
         self._train, self._watch, self._say = train, watch, say
         self._earlier, self._device = (out, *earlier), device
         check_scoring(plan.evaluation.profile, plan.evaluation.rouge)
-        ways = plan.evaluation.model_dump(exclude={"surface", "baselines"})
+        ways = plan.evaluation.model_dump(exclude={"surface"})
         self._ways = [ways, REVISION, fingerprint("", self.records)]
         self._scored: dict[str, dict[str, Any]] = {}
         self._digest_of = cache(digest_of)
