@@ -71,5 +71,5 @@ def test_plot_shows_the_losses_that_compare_shows(
 )
 def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "log.jsonl").write_bytes(b'{"update": 1, "loss": 2.0}\n' + line.encode("latin-1") + b"\n")
-    with pytest.raises(DataError, match=r"log\.jsonl:2 is no line of a training log"):
+    with pytest.raises(DataError, match=r"log\.jsonl:2 is not a line of a training log"):
         read_curve(tmp_path, "loss")

@@ -236,7 +236,7 @@ def test_its_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("nothing_bundled")
 def test_without_it_nothing_answers(article: Path, capsys: Capture) -> None:
-    said = "is missing in this installation: reinstall Catchline"
+    said = "is not in this installation: install Catchline again"
     for command in (["summarize", article], ["summarize", "oneline", article]):
         refused(capsys, ModelError.exit_code, said, *command)
 

@@ -72,7 +72,7 @@ def test_confidence_is_the_logistic_of_the_standardised_facts() -> None:
 def test_a_text_out_of_domain_is_told_why() -> None:
     one = replace(calibration(), most_ratio=0.1)
     assert one.out_of_domain(facts_with()) == ""
-    assert "another kind" in one.out_of_domain(facts_with(word_ratio=0.2))
+    assert "training texts" in one.out_of_domain(facts_with(word_ratio=0.2))
     assert "60% of its words are unknown" in one.out_of_domain(facts_with(word_ratio=0.2, source_unknown=0.6))
 
 

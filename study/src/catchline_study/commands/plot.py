@@ -90,7 +90,7 @@ def read_curve(run: Path, value: str, against: str = "update") -> tuple[list[flo
                 positions.append(tokens if against == "tokens" else 1 * entry[against])
                 values.append(float(entry[value]))
         except (KeyError, TypeError, ValueError):
-            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.") from None
+            raise DataError(f"{path}:{number} is not a line of a training log; the file is damaged.") from None
     if not values:
         known = sorted({key for entry in entries for key in entry} - NOT_CURVES)
         raise ConfigError(f"{path}: {unknown_choice('value', value, known)}")
