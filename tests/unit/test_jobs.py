@@ -17,8 +17,12 @@ from catchline.errors import CatchlineError, DataError
 from catchline.jobs import StoppedError, parallel, threaded, threads_each
 
 
-def double(number: int) -> int:
-    return 2 * number
+def double(number: int) -> tuple[int, int]:
+    return 2 * number, os.getpid()
+
+
+def ended(*processes: int) -> bool:
+    return not {*processes} & {child.pid for child in multiprocessing.active_children()}
 
 
 @pytest.mark.parametrize("fork", [True, False])
@@ -27,22 +31,24 @@ def test_results_come_in_order_and_what_was_read_before_an_error_is_finished(for
         yield from range(9)
         raise DataError("line 10 is bad")
 
-    before = multiprocessing.active_children()
     finished = parallel(double, stream(), 2, option="--jobs", fork=fork)
-    assert [next(finished) for _ in range(9)] == [2 * number for number in range(9)]
+    results, processes = zip(*[next(finished) for _ in range(9)], strict=True)
+    assert results == tuple(range(0, 18, 2))
+    assert not ended(*processes)
     with pytest.raises(DataError, match="line 10"):
         next(finished)
-    assert multiprocessing.active_children() == before
+    assert ended(*processes)
 
 
 def test_few_items_are_on_their_way_and_work_may_be_any_function() -> None:
-    read, before = list[int](), multiprocessing.active_children()
+    read = list[int]()
     items = (read.append(number) or number for number in range(50))  # type: ignore[func-returns-value]
     results = parallel(lambda number: (number, os.getpid()), items, 2)
-    assert next(results)[1] != os.getpid()
+    process = next(results)[1]
+    assert process != os.getpid()
     assert len(read) <= 5
     results.close()  # type: ignore[attr-defined]
-    assert multiprocessing.active_children() == before
+    assert ended(process)
     assert list(parallel(lambda _: os.getpid(), [1], 2)) == [os.getpid()], "one item needs no process"
 
 
