@@ -67,7 +67,7 @@ def test_a_report_is_as_wide_as_its_window(page: Any, tmp_path: Path) -> None:
 
 def test_the_unread_end_is_grey(page: Any, tmp_path: Path) -> None:
     opened(page, tmp_path, render([made(document=TEXT * 20)]))
-    page.wait_for_selector("text=The systems stopped reading where the text turns grey.")
+    page.wait_for_selector("text=Text in grey was not read: it is too long.")
     (unread,) = lit(page, "unread")
     assert unread
     assert TEXT.endswith(unread[-30:])

@@ -1,7 +1,7 @@
 """``catchline``: command names and one-line helps as literals; a command is imported when it is asked for.
 
 Help and ``--version`` therefore import neither torch nor typer. What a command raises becomes one sentence
-on stderr and an exit code (`EXIT_CODES`); where the reader of our output went away (``| head``) it is 141.
+on stderr and an exit code (`EXIT_CODES`); where the output pipe was closed (``| head``) it is 141.
 
 ``CATCHLINE_TRACEBACK=1`` prints the Python traceback as well.
 """

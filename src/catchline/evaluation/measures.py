@@ -41,7 +41,7 @@ def measure(
     ``_date`` and ``_word``: the share of all such pieces, missing where there is none; ``unfaithful``: share of
     summaries with a name, number or date that the document lacks.
 
-    What is copied rightly, and what without need (Li et al. 2021, figure 4): ``correct_n``: of all n-grams of the
+    Correct and unnecessary copying (Li et al. 2021, figure 4): ``correct_n``: of all n-grams of the
     summaries the share that the document and a reference hold, occurrences added up over the summaries;
     ``over_copied``: words of a summary that the document holds and no reference; ``over_copied_content``: the same
     without English stop words.

@@ -213,7 +213,7 @@ def serve(app: Any, host: str, port: int) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address; ``port`` 0 takes a free one. Raises ConfigError: it is taken or does not exist."""
+    """A listening address; ``port`` 0 picks a free port. Raises ConfigError: it is taken or does not exist."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)

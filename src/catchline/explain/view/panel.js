@@ -20,7 +20,7 @@ export class Panel {
     this.status = h("p", { class: "document-status quiet", "aria-live": "polite" });
     this.summaries = h("div", { class: "systems" });
     this.charts = h("details", { class: "charts", hidden: true });
-    this.unread = h("p", { class: "quiet", hidden: true }, "The systems stopped reading where the text turns grey.");
+    this.unread = h("p", { class: "quiet", hidden: true }, "Text in grey was not read: it is too long.");
     this.reading = h("div", { class: "reading" }, this.document.element, this.unread, this.status);
     this.element = h("div", { class: "panel" }, this.summaries, this.reading, this.charts);
     /** @type {SummaryView[]} */

@@ -95,7 +95,7 @@ function readTo(record, offsets) {
   return offsets.toUnits(record.source_offsets.reduce((most, [, end]) => Math.max(most, end), 0));
 }
 
-/** One line about a summary: words copied, how sure, what was read. @param {View} view @returns {string[]} */
+/** One line about a summary: words copied, confidence, what was read. @param {View} view @returns {string[]} */
 export function facts(view) {
   const { raw, words } = view;
   const parts = [];
@@ -122,7 +122,7 @@ export function origin(word) {
     if (!first) return "Copied.";
     return second ? `Copied, mostly from ${first}, also from ${second}.` : `Copied from ${first}.`;
   }
-  const kind = word.kind === "unknown" ? "A word that the model does not know." : "The model's own word.";
+  const kind = word.kind === "unknown" ? "Not in the model's vocabulary." : "The model's own word.";
   if (!first) return kind;
   return `${kind} It looked most at ${first}${second ? `, then at ${second}` : ""}.`;
 }

@@ -229,7 +229,7 @@ export class SummaryView {
 export function copyButton(text, label) {
   const copying = button(label, async () => {
     const done = await copyText(text());
-    copying.textContent = done ? "Copied" : "Copying was refused";
+    copying.textContent = done ? "Copied" : "Could not copy";
     setTimeout(() => (copying.textContent = label), 1600);
   });
   return copying;
