@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 import errno
+import sys
 from collections.abc import Collection, Iterable
+from shlex import quote
 
 
 class CatchlineError(Exception):
@@ -87,9 +89,14 @@ def missing_package(error: BaseException) -> str | None:
     return not_installed(package) if package in EXTRAS else None
 
 
+def installing(extra: str) -> str:
+    """The command that installs an extra for the Python that runs, from a checkout or an index."""
+    return f"{quote(sys.executable)} -m pip install 'catchline[{extra}]'"
+
+
 def not_installed(package: str) -> str:
     """The sentence for a package of an extra that is not there."""
-    return f"This needs {package}, which is not installed: pip install 'catchline[{EXTRAS[package]}]'."
+    return f"This needs {package}, which is not installed: {installing(EXTRAS[package])}."
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

@@ -20,7 +20,16 @@ import pytest
 
 from catchline.cli import main as cli
 from catchline.config import names
-from catchline.errors import EXTRAS, CheckpointError, ConfigError, DataError, DiskFullError, ModelError, TrainingError
+from catchline.errors import (
+    EXTRAS,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    DiskFullError,
+    ModelError,
+    TrainingError,
+    installing,
+)
 from commands import run
 
 HEAVY = {"torch", "transformers", "accelerate", "scipy", "numpy", "typer", "rich", "pydantic"}
@@ -70,7 +79,7 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert values["torch"] != "not installed"
     assert set(values["missing"]) <= set(EXTRAS.values())
     monkeypatch.setattr("catchline.cli.doctor.find_spec", lambda name: None)
-    assert "trafilatura, lxml_html_clean, pypdfium2; pip install 'catchline[documents]'" in run(capsys, "doctor")
+    assert f"trafilatura, lxml_html_clean, pypdfium2; {installing('documents')}" in run(capsys, "doctor")
 
 
 # ------------------------------------------------------------------- options that messages name

@@ -15,7 +15,7 @@ from catchline.cli.io import aligned, print_result
 from catchline.cli.main import VARIABLES
 from catchline.cli.options import AsJson
 from catchline.config.names import DEFAULT, place_of
-from catchline.errors import EXTRAS, CatchlineError
+from catchline.errors import EXTRAS, CatchlineError, installing
 
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "numpy", "pydantic", "typer", "huggingface_hub")
 WHAT_FOR = {
@@ -33,7 +33,7 @@ def command(as_json: AsJson = False) -> None:
     values = facts()
     rows = [[name, str(value)] for name, value in values.items() if name != "missing"]
     missing = [
-        f"Missing for {WHAT_FOR.get(extra, extra)}: {', '.join(packages)}; pip install 'catchline[{extra}]'"
+        f"Missing for {WHAT_FOR.get(extra, extra)}: {', '.join(packages)}; {installing(extra)}"
         for extra, packages in values["missing"].items()
     ]
     table = aligned(["what", "here"], rows, left=2)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from catchline.errors import CatchlineError, ConfigError, DataError
+from catchline.errors import CatchlineError, ConfigError, DataError, installing
 from catchline.explain.record import support_of, support_to_dict, to_dict
 from catchline.jobs import batches, parallel
 from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
@@ -158,7 +158,7 @@ def _import_ray() -> Any:
     try:
         import ray.data
     except ImportError:
-        raise ConfigError("--ray needs Ray: pip install 'catchline[ray]'; or use --jobs on this machine.") from None
+        raise ConfigError(f"--ray needs Ray: {installing('ray')}; or use --jobs on this machine.") from None
     return ray
 
 
