@@ -394,7 +394,7 @@ def _check_ids(network: PreTrainedModel) -> None:
             given = getattr(settings, name, None)
             for value in given if isinstance(given, list | tuple) else [given]:
                 if value is not None and (type(value) is not int or not 0 <= value < size):
-                    raise ConfigError(f"{name} is {value!r}, which is not an id of a vocabulary of {size}.")
+                    raise ConfigError(f"{name} is {value!r:.60}, which is not an id of a vocabulary of {size}.")
 
 
 def first_id(value: Any) -> int:
