@@ -13,23 +13,30 @@ import pytest
 
 import catchline
 from catchline import Record, Summarizer
-from catchline.errors import ConfigError, ModelError
+from catchline.cli.main import main
+from catchline.data.records import write_records
+from catchline.errors import ConfigError, DataError, ModelError
 from catchline.summarizer import llm
-from commands import run
+from commands import refused, run
 
 
 class Answers(BaseHTTPRequestHandler):
-    """The first three words of the document; ``statuses`` are the failures before."""
+    """The first three words of the document; ``statuses`` are the failures before. After ``most`` requests the server
+    is dead."""
 
     seen: ClassVar[list[dict[str, Any]]] = []
     statuses: ClassVar[list[int]] = []
+    most: ClassVar[int] = 1000
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.seen.append(body | {"key": self.headers.get("Authorization"), "path": self.path})
-        self.send_response(self.statuses.pop() if self.statuses else 200)
+        if len(self.seen) > self.most:
+            return
+        document = body["messages"][-1]["content"]
+        self.send_response(400 if "unspeakable" in document else self.statuses.pop() if self.statuses else 200)
         self.end_headers()
-        content = '"' + " ".join(body["messages"][-1]["content"].split()[:3]) + '"\n'
+        content = '<think>A "title"?\nYes.</think>"' + " ".join(document.split()[:3]) + '"\n'
         self.wfile.write(json.dumps({"choices": [{"message": {"content": content}}]}).encode())
 
     def log_message(self, *given: Any) -> None:
@@ -38,7 +45,7 @@ class Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def name(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    Answers.seen, Answers.statuses = [], []
+    Answers.seen, Answers.statuses, Answers.most = [], [], 1000
     monkeypatch.setattr(llm, "_PAUSE", 0.0)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
@@ -71,21 +78,50 @@ def test_it_is_a_system_like_others(name: str, tmp_path: Path, monkeypatch: pyte
     assert len(Answers.seen[-1]["messages"]) == 4
 
 
-def test_it_teaches(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Lines of texts that have none become pairs; bounds are asked for, and hold."""
-    (tmp_path / "texts.csv").write_text("".join(["text,no\n", *(f'"{one.document}",{one.id}\n' for one in PAIRS)]))
-    run(capsys, "summarize", name, tmp_path / "texts.csv", "--words", "1-2", "--output", tmp_path / "pairs.csv")
-    pairs = list(catchline.read_records(tmp_path / "pairs.csv"))
-    assert [(pair.document, pair.summary) for pair in pairs] == [(one.document, "Ferry number") for one in PAIRS]
+def test_bounds_are_asked_for_and_hold(name: str) -> None:
+    assert Summarizer.from_pretrained(name).summarize(PAIRS[0], words="1-2").text == "Ferry number"
     assert Answers.seen[0]["messages"][0]["content"].endswith("The title has at most 1-2 words.")
 
 
-def test_a_busy_server_is_asked_again(name: str) -> None:
+def test_a_busy_server_is_asked_again_and_a_refused_document_is_its_own(name: str) -> None:
+    system = Summarizer.from_pretrained(name)
     Answers.statuses = [503, 429]
-    assert Summarizer.from_pretrained(name).summarize("One two three four.").text == "One two three"
+    assert system.summarize("One two three four.").text == "One two three"
     Answers.statuses = [401]
     with pytest.raises(ModelError, match="gave no line"):
-        Summarizer.from_pretrained(name).summarize("One two three four.")
+        system.summarize(["One two three four."], on_error="skip")
+    with pytest.raises(DataError, match="refused document 2"):
+        system.summarize(["One two.", "An unspeakable text."])
+    assert [one and one.text for one in system.summarize(["Unspeakable unspeakable", "A b."], on_error="skip")] == [
+        None,
+        "A b.",
+    ]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_a_server_that_dies_half_way(
+    command: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same command asks for the rest; the prompt and the shots are those of its options."""
+    data, prompt = tmp_path / "data", tmp_path / "prompt.txt"
+    data.mkdir()
+    pairs = [Record(f"Ferry number {n} stays in the harbour.", f"Ferry {n} stays", id=str(n)) for n in range(60)]
+    write_records(data / "validation.jsonl", pairs)
+    write_records(data / "train.jsonl", pairs[:3])
+    prompt.write_text("Be short.")
+    output = ["--output" if command == "evaluate" else "--out", tmp_path / "out"]
+    asked = [command, name, "lead-1", "--data", data, "--prompt", prompt, "--shots", "2", *output]
+    Answers.most = 40
+    assert main(["--quiet", *map(str, asked)]) != 0
+    said = capsys.readouterr()
+    assert "gave no line" in said.err + said.out
+    answered, Answers.most = len(Answers.seen), 1000
+    table = run(capsys, *asked)
+    assert len(Answers.seen) - answered == 60 - 32, "whole windows of 16 are kept"
+    assert "seconds" in table
+    shown = [message["content"] for message in Answers.seen[-1]["messages"][:-1]]
+    assert shown == ["Be short.", pairs[0].document, "Ferry 0 stays", pairs[1].document, "Ferry 1 stays"]
+    refused(capsys, 2, "none is named", command, "lead-1", "--data", data, "--shots", "2", *output)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +129,8 @@ def test_a_busy_server_is_asked_again(name: str) -> None:
     [
         ("openai:tiny", "write openai:MODEL@http://host/v1"),
         ("openai:tiny@http://h/v1?shot=2", "Did you mean 'shots'"),
-        ("openai:tiny@http://h/v1?shots=2", "name it with examples"),
+        ("openai:tiny@http://h/v1?shots=2", "shots need pairs"),
+        ("openai:Tiny:8b", "write openai:MODEL@http://host/v1"),
         ("openai:tiny@http://h/v1?prompt=/no/such", "cannot be read as a prompt"),
     ],
 )

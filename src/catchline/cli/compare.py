@@ -15,7 +15,7 @@ from typer import Argument, Exit, Option
 
 from catchline.cli.io import aligned, check_folder, note, print_json, progress, records_of, say
 from catchline.cli.main import EXIT_INTERRUPTED
-from catchline.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode
+from catchline.cli.options import AsJson, Device, MaxRecords, PromptOptions, ReadingOptions, RecipeKeys, Size, TrustCode
 from catchline.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from catchline.config.names import SHIPPED
 from catchline.config.schema import RunConfig
@@ -44,6 +44,7 @@ def command(
     earlier: Earlier = None,
     overrides: RecipeKeys = None,
     *,
+    prompting: PromptOptions,
     reading: ReadingOptions,
     split: Annotated[str, Option(help="Score this split: validation or test.")] = "validation",
     max_records: MaxRecords = None,
@@ -66,7 +67,7 @@ def command(
     named_test(test)
     changes = merge(reading.changes(), parse_overrides(overrides or []), revive=True)
     listed = [name.strip() for given in rows or [] for name in given.split(",") if name.strip()]
-    plan = _plan(what, data, Choice(listed, size, seeds, changes, baseline))
+    plan = _plan(what, data, Choice(listed, size, seeds, changes, baseline, prompting.settings(what, data)))
     path = _data_path(data, plan, split, named=changes.get("data", {}).get(split) is not None)
     records = records_of(path, plan.data, max_records, some=True)
     if test != "randomization" and len(records) < 2:  # before hours of training
@@ -95,7 +96,7 @@ def command(
         if lines:
             print(f"\n{aligned(header, lines)}")
         print("\n".join(["", *notes(table), f"{folder}/compare.md, .csv, .tex, .json"]))
-    if table.failed:
+    if any(row.errors for row in table.rows):
         raise Exit(1)
 
 

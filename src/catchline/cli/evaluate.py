@@ -16,6 +16,7 @@ from catchline.cli.options import (
     MaxRecords,
     MinHumanScore,
     MostAtOnce,
+    PromptOptions,
     ReadingOptions,
     SearchSettings,
     Split,
@@ -31,6 +32,7 @@ from catchline.evaluation.table import cells, copy_table, notes, table_of_result
 from catchline.files import only_here, write_json, write_text
 from catchline.metrics.scoring import check_scoring
 from catchline.summarizer.extractive import check_name, is_method, meaning
+from catchline.summarizer.summarize import LANGUAGE_MODEL
 
 
 def command(
@@ -58,6 +60,7 @@ def command(
     ] = False,
     copying: Annotated[bool, Option("--copying", help="Add correct copying and over-copying.")] = False,
     search: SearchSettings = None,
+    prompting: PromptOptions,
     reading: ReadingOptions,
     min_human_score: MinHumanScore = None,
     device: Device = "cpu",
@@ -71,7 +74,8 @@ def command(
     settings = search_settings(search)
     check_folder(output)
     names = _names(systems or [])
-    if settings and all(map(is_method, names)):
+    prompted = dict.fromkeys((one for one in names if one.startswith(LANGUAGE_MODEL)), prompting.settings(names, data))
+    if settings and all(is_method(name) or name in prompted for name in names):
         raise ConfigError("--set changes how models decode, and none of these systems is a model: leave it out.")
     files: dict[str, str] = {}
     for name in names if output else ():
@@ -86,7 +90,7 @@ def command(
     drafts: list[Path] = []  # of systems that are decoded: the next call decodes none again
     with only_here(output) if output else nullcontext():
         for name in names:
-            system = open_system(name, None if is_method(name) else settings, device)
+            system = open_system(name, prompted.get(name, None if is_method(name) else settings), device)
             how: dict[str, Any] = {"name": name, "config": config, "batch_size": batch_size, "keep": drafts.append}
             how["out"] = output / f"{file_name(name)}.predictions.jsonl" if output else None
             with progress(f"Evaluating {name}", total=len(records)) as bar:

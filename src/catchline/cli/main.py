@@ -50,6 +50,7 @@ STUDY: dict[str, str] = {
     "judge": "Make blinded sheets for human evaluation, and analyse them.",
     "plot": "Draw the training curves of one or several runs.",
     "reproduce": "Reproduce a table of docs/results.md.",
+    "teach": "Make pairs to train on: texts with lines that a system writes.",
     "tune": "Search for the best decoding settings on validation data.",
     "data debian": "Build a corpus from apt's index.",
     "data docstrings": "Build a corpus from the docstrings of Python packages.",

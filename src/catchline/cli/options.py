@@ -161,6 +161,28 @@ class DecodingOptions:
         return settings | ({"surface": "raw"} if self.raw and not is_method(model) else {})
 
 
+@dataclass(frozen=True)
+class PromptOptions:
+    """How language models of a server are prompted."""
+
+    prompt: Annotated[Path | None, Option(help="Send openai: systems the prompt in this file.")] = None
+    shots: Annotated[int | None, Option(min=1, max=100, help="Show openai: systems this many pairs.")] = None
+    examples: Annotated[
+        Path | None, Option(help="Take the pairs for --shots from this file (default: the split train of --data).")
+    ] = None
+
+    def settings(self, systems: Sequence[str], data: str | Path | None) -> dict[str, Any]:
+        """What was given, as settings of the ``openai:`` systems. Raises ConfigError: there is none."""
+        from catchline.data.records import splits_in
+        from catchline.summarizer.summarize import LANGUAGE_MODEL
+
+        given = {name: value if name == "shots" else str(value) for name, value in vars(self).items() if value}
+        if given and not any(name.startswith(LANGUAGE_MODEL) for name in systems):
+            raise ConfigError(f"--{next(iter(given))} is for {LANGUAGE_MODEL} systems, and none is named.")
+        train = splits_in(data).get("train") if self.shots and data else None
+        return ({"examples": train} if train else {}) | given
+
+
 def described(error: Any) -> str:
     """Typer's message on a wrong option or argument as a sentence, with the known sub-commands."""
     message: str = error.format_message()

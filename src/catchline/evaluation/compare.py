@@ -50,6 +50,7 @@ from catchline.metrics.bleu import bleu_paper, corpus_bleu
 from catchline.metrics.copying import repeated_ngram_rate
 from catchline.metrics.scoring import check_scoring
 from catchline.metrics.words import words
+from catchline.summarizer.summarize import LANGUAGE_MODEL
 from catchline.text.tokenizer import WordTokenizer
 from catchline.training.log import LOG, read_log
 from catchline.types import Record, references_of
@@ -152,7 +153,8 @@ class Comparison:
     def _existing(self, row: PlannedRow, title: str) -> Scored:
         """Score a method or a model that was trained before."""
         surface = self.plan.evaluation.surface
-        settings = ({} if surface is None or "type" in row.settings else {"surface": surface}) | dict(row.settings)
+        decodes = "type" not in row.settings and not row.place.startswith(LANGUAGE_MODEL)
+        settings = ({"surface": surface} if surface and decodes else {}) | dict(row.settings)
         system = open_system(row.place, settings, self._device)
         about, facts = identity(system, row.place), _training_of(row.place)
         key = _digest([about, row.name, self._ways])

@@ -13,6 +13,7 @@ from catchline.config.names import EXTRACTIVE, check_run, parse, place_of, resol
 from catchline.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
 from catchline.errors import ConfigError, refuse_unknown, unknown_choice
 from catchline.summarizer.extractive import check_name, meaning, method_spec
+from catchline.summarizer.summarize import LANGUAGE_MODEL
 
 SECTIONS = {"data": DataConfig, "evaluation": EvaluationConfig}
 
@@ -64,6 +65,7 @@ class Choice:
     seeds: int = 1
     overrides: Mapping[str, Any] = field(default_factory=dict)
     baseline: str | None = None
+    prompted: Mapping[str, Any] = field(default_factory=dict)  # settings of systems that are language models
 
 
 def plan_recipe(recipe: Recipe, choice: Choice) -> Plan:
@@ -94,12 +96,13 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
     runs, named = [], dict[str, PlannedRow]()  # each system once, by the name that it has first
     for place in places:
         method = method_spec(place) if check_name(place, recipe_names()) else None
+        settings = choice.prompted if place.startswith(LANGUAGE_MODEL) else method or search
         recipe = place_of(place) / "recipe.yaml"
         run = read_run(recipe) if not method and recipe.is_file() else None
         runs += [run] if run else []
         label = f"{place} ({run.description})" if run and run.description else place
         published = flatten(run.published) if run else {}
-        named.setdefault(meaning(place), PlannedRow(place, label, published, method or search, place=place))
+        named.setdefault(meaning(place), PlannedRow(place, label, published, settings, place=place))
     rows = tuple(named.values())
     base = {name: getattr(runs[0], name).model_dump() if runs else {} for name in SECTIONS}
     sections = _sections(merge(base, overrides, revive=True))

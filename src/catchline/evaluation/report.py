@@ -69,9 +69,6 @@ def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool, no_repeat:
     return [*lines, model.counting] if model.flags else lines
 
 
-# --------------------------------------------------------------------------------------------- files
-
-
 def markdown(table: Table, command: str = "") -> str:
     """The table as Markdown, with its notes and the command that made it."""
     lines = [f"# {table.title}", "", *_markdown_table(*cells(table))]

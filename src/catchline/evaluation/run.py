@@ -25,7 +25,7 @@ from catchline.evaluation.measures import measure, reading_measures
 from catchline.files import digest_of, write_text
 from catchline.metrics.scoring import Shown, check_scoring, score_as, scoring, suited
 from catchline.summarizer.extractive import ExtractiveSystem, is_method
-from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
+from catchline.summarizer.summarize import WINDOW_BATCHES, Summarizer
 from catchline.summarizer.system import Progress
 from catchline.text.control import json_line
 from catchline.text.unknown import restore_numbers
@@ -206,7 +206,7 @@ def predict(
         progress(done)
     explain = None if isinstance(system.system, ExtractiveSystem) else True
     how: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "always_write": True}
-    window = WINDOW_BATCHES * (batch_size or BATCH)
+    window = WINDOW_BATCHES * (batch_size or system.system.batch)
     for start_at in range(done, len(records), window):
         chunk = records[start_at : start_at + window]
         summaries = system.summarize(chunk, explain=explain, **how)

@@ -22,9 +22,9 @@ from catchline.metrics.significance import (
     paired_bootstrap,
     paired_t_test,
 )
+from catchline.summarizer.summarize import LANGUAGE_MODEL
 
 PERPLEXITY = "val_ppl"
-MOSTLY = 0.5  # the share of empty summaries that a note is about
 FIGURES = {"f": "F1", "recall": "recall"}
 READ = {"val_loss_free": "the model reads its own words", "val_loss_tf": "the model reads the reference"}
 NOTE = (
@@ -116,6 +116,7 @@ class Row:
     published: Mapping[str, Any] = field(default_factory=dict)
     errors: Sequence[str] = ()
     signatures: Sequence[str] = ()
+    seconds: float = 0.0  # for one document; 0 where an interrupted call was continued
 
     @classmethod
     def of(cls, outcome: Outcome, versus: Mapping[str, Difference] | None = None) -> Row:
@@ -143,6 +144,7 @@ class Row:
             published=outcome.row.published,
             errors=tuple(outcome.errors),
             signatures=results[0].signatures if results else (),
+            seconds=fmean(result.seconds / result.records for result in results) if results else 0.0,
         )
 
 
@@ -165,11 +167,6 @@ class Table:
     title: str = ""
     note: str = ""
     loss_unit: str = ""
-
-    @property
-    def failed(self) -> list[Row]:
-        """The rows with an error in at least one seed."""
-        return [row for row in self.rows if row.errors]
 
     @property
     def loss(self) -> str:
@@ -265,6 +262,7 @@ RARE = (  # shown where one is not 0; the last four are of models that read in c
     measure_column("words read %", "words_read"),
     measure_column("coarse entropy", "coarse_entropy", digits=2),
 )
+_SECONDS = Column("seconds", lambda row: f"{row.seconds:.2f}" if row.seconds else "")  # shown beside prompted models
 COPYING = (
     _COPIED,
     measure_column("density", "density", digits=2),
@@ -296,6 +294,7 @@ def columns(table: Table) -> list[Column]:
         add(column, heading.replace(" ", "_"), always=loss != "train_loss" and bool(loss))
     add(measure_column("perplexity", PERPLEXITY, digits=2), "perplexity", always=table.having(PERPLEXITY))
     some = [column for column in RARE if table.having(column.measure)]
+    some += [_SECONDS] if any(row.name.startswith(LANGUAGE_MODEL) for row in table.rows) else []
     return [*found, *map(_published, left), *MEASURES, *some]
 
 
@@ -353,10 +352,7 @@ def notes(table: Table) -> list[str]:
     if table.loss:
         lines.append(f"Losses: {table.loss_unit}, of the likelihood alone; val loss: {READ[table.loss]}.")
     lines.append(NOTE)
-    for row in table.rows:
-        if (empty := row.measures.get("empty", 0.0)) > MOSTLY:
-            lines.append(f"{row.label}: {empty:.0%} of its summaries are empty; train longer, or use a larger size.")
-    lines += [f"{row.label} failed: {error}" for row in table.failed for error in row.errors]
+    lines += [f"{row.label} failed: {error}" for row in table.rows for error in row.errors]
     return lines + signatures(table)
 
 

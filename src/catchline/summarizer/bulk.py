@@ -13,8 +13,8 @@ from typing import Any
 from catchline.errors import CatchlineError, ConfigError, DataError, installing
 from catchline.explain.record import support_of, support_to_dict, to_dict
 from catchline.jobs import batches, parallel
-from catchline.summarizer.summarize import BATCH, WINDOW_BATCHES, Summarizer
-from catchline.summarizer.system import Progress
+from catchline.summarizer.summarize import WINDOW_BATCHES, Summarizer
+from catchline.summarizer.system import Progress, System
 from catchline.text.control import json_line
 from catchline.types import Record, Summary
 
@@ -111,7 +111,7 @@ def lines_of(request: Request, jobs: int | None, ray: bool, on_skip: OnSkip) -> 
         job = SummaryJob(request)
         return lambda records, first, advance: job.lines(records, first, advance, on_skip)
     results = partial(_by_ray, _import_ray()) if ray else _by_processes
-    size = WINDOW_BATCHES * (request.batch_size or BATCH)
+    size = WINDOW_BATCHES * (request.batch_size or System.batch)
 
     def lines(records: Iterable[Record], first: int, advance: Progress) -> Iterator[str]:
         for made, skipped, error in results(request, jobs, _chunks(records, size, first)):

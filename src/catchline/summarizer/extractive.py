@@ -26,8 +26,8 @@ from catchline.types import Record, Summary, references_of
 if TYPE_CHECKING:
     from catchline.extractive.base import Extractor
 
-# ``my_package.module:Mine`` or ``my_module:Mine-2``; a drive is one letter, and ``hub:`` stands before data
-_OUTSIDE = re.compile(r"(?!hub:)[^\W\d]\w+(\.\w+)*:[A-Z]\w*(-\d+)?(?=$|:)")
+# ``my_package.module:Mine`` or ``my_module:Mine-2``; a drive is one letter, ``hub:`` is before data, ``openai:`` models
+_OUTSIDE = re.compile(r"(?!hub:|openai:)[^\W\d]\w+(\.\w+)*:[A-Z]\w*(-\d+)?(?=$|:)")
 
 
 def method_spec(name: str) -> dict[str, Any]:

@@ -1,20 +1,22 @@
 """A prompted language model behind OpenAI's interface as a system: ``openai:MODEL@http://host/v1``.
 
-Its settings stand behind a question mark: ``prompt`` and ``examples`` name files, ``shots`` says how many pairs of the
-examples the prompt shows. The key is the environment's ``OPENAI_API_KEY``; it is never written anywhere.
+``prompt`` and ``examples`` name files, ``shots`` says how many pairs of the examples the prompt shows; all settings can
+follow the name behind a question mark. The key is the environment's ``OPENAI_API_KEY``; it is never written anywhere.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
 from pydantic import Field
@@ -30,9 +32,12 @@ from catchline.text.length import Length
 from catchline.types import Record, Summary
 
 PROMPT = "Write a title for the text. Answer with the title alone, in one line, without quotation marks."
-_AT_ONCE, _TRIES, _PAUSE = 4, 4, 1.0  # requests; seconds before the second try, doubled each time
+_AT_ONCE, _TRIES, _PAUSE = 4, 5, 1.0  # requests; seconds before the second try, doubled each time
+_LONGEST_PAUSE = 60.0  # seconds, where the server says how long to wait
 LENGTHS = LengthConfig.model_fields
 _AGAIN = {408, 409, 429, 500, 502, 503, 504}
+_OF_DOCUMENT = {400, 413, 422}  # too long for the model, or refused
+_THOUGHTS = re.compile(r"<think>.*?(?:</think>|$)", re.DOTALL)
 
 
 class LanguageModelConfig(LengthConfig):
@@ -49,6 +54,8 @@ class LanguageModelConfig(LengthConfig):
 
 class LanguageModelSystem(System):
     """A model of a server, asked once a document."""
+
+    batch: ClassVar[int] = 2  # every line costs: few are lost with the server
 
     def __init__(self, name: str, settings: Mapping[str, Any] | None = None) -> None:
         model, at, rest = name.removeprefix(LANGUAGE_MODEL).rpartition("@http")
@@ -88,7 +95,7 @@ class LanguageModelSystem(System):
         if not config.shots:
             return messages
         if not config.examples:
-            raise ConfigError("shots need a file of pairs: name it with examples.")
+            raise ConfigError("shots need pairs: name a file of them as examples, or give data with a split train.")
         pairs = list(islice(read_records(config.examples), config.shots))
         if len(pairs) < config.shots:
             raise ConfigError(f"{config.examples} has {len(pairs)} pairs, but shots is {config.shots}.")
@@ -106,44 +113,49 @@ class LanguageModelSystem(System):
         on_text: OnText | None = None,
     ) -> list[Summary]:
         """Ask for a line of each document. ``on_step()`` is called before each. Raises ModelError: the server cannot be
-        reached, or refuses; DataError: the answer is empty."""
+        reached, or refuses; DataError: it refuses this document."""
         summaries, prompt, length = [], self._messages(options), Length.of(options)
         for index, record in enumerate(records):
             if on_step:
                 on_step()
-            text = " ".join(self._answer(prompt, record.document, options).split()).strip("\"'“”")
-            if not text:
-                raise DataError(f"{self._model} answered document {record.id or record.origin} with nothing.")
+            answer = _THOUGHTS.sub(" ", self._answer(prompt, record, options))
+            text = " ".join(answer.split()).strip("\"'“”")
             summary = Summary(text, id=record.id, model=self.name, document=record.document)
             summaries.append(length.cut(summary) if length else summary)
             if on_text:
                 on_text(index, text)
         return summaries
 
-    def _answer(self, prompt: list[dict[str, str]], document: str, options: LanguageModelConfig) -> str:
+    def _answer(self, prompt: list[dict[str, str]], record: Record, options: LanguageModelConfig) -> str:
         body = {
             "model": self._model,
-            "messages": [*prompt, {"role": "user", "content": document}],
+            "messages": [*prompt, {"role": "user", "content": record.document}],
             "temperature": options.temperature,
             "max_tokens": options.max_tokens,
         }
-        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self._url, json.dumps(body).encode(), {"Content-Type": "application/json"})
         if key := os.environ.get("OPENAI_API_KEY"):
-            headers["Authorization"] = f"Bearer {key}"
-        request = urllib.request.Request(self._url, json.dumps(body).encode(), headers)
+            request.add_unredirected_header("Authorization", f"Bearer {key}")
         for attempt in range(_TRIES):
+            pause = _PAUSE * 2**attempt
             try:
                 with urllib.request.urlopen(request, timeout=options.timeout) as response:
                     return str(json.load(response)["choices"][0]["message"]["content"] or "")
             except urllib.error.HTTPError as error:
-                reason, again = f"{error.code}: {error.read()[:300].decode(errors='replace')}", error.code in _AGAIN
-            except (OSError, TimeoutError) as error:
+                said = " ".join(error.read()[:300].decode(errors="replace").split())
+                reason, again = f"{error.code}: {said}", error.code in _AGAIN
+                if error.code in _OF_DOCUMENT:
+                    where = record.id or record.origin
+                    raise DataError(f"{self._model} refused document {where} ({reason}).") from None
+                if (asked := error.headers.get("Retry-After", "")).isdecimal():
+                    pause = min(float(asked), _LONGEST_PAUSE)
+            except (OSError, HTTPException) as error:
                 reason, again = str(getattr(error, "reason", error)), True
             except (ValueError, LookupError, TypeError) as error:
                 reason, again = f"not an answer of OpenAI's interface ({error!r})", False
             if not again or attempt == _TRIES - 1:
                 break
-            time.sleep(_PAUSE * 2**attempt)
+            time.sleep(pause)
         raise ModelError(f"{self._url} gave no line ({reason}).")
 
     def batches_at_once(self, documents: int, options: LanguageModelConfig) -> int:

@@ -17,7 +17,7 @@ from typing import Any, Literal, overload
 
 from catchline.config.names import DEFAULT, place_of, resolve, trusting
 from catchline.config.schema import LengthConfig
-from catchline.errors import CatchlineError, ConfigError, DataError
+from catchline.errors import CatchlineError, ConfigError, DataError, ModelError
 from catchline.explain.provenance import extractive_summary
 from catchline.files import put_back
 from catchline.jobs import Threaded, batches
@@ -35,7 +35,6 @@ SYSTEMS = {  # imported when a model is opened
 }
 LANGUAGE_MODEL = "openai:"  # before the name of a server's model
 WINDOW_BATCHES = 8  # this many batches of documents are read ahead and sorted by length
-BATCH = 16  # what a batch counts for there, where nobody says how many documents it has
 
 _Batch = list[tuple[int, Record]]  # each with its place in the window
 OnError = Literal["raise", "skip"]
@@ -184,7 +183,7 @@ class Summarizer:
             records = [record for _, record in batch]
             try:
                 return self.system.summarize_batch(records, explain=explain, options=options, on_step=go_on)
-            except ConfigError:  # no document's fault
+            except (ConfigError, ModelError):  # no document's fault
                 raise
             except CatchlineError as error:
                 if on_error == "raise":
@@ -196,7 +195,7 @@ class Summarizer:
         calibration = None if always_write else self.system.calibration
         length = Length.of(options) if isinstance(options, LengthConfig) else None
         at_once = self.system.documents_at_once if batch_size is None else lambda _: batch_size
-        windows = _windows(texts, WINDOW_BATCHES * (batch_size or BATCH), first, skipped)
+        windows = _windows(texts, WINDOW_BATCHES * (batch_size or self.system.batch), first, skipped)
         return (  # None, which `summarize` types, instead of what is skipped
             summary and or_extract(summary, calibration, length)  # type: ignore[misc]
             for window in windows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from catchline.errors import ConfigError
 from catchline.jobs import R, T, Threaded, threaded
@@ -21,6 +21,7 @@ class System(ABC):
 
     name: str
     calibration: Calibration | None = None
+    batch: ClassVar[int] = 16  # documents of a batch where nobody says how many; results are kept by 8 batches
     unk_text: str | None = None  # what a word outside the vocabulary looks like in the output, if it can occur
 
     @abstractmethod

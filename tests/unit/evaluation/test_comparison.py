@@ -68,7 +68,7 @@ class Machine:
             count = 2 if "lstm" in name else 1
             return [Summary(" ".join(record.document.split()[:count]), id=record.id) for record in records]
 
-        system = SimpleNamespace(unk_text="<unk>")
+        system = SimpleNamespace(unk_text="<unk>", batch=16)
         return SimpleNamespace(summarize=summarize, system=system, decoding=lambda: settings, name=name)
 
     def callbacks(self) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def one_batch_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
 class FirstWords:
     """A system that notes what it is asked and can be told to stop."""
 
-    name, system = "first words", SimpleNamespace(unk_text="<unk>")
+    name, system = "first words", SimpleNamespace(unk_text="<unk>", batch=16)
 
     def __init__(self, stop_after: int | None = None) -> None:
         self.asked: list[str] = []

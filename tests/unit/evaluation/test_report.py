@@ -18,7 +18,6 @@ from catchline.evaluation.report import as_dict, compared, csv_text, latex, mark
 from catchline.evaluation.run import EvaluationResult, RougeScore
 from catchline.evaluation.table import (
     Outcome,
-    Row,
     Table,
     cells,
     differences,
@@ -140,16 +139,9 @@ def test_what_is_rare_is_shown_where_there_is_any() -> None:
     assert not {"unk %", "empty %"} & set(cells(table(outcome("base", BASE)))[0])
 
 
-def test_a_table_of_empty_summaries_says_so() -> None:
-    rows = (Row("a", "tiny", measures={"empty": 0.6}), Row("b", "small", measures={"empty": 0.4}))
-    assert [note for note in notes(Table(rows, "x.jsonl", 3, "a")) if "of its summaries are empty" in note] == [
-        "tiny: 60% of its summaries are empty; train longer, or use a larger size."
-    ]
-
-
 def test_a_failed_row_shows_its_error() -> None:
     made = table(outcome("base", BASE), outcome("bad", errors=["The loss is not finite."]))
-    assert [row.name for row in made.failed] == ["bad"]
+    assert [row.name for row in made.rows if row.errors] == ["bad"]
     assert cells(made)[1][1][1] == "failed"
     assert "BAD failed: The loss is not finite." in notes(made)
     assert "not finite" in csv_text(made)
