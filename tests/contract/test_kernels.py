@@ -16,7 +16,7 @@ from torch import Tensor
 
 from catchline import kernels
 from catchline.errors import ConfigError
-from catchline.kernels import attention, correlation, dispatch, graph, gru_sequence, packed, vocabulary, windows
+from catchline.kernels import attention, dispatch, graph, packed, recurrences, vocabulary, windows
 from catchline.layers.recurrent import PaperRecurrence, Recurrence
 from catchline.papers import coarse_to_fine, coconet, distraction, pointer_generator
 from samples import rand
@@ -69,7 +69,7 @@ Pair = tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]]
 
 
 def step_by_step(weights: Tensor, *rest: Tensor) -> Tensor:
-    """CoCoNet's recurrence, one step after the other; the rest as `correlation.copying_history` has it."""
+    """CoCoNet's recurrence, one step after the other; the rest as `recurrences.copying_history` has it."""
     *split, attended, values, matrix = rest
     history, found = torch.zeros_like(weights[:, :1]), []
     for t, alpha in enumerate(weights.split(1, dim=1)):
@@ -83,7 +83,7 @@ def step_by_step(weights: Tensor, *rest: Tensor) -> Tensor:
 
 def in_one(weights: Tensor, *rest: Tensor) -> Tensor:
     *split, attended, values, matrix = rest
-    return correlation.copying_history(weights, split[0] if split else None, attended, values, matrix)[0]
+    return recurrences.copying_history(weights, split[0] if split else None, attended, values, matrix)[0]
 
 
 def recurrence(gated: bool) -> Pair:
@@ -107,14 +107,14 @@ PAIRS: dict[str, Pair] = {
         lambda *x: pointer_generator.gold_log_probs(*x, GOLD),
         LAYER,
     ),
-    "gru_sequence.paper_gru": (gru_sequence.paper_gru, distraction.gru, GRU),
-    "gru_sequence.gru_sequence": (gru_sequence.gru_sequence, torchs_gru, (*GRU, rand(3 * A, seed=4))),
+    "recurrences.paper_gru": (recurrences.paper_gru, distraction.gru, GRU),
+    "recurrences.gru_sequence": (recurrences.gru_sequence, torchs_gru, (*GRU, rand(3 * A, seed=4))),
     "attention.mean_attention": (
         lambda q, k: attention.mean_attention(q, k, MASK),
         lambda q, k: coconet.mean_attention(q, k, MASK),
         (rand(B, Q, H, D), rand(B, S, H, D, seed=1)),
     ),
-    "correlation.copying_history": recurrence(True),
+    "recurrences.copying_history": recurrence(True),
     "with s alone": recurrence(False),
     "windows.max_over_windows": (
         lambda *x: windows.max_over_windows(IDS, MASK, *x),

@@ -117,7 +117,7 @@ class CheckpointConfig(ConfigBase):
 
 
 class LoraSettings(ConfigBase):
-    """Matrices of this rank are trained instead of the weights of a checkpoint (`catchline.models.lora`)."""
+    """Matrices of this rank are trained instead of the weights of a checkpoint (`catchline.training.prepare`)."""
 
     rank: int = Field(8, ge=1, le=1024)
     alpha: int = Field(16, ge=1)

@@ -110,7 +110,7 @@ def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:
         "copies": bool(model.head.copies),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "vocab_size": model.vocab_size,
-        "start_id": loaded.start_id,
+        "start_id": loaded.model.decoder_start_id,
         "max_source_tokens": model.max_source_tokens,
         "max_target_tokens": model.max_target_tokens,
         "uncounted": [] if unknown else [model.unk_id],

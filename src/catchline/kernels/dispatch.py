@@ -14,7 +14,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from catchline.errors import refuse_unknown
-from catchline.kernels import attention, correlation, gru_sequence, packed, vocabulary, windows
+from catchline.kernels import attention, packed, recurrences, vocabulary, windows
 from catchline.kernels.packed import Map
 from catchline.kernels.vocabulary import Derivative
 from catchline.papers import coarse_to_fine, coconet, distraction, pointer_generator
@@ -43,17 +43,17 @@ gold_log_probs = vocabulary.gold_log_probs if ENABLED else _plain_gold
 final_distribution = vocabulary.final_distribution if ENABLED else _plain_distribution
 # distraction
 distracted_scores = attention.distracted_scores if ENABLED else distraction.attention_scores
-gru = gru_sequence.paper_gru if ENABLED else distraction.gru
+gru = recurrences.paper_gru if ENABLED else distraction.gru
 # coarse to fine
 max_over_windows = windows.max_over_windows if ENABLED else coarse_to_fine.max_over_windows
 # CoCoNet
 mean_attention = attention.mean_attention if ENABLED else coconet.mean_attention
-copying_history = correlation.copying_history if ENABLED else None  # all steps at once (none: one after the other)
+copying_history = recurrences.copying_history if ENABLED else None  # all steps at once (none: one after the other)
 # what no paper says: weights packed for search, torch's GRU on a CPU (none: torch's own)
 linear: Callable[..., Tensor] = packed.linear if ENABLED else nn.functional.linear
 PackableLinear = packed.PackableLinear if ENABLED else nn.Linear
 packed_output: Callable[..., Map | None] = packed.packed_output if ENABLED else lambda *layer: None
-torch_gru = gru_sequence.gru_sequence if ENABLED else None
+torch_gru = recurrences.gru_sequence if ENABLED else None
 # an exported graph's
 first_positions = vocabulary.first_positions
 recurrence: Callable[..., tuple[Tensor, tuple[Tensor, ...]]] | None = None  # over real tokens (none: the layers' own)

@@ -3,7 +3,7 @@
 Cells follow torch's convention (gates i, f, g, o; r, z, n; the GRU's reset gate after the product U h). The GRU
 of Cho et al. 2014, which the distraction paper prints, has the reset gate before it, U (r * h): another function,
 which no fused kernel computes. `PaperGruCell` and `PaperRecurrence` are that one. Sequences of either run through
-`catchline.kernels.gru_sequence` where that is faster than torch's own: always for the paper's, on a CPU for torch's.
+`catchline.kernels.recurrences` where that is faster than torch's own: always for the paper's, on a CPU for torch's.
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ from catchline.types import (
 )
 
 Spec = dict[str, Any]
-FEEDS = ("argmax", "sample")
 
 
 class SummarizationModel(nn.Module):
@@ -257,7 +256,7 @@ class SummarizationModel(nn.Module):
 
     def _set_switch(self, name: str, value: Any) -> None:
         if name == "prediction_feed":
-            if value not in FEEDS:
+            if value not in ("argmax", "sample"):
                 raise ConfigError(f"The model can feed itself by 'argmax' or 'sample', not by '{value}'.")
             self.prediction_feed = value
         for part in filter(None, self._parts()):

@@ -21,7 +21,7 @@ from catchline.files import write_json, write_text
 from catchline.metrics.confidence import Calibration
 from catchline.text.base import read_json, read_json_if_there
 
-FILE, README, TEMPLATE = "card.json", "README.md", "card.md.jinja"
+FILE, README = "card.json", "README.md"
 DEFAULTS = "catchline_defaults"  # the key of a plain checkpoint's config.json with text limits and decoding
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
@@ -86,9 +86,8 @@ def model_card(folder: Path) -> str:
     run = read_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
     start = run.training.initial_weights if run else None  # on the hub, if its name says so
     base = start if start in SHIPPED or (start and HUB_ID.fullmatch(start)) else None
-    template = Environment(
-        loader=PackageLoader("catchline.models", "."), trim_blocks=True, keep_trailing_newline=True
-    ).get_template(TEMPLATE)
+    loader = PackageLoader("catchline.models", ".")
+    template = Environment(loader=loader, trim_blocks=True, keep_trailing_newline=True).get_template("card.md.jinja")
     return template.render(
         metadata=_metadata(config, run, card, base),
         config=config,

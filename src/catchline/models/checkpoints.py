@@ -7,14 +7,13 @@ output are ours.
   the beams of a document are K queries (`folded_attention`).
 * The self-attention cache is a list of tensors with N in front, which search re-orders like any other state.
 * A pass may be given captures (``captures=[...]``, which transformers hands to every layer). Each takes the projected
-  queries, keys and values of one layer, of which `catchline.models.captured` makes weights before dropout.
+  queries, keys and values of one layer, of which `catchline.models.transformer` makes weights before dropout.
 * Without a copy head the output is the checkpoint's own, W_o h + final_logits_bias.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,8 +33,8 @@ from catchline.layers.opponent import DecoderShape
 from catchline.layers.transformer import CapturedAttention
 from catchline.layers.vocabulary import BorrowedProjection
 from catchline.models.base import Spec
-from catchline.models.captured import CapturedTransformer, Decoded, EncodedSource
-from catchline.models.stored import FAMILY, PLAIN, as_model_error, at_most, first_line
+from catchline.models.stored import FAMILY, PLAIN, as_model_error, first_line
+from catchline.models.transformer import CapturedTransformer, Decoded, EncodedSource
 from catchline.types import Batch, Memory, Shared, StepOutput, TrainingBatch
 
 ATTENTION = "catchline_folded"
@@ -44,7 +43,6 @@ LEARNED_POSITIONS = ("bart", "mbart")
 NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
 SINES, MOST_SINES = ("marian", "pegasus"), 8_000_000
 MOST_LAYERS = 1_000  # as of our own models
-MOST_TENSORS = 20_000  # parameters of one network; the largest of the family have some hundred
 
 KeysValues = tuple[Tensor, Tensor]  # (B or N, heads, S, width)
 
@@ -147,19 +145,10 @@ class BartSummarizer(CapturedTransformer):
 
     config: BartSummarizer.Config
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        vocab_size: int | None = None,
-        pad_id: int | None = None,
-        unk_id: int | None = None,
-        bos_id: int | None = None,
-        eos_id: int | None = None,
-    ) -> None:
+    def __init__(self, config: Config, **ids: int) -> None:
         """Build from ``config``; the ids of the tokenizer, where given, fill what the architecture leaves open."""
-        given = {"vocab_size": vocab_size, "pad_token_id": pad_id, "bos_token_id": bos_id, "eos_token_id": eos_id}
-        network = build_network(config, {name: value for name, value in given.items() if value is not None})
+        unk_id = ids.pop("unk_id", None)
+        network = build_network(config, {name.replace("_id", "_token_id"): value for name, value in ids.items()})
         options, begin = network.config, getattr(network.config, "bos_token_id", None)  # Pegasus has none
         start, forced_bos_id = first_ids(network)
         if config.forced_bos_id is None:
@@ -353,10 +342,9 @@ def _open(name_or_path: str, plain: bool) -> PreTrainedModel:
     with as_model_error(lambda error: f"The checkpoint {name_or_path} could not be opened: {first_line(error)}."):
         options = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
         _check_options(options, plain)
-        with at_most(MOST_TENSORS, Path(name_or_path)):
-            network, report = AutoModelForSeq2SeqLM.from_pretrained(
-                name_or_path, config=options, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
-            )
+        network, report = AutoModelForSeq2SeqLM.from_pretrained(
+            name_or_path, config=options, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
+        )
         if absent := sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])]):
             raise ModelError(
                 f"The weights of {name_or_path} do not fit its config.json: {', '.join(absent[:3])}"

@@ -45,7 +45,6 @@ from catchline.papers.distraction import readout
 from catchline.types import AttentionOutput, Batch, Memory, Shared, StepOutput
 
 _OWN_START = {"history_vector", "content_vector", "content_history_vector"}  # as ``m1_init`` says
-CELLS: dict[str, type[GruCell]] = {"torch": GruCell, "paper": PaperGruCell}
 
 
 class DistractionConfig(ConfigBase):
@@ -109,12 +108,6 @@ class OneLevelDecoder(nn.Module):
         return self.cell.step(words + of_content, query)
 
 
-DECODERS: dict[str, type[TwoLevelDecoder | OneLevelDecoder]] = {
-    "two-level": TwoLevelDecoder,
-    "one-level": OneLevelDecoder,
-}
-
-
 class Distraction(RecurrentModel):
     """See the file's docstring; ``Class(config, vocab_size=V, pad_id=, unk_id=, bos_id=, eos_id=)``."""
 
@@ -134,8 +127,9 @@ class Distraction(RecurrentModel):
         if "bias" in attention.Config.model_fields and "bias" not in config.attention:
             options_of_attention = options_of_attention.model_copy(update={"bias": bias})
         self.attention: Attention = attention(options_of_attention, memory_size=memory_size, query_size=size)
-        level = DECODERS[config.decoder]
-        self.decoder: TwoLevelDecoder | OneLevelDecoder = level(CELLS[config.gru], words, memory_size, size, bias=bias)
+        level = TwoLevelDecoder if config.decoder == "two-level" else OneLevelDecoder
+        cell = PaperGruCell if config.gru == "paper" else GruCell
+        self.decoder: TwoLevelDecoder | OneLevelDecoder = level(cell, words, memory_size, size, bias=bias)
         readout, gate_size = config.readout_size or size, words + size + memory_size
         self.readout = nn.Linear(gate_size, readout, bias=bias)
         projection = VocabularyProjection(readout, self.vocab_size, bias=bias)
@@ -152,8 +146,8 @@ class Distraction(RecurrentModel):
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
             embedded = self.dropout(self.embedding(batch.source_ids))
             states, _ = self.encoder.over_real_tokens(embedded, batch.source_mask)
-            final = first_state(states, batch.source_mask, self.initial.weight, self.initial.bias)
-        return self._memory(batch, states, final)
+            mean = states.sum(dim=1) / batch.source_mask.sum(dim=1, keepdim=True).clamp_min(1)  # zero at padding
+            return self._memory(batch, states, torch.tanh(self.initial(mean)))
 
     def _first_state(self, memory: Memory) -> dict[str, Any]:
         """s_0, empty histories."""
@@ -207,13 +201,6 @@ class Distraction(RecurrentModel):
 
     def _parts(self) -> Sequence[Switchable | None]:
         return (self.attention,)
-
-
-def first_state(states: Tensor, mask: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``s_0 = tanh(W_i mean_i(h_i) + b_i)`` over real positions: (B, S, D), (B, S) -> (B, H). Not in the paper: the
-    release's. ``states`` are zero at padding."""
-    mean = states.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp_min(1)
-    return torch.tanh(nn.functional.linear(mean, weight, bias))
 
 
 def gaussian_start(model: nn.Module) -> None:

@@ -1,21 +1,7 @@
 """The model folder: what a trained summarizer is on disk and on the hub (no pickle anywhere).
 
-```
-config.json            architecture, format version, model and text sections, special ids, switches
-model.safetensors      the weights
-tokenizer.json         the tokenizer (and tokenizer_config.json)
-casing.json            how the training texts write their words, of models trained here
-generation_config.json the decoding defaults (SearchConfig)
-README.md              the model card, made by `catchline.models.card`
-card.json              what only a person can say of it, and its scores beside other systems
-recipe.yaml            the resolved run that made it
-metrics.json           which data and how many updates made it, and the validation then
-calibration.json       how confident it may be, where `catchline calibrate` has found out
-environment.json       versions, seed, platform
-```
-
-A folder is written beside its final place and renamed. While an older folder is being replaced it waits
-as ``.NAME.previous``; whoever opens NAME after a crash finds it there and puts it back.
+`FILES` says what it holds. A folder is written beside its final place and renamed. While an older folder is being
+replaced it waits as ``.NAME.previous``; whoever opens NAME after a crash finds it there and puts it back.
 """
 
 from __future__ import annotations
@@ -60,7 +46,6 @@ from catchline.models import stored
 from catchline.models.base import SummarizationModel
 from catchline.models.card import DEFAULTS, HUB_ID, Card, write_card
 from catchline.models.card import FILE as CARD
-from catchline.models.lora import merged_state
 from catchline.models.stored import AGAIN, FAMILY, FolderDescription, first_line
 from catchline.text.base import read_json, read_json_if_there
 from catchline.text.tokenizer import Tokenizer
@@ -68,18 +53,18 @@ from catchline.text.tokenizer import Tokenizer
 FORMAT = 1
 SLOW_TOKENIZERS = ("vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "prophetnet.tokenizer")
 FILES = (
-    "config.json",
+    "config.json",  # architecture, format version, model and text sections, special ids, switches
     "model.safetensors",
     "tokenizer.json",
     "tokenizer_config.json",
-    "casing.json",
-    "generation_config.json",
-    "README.md",
-    CARD,
-    "recipe.yaml",
-    "metrics.json",
-    "environment.json",
-    confidence.FILE,
+    "casing.json",  # how the training texts write their words, of models trained here
+    "generation_config.json",  # the decoding defaults (SearchConfig)
+    "README.md",  # the model card, made by `catchline.models.card`
+    CARD,  # what only a person can say of the model, and its scores beside other systems
+    "recipe.yaml",  # the resolved run that made it
+    "metrics.json",  # which data and how many updates made it, and the validation then
+    "environment.json",  # versions, seed, platform
+    confidence.FILE,  # how confident it may be, where `catchline calibrate` has found out
 )
 PLACES = {  # by section the keys that may hold a path; of the data section all
     "text": ("tokenizer", "pretrained_embeddings"),
@@ -105,20 +90,15 @@ class LoadedModel(ModelHubMixin, library_name="catchline", pipeline_tag="summari
         search: SearchConfig | None = None,
         metrics: Mapping[str, Any] | None = None,
         name: str = "",
-        calibration: Calibration | None = None,
     ) -> None:
         self.model, self.tokenizer, self.run = model, tokenizer, run
         tokenizer.widen(model.vocab_size)
         self.text = text or (run.text if run else TextConfig())
         self.search = search or (run.search if run else SearchConfig())
-        self.metrics, self.calibration, self.card = dict(metrics or {}), calibration, Card()
+        self.metrics, self.card = dict(metrics or {}), Card()
+        self.calibration: Calibration | None = None
         parts = (run.name, run.row, run.size) if run else ()
         self.name = name or "-".join(part for part in parts if part)
-
-    @property
-    def start_id(self) -> int:
-        """The id decoding starts from."""
-        return self.model.decoder_start_id
 
     @property
     def scoring(self) -> Scoring:
@@ -165,15 +145,17 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
     config, name = read_json(folder / "config.json"), str(folder_or_hub_id)
     if path.is_dir():
         name = path.parent.name if path.name == "model" else path.name
-    ours = "catchline" in config
-    if not ours and config.get("model_type") not in (*FAMILY, *stored.PLAIN):
+    ours, known = "catchline" in config, (*FAMILY, *stored.PLAIN)
+    if not ours and config.get("model_type") not in known:
         raise ModelError(
             f"{folder_or_hub_id} has a model of type '{str(config.get('model_type', 'unknown'))[:60]}'; catchline"
-            f" opens its own model folders and checkpoints of {', '.join((*FAMILY, *stored.PLAIN))}."
+            f" opens its own model folders and checkpoints of {', '.join(known)}."
         )
     try:
         with stored.as_model_error(lambda error: f"{folder} cannot be used: {first_line(error)}."):
             loaded = _load_own(folder, config, name) if ours else _load_checkpoint(folder, config, name)
+            loaded.metrics, loaded.card = read_json_if_there(folder / "metrics.json"), Card.of(folder)
+            loaded.calibration = Calibration.load(folder)
     except ModelError:
         raise
     except CatchlineError as error:
@@ -252,7 +234,7 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
     if "pretrained" in settings:  # the weights are here, so no other place is named
         raise ModelError(f"{path}: model.pretrained is {settings['pretrained']!r:.100}, and must be null here.")
     search = _stored_search(folder / "generation_config.json")
-    run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
+    run = _stored_run(folder)
     context = {"vocab_size": described.vocab_size, **described.special_ids}
     model = stored.build_described(lambda: build("model", MODELS, settings, **context), weights)
     stored.load_weights(model, weights)
@@ -261,18 +243,11 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
     before = model.switches()
     model.switch(search.model if search else {})  # decoding does so: the model has to have them
     model.switch(before)
-    loaded = LoadedModel(
-        model,
-        tokenizer,
-        run=run,
-        text=described.text,
-        search=search,
-        metrics=read_json_if_there(folder / "metrics.json"),
-        name=described.name or name,
-        calibration=Calibration.load(folder),
-    )
-    loaded.card = Card.of(folder)
-    return loaded
+    return LoadedModel(model, tokenizer, run=run, text=described.text, search=search, name=described.name or name)
+
+
+def _stored_run(folder: Path) -> RunConfig | None:
+    return load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
 
 
 def _stored_search(path: Path) -> SearchConfig | None:
@@ -308,24 +283,15 @@ def _load_checkpoint(folder: Path, config: dict[str, Any], name: str) -> LoadedM
             name,
             ", ".join(refused),
         )
-    text = TextConfig(
-        tokenizer={"type": "pretrained"},
-        max_source_tokens=limit,
-        max_target_tokens=min(limit, 256),
-        source_specials=True,
-        oov_copy="unk",
-    )
+    limits = {"max_source_tokens": limit, "max_target_tokens": min(limit, 256)}
+    text = TextConfig(tokenizer={"type": "pretrained"}, source_specials=True, oov_copy="unk", **limits)
     run = None
     if defaults := config.get(DEFAULTS):
         refuse_code(defaults, folder / "config.json")
         text = validate(TextConfig, defaults["text"], where="text")
         search = validate(SearchConfig, defaults["search"], where="search")
-        run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
-    metrics, calibration = read_json_if_there(folder / "metrics.json"), Calibration.load(folder)
-    more: dict[str, Any] = {"run": run, "metrics": metrics, "calibration": calibration}
-    loaded = LoadedModel(model, tokenizer, text=text, search=search, name=name, **more)
-    loaded.card = Card.of(folder)
-    return loaded
+        run = _stored_run(folder)
+    return LoadedModel(model, tokenizer, run=run, text=text, search=search, name=name)
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:
@@ -372,10 +338,10 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
     if isinstance(model, resolve("model", MODELS, "plain")):
         defaults = {"version": _version("catchline"), "text": text, "search": search}
         loaded.tokenizer.save(folder)
-        model.save_checkpoint(folder, merged_state(model))
+        model.save_checkpoint(folder, stored.merged_state(model))
         files["config"] = {**read_json(folder / "config.json"), DEFAULTS: defaults}
     else:
-        stored.save_weights(merged_state(model), folder / "model.safetensors")
+        stored.save_weights(stored.merged_state(model), folder / "model.safetensors")
         loaded.tokenizer.save(folder)
         files |= {"config": _described(loaded, text), "generation_config": search}
         files["config"]["catchline"]["sha256"] = stored.digests(folder)

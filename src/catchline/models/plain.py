@@ -91,9 +91,8 @@ class PlainSummarizer(SummarizationModel):
         """The mask, and for LED that the first token attends to all and is attended to by all, as it was trained."""
         found = {"attention_mask": mask.long()}
         if self.network.config.model_type == "led":
-            found["global_attention_mask"] = torch.zeros_like(mask, dtype=torch.long).index_fill(
-                1, mask.new_zeros(1).long(), 1
-            )
+            found["global_attention_mask"] = torch.zeros_like(mask, dtype=torch.long)
+            found["global_attention_mask"][:, 0] = 1
         return found
 
     def start(self, memory: Memory) -> dict[str, Any]:

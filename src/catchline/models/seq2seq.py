@@ -92,12 +92,14 @@ class BertEncoder(nn.Module):
     """An encoder of BERT's form (Devlin et al. 2019): learnt positions, a layer norm after the sum, GELU in between. It
     stands where a `Recurrence` does; the last state, which starts the decoder, is the mean over real tokens."""
 
-    def __init__(self, num_layers: int, sizes: BlockSizes, max_positions: int) -> None:
+    def __init__(self, size: int, config: BertConfig) -> None:
         super().__init__()
-        self.positions = nn.Embedding(max_positions, sizes.size)
-        self.norm = nn.LayerNorm(sizes.size)
-        self.dropout = nn.Dropout(sizes.dropout)
-        self.encoder = TransformerEncoder(num_layers, sizes)
+        self.positions = nn.Embedding(config.max_positions, size)
+        self.norm = nn.LayerNorm(size)
+        self.dropout = nn.Dropout(config.dropout)
+        rates = {"dropout": config.dropout, "attention_dropout": config.dropout}
+        blocks = BlockSizes(size, config.num_heads, config.feed_forward_size, activation="gelu", **rates)
+        self.encoder = TransformerEncoder(config.layers, blocks)
         nn.init.normal_(self.positions.weight, std=0.02)
 
     def over_real_tokens(self, embedded: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -156,25 +158,11 @@ class Seq2Seq(RecurrentModel):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder: Recurrence | BertEncoder
         if config.bert is None:
-            self.encoder = Recurrence(
-                config.cell,
-                embedding,
-                config.encoder_hidden,
-                bidirectional=config.bidirectional,
-                two_biases=config.two_biases,
-            )
+            options: dict[str, bool] = {"bidirectional": config.bidirectional, "two_biases": config.two_biases}
+            self.encoder = Recurrence(config.cell, embedding, config.encoder_hidden, **options)
         else:
-            c = config.bert
-            blocks = BlockSizes(
-                embedding,
-                c.num_heads,
-                c.feed_forward_size,
-                dropout=c.dropout,
-                attention_dropout=c.dropout,
-                activation="gelu",
-            )
-            self.encoder = BertEncoder(c.layers, blocks, c.max_positions)
-            self.max_source_tokens = c.max_positions
+            self.encoder = BertEncoder(embedding, config.bert)
+            self.max_source_tokens = config.bert.max_positions
         self.bridge = Bridge(parts, directions, encoder_size, hidden, config.bridge_activation)
         query_size = hidden * (parts if config.state_for_attention == "ch" else 1)
         self.attention: Attention | None = None
@@ -228,21 +216,13 @@ class Seq2Seq(RecurrentModel):
     # ---------------------------------------------------------------------------- training
 
     def _force(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
-        if self._can_fuse:
-            self._fuse(embedded, state, trace)
-        else:
-            super()._force(embedded, state, trace)
-
-    @property
-    def _can_fuse(self) -> bool:
-        """Is the recurrence the only way in which a step depends on the one before?"""
+        """All steps of the recurrence in one call, then attention over all of them, where the recurrence is the only
+        way in which a step depends on the one before."""
         c = self.config
-        return self.attention is None or (
-            c.attention_timing == "after" and c.input_feeding == "none" and c.state_for_attention == "h"
-        )
-
-    def _fuse(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
-        """All steps of the recurrence in one call, then attention over all of them."""
+        ways = c.attention_timing, c.input_feeding, c.state_for_attention
+        if self.attention is not None and ways != ("after", "none", "h"):
+            super()._force(embedded, state, trace)
+            return
         inputs, trace.embedded = embedded, [embedded]
         if self._feeds_fixed_context:
             fixed = state["context"].unsqueeze(1).expand(-1, embedded.shape[1], -1)

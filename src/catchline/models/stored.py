@@ -16,7 +16,6 @@ import torch
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from catchline.config.base import ConfigBase
@@ -26,7 +25,7 @@ from catchline.files import digest_of
 
 AGAIN = "save or copy it again"
 SUMMED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
-SPARE_TENSORS, SPARE_NUMBERS = 64, 64_000_000  # what a model may have beside its weights: tables of positions
+SPARE_NUMBERS = 64_000_000  # what a model may have beside its weights: tables of positions
 NUMBERS, SCALES = ".int8", ".scales"  # what the two parts of a matrix in eight bits are stored under, after its name
 FAMILY = ("bart", "marian", "mbart", "pegasus")  # the model types that `catchline.models.checkpoints` opens
 PLAIN = (  # those that `catchline.models.plain` opens
@@ -63,10 +62,8 @@ def digests(folder: Path) -> dict[str, str]:
 def check_sums(folder: Path, expected: Mapping[str, str]) -> None:
     """Compare the files with the digests that were written."""
     for name in filter(expected.get, SUMMED):
-        if not (folder / name).is_file():
-            raise ModelError(f"{folder} has no {name}; {AGAIN}.")
-        if digest_of(folder / name) != expected[name]:
-            raise ModelError(f"{folder / name} has changed since it was saved (its SHA-256 differs); {AGAIN}.")
+        if not (folder / name).is_file() or digest_of(folder / name) != expected[name]:
+            raise ModelError(f"{folder / name} is missing or has changed since it was saved (by its SHA-256); {AGAIN}.")
 
 
 class _NothingDrawn(TorchFunctionMode):
@@ -88,11 +85,13 @@ def build_described(make: Callable[[], nn.Module], path: Path) -> Any:
     folder, sizes = path.parent, _sizes(path)
     described = f"{folder / 'config.json'} describes a model that cannot be built"
     with as_model_error(lambda error: f"{described} ({type(error).__name__}: {first_line(error)}); {AGAIN}."):
-        with at_most(2 * len(sizes) + SPARE_TENSORS, folder), torch.device("meta"), _NothingDrawn():
+        with torch.device("meta"), _NothingDrawn():
             planned = make()
         tensors = {id(tensor): tensor.numel() for tensor in (*planned.parameters(), *planned.buffers())}
         if sum(tensors.values()) > 2 * sum(sizes) + SPARE_NUMBERS:
-            raise _too_large(folder)
+            raise ModelError(
+                f"The weights in {folder} do not fit config.json: it describes a model that is far larger; {AGAIN}."
+            )
         return make()
 
 
@@ -117,30 +116,6 @@ def as_model_error(sentence: Callable[[Exception], str]) -> Iterator[None]:
         raise
     except Exception as error:
         raise ModelError(sentence(error)) from error
-
-
-@contextmanager
-def at_most(tensors: int, folder: Path) -> Iterator[None]:
-    """Let the block make no more than this number of parameters."""
-    count = 0
-
-    def registered(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-        nonlocal count
-        count += 1
-        if count > tensors:
-            raise _too_large(folder)
-
-    handle = register_module_parameter_registration_hook(registered)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def _too_large(folder: Path) -> ModelError:
-    return ModelError(
-        f"The weights in {folder} do not fit config.json: it describes a model that is far larger; {AGAIN}."
-    )
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -169,6 +144,17 @@ def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """A matrix (O, I) as int8 numbers, and a scale for each row (O,): its largest magnitude is 127 of these."""
     scales = matrix.abs().amax(dim=1) / 127
     return (matrix / scales.clamp_min(torch.finfo(scales.dtype).tiny)[:, None]).round().to(torch.int8), scales
+
+
+def merged_state(model: nn.Module) -> dict[str, Tensor]:
+    """The state of ``model``; matrices of LoRA are added to the weights, under the names that these have without."""
+    state = model.state_dict()
+    merged = {name.replace(".base_layer", ""): value for name, value in state.items() if ".lora_" not in name}
+    for name, layer in model.named_modules():
+        if delta := getattr(layer, "get_delta_weight", None):
+            weight = merged[f"{name}.weight"]
+            merged[f"{name}.weight"] = weight + delta("default").detach().to(weight.dtype)
+    return merged
 
 
 def save_weights(state: Mapping[str, Tensor], path: Path) -> None:

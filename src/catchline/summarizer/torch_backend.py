@@ -35,7 +35,7 @@ class NeuralSystem(DecodingSystem):
         self._packing = Packing()
         self._parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self.attended_tokens = self.model.attended_tokens
-        super().__init__(TorchModel(self.model, self._packing), loaded, loaded.start_id)
+        super().__init__(TorchModel(self.model, self._packing), loaded, self.model.decoder_start_id)
 
     @classmethod
     def from_pretrained(cls, folder_or_id: str | Path, device: Any) -> NeuralSystem:
@@ -73,7 +73,7 @@ class NeuralSystem(DecodingSystem):
     def _kind(self) -> tuple[str, bool, int]:
         example = encode_documents(["a"], self.tokenizer, self.text)[0]
         memory = self.model.encode(self._batch(example))
-        start = torch.full((1,), self.loaded.start_id, device=self.device)
+        start = torch.full((1,), self.model.decoder_start_id, device=self.device)
         output, _ = self.model.step(start, self.model.start(memory))
         copies = not {"p_gen", "copy_probs"}.isdisjoint(output.details)
         family = self.loaded.run.model["type"] if self.loaded.run else type(self.model).__name__.lower()

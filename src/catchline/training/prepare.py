@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch import nn
 
 from catchline.config.loading import first_difference
 from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build, parse
-from catchline.config.schema import RunConfig, Spec, TextConfig
+from catchline.config.schema import LoraSettings, RunConfig, Spec, TextConfig
 from catchline.data.dataset import Collator, EncodedDataset
 from catchline.data.embeddings import load_glove
 from catchline.data.records import ReadOptions, read_with
@@ -28,7 +29,6 @@ from catchline.errors import ConfigError
 from catchline.files import digest_of, replacing_folder, sha256
 from catchline.models.base import SummarizationModel
 from catchline.models.folder import LoadedModel, load_model_folder
-from catchline.models.lora import add_lora
 from catchline.objectives.base import Objective
 from catchline.text.base import TOKENIZER_FILE
 from catchline.text.tokenizer import PretrainedTokenizer, Tokenizer
@@ -251,6 +251,21 @@ def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, p
     if left := [name for name in given if name not in own]:
         note += f"; {len(left)} that this model lacks are left out ({_listed(left)})"
     return note
+
+
+def add_lora(model: nn.Module, config: LoraSettings) -> str:
+    """Put the matrices of LoRA (Hu et al. 2022) beside the frozen linear layers of a checkpoint's network, by peft; a
+    head of ours is trained in full. Returns a note for the person who trains."""
+    network: Any = getattr(model, "network", None)
+    if network is None:
+        raise ConfigError(
+            "training.lora is for checkpoints of transformers: name one with --from, or leave training.lora out."
+        )
+    peft = import_module("peft")
+    options = {"r": config.rank, "lora_alpha": config.alpha, "lora_dropout": config.dropout}
+    peft.inject_adapter_in_model(peft.LoraConfig(**options, target_modules="all-linear"), network)
+    whole, trained = (sum(p.numel() for p in model.parameters() if p.requires_grad or all) for all in (True, False))
+    return f"LoRA of rank {config.rank}: {trained:,} of {whole:,} parameters are trained"
 
 
 def _listed(names: Sequence[str]) -> str:

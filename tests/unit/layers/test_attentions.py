@@ -13,7 +13,7 @@ from catchline.config.names import ATTENTIONS, OPPONENTS, build
 from catchline.errors import ConfigError
 from catchline.layers.attention.additive import AdditiveAttention
 from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput
-from catchline.models.captured import behaviour
+from catchline.models.transformer import behaviour
 from catchline.papers.contrastive import joint_score, log_softmin, opponent_weights, without_largest, without_run
 from catchline.types import TrainingBatch
 

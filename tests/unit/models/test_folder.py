@@ -88,7 +88,7 @@ def test_what_is_saved_is_what_is_loaded(saved: Path) -> None:
     assert loaded.run is not None
     assert loaded.run.training == run().training
     assert loaded.metrics["signature"] == "rouge155|n:2"
-    assert loaded.start_id == loaded.tokenizer.bos_id
+    assert loaded.model.decoder_start_id == loaded.tokenizer.bos_id
 
 
 def test_the_folder_holds_what_the_design_names_and_no_pickle(saved: Path) -> None:
@@ -269,17 +269,17 @@ def test_a_checkpoint_decodes_by_its_generation_config(tmp_path: Path) -> None:
     )
     network.save_pretrained(tmp_path)
     loaded = load_model_folder(tmp_path)
-    assert loaded.start_id == start
+    assert loaded.model.decoder_start_id == start
     source = torch.tensor([[5, 9, 7, 12, 30, 3], [11, 6, 40, 21, 8, 3]])
     batch = Batch(source, source, torch.ones_like(source, dtype=torch.bool), loaded.model.vocab_size)
     names = ("unk_id", "eos_id", "pad_id")
     ids = {name: getattr(loaded.tokenizer, name) for name in names}
-    found = decode(loaded.model, batch, loaded.search, bos_id=loaded.start_id, **ids)
+    found = decode(loaded.model, batch, loaded.search, bos_id=loaded.model.decoder_start_id, **ids)
     for row, (best, *_) in zip(network.generate(source)[:, 1:].tolist(), found, strict=True):
         assert [*best.ids, ids["eos_id"]][: len(row)] == row[: len(best.ids) + 1]
     loaded.save_pretrained(tmp_path / "ours")
     again = load_model_folder(tmp_path / "ours")
-    assert (again.start_id, again.search) == (start, loaded.search)
+    assert (again.model.decoder_start_id, again.search) == (start, loaded.search)
 
 
 def test_what_a_checkpoint_asks_for_in_vain_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -302,4 +302,4 @@ def test_a_bart_model_saved_as_ours_needs_no_checkpoint_any_more(tmp_path: Path)
     loaded = load_model_folder(tmp_path / "ours")
     assert "catchline" in json.loads((tmp_path / "ours" / "config.json").read_text())
     assert_equal_weights(loaded.model.network, made.network)
-    assert loaded.start_id == made.decoder_start_id
+    assert loaded.model.decoder_start_id == made.decoder_start_id

@@ -15,8 +15,8 @@ from runs import bits, collate, quiet
 from torch import Tensor, nn
 
 from catchline.errors import ConfigError, DataError, TrainingError
-from catchline.models.captured import own_seed
 from catchline.models.folder import load_model_folder
+from catchline.models.transformer import own_seed
 from catchline.objectives.base import Objective
 from catchline.summarizer import Summarizer
 from catchline.training.checkpoint import read_checkpoint
