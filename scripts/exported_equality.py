@@ -16,8 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from catchline.data.records import read_records
-from catchline.export.apart import export_apart
-from catchline.export.check import Agreement, compare
+from catchline.export.apart import Agreement, compare, export_apart
 from catchline.summarizer import Summarizer
 from catchline.summarizer.onnx_backend import ExportedSystem
 from catchline.types import Record, Summary

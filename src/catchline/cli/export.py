@@ -1,4 +1,5 @@
-"""``catchline export``: a model as graphs that run without torch."""
+"""``catchline export``: a model as graphs that run without torch; ``catchline push``: a model to the hub. Push is the
+only command that sends anything."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from catchline.cli.options import BatchSize, MaxRecords, ReadingOptions, Split, 
 from catchline.data.records import split_of
 from catchline.errors import ConfigError
 from catchline.summarizer.extractive import is_method
+from catchline.text.base import read_json
 from catchline.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from catchline.export.check import Agreement
+    from catchline.export.apart import Agreement
 
 SHOWN = 5
 MOST_LOST = 0.3  # points of ROUGE
@@ -37,7 +39,7 @@ def command(
 
     It is the model's folder with two ONNX models and their weights.
     """
-    from catchline.export.apart import export_apart
+    from catchline.export.apart import compare, export_apart
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method, which already runs without torch.")
@@ -50,8 +52,6 @@ def command(
     print(f"Wrote {out} ({size / 1e6:.1f} MB).")
     if records is None:
         return
-    from catchline.export.check import compare
-
     with progress("Comparing", total=len(records)) as bar:
         found = compare(model, out, records, batch_size=batch_size, progress=bar.advance)
     print("\n".join(lines(found)))
@@ -73,3 +73,37 @@ def lines(found: Agreement) -> list[str]:
         if max(before - after for _, before, after in changes) > MOST_LOST:
             said.append(f"The loss is more than {MOST_LOST}; export without --int8 to avoid it.")
     return said
+
+
+def push(
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
+    name: Annotated[str, Argument(metavar="OWNER/NAME", help="The name of the model on the hub.")],
+    private: Annotated[bool, Option("--private", help="Make the model private.")] = False,
+    trust_code: TrustCode = False,
+) -> None:
+    """Upload a model folder to the Hugging Face hub. It needs a token: `hf auth login`, or HF_TOKEN.
+
+    Check the folder's README.md first: it becomes the model's page.
+    """
+    from huggingface_hub import HfApi
+
+    from catchline.models.folder import FILES, HUB_ID, find_folder, uploaded
+    from catchline.runtime.folder import ENCODER, STEP
+    from catchline.runtime.manifest import MANIFEST
+    from catchline.summarizer import Summarizer
+
+    if is_method(model):
+        raise ConfigError(f"{model} is an extractive method: there is nothing to upload.")
+    if not HUB_ID.fullmatch(name):
+        raise ConfigError(f"'{name}' is not a name on the hub; write owner/name.")
+    summarizer, folder = Summarizer.from_pretrained(model), find_folder(model)
+    if "catchline" not in read_json(folder / "config.json"):  # another's checkpoint is written in our format
+        print(summarizer.push_to_hub(name, private=private))
+        return
+
+    def send(token: str) -> str:
+        api = HfApi(token=token)
+        api.create_repo(name, private=private, exist_ok=True)
+        return api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=[*FILES, ENCODER, STEP, MANIFEST])
+
+    print(uploaded(name, send))

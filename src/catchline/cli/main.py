@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("catchline.cli.data:app", "Check or describe data sets."),
     "recipes": ("catchline.cli.recipes:command", "List, show and check the recipes."),
     "doctor": ("catchline.cli.doctor:command", "List installed and missing parts, and this machine's devices."),
-    "push": ("catchline.cli.push:command", "Upload a model to the Hugging Face hub."),
+    "push": ("catchline.cli.export:push", "Upload a model to the Hugging Face hub."),
 }
 
 # Commands of catchline-study, which it adds by entry points: `data subset` is the one named `data.subset`.

@@ -47,7 +47,7 @@ def command(
     from catchline.server.app import create_app
     from catchline.server.catalogue import open_models
     from catchline.server.run import is_loopback, serve, trusted_names
-    from catchline.server.settings import Settings
+    from catchline.server.schemas import Settings
 
     token = read_token(token_file)
     settings = validate(Settings, parse_overrides(setting or []), where="")

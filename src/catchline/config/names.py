@@ -73,11 +73,11 @@ EXTRACTIVE: Table = {
     "textrank": "catchline.extractive.similarity:TextRank",
 }
 OBJECTIVES: Table = {
-    "coverage": "catchline.objectives.attention:CoverageLoss",
-    "guidance": "catchline.objectives.attention:Guidance",
-    "minus_softmax": "catchline.objectives.likelihood:MinusSoftmax",
-    "nll": "catchline.objectives.likelihood:NegativeLogLikelihood",
-    "opponent": "catchline.objectives.likelihood:OpponentLikelihood",
+    "coverage": "catchline.objectives.losses:CoverageLoss",
+    "guidance": "catchline.objectives.losses:Guidance",
+    "minus_softmax": "catchline.objectives.losses:MinusSoftmax",
+    "nll": "catchline.objectives.losses:NegativeLogLikelihood",
+    "opponent": "catchline.objectives.losses:OpponentLikelihood",
     "reinforce": "catchline.objectives.reinforce:Reinforce",
 }
 OPPONENTS: Table = {

@@ -26,9 +26,16 @@ from catchline.errors import did_you_mean
 from catchline.server import openai
 from catchline.server.catalogue import hub_options
 from catchline.server.run import CONTEXT, RequestContext, RequestMiddleware
-from catchline.server.schemas import CheckRequest, Document, ErrorBody, HubRequest, ProblemError, SummarizeRequest
+from catchline.server.schemas import (
+    CheckRequest,
+    Document,
+    ErrorBody,
+    HubRequest,
+    ProblemError,
+    Settings,
+    SummarizeRequest,
+)
 from catchline.server.service import CheckedRequest, RequestOutcome, Service, rendered
-from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
 
 T = TypeVar("T")

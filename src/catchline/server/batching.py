@@ -21,8 +21,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from catchline.errors import CatchlineError
-from catchline.server.schemas import ProblemError
-from catchline.server.settings import Settings
+from catchline.server.schemas import ProblemError, Settings
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

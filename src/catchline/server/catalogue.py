@@ -11,8 +11,7 @@ from typing import Any
 from catchline.config.names import EXTRACTIVE
 from catchline.config.schema import LengthConfig, SearchConfig
 from catchline.errors import ConfigError, did_you_mean, unknown_choice
-from catchline.server.schemas import ProblemError
-from catchline.server.settings import Settings
+from catchline.server.schemas import ProblemError, Settings
 from catchline.summarizer import Summarizer
 from catchline.summarizer.extractive import ExtractiveSystem, is_method
 from catchline.text.normalization import encodable

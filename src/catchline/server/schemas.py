@@ -1,4 +1,5 @@
-"""The bodies of requests, which the OpenAPI document describes, and what can be wrong with a request."""
+"""The limits of the service, which an operator may set; the bodies of requests, which the OpenAPI document describes;
+and what can be wrong with a request."""
 
 from __future__ import annotations
 
@@ -8,7 +9,33 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, GetPydanticSchema, StrictBool, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
+from catchline.config.base import ConfigBase
 from catchline.text.normalization import encodable
+
+
+class Settings(ConfigBase):
+    """Limits and times of the service. Sizes are in bytes, characters or documents as named, times in seconds."""
+
+    max_body_bytes: int = Field(2_000_000, ge=1)
+    max_file_bytes: int = Field(20_000_000, ge=1)  # of a PDF or another file
+    max_documents: int = Field(64, ge=1)  # of one request
+    max_characters: int = Field(200_000, ge=1)  # of one document: some 30,000 words
+    max_sentences: int = Field(3_000, ge=1)  # for extractive methods, whose memory grows with their square
+    max_beam_size: int = Field(16, ge=1)
+    max_summary_tokens: int = Field(512, ge=1)
+
+    max_queue: int = Field(256, ge=1)  # documents waiting
+    max_batch: int = Field(16, ge=1)  # documents decoded together
+    max_batch_tokens: int = Field(32_768, ge=1)  # documents times the longest of them
+    batch_wait: float = Field(0.005, ge=0)  # an idle worker waits this long for more documents
+
+    request_timeout: float = Field(60.0, gt=0)
+    reading_timeout: float = Field(10.0, gt=0)  # to read a document of a format other than text
+    drain_timeout: float = Field(30.0, gt=0)  # to answer what was accepted before SIGTERM
+
+    max_connections: int = Field(512, ge=1)
+    cors_origins: tuple[str, ...] = ()  # origins whose pages may call the service
+    allowed_hosts: tuple[str, ...] = ()  # names in the Host header, *.NAME too; empty: any name
 
 
 def _few(value: Any) -> Any:

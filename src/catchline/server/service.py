@@ -21,8 +21,7 @@ from catchline.explain.record import support_to_dict, to_dict
 from catchline.metrics.faithfulness import SourceFacts, check_support
 from catchline.server.batching import Batcher, Job, Worker, WorkerDiedError
 from catchline.server.catalogue import Catalogue, Served
-from catchline.server.schemas import Document, Format, ProblemError
-from catchline.server.settings import Settings
+from catchline.server.schemas import Document, Format, ProblemError, Settings
 from catchline.summarizer.summarize import Summarizer, or_extract
 from catchline.text.length import Length
 from catchline.text.markup import as_prose, markdown_text

@@ -29,8 +29,7 @@ from catchline.training.data import BatchStream
 from catchline.training.log import Callbacks, RunLog
 from catchline.training.optim import Phases
 from catchline.training.prepare import Prepared
-from catchline.training.step import UpdateStep
-from catchline.training.validate import LOWER_IS_BETTER, Validator, is_best
+from catchline.training.step import LOWER_IS_BETTER, UpdateStep, Validator, is_best
 
 MODEL_FOLDER = "model"
 

@@ -10,7 +10,7 @@ import pytest
 
 from catchline.cli.export import command
 from catchline.cli.options import ReadingOptions
-from catchline.export import apart, check
+from catchline.export import apart
 from catchline.metrics.scoring import Scoring, scoring
 from catchline.types import Record, Summary
 
@@ -30,10 +30,10 @@ class Writes:
 @pytest.mark.parametrize(("way", "expected"), [(Scoring(), [100.0, 66.667]), (scoring("rouge155"), [0.0, 0.0])])
 def test_rouge_is_counted_as_the_run_does(way: Scoring, expected: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     model = SimpleNamespace(name="torch", loaded=SimpleNamespace(scoring=way))
-    monkeypatch.setattr(check, "Summarizer", Writes)
-    monkeypatch.setattr(check.NeuralSystem, "from_pretrained", lambda *_: model)
-    monkeypatch.setattr(check.ExportedSystem, "from_pretrained", lambda *_: SimpleNamespace(name="graphs"))
-    found = check.compare("model", Path("out"), [Record("лифт сломан да", "лифт сломан")])
+    monkeypatch.setattr(apart, "Summarizer", Writes)
+    monkeypatch.setattr(apart.NeuralSystem, "from_pretrained", lambda *_: model)
+    monkeypatch.setattr(apart.ExportedSystem, "from_pretrained", lambda *_: SimpleNamespace(name="graphs"))
+    found = apart.compare("model", Path("out"), [Record("лифт сломан да", "лифт сломан")])
     assert [rouge["1"] for rouge in found.rouge] == pytest.approx(expected, abs=1e-3)
     assert (found.equal, len(found.different), found.scored) == (0, 1, 1)
 
@@ -42,7 +42,7 @@ def test_records_without_summaries_are_compared_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(apart, "export_apart", lambda model, out, **_: out.mkdir())
-    monkeypatch.setattr(check, "compare", lambda model, out, records, **_: check.Agreement(len(records)))
+    monkeypatch.setattr(apart, "compare", lambda model, out, records, **_: apart.Agreement(len(records)))
     (tmp_path / "texts.jsonl").write_text('{"document": "a b"}\n', encoding="utf-8")
     command("model", tmp_path / "out", str(tmp_path / "texts.jsonl"), reading=ReadingOptions())
     assert "0 of 1 summaries" in capsys.readouterr().out

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from catchline.export import weights
+from catchline.export.folder import Weights, share
 from catchline.models.stored import NUMBERS, SCALES, quantized
 from catchline.runtime.sessions import Session, open_sessions
 
@@ -32,7 +32,7 @@ def product(folder: Path, layer: nn.Linear) -> Session:
     node = ir.Node("", "Gemm", [rows, *parts], [ir.AttrInt64("transB", 1)], outputs=[result])
     graph = ir.Graph([rows], [result], nodes=[node], initializers=parts, opset_imports={"": 20}, name="rows")
     model = ir.Model(graph, ir_version=10)
-    weights.share(model, weights.Weights({"weight": layer.weight}, folder / "model.safetensors"))
+    share(model, Weights({"weight": layer.weight}, folder / "model.safetensors"))
     ir.save(model, folder / "rows.onnx")
     return open_sessions(folder, ["rows.onnx"])[0]
 
@@ -48,7 +48,7 @@ def expected(rows: np.ndarray, layer: nn.Linear, steps: int) -> np.ndarray:
 def test_rows_and_weights_are_rounded(coarse: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To 127 steps, or to 90 where this CPU cannot; each row is what it is alone."""
     if coarse:
-        monkeypatch.setattr(weights, "_LARGEST", 0)
+        monkeypatch.setattr("catchline.export.folder._LARGEST", 0)
     torch.manual_seed(5)
     layer = nn.Linear(WIDTH, OUTPUTS)
     with torch.no_grad():

@@ -12,8 +12,8 @@ from torch import Tensor
 from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.errors import ConfigError, TrainingError
 from catchline.kernels import vocabulary
-from catchline.objectives.attention import guidance_divergence
 from catchline.objectives.base import token_weights
+from catchline.objectives.losses import guidance_divergence
 from catchline.objectives.reinforce import Reinforce
 from catchline.types import PLAIN_PASS, ModelOutput, TrainingBatch, UpdateContext
 from samples import BART, IDS, VOCAB, random_batch, randomise, tiny_seq2seq

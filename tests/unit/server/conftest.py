@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from catchline.server.app import create_app
-from catchline.server.settings import Settings
+from catchline.server.schemas import Settings
 from catchline.summarizer import Summarizer
 from tiny_models import save_tiny_model
 

@@ -12,8 +12,7 @@ import pytest
 
 from catchline.errors import DataError
 from catchline.server.batching import Batcher, Job
-from catchline.server.schemas import ProblemError
-from catchline.server.settings import Settings
+from catchline.server.schemas import ProblemError, Settings
 
 LIMITS = Settings(max_queue=100, max_batch=4, max_batch_tokens=10_000, batch_wait=0.0)
 SIZES = (10, 400, 12, 390, 11, 380, 9, 370)

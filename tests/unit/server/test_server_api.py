@@ -16,7 +16,7 @@ from catchline.metrics.confidence import Calibration
 from catchline.metrics.faithfulness import check_support
 from catchline.server import service
 from catchline.server.app import create_app
-from catchline.server.settings import Settings
+from catchline.server.schemas import Settings
 from catchline.summarizer import Summarizer
 from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.types import Record

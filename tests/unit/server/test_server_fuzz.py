@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from catchline.server.app import create_app
-from catchline.server.settings import Settings
+from catchline.server.schemas import Settings
 from catchline.summarizer import Summarizer
 
 EXAMPLES, MANY = 10, 834  # of each address that takes a body, valid and not: 80 cases, and 6,700

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from catchline.errors import ConfigError
 from catchline.server.app import create_app
 from catchline.server.catalogue import Catalogue
-from catchline.server.schemas import CODES, HubRequest, SummarizeRequest
-from catchline.server.settings import Settings
+from catchline.server.schemas import CODES, HubRequest, Settings, SummarizeRequest
 from catchline.summarizer import Summarizer
 from tiny_models import DOCUMENTS
 

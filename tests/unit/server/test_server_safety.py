@@ -19,9 +19,8 @@ from fastapi.testclient import TestClient
 from catchline.errors import DataError
 from catchline.server.app import create_app
 from catchline.server.run import LOOPBACK_NAMES, is_loopback, log_to, trusted_names
-from catchline.server.schemas import Document
+from catchline.server.schemas import Document, Settings
 from catchline.server.service import Service
-from catchline.server.settings import Settings
 from catchline.summarizer import Summarizer
 
 TEXT = "the quick fox jumps over the lazy dog"

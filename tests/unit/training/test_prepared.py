@@ -262,7 +262,7 @@ def test_every_micro_batch_has_noise_of_its_own(make_trainer: Any, make_contrast
 def test_the_variant_of_footnote_3_stops_with_a_sentence(
     make_contrastive: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catchline.objectives.likelihood.LOWEST_MEAN", -12.0)
+    monkeypatch.setattr("catchline.objectives.losses.LOWEST_MEAN", -12.0)
     opponent = MODEL["opponent"] | {"output": "softmax", "lambda_decode": -0.2}
     run = make_contrastive(
         model=MODEL | {"opponent": opponent},

@@ -24,7 +24,7 @@ from catchline.training.data import pairs_of
 from catchline.training.log import read_log
 from catchline.training.loop import TrainResult
 from catchline.training.run import train
-from catchline.training.validate import is_best
+from catchline.training.step import is_best
 from catchline.types import UpdateContext
 
 

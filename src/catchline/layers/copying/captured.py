@@ -269,7 +269,7 @@ def guided_weights(
 class GuidedHead(CapturedHead):
     """Copying guided by centrality, "SAGCopy" (Xu et al., ACL 2020): **a reconstruction**.
 
-    What is public of that system gives the centrality and the guidance loss (`catchline.objectives.attention`), not how
+    What is public of that system gives the centrality and the guidance loss (`catchline.objectives.losses`), not how
     the centrality enters the copying. Our reading, to be named as such with every result:
 
         alpha'_t,i ~ alpha_t,i exp(w_c |x| c_i),    P_copy_t = alpha'_t
