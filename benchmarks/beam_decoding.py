@@ -30,7 +30,7 @@ from catchline.config.schema import SearchConfig
 from catchline.layers.copying import pointer
 from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.pointer_generator import final_distribution
-from catchline.search.arrays import select
+from catchline.search.hypotheses import select
 from catchline.search.torch_bridge import decode
 from catchline.types import Batch
 from paired import IDS, Step, best_of, exactly, made_batch, place

@@ -25,9 +25,9 @@ import numpy as np
 from catchline.config.schema import SearchConfig
 from catchline.data.records import read_records, splits_in
 from catchline.explain.provenance import build_summary
+from catchline.text.base import extended
 from catchline.text.tokenizer import WordTokenizer
 from catchline.text.truecase import learn_casing
-from catchline.text.unknown import extended
 from catchline.types import Hypothesis, Record, Summary, TokenizedText
 
 

@@ -31,8 +31,8 @@ from catchline.export.apart import export_apart
 from catchline.jobs import threaded
 from catchline.models.folder import save_model_folder
 from catchline.runtime.folder import open_export
-from catchline.search.arrays import select
 from catchline.search.decode import decode
+from catchline.search.hypotheses import select
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Batch
 from paired import BASE, IDS, SMALL, best_of, exactly, made_batch, place

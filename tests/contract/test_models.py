@@ -19,7 +19,7 @@ from catchline.config.names import MODELS, OBJECTIVES, build, parse
 from catchline.errors import ConfigError
 from catchline.models.base import SummarizationModel
 from catchline.models.stored import FAMILY
-from catchline.search.arrays import select, select_documents
+from catchline.search.hypotheses import select, select_documents
 from catchline.types import Batch, ModelOutput, StepOutput, UpdateContext
 from samples import BART, IDS, SEE, TRANSFORMER, UNK, VOCAB, gradients, one_example, random_batch, randomise
 from trees import Unmodified, tensors_in, tensors_on

@@ -17,7 +17,7 @@ from catchline.errors import CatchlineError, ConfigError, ModelError
 from catchline.export.apart import export_apart
 from catchline.files import digest_of
 from catchline.models.folder import load_model_folder
-from catchline.runtime.manifest import is_exported
+from catchline.runtime.folder import MANIFEST
 from catchline.summarizer import Summarizer
 from catchline.summarizer.onnx_backend import ExportedSystem
 from catchline.summarizer.torch_backend import NeuralSystem
@@ -229,4 +229,4 @@ def test_models_that_no_graph_can_follow(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(CASES, "transformer", CASES["transformer"] | {"max_positions": 30})
     with pytest.raises(ModelError, match="it has 30 positions, and graphs are made from"):
         export_apart(save_case(tmp_path / "model", "transformer"), tmp_path / "out")
-    assert not is_exported(tmp_path / "out")
+    assert not (tmp_path / "out" / MANIFEST).exists()

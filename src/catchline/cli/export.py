@@ -89,7 +89,7 @@ def push(
 
     from catchline.models.folder import FILES, HUB_ID, find_folder, uploaded
     from catchline.runtime.folder import ENCODER, STEP
-    from catchline.runtime.manifest import MANIFEST
+    from catchline.runtime.folder import MANIFEST
     from catchline.summarizer import Summarizer
 
     if is_method(model):

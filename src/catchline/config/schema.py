@@ -205,7 +205,7 @@ class DistractionTerms(ConfigBase):
 
 
 class LengthConfig(ConfigBase):
-    """Bounds of the text that is shown (`catchline.text.length`): ``words``, the most or the least and the most
+    """Bounds of the text that is shown (`catchline.text.render`): ``words``, the most or the least and the most
     (``5-12``), and the most ``characters`` and ``sentences``."""
 
     words: str | None = None
@@ -225,7 +225,7 @@ class LengthConfig(ConfigBase):
 class SearchConfig(LengthConfig):
     """Decoding; docs/decoding.md says what each setting means. ``finish``, ``unfinished``, ``early_stopping`` and
     ``shrink_beam`` are rules of `catchline.search.beam`, lengths of `catchline.search.scorers`, ``replace_unk`` of
-    `catchline.text.unknown`, ``surface`` and ``capitals`` of `catchline.text.render`; ``model`` sets switches of the
+    `catchline.text.base`, ``surface`` and ``capitals`` of `catchline.text.render`; ``model`` sets switches of the
     model while it decodes. ``faultless`` prefers the first hypothesis without repetition, and of whose names, numbers
     and dates the document lacks none."""
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from catchline.config.schema import TextConfig
 from catchline.errors import ConfigError, DataError
-from catchline.text.base import Tokenizer
+from catchline.text.base import Tokenizer, extend_ids, extended
 from catchline.text.sentences import sentence_gaps
-from catchline.text.unknown import extend_ids, extended
 from catchline.types import Batch, Record, TokenizedText, TrainingBatch
 
 
@@ -61,7 +60,7 @@ class EncodedDataset:
 
     def limits(self, max_source_tokens: int | None = None, max_target_tokens: int | None = None) -> EncodedDataset:
         """Return a view of the same examples with a narrower truncation (``None`` keeps the present one): what is read
-        of a shorter one is a prefix, extended ids included (`catchline.text.unknown`). Raises ConfigError: wider than
+        of a shorter one is a prefix, extended ids included (`catchline.text.base`). Raises ConfigError: wider than
         the data set was built for."""
         view = copy.copy(self)
         view.max_source_tokens = max_source_tokens or self.max_source_tokens

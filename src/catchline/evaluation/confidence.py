@@ -16,7 +16,7 @@ from catchline.metrics.scoring import Scoring, suited
 from catchline.metrics.words import words
 from catchline.summarizer import Summarizer
 from catchline.summarizer.confidence import regression, with_domain
-from catchline.summarizer.system import Progress
+from catchline.summarizer.extractive import Progress
 from catchline.types import Record, references_of
 
 ACCEPT = 0.4  # ROUGE-1 F

@@ -24,11 +24,10 @@ from catchline.errors import ConfigError, DataError
 from catchline.evaluation.measures import measure, reading_measures
 from catchline.files import digest_of, write_text
 from catchline.metrics.scoring import Shown, check_scoring, score_as, scoring, suited
-from catchline.summarizer.extractive import ExtractiveSystem, is_method
+from catchline.summarizer.extractive import ExtractiveSystem, Progress, is_method
 from catchline.summarizer.summarize import WINDOW_BATCHES, Summarizer
-from catchline.summarizer.system import Progress
+from catchline.text.base import restore_numbers
 from catchline.text.control import json_line
-from catchline.text.unknown import restore_numbers
 from catchline.types import Record, Summary, references_of
 
 KINDS = ("1", "2", "L")  # of ROUGE

@@ -20,7 +20,7 @@ from catchline.errors import ConfigError, ModelError, not_installed
 from catchline.files import refuse_other
 from catchline.jobs import batches
 from catchline.metrics.scoring import score_as, suited
-from catchline.runtime.manifest import MANIFEST
+from catchline.runtime.folder import MANIFEST
 from catchline.summarizer import Summarizer
 from catchline.summarizer.onnx_backend import ExportedSystem
 from catchline.summarizer.torch_backend import NeuralSystem

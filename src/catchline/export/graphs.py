@@ -23,7 +23,7 @@ from torch.export import Dim
 from catchline.errors import ModelError
 from catchline.export.translations import OPSET, TRANSLATIONS
 from catchline.runtime.model import Layout
-from catchline.search.arrays import select
+from catchline.search.hypotheses import select
 from catchline.types import Batch, Shared
 
 # of the example: documents, beams, source tokens, words outside the vocabulary, steps made

@@ -19,7 +19,7 @@ from catchline.config.names import SHIPPED
 from catchline.config.schema import RunConfig
 from catchline.files import write_json, write_text
 from catchline.metrics.confidence import Calibration
-from catchline.text.base import read_json, read_json_if_there
+from catchline.text.base import read_json
 
 FILE, README = "card.json", "README.md"
 DEFAULTS = "catchline_defaults"  # the key of a plain checkpoint's config.json with text limits and decoding
@@ -52,7 +52,7 @@ class Card(BaseModel, extra="ignore", frozen=True):
     @classmethod
     def of(cls, folder: Path) -> Card:
         """That of a model folder; empty where it has none."""
-        return validate(cls, read_json_if_there(folder / FILE), where=FILE)
+        return validate(cls, read_json(folder / FILE, optional=True), where=FILE)
 
     def with_scores(self, scores: CardScores) -> Card:
         others = [one for one in self.scores if (one.data, one.split) != (scores.data, scores.split)]
@@ -95,14 +95,14 @@ def model_card(folder: Path) -> str:
         card=card,
         base=base,
         search=search,
-        metrics=read_json_if_there(folder / "metrics.json"),
+        metrics=read_json(folder / "metrics.json", optional=True),
         parameters=_parameters(folder),
         calibration=Calibration.load(folder),
     )
 
 
 def _parameters(folder: Path) -> int:
-    size = read_json_if_there(folder / "export.json").get("parameters")
+    size = read_json(folder / "export.json", optional=True).get("parameters")
     if isinstance(size, int):
         return size
     with (folder / "model.safetensors").open("rb") as file:

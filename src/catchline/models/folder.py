@@ -47,7 +47,7 @@ from catchline.models.base import SummarizationModel
 from catchline.models.card import DEFAULTS, HUB_ID, Card, write_card
 from catchline.models.card import FILE as CARD
 from catchline.models.stored import AGAIN, FAMILY, FolderDescription, first_line
-from catchline.text.base import read_json, read_json_if_there
+from catchline.text.base import read_json
 from catchline.text.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -154,7 +154,7 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
     try:
         with stored.as_model_error(lambda error: f"{folder} cannot be used: {first_line(error)}."):
             loaded = _load_own(folder, config, name) if ours else _load_checkpoint(folder, config, name)
-            loaded.metrics, loaded.card = read_json_if_there(folder / "metrics.json"), Card.of(folder)
+            loaded.metrics, loaded.card = read_json(folder / "metrics.json", optional=True), Card.of(folder)
             loaded.calibration = Calibration.load(folder)
     except ModelError:
         raise

@@ -25,12 +25,10 @@ from catchline.config.schema import SearchConfig, TextConfig
 from catchline.errors import CatchlineError, ModelError
 from catchline.files import digest_of, write_json
 from catchline.metrics.confidence import Calibration
-from catchline.runtime.manifest import MANIFEST
-from catchline.runtime.model import Exported, GraphModel
-from catchline.runtime.sessions import Session, open_sessions
+from catchline.runtime.model import Exported, GraphModel, Session, open_sessions
 from catchline.text.base import Tokenizer, read_json
 
-ENCODER, STEP, WEIGHTS = "encoder.onnx", "step.onnx", "model.safetensors"
+MANIFEST, ENCODER, STEP, WEIGHTS = "export.json", "encoder.onnx", "step.onnx", "model.safetensors"
 FORMAT = 2
 
 

@@ -31,8 +31,17 @@ import numpy as np
 
 from catchline.config.schema import SearchConfig
 from catchline.errors import ModelError
-from catchline.search.arrays import rows_of_documents, select, select_documents, stable_topk, top_candidates
-from catchline.search.hypotheses import FinishedTable, History, Ranked, collect, rank
+from catchline.search.hypotheses import (
+    FinishedTable,
+    History,
+    Ranked,
+    collect,
+    rows_of_documents,
+    select,
+    select_documents,
+    stable_topk,
+    top_candidates,
+)
 from catchline.search.scorers import HypothesesView, Scorer, SpecialIds
 from catchline.types import Hypothesis, Memory, StepOutput
 
@@ -49,7 +58,7 @@ def beam_search(
     Args:
         step: ``step(last_ids (N,), state) -> (StepOutput, state)``, all of NumPy arrays. The search owns the output and
             may write minus infinity into ``scores``; ``last_ids`` are not changed.
-        state: the state before the first step, with one row a document: see `catchline.search.arrays`.
+        state: the state before the first step, with one row a document: see `catchline.search.hypotheses`.
         memory: what the encoder left; search and its scorers read its size and mask only.
         config: beam, lengths and the rules that are named above.
         scorers: what forbids tokens, changes scores and ranks, in this order
@@ -103,14 +112,20 @@ class _Search:
         for length in range(config.num_steps):
             # (a) ask the model, (b) let the scorers change the scores, (c) take each document's best candidates
             candidates = self._candidates()
+            ended, going, dead = self._divided(candidates)
             # (d) move candidates that end in EOS to the finished hypotheses
-            ended = self._finish(candidates, length)
+            if ended.any():
+                self._finish(candidates, ended, length)
             # (e) keep the hypotheses of dead beams as unfinished
-            self._keep_dead(candidates, ended, length)
+            dead |= length == config.max_length
+            if dead.any():
+                wanted = self.alive.totals > -np.inf
+                wanted[candidates.rows[ended]] = False  # finished instead
+                self._keep_unfinished(wanted & dead.repeat(self.size), length, ended=False)
             if length == config.max_length:
                 break  # nothing but EOS could come
             # (f) go on with the best K others
-            going, last = self._going_on(candidates, ended), length + 1 == config.num_steps
+            last = length + 1 == config.num_steps
             if last and config.unfinished == "compete":
                 going[:, self.size :] = False  # it competes with what ends in the same step
             self._advance(candidates, going)
@@ -145,50 +160,31 @@ class _Search:
             else:
                 borrowed += added
             totals = changed
-        candidates = TokenScores(output, view, self.scorers).best(totals, sums, self.size)
+        candidates = best_candidates(output, view, self.scorers, totals, sums, self.size)
         candidates.totals = candidates.totals - borrowed[candidates.rows]
         grown = candidates.totals > alive.totals[candidates.rows]
         self.has_grown[self.documents] |= grown.any(axis=1)
         return candidates
 
-    def _finish(self, candidates: Candidates, length: int) -> np.ndarray:
-        """Store the candidates that end here; (B, C) which ones."""
-        ended = self._ending(candidates)
-        if not ended.any():
-            return ended
+    def _divided(self, candidates: Candidates) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(B, C) the candidates that finish, and those that may live on, of which the first K do; (B,) the beams that
+        are dead, whose candidates all end or are forbidden."""
+        there, ends = candidates.totals > -np.inf, candidates.ids == self.eos_id
+        ended, going = there & ends, there & ~ends
+        if self.config.finish == "within_beam":
+            ended[:, self.size :] = False
+        else:
+            ended &= going.cumsum(1) - going < self.size
+            if self.stops_early and ended.any():
+                ended &= self.finished.count(self.documents)[:, None] + ended.cumsum(1) <= self.size
+        return ended, going, ~going.any(axis=1)
+
+    def _finish(self, candidates: Candidates, ended: np.ndarray, length: int) -> None:
+        """Store the candidates (B, C) that end here."""
         totals = np.full_like(self.alive.totals, -np.inf)
         totals[candidates.rows[ended]] = candidates.totals[ended]
         ranked = self._rank(totals, ended=True)
         self.finished.add(self.documents, ended, ranked, length, candidates.rows, candidates.log_probs, candidates.sums)
-        return ended
-
-    def _ending(self, candidates: Candidates) -> np.ndarray:
-        """(B, C) the candidates that finish."""
-        ended = (candidates.ids == self.eos_id) & (candidates.totals > -np.inf)
-        if self.config.finish == "within_beam":
-            ended[:, self.size :] = False
-            return ended
-        going = candidates.going_on(self.eos_id)
-        ended &= going.cumsum(1) - going < self.size
-        if self.stops_early and ended.any():
-            ended &= self.finished.count(self.documents)[:, None] + ended.cumsum(1) <= self.size
-        return ended
-
-    def _going_on(self, candidates: Candidates, ended: np.ndarray) -> np.ndarray:
-        """(B, C) the candidates that may live on, of which the first K do."""
-        return candidates.going_on(self.eos_id)
-
-    def _dead(self, candidates: Candidates) -> np.ndarray:
-        """(B,) the beams whose candidates all end or are forbidden."""
-        return ~np.any(candidates.going_on(self.eos_id), axis=1)
-
-    def _keep_dead(self, candidates: Candidates, ended: np.ndarray, length: int) -> None:
-        dead = self._dead(candidates) | (length == self.config.max_length)
-        if not dead.any():
-            return
-        wanted = self.alive.totals > -np.inf
-        wanted[candidates.rows[ended]] = False  # finished instead
-        self._keep_unfinished(wanted & dead.repeat(self.size), length, ended=False)
 
     def _keep_unfinished(self, wanted: np.ndarray, length: int, *, ended: bool) -> None:
         """Store the rows ``wanted`` (N,) as unfinished; ``ended``: with the score they have if EOS costs nothing."""
@@ -198,12 +194,22 @@ class _Search:
         self.unfinished.add(self.documents, wanted[rows], ranked, length, rows, nothing, self.alive.sums[rows])
 
     def _rank(self, totals: np.ndarray, *, ended: bool) -> Ranked:
-        return rank(self.scorers, totals, HypothesesView(self.alive.prefix, ended=ended))
+        """The final scores of the rows if they stop here, with totals (N,), and what makes them of the totals."""
+        view = HypothesesView(self.alive.prefix, ended=ended)
+        shares = np.zeros((len(totals), len(self.scorers)))
+        for column, scorer in enumerate(self.scorers):
+            ranked = scorer.on_hypotheses(totals, view)
+            if ranked is not totals:
+                shares[:, column] = ranked - totals
+                totals = ranked
+        return totals, shares
 
     def _advance(self, candidates: Candidates, going: np.ndarray) -> None:
         """Go on with the best K of each document; everything that has rows follows its parent."""
-        chosen, alive = candidates.first(going, self.size)
-        parents, tokens = chosen.rows.ravel(), chosen.ids.ravel()
+        order = (~going).argsort(axis=1, kind="stable")[:, : self.size]  # unwanted ones only where others are missing
+        beams = np.arange(len(order))[:, None]
+        chosen = Candidates(*(getattr(candidates, name)[beams, order] for name in Candidates.__slots__))
+        alive, parents, tokens = going[beams, order], chosen.rows.ravel(), chosen.ids.ravel()
         self.history.close_step(parents, tokens, chosen.log_probs.ravel())
         if not self.greedy:
             self.state = select(self.state, parents)
@@ -255,61 +261,18 @@ class _ShrinkingSearch(_Search):
     finished, none is alive or ``max_length`` tokens, EOS counted, have been predicted; what is alive then competes with
     what has finished."""
 
-    within: np.ndarray  # (B, C) the candidates of this step that have a place
-
-    def _ending(self, candidates: Candidates) -> np.ndarray:
+    def _divided(self, candidates: Candidates) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         width = self.size - self.finished.count(self.documents)
         ranks = np.arange(candidates.ids.shape[1])
-        self.within = (ranks < width[:, None]) & (candidates.totals > -np.inf)
-        return self.within & (candidates.ids == self.eos_id)
-
-    def _going_on(self, candidates: Candidates, ended: np.ndarray) -> np.ndarray:
-        return self.within & ~ended
-
-    def _dead(self, candidates: Candidates) -> np.ndarray:
-        return ~np.any(self.within, axis=1)
+        within = (ranks < width[:, None]) & (candidates.totals > -np.inf)  # those that have a place
+        ended = within & (candidates.ids == self.eos_id)
+        return ended, within & ~ended, ~within.any(axis=1)
 
     def _stop_done(self, length: int) -> None:
         """Beams that have nothing left lost their hypotheses in `_advance`."""
 
 
 # ---------------------------------------------------------------------------------------------- the choice of a step
-
-
-class TokenScores:
-    """The scores of all next tokens (N, X): the model's, and in ``total`` with every scorer's changes, in order.
-    Scorers that only forbid tokens write into the model's own array; it is copied for those that add."""
-
-    def __init__(self, output: StepOutput, view: HypothesesView, scorers: Sequence[Scorer]) -> None:
-        self.log_probs, self.model, self.total = output.log_probs, output.scores, output.scores
-        # the number of each scorer that adds, and the token scores before and after it
-        self.additions: list[tuple[int, np.ndarray, np.ndarray]] = []
-        for column, scorer in enumerate(scorers):
-            if scorer.adds_to_tokens:
-                before, self.total = self.total, scorer.on_tokens(self.total.copy(), view)
-                self.additions.append((column, before, self.total))
-            else:
-                self.total = scorer.on_tokens(self.total, view)
-
-    def best(self, totals: np.ndarray, sums: np.ndarray, size: int) -> Candidates:
-        """The best 2K candidates of each document, K = ``size``. ``totals`` (N,) are minus infinity for rows that hold
-        no hypothesis, ``sums`` (N, 2 + scorers) their parts."""
-        values, ids = top_candidates(self.total, 2 * size)  # (N, m)
-        kept = values.shape[1]
-        summed = np.where(totals[:, None] > -np.inf, totals[:, None] + values, -np.inf).reshape(-1, size * kept)
-        if np.isnan(summed).any():
-            raise ModelError("The model returned a token score that is not a number; its weights are probably damaged.")
-        best, position = stable_topk(summed, 2 * size)  # (B, C)
-        document = np.arange(len(best))[:, None]
-        ids = ids.reshape(-1, size * kept)[document, position]
-        rows = position // kept + size * document
-        parts = sums[rows]
-        log_probs = self.log_probs[rows, ids].astype(np.float64)
-        parts[..., 0] += log_probs
-        parts[..., 1] += self.model[rows, ids]
-        for column, before, after in self.additions:
-            parts[..., 2 + column] += after[rows, ids].astype(np.float64) - before[rows, ids]
-        return Candidates(rows, ids, best, log_probs, parts)
 
 
 @dataclass(slots=True)
@@ -322,13 +285,40 @@ class Candidates:
     log_probs: np.ndarray  # (B, C) float64, of this token
     sums: np.ndarray  # (B, C, 2 + scorers) float64: log-probabilities, model scores, each scorer's share
 
-    def going_on(self, eos_id: int) -> np.ndarray:
-        """(B, C) which are hypotheses that do not end here."""
-        return (self.totals > -np.inf) & (self.ids != eos_id)
 
-    def first(self, wanted: np.ndarray, count: int) -> tuple[Candidates, np.ndarray]:
-        """The first ``count`` wanted candidates of each beam, then unwanted ones; (B, count) which are wanted."""
-        order = (~wanted).argsort(axis=1, kind="stable")[:, :count]
-        beams = np.arange(len(order))[:, None]
-        taken = Candidates(*(getattr(self, name)[beams, order] for name in Candidates.__slots__))
-        return taken, wanted[beams, order]
+def best_candidates(
+    output: StepOutput,
+    view: HypothesesView,
+    scorers: Sequence[Scorer],
+    totals: np.ndarray,
+    sums: np.ndarray,
+    size: int,
+) -> Candidates:
+    """The best 2K candidates of each document, K = ``size``: by the scores (N, X) of all next tokens, the model's with
+    every scorer's changes, in order. ``totals`` (N,) are minus infinity for rows that hold no hypothesis, ``sums``
+    (N, 2 + scorers) their parts. Scorers that only forbid tokens write into the model's own array; it is copied for
+    those that add."""
+    scores = output.scores
+    additions: list[tuple[int, np.ndarray, np.ndarray]] = []  # of each scorer that adds, the scores before and after it
+    for column, scorer in enumerate(scorers):
+        if scorer.adds_to_tokens:
+            before, scores = scores, scorer.on_tokens(scores.copy(), view)
+            additions.append((column, before, scores))
+        else:
+            scores = scorer.on_tokens(scores, view)
+    values, ids = top_candidates(scores, 2 * size)  # (N, m)
+    kept = values.shape[1]
+    summed = np.where(totals[:, None] > -np.inf, totals[:, None] + values, -np.inf).reshape(-1, size * kept)
+    if np.isnan(summed).any():
+        raise ModelError("The model returned a token score that is not a number; its weights are probably damaged.")
+    best, position = stable_topk(summed, 2 * size)  # (B, C)
+    document = np.arange(len(best))[:, None]
+    ids = ids.reshape(-1, size * kept)[document, position]
+    rows = position // kept + size * document
+    parts = sums[rows]
+    log_probs = output.log_probs[rows, ids].astype(np.float64)
+    parts[..., 0] += log_probs
+    parts[..., 1] += output.scores[rows, ids]
+    for column, before, after in additions:
+        parts[..., 2 + column] += after[rows, ids].astype(np.float64) - before[rows, ids]
+    return Candidates(rows, ids, best, log_probs, parts)

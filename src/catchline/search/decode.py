@@ -6,7 +6,7 @@ A model that `decode` can drive, by whatever it computes, offers:
   ``states``, ``final`` and ``extra`` are the model's own;
 * ``start(memory) -> state``: one row a document. A nested structure of arrays with the rows in front and, in `Shared`,
   of arrays with the documents in front; or an object with ``select(rows)`` and ``select_documents(documents, beams)``
-  (`catchline.search.arrays`);
+  (`catchline.search.hypotheses`);
 * ``step(last_ids, state) -> (StepOutput, state)``: ``last_ids`` (N,) int64 are not changed; the arrays of the output
   are new in every step, ``scores`` (N, X) in 32 or 64 bits and writable;
 * ``read_figures(memory)`` and ``chunk_tokens(memory)``: empty lists of models that do not read in chunks;
@@ -16,7 +16,7 @@ A model that `decode` can drive, by whatever it computes, offers:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from threading import RLock
 from typing import Any
@@ -24,19 +24,22 @@ from typing import Any
 import numpy as np
 
 from catchline.config.schema import SearchConfig
-from catchline.search.beam import beam_search
+from catchline.search.beam import StepFunction, beam_search
 from catchline.search.scorers import SpecialIds, build_scorers
-from catchline.text.unknown import DROP, replacing
+from catchline.text.base import DROP, replacing
 from catchline.types import Batch, Hypothesis
 
 
-def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
+def decode(
+    model: Any, batch: Batch, config: SearchConfig, step: StepFunction | None = None, **ids: Any
+) -> list[list[Hypothesis]]:
     """The best hypotheses of each document of ``batch``, best first.
 
     Args:
         model: see above; `catchline.search.torch_bridge.TorchModel` of a torch model.
         batch: as the model's ``encode`` takes it.
         config: the search. With ``beam_size`` 1 it is greedy.
+        step: what is called for a step instead of the model's, if anything.
         ids: the fields of `SpecialIds`.
 
     Raises:
@@ -44,12 +47,13 @@ def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[l
         ModelError: the model gave scores that are not numbers.
     """
     specials = SpecialIds(**ids)
-    with switched(model, config.model):
+    with switched(model, config.model) if config.model else nullcontext():
         memory = model.encode(batch)
         if memory.extended_vocab_size == batch.extended_vocab_size:
             memory.oov_words = batch.oov_words
         scorers, state = build_scorers(config, specials), model.start(memory)
-        results = beam_search(model.step, state, memory=memory, config=config, specials=specials, scorers=scorers)
+        step = step or model.step
+        results = beam_search(step, state, memory=memory, config=config, specials=specials, scorers=scorers)
     if figures := model.read_figures(memory):
         _note_reading(results, figures, model.chunk_tokens(memory))
     if config.replace_unk:
@@ -64,9 +68,6 @@ _SWITCHING = RLock()
 @contextmanager
 def switched(model: Any, options: Mapping[str, Any]) -> Iterator[None]:
     """The model with the switches ``options``, inside only; one thread at a time, since all share the model."""
-    if not options:
-        yield
-        return
     with _SWITCHING:
         before = dict(model.switches())
         model.switch(options)

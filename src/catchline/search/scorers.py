@@ -16,9 +16,9 @@ from pydantic import Field
 from catchline.config.base import ConfigBase
 from catchline.config.names import SCORERS, build
 from catchline.config.schema import SearchConfig
-from catchline.search.arrays import top_candidates
-from catchline.text.length import Length
+from catchline.search.hypotheses import top_candidates
 from catchline.text.normalization import is_content
+from catchline.text.render import Length
 from catchline.types import Memory, StepOutput
 
 AHEAD = 16  # tokens that are tried where a text has reached its length

@@ -20,7 +20,7 @@ from catchline.config.schema import SearchConfig
 from catchline.jobs import R, T, Threaded, threaded
 from catchline.kernels.packed import Packing
 from catchline.search import decode as search
-from catchline.search.arrays import select, select_documents
+from catchline.search.hypotheses import select, select_documents
 from catchline.types import Batch, Hypothesis, Memory, StepOutput
 
 
@@ -172,7 +172,7 @@ class DeviceScores:
 
     @torch.inference_mode()
     def top(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """`catchline.search.arrays.top_candidates`."""
+        """`catchline.search.hypotheses.top_candidates`."""
         values, ids = (_array(part) for part in self._values.topk(min(count, self.shape[1]), dim=1))
         order = np.lexsort((ids, -values))
         return np.take_along_axis(values, order, axis=1), np.take_along_axis(ids, order, axis=1)

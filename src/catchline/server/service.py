@@ -23,8 +23,8 @@ from catchline.server.batching import Batcher, Job, Worker, WorkerDiedError
 from catchline.server.catalogue import Catalogue, Served
 from catchline.server.schemas import Document, Format, ProblemError, Settings
 from catchline.summarizer.summarize import Summarizer, or_extract
-from catchline.text.length import Length
 from catchline.text.markup import as_prose, markdown_text
+from catchline.text.render import Length
 from catchline.text.sentences import split_sentences
 from catchline.types import Record, Summary
 

@@ -13,8 +13,8 @@ from typing import Any
 from catchline.errors import CatchlineError, ConfigError, DataError, installing
 from catchline.explain.record import support_of, support_to_dict, to_dict
 from catchline.jobs import batches, parallel
+from catchline.summarizer.extractive import Progress, System
 from catchline.summarizer.summarize import WINDOW_BATCHES, Summarizer
-from catchline.summarizer.system import Progress, System
 from catchline.text.control import json_line
 from catchline.types import Record, Summary
 

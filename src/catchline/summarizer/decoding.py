@@ -27,11 +27,12 @@ from catchline.metrics.confidence import Calibration, facts_of, unknown_words
 from catchline.metrics.copying import repeats
 from catchline.metrics.faithfulness import SourceFacts, check_support
 from catchline.metrics.words import words
+from catchline.search.beam import StepFunction
 from catchline.search.decode import decode
+from catchline.summarizer.extractive import OnText, Progress, System
 from catchline.summarizer.long import parts, selected
-from catchline.summarizer.system import OnText, Progress, System
 from catchline.text.base import Tokenizer
-from catchline.text.length import Length
+from catchline.text.render import Length
 from catchline.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
 _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
@@ -232,13 +233,14 @@ class DecodingSystem(System):
                 "shows no attention: set distraction.attention to 0."
             )
         batch, ids = self._batch([one.example for one in documents]), self.tokenizer.search_ids(self.start_id)
-        model = self.decoded_by
+        step = self.decoded_by.step
         if on_step or on_text:
-            model = Watched(model, on_step, on_text, [Writer(one, ids["eos_id"]) for one in documents])
-        return self._search(model, batch, config, **ids)
+            writers = [Writer(one, ids["eos_id"]) for one in documents] if on_text else []
+            step = Watched(step, on_step, on_text, writers)
+        return self._search(batch, config, step, **ids)
 
-    def _search(self, model: Any, batch: Any, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
-        return decode(model, batch, config, **ids)
+    def _search(self, batch: Any, config: SearchConfig, step: StepFunction, **ids: Any) -> list[list[Hypothesis]]:
+        return decode(self.decoded_by, batch, config, step, **ids)
 
     def documents_at_once(self, longest: str) -> int:
         words = min(len(longest.encode(errors="replace")) // _BYTES_A_WORD + 1, self.text.max_source_tokens)
@@ -391,19 +393,20 @@ class Writer:
 
 
 class Watched:
-    """A model of `catchline.search.decode` that tells of its steps, and of the texts so far."""
+    """The step of a model, which tells of each, and of the texts so far."""
 
     def __init__(
-        self, model: Any, on_step: Callable[[], object] | None, on_text: OnText | None, writers: Sequence[Writer]
+        self,
+        step: StepFunction,
+        on_step: Callable[[], object] | None,
+        on_text: OnText | None,
+        writers: Sequence[Writer],
     ) -> None:
-        self._model, self._on_step, self._on_text, self._writers = model, on_step, on_text, writers
+        self._step, self._on_step, self._on_text, self._writers = step, on_step, on_text, writers
         self._attention: np.ndarray | None = None
         self._steps = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def step(self, last_ids: np.ndarray, state: Any) -> tuple[StepOutput, Any]:
+    def __call__(self, last_ids: np.ndarray, state: Any) -> tuple[StepOutput, Any]:
         """The model's step; ``last_ids`` are what greedy decoding chose in the one before."""
         if self._on_step:
             self._on_step()
@@ -413,6 +416,6 @@ class Watched:
                 if writer.open and (text := writer.add(token_id, attention[row])) is not None:
                     self._on_text(row, text)
         self._steps += 1
-        output, state = self._model.step(last_ids, state)
+        output, state = self._step(last_ids, state)
         self._attention = output.attention
         return output, state

@@ -1,4 +1,4 @@
-"""Extractive methods: the grammar of their names, and one as a `catchline.summarizer.system.System`.
+"""What `Summarizer` drives, a `System`; the grammar of the names of extractive methods, and such a method as a system.
 
 A name is ``lexrank``, ``lead-1`` (that many sentences) or ``concept_ilp:max_words=50,sentences=9`` (any settings); a
 class of one's own is ``my_package.module:Mine``, with ``-1`` or settings behind it likewise. A name means the same in
@@ -8,10 +8,12 @@ every command and in Python.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from catchline.config.base import validate
 from catchline.config.loading import LONGEST_NUMBER, parse_overrides
@@ -19,15 +21,80 @@ from catchline.config.names import EXTRACTIVE, SHIPPED, parse, place_of, resolve
 from catchline.config.schema import LengthConfig
 from catchline.errors import ConfigError, ModelError, did_you_mean
 from catchline.explain.provenance import extractive_summary
-from catchline.summarizer.system import OnText, System
-from catchline.text.length import Length
+from catchline.jobs import threaded
+from catchline.metrics.confidence import Calibration
+from catchline.text.render import Length
 from catchline.types import Record, Summary, references_of
 
 if TYPE_CHECKING:
     from catchline.extractive.base import Extractor
 
+Progress = Callable[[int], object]  # receives the number of documents just done
+OnText = Callable[[int, str], object]  # receives the place of a document and its summary so far
 # ``my_package.module:Mine`` or ``my_module:Mine-2``; a drive is one letter, ``hub:`` is before data, ``openai:`` models
 _OUTSIDE = re.compile(r"(?!hub:|openai:)[^\W\d]\w+(\.\w+)*:[A-Z]\w*(-\d+)?(?=$|:)")
+
+
+class System(ABC):
+    """A way to summarize a batch. What is here is that of a system without weights or probabilities."""
+
+    name: str
+    calibration: Calibration | None = None
+    batch: ClassVar[int] = 16  # documents of a batch where nobody says how many; results are kept by 8 batches
+    unk_text: str | None = None  # what a word outside the vocabulary looks like in the output, if it can occur
+
+    @abstractmethod
+    def options(self, overrides: Mapping[str, Any]) -> Any:
+        """The settings changed by ``overrides``. Raises ConfigError: an unknown setting or a wrong value."""
+
+    @abstractmethod
+    def describe(self, options: Any) -> dict[str, Any]:
+        """The settings, for records of results."""
+
+    @abstractmethod
+    def about(self) -> dict[str, Any]:
+        """What kind of system this is, for those who choose one: family, whether it copies, its size and limits."""
+
+    @abstractmethod
+    def summarize_batch(
+        self,
+        records: Sequence[Record],
+        *,
+        explain: bool | None,
+        options: Any,
+        on_step: Callable[[], object] | None = None,
+        on_text: OnText | None = None,
+    ) -> list[Summary]:
+        """Summarize the documents. ``on_step()`` is called before each step or document; what it raises ends the work.
+        ``on_text(i, text)`` receives the summary of document i so far."""
+
+    def set_defaults(self, overrides: Mapping[str, Any]) -> None:
+        """Change the settings that are used when nothing else is asked for; of a method its name has them."""
+        return
+
+    def documents_at_once(self, longest: str) -> int:
+        """How many documents, none longer than this one, are best worked on together."""
+        return 16
+
+    def batches_at_once(self, documents: int, options: Any) -> int:
+        """How many parts of this many documents are best worked on `in_threads`."""
+        return 1
+
+    in_threads = staticmethod(threaded)  # work on each batch, in order, by threads of this process
+
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
+        """log P(summary | document) of each record, END included."""
+        raise ConfigError(f"'{self.name}' has no probabilities; score with a trained model.")
+
+    def to(self, device: Any) -> None:
+        """Move the weights. Raises ConfigError: there is no such device."""
+        return
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        raise ConfigError(f"'{self.name}' has no weights, so there is nothing to save; its name opens it anywhere.")
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        raise ConfigError(f"'{self.name}' has no weights, so there is nothing to upload; its name opens it anywhere.")
 
 
 def method_spec(name: str) -> dict[str, Any]:

@@ -22,10 +22,9 @@ from catchline.explain.provenance import extractive_summary
 from catchline.files import put_back
 from catchline.jobs import Threaded, batches
 from catchline.metrics.confidence import Calibration, prose_sentence
-from catchline.runtime.manifest import is_exported
-from catchline.summarizer.extractive import ExtractiveSystem, is_method
-from catchline.summarizer.system import Progress, System
-from catchline.text.length import Length
+from catchline.runtime.folder import MANIFEST
+from catchline.summarizer.extractive import ExtractiveSystem, Progress, System, is_method
+from catchline.text.render import Length
 from catchline.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened
@@ -262,7 +261,7 @@ def with_graphs(name: str) -> Path | None:
     folder = place_of(name).expanduser()
     for place in (folder, folder / "model"):
         put_back(place)
-    return next((place for place in (folder, folder / "model") if is_exported(place)), None)
+    return next((place for place in (folder, folder / "model") if (place / MANIFEST).is_file()), None)
 
 
 def _is_one(texts: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ import torch
 from catchline.config.schema import SearchConfig
 from catchline.data.dataset import Example, encode_documents
 from catchline.errors import ConfigError
-from catchline.jobs import R, T, Threaded
 from catchline.kernels.packed import Packing
 from catchline.models.folder import LoadedModel, load_model_folder, uploaded
+from catchline.search.beam import StepFunction
 from catchline.search.torch_bridge import TorchModel, in_threads, threads
 from catchline.summarizer.decoding import MOST_THREADS, DecodingSystem
 from catchline.types import Batch, Hypothesis
@@ -47,14 +47,13 @@ class NeuralSystem(DecodingSystem):
             return 1
         return min(documents, torch.get_num_threads(), MOST_THREADS)
 
-    def in_threads(self, work: Threaded[T, R], batches: Sequence[T], workers: int) -> Generator[R, None, None]:
-        return in_threads(work, batches, workers)
+    in_threads = staticmethod(in_threads)
 
-    def _search(self, model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
+    def _search(self, batch: Batch, config: SearchConfig, step: StepFunction, **ids: Any) -> list[list[Hypothesis]]:
         short = len(batch.source_ids) * config.beam_size * self._parameters < _WORTH_WAKING
         sleeping = self.device.type == "cpu" and os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
         with threads(1) if short and sleeping else nullcontext():
-            return super()._search(model, batch, config, **ids)
+            return super()._search(batch, config, step, **ids)
 
     @torch.inference_mode()
     def _opponent_log_probs(self, batch: Any) -> np.ndarray:

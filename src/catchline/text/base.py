@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -22,7 +23,6 @@ from catchline.text.normalization import SPACE_MARK, encodable, extend_over_mark
 from catchline.text.render import Detokenized, join_marked
 from catchline.text.sentences import between
 from catchline.text.truecase import Casing
-from catchline.text.unknown import unknown_words
 from catchline.types import TokenizedText
 
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
@@ -282,7 +282,7 @@ class Tokenizer(ABC):
     def load(folder: str | Path) -> Tokenizer:
         """Open the tokenizer of a folder; a folder that is not ours opens as a pretrained tokenizer."""
         path = Path(folder)
-        spec = read_json_if_there(path / CONFIG_FILE).get("catchline") or {"type": "pretrained"}
+        spec = read_json(path / CONFIG_FILE, optional=True).get("catchline") or {"type": "pretrained"}
         refuse_code(spec, path / CONFIG_FILE)
         separator = spec.pop("sentence_separator", None)
         if spec.get("type") == "pretrained":
@@ -298,8 +298,11 @@ class Tokenizer(ABC):
         return tokenizer
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises ModelError when the file is missing or damaged."""
+def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
+    """Read a JSON object; an ``optional`` one that is not there is empty. Raises ModelError: the file is missing or
+    damaged."""
+    if optional and not path.is_file():
+        return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(value, ensure_ascii=False).encode()  # half characters (lone surrogates) can be written nowhere
@@ -308,11 +311,6 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path} does not exist; the folder holds no tokenizer.") from None
     except (OSError, ValueError, RecursionError, AttributeError) as error:
         raise ModelError(f"{path} is damaged ({error}): save or copy it again.") from None
-
-
-def read_json_if_there(path: Path) -> dict[str, Any]:
-    """`read_json`; nothing where there is no such file."""
-    return read_json(path) if path.is_file() else {}
 
 
 def read_backend(path: Path) -> tokenizers.Tokenizer:
@@ -330,3 +328,66 @@ if hasattr(os, "register_at_fork") and _PARALLELISM not in os.environ:
         before=lambda: os.environ.update({_PARALLELISM: "false"}),
         after_in_parent=lambda: os.environ.pop(_PARALLELISM, None),
     )
+
+
+# ---------------------------------------------------------------------------------- words that the vocabulary lacks
+
+# Ids from V on are source words that the vocabulary lacks, numbered by first appearance in the (truncated) source: the
+# numbering of a shorter truncation is a prefix of that of a longer one.
+KEEP, DROP = -1, -2
+_HASHED = re.compile(r"(?<!\w)#(?:[\w#.,:/\-]*[\w#])?")
+_NUMBER = re.compile(r"(?<!\w)\d(?:[\w.,:/\-]*\w)?")
+
+
+def unknown_words(text: TokenizedText, unk_id: int) -> list[str]:
+    """The strings of the tokens that are UNK, in order."""
+    return [token for index, token in zip(text.ids, text.tokens, strict=True) if index == unk_id]
+
+
+def extended(
+    text: TokenizedText, vocab_size: int, unk_id: int, words: Sequence[str] | None = None
+) -> tuple[np.ndarray, list[str]]:
+    """`extend_ids` of a text's ids."""
+    return extend_ids(np.array(text.ids, np.int32), unknown_words(text, unk_id), vocab_size, unk_id, words)
+
+
+def extend_ids(
+    ids: np.ndarray, unknown: Sequence[str], vocab_size: int, unk_id: int, words: Sequence[str] | None = None
+) -> tuple[np.ndarray, list[str]]:
+    """The ids (S,) int32 of a text with extended ids for its ``unknown`` words, and the strings of V, V + 1, ... . A
+    source numbers its own words; a summary is given the ``words`` of its source, and others stay UNK."""
+    words = list(dict.fromkeys(unknown) if words is None else words)
+    if unknown and words:
+        numbers = {word: vocab_size + index for index, word in enumerate(words)}
+        ids = ids.copy()
+        ids[ids == unk_id] = [numbers.get(word, unk_id) for word in unknown]
+    return ids, words
+
+
+def replacing(
+    mode: str, attention: np.ndarray, ids: np.ndarray, words: np.ndarray, separator_id: int | None
+) -> np.ndarray:
+    """For each step (T,) int64 the source position that replaces UNK, or `KEEP` or `DROP`: by ``mode`` ``words`` the
+    most attended word; by ``argmax`` (Chen et al. 2016, released code) whatever is most attended: a sentence separator
+    makes UNK disappear, anything else that is no word leaves it.
+
+    ``attention`` (T, S) has the weights of the steps that wrote UNK, ``ids`` (S,) are the source's, among which the
+    separators are found, ``words`` (S,) is true at words, which can replace UNK.
+    """
+    if not attention.size:
+        return np.full(len(attention), KEEP, dtype=np.int64)
+    separators = ids == separator_id
+    words = words & ~separators
+    if mode == "words":
+        chosen = np.where(words.any(), np.where(words, attention, -1.0).argmax(1), KEEP)
+    else:
+        best = attention.argmax(1)
+        chosen = np.where(separators[best], DROP, np.where(words[best], best, KEEP))
+    return np.where(attention.max(1) > 0, chosen, KEEP)
+
+
+def restore_numbers(summary: str, document: str) -> str:
+    """Replace each word of ``summary`` that starts with ``#`` by the last number of ``document`` of the same length, if
+    there is one (Rush et al. 2015 do so before scoring DUC)."""
+    numbers = {len(number): number for number in _NUMBER.findall(document)}
+    return _HASHED.sub(lambda found: numbers.get(len(found[0]), found[0]), summary)

@@ -27,7 +27,7 @@ from catchline.text.base import (
     Gaps,
     Tokenizer,
     read_backend,
-    read_json_if_there,
+    read_json,
 )
 from catchline.text.normalization import (
     SPACE_MARK,
@@ -255,9 +255,9 @@ class PretrainedTokenizer(Tokenizer):
         super().__init__(config)
         folder = Path(config.path)
         self._set_backend(read_backend(folder / TOKENIZER_FILE))
-        model = read_json_if_there(folder / "config.json")
-        described = read_json_if_there(folder / CONFIG_FILE)
-        special = read_json_if_there(folder / "special_tokens_map.json")
+        model = read_json(folder / "config.json", optional=True)
+        described = read_json(folder / CONFIG_FILE, optional=True)
+        special = read_json(folder / "special_tokens_map.json", optional=True)
         self._hub_config = {key: value for key, value in (special | described).items() if key != "catchline"}
         ids = {role: self._special_id(role, model) for role in _USUAL}
         if ids["eos"] is None:

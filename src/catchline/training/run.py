@@ -26,7 +26,7 @@ from catchline.data.checks import hold_out as split_pairs
 from catchline.data.records import ReadOptions, SkipCounter, read_with, splits_in, write_records
 from catchline.errors import CheckpointError, ConfigError, DataError
 from catchline.files import digest_of, only_here, remove_leftovers, replacing_folder, write_json, write_text
-from catchline.text.base import read_json_if_there
+from catchline.text.base import read_json
 from catchline.training import checkpoint as files
 from catchline.training.checkpoint import STAGE_FOLDER
 from catchline.training.data import Corpus
@@ -111,7 +111,7 @@ def _train_stage(
 
 def finished(run: RunConfig, out: Path) -> TrainResult | None:
     """The result of the run in ``out``, if it has ended as ``run`` says and its model is there."""
-    noted, model = read_json_if_there(out / FINISHED), out / MODEL_FOLDER
+    noted, model = read_json(out / FINISHED, optional=True), out / MODEL_FOLDER
     if noted.get("ends") != _ends(run) or not (model / "config.json").is_file():
         return None
     try:
@@ -236,7 +236,7 @@ def clear_run(out: Path) -> None:
 
 def held_out_parts(out: Path) -> list[Path]:
     """The files in ``out``/data that were held out for a run and are as it wrote them; all others are the user's."""
-    noted = read_json_if_there(out / "data" / PARTS)
+    noted = read_json(out / "data" / PARTS, optional=True)
     parts = [out / "data" / f"{split}.jsonl" for split in SPLITS]
     existing = [part for part in parts if part.name in noted and part.is_file() and not part.is_symlink()]
     return [part for part in existing if digest_of(part) == noted[part.name]]

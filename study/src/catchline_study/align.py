@@ -25,7 +25,7 @@ from catchline.data.dataset import Collator, EncodedDataset, Example, encode_doc
 from catchline.errors import ConfigError
 from catchline.jobs import batches
 from catchline.models.base import SummarizationModel
-from catchline.summarizer.system import Progress
+from catchline.summarizer.extractive import Progress
 from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.sentences import sentence_gaps
 from catchline.training.data import pairs_of

@@ -22,7 +22,7 @@ from catchline.summarizer.confidence import (
     regression,
     with_domain,
 )
-from catchline.summarizer.system import Progress
+from catchline.summarizer.extractive import Progress
 from catchline.types import Record
 from catchline_study.judge import read_lines
 

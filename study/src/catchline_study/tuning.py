@@ -32,7 +32,7 @@ from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError, unknown_choice
 from catchline.evaluation.run import model_folder
 from catchline.files import write_json, write_text
-from catchline.runtime.manifest import MANIFEST
+from catchline.runtime.folder import MANIFEST
 
 METRICS = ("rouge1", "rouge2", "rougeL", "mean")
 FLAGS = ("log", "both-signs")

@@ -23,8 +23,8 @@ from catchline.data.embeddings import load_glove
 from catchline.data.sampler import bucketed, cut_by_number, cut_by_tokens, part_of_rank, presorted, shuffled
 from catchline.errors import ConfigError, DataError
 from catchline.jobs import batches
+from catchline.text.base import extended
 from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, WordTokenizer
-from catchline.text.unknown import extended
 from catchline.training.data import pairs_of
 from catchline.types import Record, TrainingBatch
 

@@ -17,8 +17,8 @@ from catchline.explain import pictures
 from catchline.explain.pictures import HeatMap, draw_png
 from catchline.explain.provenance import build_summary, extractive_summary, merge_spans
 from catchline.explain.record import from_dict, to_dict
+from catchline.text.base import extended
 from catchline.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
-from catchline.text.unknown import extended
 from catchline.types import Hypothesis, Record, Summary, SummaryWord
 
 DOCUMENT = "The old Zebrafish met  a new Zebrafish, twice."

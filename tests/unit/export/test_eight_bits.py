@@ -13,7 +13,7 @@ from torch import nn
 
 from catchline.export.folder import Weights, share
 from catchline.models.stored import NUMBERS, SCALES, quantized
-from catchline.runtime.sessions import Session, open_sessions
+from catchline.runtime.model import Session, open_sessions
 
 OUTPUTS, WIDTH = 48, 150
 FINE, COARSE = 127, 90

@@ -10,7 +10,7 @@ import pytest
 
 from catchline.errors import ConfigError, DataError
 from catchline.runtime.model import Exported, GraphModel, Layout
-from catchline.search.arrays import select
+from catchline.search.hypotheses import select
 from catchline.types import Batch
 
 V = 6

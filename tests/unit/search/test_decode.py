@@ -17,9 +17,9 @@ from search_tables import SPECIALS, TableModel, search
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
 from catchline.models.base import SummarizationModel
-from catchline.search.arrays import rows_of_documents, select, select_documents, stable_topk, top_candidates
 from catchline.search.decode import _note_reading as note_reading
 from catchline.search.decode import switched, without_unk
+from catchline.search.hypotheses import rows_of_documents, select, select_documents, stable_topk, top_candidates
 from catchline.search.torch_bridge import decode
 from catchline.types import Batch, Hypothesis, Memory, Shared
 from samples import IDS

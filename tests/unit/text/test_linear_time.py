@@ -28,11 +28,11 @@ from catchline.data.checks import WORD
 from catchline.extractive.words import cut_words
 from catchline.metrics.faithfulness import check_support
 from catchline.metrics.rouge import rouge
+from catchline.text.base import restore_numbers
 from catchline.text.markup import as_prose, own_words
 from catchline.text.normalization import without_invisible
 from catchline.text.sentences import PIECE, language_of, sentence_gaps, split_sentences
 from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, WordTokenizer
-from catchline.text.unknown import restore_numbers
 
 pytestmark = pytest.mark.slow
 SHORT, LONG, MOST_RATIO = 20_000, 200_000, 15

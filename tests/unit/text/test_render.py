@@ -17,10 +17,10 @@ import catchline
 from catchline.config.schema import SearchConfig
 from catchline.errors import ModelError
 from catchline.explain.provenance import build_summary
+from catchline.text.base import extended
 from catchline.text.render import spaced
 from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
 from catchline.text.truecase import Casing, learn_casing
-from catchline.text.unknown import extended
 from catchline.types import Hypothesis, Summary
 
 ORDINARY = (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catchline.text.base import extended, restore_numbers
 from catchline.text.tokenizer import WordTokenizer
-from catchline.text.unknown import extended, restore_numbers
 
 TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
 TOKENIZER.train(["the cat sat on the mat"])

@@ -26,7 +26,7 @@ from statistics import fmean
 from catchline.config.names import DEFAULT, ROOT
 from catchline.errors import DataError
 from catchline.files import write_json
-from catchline.text.base import read_json_if_there
+from catchline.text.base import read_json
 from catchline_study.corpora.docstring_text import clean_docstring
 from catchline_study.corpora.pairs import (
     CorpusPair,
@@ -56,7 +56,7 @@ _STOP_WORDS = frozenset(
 
 def learnt_packages() -> Collection[str]:
     """The packages that the bundled model, which is compared with what is made of the others, learnt from."""
-    found: Collection[str] = read_json_if_there(ROOT / DEFAULT / "data.json").get("docstring_packages", ())
+    found: Collection[str] = read_json(ROOT / DEFAULT / "data.json", optional=True).get("docstring_packages", ())
     return found
 
 
