@@ -119,7 +119,8 @@ class StoppedError(Exception):
     """Nobody wants the result any more."""
 
 
-Threaded = Callable[[T, Callable[[], None]], R]  # its second argument raises `StoppedError` when called too late
+# its second argument raises `StoppedError` when called too late; None for the only thread
+Threaded = Callable[[T, Callable[[], None] | None], R]
 
 
 def threaded(
@@ -127,15 +128,15 @@ def threaded(
 ) -> Generator[R, None, None]:
     """``work`` of each item, in order, by ``workers`` threads, which call ``begin`` first; with one by this thread. An
     error, or an end before the last result, stops all of them."""
+    if workers <= 1:
+        yield from (work(item, None) for item in items)
+        return
     stopped = threading.Event()
 
     def proceed() -> None:
         if stopped.is_set():
             raise StoppedError
 
-    if workers <= 1:
-        yield from (work(item, proceed) for item in items)
-        return
     pool = ThreadPoolExecutor(workers, "catchline", begin)
     try:
         yield from pool.map(work, items, [proceed] * len(items))

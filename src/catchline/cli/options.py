@@ -85,9 +85,7 @@ MinHumanScore = Annotated[int | None, Option(min=1, max=5, help="Leave out pairs
 
 def search_settings(given: list[str] | None) -> dict[str, Any]:
     """``--set`` of a command that decodes: keys of the section ``search``, with or without its name."""
-    if not given:
-        return {}
-    settings = parse_overrides(given)
+    settings = parse_overrides(given or ())
     section = settings.pop("search", {})
     if not isinstance(section, dict):
         raise ConfigError("--set search is a section: name a key of it, for example --set search.beam_size=4.")
@@ -157,7 +155,8 @@ class DecodingOptions:
 
         names = ("long", "beam_size", "max_length", "words", "characters", "sentences")
         given = {name: getattr(self, name) for name in names} | more
-        settings = {key: value for key, value in given.items() if value is not None} | search_settings(self.search)
+        settings = {key: value for key, value in given.items() if value is not None}
+        settings |= search_settings(self.search) if self.search else {}
         return settings | ({"surface": "raw"} if self.raw and not is_method(model) else {})
 
 

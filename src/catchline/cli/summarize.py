@@ -111,8 +111,8 @@ def write_texts(
 ) -> None:
     """Print summaries as text; several files get a heading each, several hypotheses a line each."""
     out: list[str] = []
-    with progress("Summarizing", total=len(records), silent=len(records) < 2) as bar:
-        for record, summary in zip(records, job.run(records, bar.advance, skipped), strict=True):
+    with progress("Summarizing", total=len(records)) if len(records) > 1 else nullcontext() as bar:
+        for record, summary in zip(records, job.run(records, bar and bar.advance, skipped), strict=True):
             if several:
                 out.append(f"== {record.origin or record.id}")
             if summary is None:

@@ -214,7 +214,7 @@ class Collator:
         sources = [example.source_extended_ids for example in examples]
         source_extended_ids, source_mask = self._pad(sources)
         batch = Batch(
-            source_ids=self._without_extended(source_extended_ids),
+            source_ids=np.where(source_extended_ids >= self.vocab_size, self.unk_id, source_extended_ids),
             source_extended_ids=source_extended_ids,
             source_mask=source_mask,
             extended_vocab_size=self.vocab_size + max(len(example.oov_words) for example in examples),
@@ -227,7 +227,7 @@ class Collator:
             return batch
         ids, mask = self._pad(targets)
         inputs = np.full_like(ids, self.start_id)
-        inputs[:, 1:] = self._without_extended(ids[:, :-1])
+        inputs[:, 1:] = np.where(ids[:, :-1] >= self.vocab_size, self.unk_id, ids[:, :-1])
         inputs = np.where(mask, inputs, self.pad_id)
         own = {each.name: getattr(batch, each.name) for each in fields(batch)}
         return TrainingBatch(**own, target_input_ids=inputs, target_ids=ids, target_mask=mask)
@@ -238,6 +238,3 @@ class Collator:
         padded = np.full(mask.shape, self.pad_id, dtype=np.int64)
         padded[mask] = np.concatenate(rows)
         return padded, mask
-
-    def _without_extended(self, ids: np.ndarray) -> np.ndarray:
-        return np.where(ids >= self.vocab_size, self.unk_id, ids)

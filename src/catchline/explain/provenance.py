@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -65,7 +65,7 @@ class ReadSource:
     joined: tuple[bool, ...]  # does the token go on with the word of the token before? Empty where nobody asks
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Steps:
     """Arrays over the tokens that are shown (T) and the source tokens (S)."""
 
@@ -74,8 +74,8 @@ class _Steps:
     p_gen: np.ndarray | None  # (T,)
     copied: np.ndarray  # (T, S) the copy probability that went to the token, zero where another word stands
     share: np.ndarray  # (T,)
-    maps: Mapping[str, np.ndarray]  # (T, S) by name
-    figures: Mapping[str, np.ndarray]  # (T,) by name
+    maps: Mapping[str, np.ndarray] = field(default_factory=dict)  # (T, S) by name, where each word is explained
+    figures: Mapping[str, np.ndarray] = field(default_factory=dict)  # (T,) likewise
 
 
 def build_summary(
@@ -111,6 +111,8 @@ def build_summary(
         for t, id in enumerate(ids)
     ]
     steps = _steps(hypothesis, shown, ids, attention[shown], source, replaced)
+    if explain:
+        steps.maps, steps.figures = _chain(hypothesis.details, shown, shown_encoding.offsets)
     unknown = [id == tokenizer.unk_id and t not in replaced for t, id in enumerate(ids)]
     found = _written(tokens, unknown, steps, source, tokenizer, search)
     words: list[SummaryWord] = []
@@ -249,7 +251,7 @@ def _steps(
     for t, position in replaced.items():
         copied[t] = 0.0
         copied[t, position] = share[t] = 1.0
-    return _Steps(probability, attention, p_gen, copied, share, *_chain(details, shown, source.encoding.offsets))
+    return _Steps(probability, attention, p_gen, copied, share)
 
 
 def _word(group: list[int], spans: list[tuple[int, int]], text: str, steps: _Steps, source: ReadSource) -> SummaryWord:

@@ -24,7 +24,7 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 from catchline.errors import ModelError
 from catchline.files import write_json
 from catchline.text.normalization import UNIT, is_unspaced
-from catchline.text.sentences import split_sentences
+from catchline.text.sentences import sentence_spans
 from catchline.types import Hypothesis, TokenizedText
 
 FILE = "calibration.json"
@@ -158,9 +158,15 @@ _CLAUSE = re.compile(r"[,;:]\s|[，；：]|\s[–—(-]")
 def prose_sentence(document: str) -> tuple[int, int]:
     """Where the first prose sentence of a document begins and ends, cut at a clause if it has more than 20 words; where
     there is none, the first sentence."""
-    spans = [(span, _SPEAKER.match(document, *span)) for span in split_sentences(document)]
-    bounds = [(match.end() if match and match.end() < end else start, end) for (start, end), match in spans]
-    start, end = next((span for span in bounds if _is_prose(document, *span)), bounds[0])
+    others = []
+    for first, end in sentence_spans(document):
+        speaker = _SPEAKER.match(document, first, end)
+        start = speaker.end() if speaker and speaker.end() < end else first
+        if _is_prose(document, start, end):
+            break
+        others.append((start, end))
+    else:
+        start, end = others[0]
     words = [match.end() for match in UNIT.finditer(document, start, end)]
     longest = 2 * _LONGEST if is_unspaced(document[start : start + 1]) else _LONGEST  # characters, words
     if len(words) > longest:

@@ -56,7 +56,16 @@ class OpenedExport:
 def open_export(folder: Path) -> OpenedExport:
     """Open an exported folder. Raises ModelError: a file is missing, damaged or of another version, or the graphs
     cannot run here."""
-    about = _manifest(folder)
+    path = folder / MANIFEST
+    found = read_json(path)
+    if (version := found.get("format")) != FORMAT:
+        raise ModelError(
+            f"{path} is of export format {str(version)[:20]}; this catchline opens {FORMAT}: export the model again."
+        )
+    try:
+        about = validate(Exported, found, where=MANIFEST)
+    except CatchlineError as error:
+        raise ModelError(f"{path} is damaged ({error}); export the model again.") from None
     _check_sums(folder, about.sha256)
     try:
         # of config.json nothing is built here: the graphs need no class that the model was made of
@@ -77,19 +86,6 @@ def open_export(folder: Path) -> OpenedExport:
     _check_layout(folder, about, encoder, step)
     name, model = described.name or folder.name, GraphModel(encoder, step, about)
     return OpenedExport(folder, model, tokenizer, described.text, search, name, about, calibration)
-
-
-def _manifest(folder: Path) -> Exported:
-    path = folder / MANIFEST
-    found = read_json(path)
-    if (version := found.get("format")) != FORMAT:
-        raise ModelError(
-            f"{path} is of export format {str(version)[:20]}; this catchline opens {FORMAT}: export the model again."
-        )
-    try:
-        return validate(Exported, found, where=MANIFEST)
-    except CatchlineError as error:
-        raise ModelError(f"{path} is damaged ({error}); export the model again.") from None
 
 
 def _check_sums(folder: Path, expected: dict[str, str]) -> None:

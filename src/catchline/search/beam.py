@@ -210,7 +210,7 @@ class _Search:
         beams = np.arange(len(order))[:, None]
         chosen = Candidates(*(getattr(candidates, name)[beams, order] for name in Candidates.__slots__))
         alive, parents, tokens = going[beams, order], chosen.rows.ravel(), chosen.ids.ravel()
-        self.history.close_step(parents, tokens, chosen.log_probs.ravel())
+        self.history.moves.append((parents, tokens, chosen.log_probs.ravel()))
         if not self.greedy:
             self.state = select(self.state, parents)
         for scorer in self.scorers:
@@ -266,7 +266,7 @@ class _ShrinkingSearch(_Search):
         ranks = np.arange(candidates.ids.shape[1])
         within = (ranks < width[:, None]) & (candidates.totals > -np.inf)  # those that have a place
         ended = within & (candidates.ids == self.eos_id)
-        return ended, within & ~ended, ~within.any(axis=1)
+        return ended, within & ~ended, ~np.any(within, axis=1)
 
     def _stop_done(self, length: int) -> None:
         """Beams that have nothing left lost their hypotheses in `_advance`."""

@@ -83,10 +83,6 @@ class History:
         details = {name: value for name, value in output.details.items() if value.ndim and len(value) == rows}
         self.steps.append((origin, output.attention, details))
 
-    def close_step(self, parents: np.ndarray, tokens: np.ndarray, log_probs: np.ndarray) -> None:
-        """Store which rows went on with which tokens."""
-        self.moves.append((parents, tokens, log_probs))
-
     def paths(self, steps: np.ndarray, rows: np.ndarray, finished: np.ndarray) -> list[Hypothesis]:
         """Hypotheses without scores: follow M paths back from input row ``rows`` (M,) of step ``steps`` (M,).
         ``finished`` (M,) says that EOS was predicted at that step; otherwise the path ends one token earlier and the
@@ -235,11 +231,17 @@ def top_candidates(scores: Any, count: int, block: int | None = None) -> tuple[n
     count = min(count, width)
     if block is None:
         block = 1 if width < SHORT else 16 if width < BLOCK * BLOCK else BLOCK
-    best, size = _maxima(scores, block, count)
+    blocks = width // block
+    if block == 1 or blocks < max(count, block):
+        best, block = scores, 1
+    else:  # the maxima of the blocks: block b has the columns b, b + blocks, b + 2 blocks, ...
+        best = scores[:, : blocks * block].reshape(rows, block, blocks).max(axis=1)
+        over = width - blocks * block  # fewer than a block's columns: the first blocks have one more
+        np.maximum(best[:, :over], scores[:, blocks * block :], out=best[:, :over])
     top = np.partition(best, best.shape[1] - count, axis=1)[:, -count:]
     floor = np.maximum(top[:, :1], np.finfo(scores.dtype).min)  # minus infinity is nobody's candidate
     row, column = np.divmod(np.flatnonzero(best >= floor), best.shape[1])
-    values, row, ids = _opened(scores, floor, row, column, best.shape[1], size)
+    values, row, ids = _opened(scores, floor, row, column, best.shape[1], block)
     order = np.lexsort((ids, -values, row))
     first = row.searchsorted(np.arange(rows + 1))  # where each row's entries begin; at least ``count`` unless forbidden
     place = first[:-1, None] + np.arange(count)
@@ -252,18 +254,6 @@ def top_candidates(scores: Any, count: int, block: int | None = None) -> tuple[n
     found = np.where(there, values[taken], values.dtype.type(-np.inf)), np.where(there, ids[taken], 0)
     found[0][np.isnan(top).any(axis=1)] = np.nan
     return found
-
-
-def _maxima(scores: np.ndarray, size: int, count: int) -> tuple[np.ndarray, int]:
-    """The maxima of the blocks and how many columns these have: block b has b, b + blocks, b + 2 blocks, ..."""
-    rows, width = scores.shape
-    blocks = width // size
-    if size == 1 or blocks < max(count, size):
-        return scores, 1
-    best = scores[:, : blocks * size].reshape(rows, size, blocks).max(axis=1)
-    over = width - blocks * size  # fewer than a block's columns: the first blocks have one more
-    np.maximum(best[:, :over], scores[:, blocks * size :], out=best[:, :over])
-    return best, size
 
 
 def _opened(

@@ -153,18 +153,6 @@ class ForbidTokens(Scorer):
         return scores
 
 
-def repeating_tokens(ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The next tokens that would complete an n-gram, n = ``size``, that its row of the prefixes ``ids`` (N, T) already
-    holds: rows (M,) and token ids (M,), possibly with repetitions."""
-    length = ids.shape[1]
-    if length < size:
-        return ids.ravel()[:0], ids.ravel()[:0]
-    windows = np.lib.stride_tricks.sliding_window_view(ids, size, axis=1)  # (N, T - n + 1, n)
-    begun = ids[:, length - size + 1 :]  # (N, n - 1) what the next token would complete
-    rows, starts = (windows[:, :, :-1] == begun[:, None, :]).all(axis=-1).nonzero()
-    return rows, ids[rows, starts + size - 1]
-
-
 class NgramBlocking(Scorer):
     """Forbid every token that would make an n-gram occur a second time in the summary. ``from_start``: the token that
     decoding starts from is the first of the summary, as in transformers."""
@@ -176,9 +164,12 @@ class NgramBlocking(Scorer):
         self._size, self._from_start_token = size, from_start
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        prefix = self._from_start(view.ids) if self._from_start_token else view.ids
-        rows, ids = repeating_tokens(prefix, self._size)
-        scores[rows, ids] = -np.inf
+        ids, size = self._from_start(view.ids) if self._from_start_token else view.ids, self._size
+        if ids.shape[1] >= size:
+            windows = np.lib.stride_tricks.sliding_window_view(ids, size, axis=1)  # (N, T - n + 1, n)
+            begun = ids[:, ids.shape[1] - size + 1 :]  # (N, n - 1) what the next token would complete
+            rows, starts = (windows[:, :, :-1] == begun[:, None, :]).all(axis=-1).nonzero()
+            scores[rows, ids[rows, starts + size - 1]] = -np.inf
         return scores
 
 

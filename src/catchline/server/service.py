@@ -304,12 +304,13 @@ def _decode_batch(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summar
     return summaries
 
 
-def _decode_part(check: Callable[[], None], jobs: Sequence[Job], check_thread: Callable[[], None]) -> list[Summary]:
+def _decode_part(check: Callable[[], None], jobs: Sequence[Job], go_on: Callable[[], None] | None) -> list[Summary]:
     requests, records, listeners = zip(*(job.payload for job in jobs), strict=True)
     first, system = requests[0], requests[0].served.system
 
     def on_step() -> None:
-        check_thread()
+        if go_on is not None:
+            go_on()
         check()
 
     on_text = (lambda index, text: listeners[index](text)) if first.stream else None

@@ -7,7 +7,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from catchline.errors import CatchlineError, ConfigError, DataError, installing
@@ -48,7 +48,7 @@ class SummaryJob:
         self.summarizer = Summarizer.from_pretrained(
             request.model, device=request.device, trust_code=request.trust_code, prefix=request.prefix
         )
-        self.decoding = self.summarizer.decoding(**request.overrides)
+        self.summarizer.system.options(request.overrides)  # refuses them before anything is read
 
     def run(
         self, records: Iterable[Record], advance: Progress | None = None, on_skip: OnSkip | None = None, first: int = 1
@@ -86,6 +86,10 @@ class SummaryJob:
         for place, summary in enumerate(self.run(named(), advance, on_skip, first)):
             yield self.line(names[place], summary)
 
+    @cached_property
+    def _decoding(self) -> dict[str, Any]:
+        return self.summarizer.decoding(**self.request.overrides)
+
     def line(self, name: str, summary: Summary | None) -> str:
         """The JSON line of a result."""
         explain = self.request.explain
@@ -100,7 +104,7 @@ class SummaryJob:
             values["support"] = {"copied_words": copied, "words": len(shown.words), **checked}
         if self.request.always_write:
             values["always_write"] = True
-        values["decoding"] = self.decoding
+        values["decoding"] = self._decoding
         return json_line(values)
 
 

@@ -30,9 +30,14 @@ class ExportedSystem(DecodingSystem):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, device: Any = "cpu") -> ExportedSystem:
-        """Open an exported folder, as `open_export` does. Raises ConfigError: a device other than the CPU."""
-        _check_device(device)
-        _keep_pages()
+        """Open an exported folder, as `open_export` does; it runs on the CPU whatever the device.
+
+        glibc is asked to keep freed arrays, since clearing new pages is a third of the time of a search over graphs.
+        Threads share one arena: others keep nothing. A user who sets how memory is allocated keeps that."""
+        if not any(name.startswith(("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")) for name in os.environ):
+            with suppress(AttributeError, OSError, TypeError):  # another library than glibc
+                for option, value in ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, 1 << 28), (_TRIM_THRESHOLD, 1 << 26)):
+                    ctypes.CDLL(None).mallopt(option, value)
         return cls(open_export(Path(folder).absolute()))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -80,19 +85,5 @@ class ExportedSystem(DecodingSystem):
         raise ConfigError("An exported folder cannot be uploaded: upload its model folder.")
 
     def to(self, device: Any) -> None:
-        _check_device(device)
-
-
-def _check_device(device: Any) -> None:
-    if str(device) not in ("cpu", "auto"):
-        raise ConfigError(f"An exported model runs on the cpu, not on '{device}'.")
-
-
-def _keep_pages() -> None:
-    """Ask glibc to keep freed arrays, since clearing new pages is a third of the time of a search over graphs. Threads
-    share one arena: others keep nothing. A user who sets how memory is allocated keeps that."""
-    if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")) for name in os.environ):
-        return
-    with suppress(AttributeError, OSError, TypeError):  # another library than glibc
-        for option, value in ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, 1 << 28), (_TRIM_THRESHOLD, 1 << 26)):
-            ctypes.CDLL(None).mallopt(option, value)
+        if str(device) not in ("cpu", "auto"):
+            raise ConfigError(f"An exported model runs on the cpu, not on '{device}'.")

@@ -95,8 +95,9 @@ class Summarizer:
             system = kind.from_pretrained(exported or folder_or_id, device)
         if prefix is not None:
             system.tokenizer.use_prefix(prefix)
-        system.options(options)  # refuses more than the next line: what must be learnt before
-        system.set_defaults(options)
+        if options:
+            system.options(options)  # refuses more than the next line: what must be learnt before
+            system.set_defaults(options)
         return cls(system)
 
     def __repr__(self) -> str:
@@ -178,7 +179,7 @@ class Summarizer:
             if on_skip:
                 on_skip(record, error)
 
-        def decoded(batch: _Batch, go_on: Callable[[], None]) -> Sequence[Summary | CatchlineError]:
+        def decoded(batch: _Batch, go_on: Callable[[], None] | None) -> Sequence[Summary | CatchlineError]:
             records = [record for _, record in batch]
             try:
                 return self.system.summarize_batch(records, explain=explain, options=options, on_step=go_on)
@@ -261,7 +262,9 @@ def with_graphs(name: str) -> Path | None:
     folder = place_of(name).expanduser()
     for place in (folder, folder / "model"):
         put_back(place)
-    return next((place for place in (folder, folder / "model") if (place / MANIFEST).is_file()), None)
+        if (place / MANIFEST).is_file():
+            return place
+    return None
 
 
 def _is_one(texts: Any) -> bool:

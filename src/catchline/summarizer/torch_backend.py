@@ -47,7 +47,7 @@ class NeuralSystem(DecodingSystem):
             return 1
         return min(documents, torch.get_num_threads(), MOST_THREADS)
 
-    in_threads = staticmethod(in_threads)
+    in_threads = staticmethod(in_threads)  # type: ignore[assignment]
 
     def _search(self, batch: Batch, config: SearchConfig, step: StepFunction, **ids: Any) -> list[list[Hypothesis]]:
         short = len(batch.source_ids) * config.beam_size * self._parameters < _WORTH_WAKING

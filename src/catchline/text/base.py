@@ -174,7 +174,7 @@ class Tokenizer(ABC):
             raise ConfigError(f"max_tokens {max_tokens} leaves no room for text beside the special tokens.")
         pairs = zip(map(encodable, texts), repeat(()) if gaps is None else gaps, strict=gaps is not None)
         for chunk in batches(pairs, _CHUNK):
-            parts = [between(text, places if self.separator else ()) for text, places in chunk]
+            parts = [between(text, places) if places and self.separator else [(0, text)] for text, places in chunk]
             every = self.backend.encode_batch([part for own in parts for _, part in own], add_special_tokens=False)
             encodings = iter(every)
             for own in parts:
@@ -293,7 +293,8 @@ class Tokenizer(ABC):
             tokenizer._set_backend(read_backend(path / TOKENIZER_FILE))
             if (first := tuple(tokenizer.vocabulary[:4])) != SPECIAL_TOKENS:
                 raise ModelError(f"{path / TOKENIZER_FILE}: the first tokens are {first}, not {SPECIAL_TOKENS}.")
-        tokenizer.use_separator(separator)
+        if separator is not None:
+            tokenizer.use_separator(separator)
         tokenizer.casing = Casing.load(path)
         return tokenizer
 

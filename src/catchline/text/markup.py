@@ -85,17 +85,12 @@ def as_prose(text: str, suffix: str = "") -> tuple[str, str]:
         kind, prose = "page", page_text(text)
     elif plain and _is_mail(text):
         kind, prose = "mail", mail_text(message_from_bytes(text.encode(errors="replace"), policy=_Headers()))
-    if kind == "text" and plain:
-        text = untagged(text)
+    if kind == "text" and plain:  # HTML that somebody put a text into, where entities or several ends of lines say so
+        tags = TAGS.findall(text)
+        if sum(_BREAK.match(tag) is not None for tag in tags) > 1:
+            text = TAGS.sub(lambda tag: "\n" if _BREAK.match(tag[0]) else "" if tag[0][0] == "<" else tag[0], text)
+        text = unescape(text) if any(tag[0] == "&" for tag in tags) else text
     return (kind, prose) if prose.strip() or kind == "page" else ("text", text)
-
-
-def untagged(text: str) -> str:
-    """A text as it was before somebody put it into HTML, where entities or several ends of lines say so."""
-    found = [match[0] for match in TAGS.finditer(text)]
-    if sum(_BREAK.match(tag) is not None for tag in found) > 1:
-        text = TAGS.sub(lambda match: "\n" if _BREAK.match(match[0]) else "" if match[0][0] == "<" else match[0], text)
-    return unescape(text) if any(tag[0] == "&" for tag in found) else text
 
 
 def page_text(page: str | bytes) -> str:

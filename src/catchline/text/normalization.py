@@ -227,9 +227,6 @@ def word_pattern(hash_digits: bool = False) -> str:
     return "|".join(rules)
 
 
-WORD_PATTERN = word_pattern()
-
-
 # On text whose white space has become SPACE_MARK: a word or number or a run of signs with the mark before it.
 SUBWORD_PATTERN = (
     rf"{SPACE_MARK}?[\p{{L}}\p{{M}}]+|{SPACE_MARK}?\p{{N}}{{1,4}}|{SPACE_MARK}?[^{SPACE_MARK}\p{{L}}\p{{M}}\p{{N}}]{{1,8}}"

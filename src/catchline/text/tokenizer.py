@@ -33,7 +33,6 @@ from catchline.text.normalization import (
     SPACE_MARK,
     SUBWORD_PATTERN,
     VISIBLE_CHARACTER_PATTERN,
-    WORD_PATTERN,
     NormalizationConfig,
     across_blanks,
     build_normalizer,
@@ -148,13 +147,11 @@ class WordTokenizer(_ByChunks):
         min_frequency: int = Field(2, ge=1)
 
     whole_words = guesses_spaces = True
-    pattern = WORD_PATTERN
     config: Config
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        if config.digits_to_hash:
-            self.pattern = word_pattern(hash_digits=True)
+    @property
+    def pattern(self) -> str:  # type: ignore[override]
+        return word_pattern(self.config.digits_to_hash)
 
     def count_words(self, texts: Iterable[str]) -> Counter[str]:
         counts = Counter[str]()

@@ -22,11 +22,11 @@ from tokenizers import Regex, pre_tokenizers
 
 from catchline.errors import DataError
 from catchline.files import write_text
-from catchline.text.normalization import WORD_PATTERN
+from catchline.text.normalization import word_pattern
 from catchline.types import Record
 
 Link = tuple[int, int]  # (target position, source position)
-_SPLIT = pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
+_SPLIT = pre_tokenizers.Split(Regex(word_pattern()), "removed", invert=True)
 _LINK = re.compile(r"(\d{1,9})([-?])(\d{1,9})")
 
 

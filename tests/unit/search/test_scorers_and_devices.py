@@ -28,7 +28,6 @@ from catchline.search.scorers import (
     SpecialIds,
     WordBlocking,
     build_scorers,
-    repeating_tokens,
 )
 from catchline.search.torch_bridge import DeviceScores, decode
 from catchline.text.base import Tokenizer
@@ -46,8 +45,9 @@ def test_ngrams_against_a_slow_reference(size: int) -> None:
     random_ = random.Random(size)
     for length in range(12):
         prefixes = [[random_.randrange(3) for _ in range(length)] for _ in range(6)]
-        rows, ids = repeating_tokens(np.array(prefixes, dtype=np.int64).reshape(6, length), size)
-        found = [{int(i) for r, i in zip(rows, ids, strict=True) if r == row} for row in range(6)]
+        view = HypothesesView(np.array(prefixes, dtype=np.int64).reshape(6, length))
+        scores = NgramBlocking(SPECIALS, size).on_tokens(np.zeros((6, 10)), view)
+        found = [{*np.flatnonzero(row == -np.inf).tolist()} for row in scores]
         assert found == [slow_repeats(prefix, size) for prefix in prefixes]
 
 
