@@ -18,7 +18,7 @@ from catchline.config.schema import RunConfig, TextConfig, TrainingConfig
 from catchline.errors import ConfigError
 from catchline.models.folder import save_model_folder
 from catchline.models.seq2seq import Seq2Seq
-from catchline.text.render import Length
+from catchline.search.scorers import Length
 from catchline.text.sentences import split_sentences
 from catchline.types import Summary
 from commands import refused, run

@@ -225,7 +225,7 @@ class LengthConfig(ConfigBase):
 class SearchConfig(LengthConfig):
     """Decoding; docs/decoding.md says what each setting means. ``finish``, ``unfinished``, ``early_stopping`` and
     ``shrink_beam`` are rules of `catchline.search.beam`, lengths of `catchline.search.scorers`, ``replace_unk`` of
-    `catchline.text.base`, ``surface`` and ``capitals`` of `catchline.text.render`; ``model`` sets switches of the
+    `catchline.search.decode`, ``surface`` and ``capitals`` of `catchline.text.render`; ``model`` sets switches of the
     model while it decodes. ``faultless`` prefers the first hypothesis without repetition, and of whose names, numbers
     and dates the document lacks none."""
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from catchline.config.schema import SearchConfig
 from catchline.explain.chunks import build_chunks, part_of, read_attention, read_positions
-from catchline.text.base import DROP, extended, replacing
+from catchline.search.decode import DROP, replacing
+from catchline.text.base import extended
 from catchline.text.render import Rendered, SourceText, rendered, spaced
 from catchline.text.sentences import WRAPPED, bounds
 from catchline.text.tokenizer import Tokenizer
@@ -92,7 +93,7 @@ def build_summary(
     """Turn search's answer into text with provenance; with ``explain=False`` only the text and the scores are made.
     ``document`` is the text that ``source_encoding`` was made of, or its record. ``oov_words`` are the strings of the
     ids from V on, as the batch numbered them. Of ``search``, ``replace_unk`` puts a source token where the model wrote
-    UNK (`catchline.text.base`), which counts as copied in whole; ``surface`` and ``capitals`` say how the words are
+    UNK (`catchline.search.decode`), which counts as copied in whole; ``surface`` and ``capitals`` say how the words are
     written (`catchline.text.render`). ``sources`` of a word that was not copied are what was attended to."""
     record = Record(document) if isinstance(document, str) else document
     shown_encoding, attention, positions = _seen(hypothesis, source_encoding)

@@ -11,7 +11,7 @@ from pydantic import Field
 from catchline.config.base import ConfigBase
 from catchline.config.names import EXTRACTIVE, build
 from catchline.errors import DataError
-from catchline.text.render import Length
+from catchline.search.scorers import Length
 from catchline.text.sentences import sentence_strings
 
 

@@ -158,15 +158,9 @@ _CLAUSE = re.compile(r"[,;:]\s|[，；：]|\s[–—(-]")
 def prose_sentence(document: str) -> tuple[int, int]:
     """Where the first prose sentence of a document begins and ends, cut at a clause if it has more than 20 words; where
     there is none, the first sentence."""
-    others = []
-    for first, end in sentence_spans(document):
-        speaker = _SPEAKER.match(document, first, end)
-        start = speaker.end() if speaker and speaker.end() < end else first
-        if _is_prose(document, start, end):
-            break
-        others.append((start, end))
-    else:
-        start, end = others[0]
+    spans = [(span, _SPEAKER.match(document, *span)) for span in sentence_spans(document)]
+    bounds = [(match.end() if match and match.end() < end else start, end) for (start, end), match in spans]
+    start, end = next((span for span in bounds if _is_prose(document, *span)), bounds[0])
     words = [match.end() for match in UNIT.finditer(document, start, end)]
     longest = 2 * _LONGEST if is_unspaced(document[start : start + 1]) else _LONGEST  # characters, words
     if len(words) > longest:

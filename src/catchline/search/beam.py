@@ -78,9 +78,6 @@ class _Alive:
     sums: np.ndarray  # (N, 2 + scorers) float64: log-probabilities, model scores, what each scorer added
     origin: np.ndarray  # (N,) node of the last step
 
-    def at(self, rows: np.ndarray) -> _Alive:
-        return _Alive(*(getattr(self, name)[rows] for name in self.__slots__))
-
 
 class _Search:
     """One run over B documents with beams of K."""
@@ -248,7 +245,7 @@ class _Search:
             keep = alive.nonzero()[0]
             rows = rows_of_documents(keep, self.size)
             self.state = select_documents(self.state, keep, self.size)
-            self.alive = self.alive.at(rows)
+            self.alive = _Alive(*(getattr(self.alive, name)[rows] for name in _Alive.__slots__))
             for scorer in self.scorers:
                 scorer.select(rows)
             self.documents = self.documents[keep]

@@ -26,8 +26,9 @@ import numpy as np
 from catchline.config.schema import SearchConfig
 from catchline.search.beam import StepFunction, beam_search
 from catchline.search.scorers import SpecialIds, build_scorers
-from catchline.text.base import DROP, replacing
 from catchline.types import Batch, Hypothesis
+
+KEEP, DROP = -1, -2
 
 
 def decode(
@@ -117,3 +118,23 @@ def without_unk(hypothesis: Hypothesis, source_extended_ids: np.ndarray, special
         attention=hypothesis.attention[kept],
         details={name: value[kept] for name, value in hypothesis.details.items()},
     )
+
+
+def replacing(
+    mode: str, attention: np.ndarray, ids: np.ndarray, words: np.ndarray, separator_id: int | None
+) -> np.ndarray:
+    """For each step (T,) int64 the source position that replaces UNK, or `KEEP` or `DROP`: by ``mode`` ``words`` the
+    most attended word; by ``argmax`` (Chen et al. 2016, released code) whatever is most attended: a sentence separator
+    makes UNK disappear, anything else that is no word leaves it.
+    ``attention`` (T, S) has the weights of the steps that wrote UNK, ``ids`` (S,) are the source's, among which the
+    separators are found, ``words`` (S,) is true at words, which can replace UNK."""
+    if not attention.size:
+        return np.full(len(attention), KEEP, dtype=np.int64)
+    separators = ids == separator_id
+    words = words & ~separators
+    if mode == "words":
+        chosen = np.where(words.any(), np.where(words, attention, -1.0).argmax(1), KEEP)
+    else:
+        best = attention.argmax(1)
+        chosen = np.where(separators[best], DROP, np.where(words[best], best, KEEP))
+    return np.where(attention.max(1) > 0, chosen, KEEP)

@@ -36,21 +36,16 @@ NORM_FLOOR = 1e-8
 # ---------------------------------------------------------------------------------------- equations
 
 
-def log_weights(weights: np.ndarray, scores: np.ndarray | None) -> np.ndarray:
-    """log alpha (N, S), finite everywhere, 0 at padding; from the ``scores`` of which alpha is the softmax, if given.
-    Without them a weight that underflowed counts as the smallest normal number."""
-    if scores is None:
-        return np.log(np.maximum(weights, np.finfo(weights.dtype).tiny))
-    shifted = scores - scores.max(axis=-1, keepdims=True)
-    logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    logs[scores == -np.inf] = 0.0
-    return logs
-
-
 def divergence_sides(weights: np.ndarray, scores: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Equation (15)'s divergence as an inner product, KL(p || q) = <left(p), right(q)>. Attention (N, S) and its
-    scores, where they are known -> left [p; sum p log p] and right [-log q; 1], each (N, S + 1)."""
-    logs = log_weights(weights, scores)
+    """Equation (15)'s divergence as an inner product, KL(p || q) = <left(p), right(q)>. Attention (N, S) -> left
+    [p; sum p log p] and right [-log q; 1], each (N, S + 1). The logarithms are those of the ``scores`` of which the
+    weights are the softmax; without these a weight that underflowed counts as the smallest normal number."""
+    if scores is None:
+        logs = np.log(np.maximum(weights, np.finfo(weights.dtype).tiny))
+    else:
+        shifted = scores - scores.max(axis=-1, keepdims=True)
+        logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+        logs[scores == -np.inf] = 0.0  # at padding
     left = np.concatenate([weights, (weights * logs).sum(axis=-1, keepdims=True)], axis=-1)
     return left, np.concatenate([-logs, np.ones_like(weights[..., :1])], axis=-1)
 

@@ -222,9 +222,7 @@ def top_candidates(scores: Any, count: int, block: int | None = None) -> tuple[n
     A partition of 50,000 columns costs several passes. One pass of maxima over blocks leaves few columns: the ``count``
     best blocks of a row hold ``count`` entries that are not below the worst of these maxima, so only blocks that reach
     it are opened. A block is every (X / size)-th column: processors take maxima of neighbouring blocks side by side.
-
-    Scores on another device find theirs there (`catchline.search.torch_bridge.DeviceScores`).
-    """
+    Scores on another device find theirs there (`catchline.search.torch_bridge.DeviceScores`)."""
     if not isinstance(scores, np.ndarray):
         return scores.top(count)
     rows, width = scores.shape

@@ -7,7 +7,8 @@ is re-ordered by `Scorer.select`. Search records what each scorer added to each 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -15,12 +16,13 @@ from pydantic import Field
 
 from catchline.config.base import ConfigBase
 from catchline.config.names import SCORERS, build
-from catchline.config.schema import SearchConfig
+from catchline.config.schema import LengthConfig, SearchConfig
 from catchline.search.hypotheses import top_candidates
-from catchline.text.normalization import is_content
-from catchline.text.render import Length
-from catchline.types import Memory, StepOutput
+from catchline.text.normalization import FUNCTION_WORDS, UNIT, may_not_repeat
+from catchline.text.sentences import sentence_spans
+from catchline.types import Memory, StepOutput, Summary
 
+_LONG_WORD = 20  # characters: where fewer are left, the next word may be too long
 AHEAD = 16  # tokens that are tried where a text has reached its length
 
 
@@ -43,8 +45,7 @@ class SpecialIds:
 @dataclass(slots=True)
 class HypothesesView:
     """What a scorer may look at: the prefixes of the N rows and the output of the present step (``None`` where
-    hypotheses are ranked); ``ended`` says whether the hypotheses that are ranked end in EOS, which ``ids`` never holds.
-    """
+    hypotheses are ranked); ``ended``: do the hypotheses that are ranked end in EOS, which ``ids`` never holds?"""
 
     ids: np.ndarray  # (N, length), without BOS
     output: StepOutput | None = None
@@ -59,8 +60,7 @@ class HypothesesView:
 class Scorer:
     """Base of the scorers; every hook here does nothing. ``adds_to_tokens`` must be true if `on_tokens` changes any
     score otherwise than to minus infinity. ``carries_rows`` false takes back what `on_rows` added once the candidates
-    of the step are chosen: it decides which live on, and counts neither in the running totals nor in the final score.
-    """
+    of the step are chosen: it decides which live on, and counts in no total and no final score."""
 
     class Config(ConfigBase):
         """Options of the scorer, as they stand below ``search.scorers`` in a recipe."""
@@ -173,6 +173,11 @@ class NgramBlocking(Scorer):
         return scores
 
 
+def is_content(word: str) -> bool:
+    """Is the lower-cased word more than a function word, a sign, a number or a letter or two?"""
+    return len(word) > 2 and word[0].isalnum() and may_not_repeat(word) and word not in FUNCTION_WORDS
+
+
 class WordBlocking(Scorer):
     """Forbid every content word that the summary already holds; function words, signs and numbers may come again."""
 
@@ -207,9 +212,8 @@ class WordBlocking(Scorer):
 
 
 class RepetitionPenalty(Scorer):
-    """The log-probability of every token that the hypothesis holds, the start token too, times ``penalty``. The CTRL
-    paper (Keskar et al. 2019, section 4.1) divides logits; transformers' beam search does this to log-probabilities,
-    and so do we."""
+    """The log-probability of every token that the hypothesis holds, the start token too, times ``penalty``, as in
+    transformers' beam search. The CTRL paper (Keskar et al. 2019, section 4.1) divides logits."""
 
     class Config(ConfigBase):
         penalty: float = Field(1.0, gt=0)
@@ -275,6 +279,62 @@ class LengthBounds(Scorer):
             scores.fill(-np.inf)
             scores[:, eos_id] = kept
         return scores
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Bounds of the text that is shown: at least ``least`` words; at most ``words``, ``characters`` and ``sentences``
+    (None: any). A word is what stands between blanks, or a character of a script that is written without them."""
+
+    least: int = 0
+    words: int | None = None
+    characters: int | None = None
+    sentences: int | None = None
+
+    @classmethod
+    def of(cls, config: LengthConfig) -> Length | None:
+        """The bounds that settings ask for, if any."""
+        least, _, most = (config.words or "").rpartition("-")
+        found = cls(int(least or 0), int(most) if most else None, config.characters, config.sentences)
+        return None if found == cls() else found
+
+    def missing(self, text: str) -> int:
+        """How many words ``text`` has too few."""
+        return max(0, self.least - len(UNIT.findall(text))) if self.least else 0
+
+    def end(self, text: str) -> int:
+        """Where ``text`` has to end: behind a word or a sentence, or within a word that is too long by itself."""
+        ends = [match.end() for match in UNIT.finditer(text)] or [0]
+        found = [len(text)]
+        if self.words is not None and len(ends) > self.words:
+            found.append(ends[self.words - 1])
+        if self.characters is not None and len(text) > self.characters:
+            found.append(max((end for end in ends if end <= self.characters), default=self.characters))
+        if self.sentences is not None:
+            found += [end for _, end in islice(sentence_spans(text), self.sentences)][self.sentences - 1 :]
+        return min(found)
+
+    def reached(self, text: str) -> bool:
+        """May the next word be too much?"""
+        full = self.words is not None and len(UNIT.findall(text)) >= self.words
+        full = full or (self.characters is not None and len(text) + _LONG_WORD > self.characters)
+        return full or (self.sentences is not None and text[-1:] in set(".!?…。！？"))
+
+    def within(self, document: str, start: int, end: int) -> tuple[int, int]:
+        """A span of ``document`` that has these bounds, as far as the document has the words."""
+        if self.missing(document[start:end]):
+            words = list(islice(UNIT.finditer(document, start), self.least))
+            end = words[-1].end()
+        return start, start + self.end(document[start:end])
+
+    def cut(self, summary: Summary) -> Summary:
+        """The summary up to where it has to end, with the provenance of its words."""
+        end = self.end(summary.text)
+        if end == len(summary.text):
+            return summary
+        words = tuple(word for word in summary.words if word.end <= end)
+        chunks = tuple(replace(chunk, weights=chunk.weights[: len(words)]) for chunk in summary.chunks)
+        return replace(summary, text=summary.text[:end], words=words, chunks=chunks)
 
 
 class ShownLength(Scorer):

@@ -19,12 +19,12 @@ from catchline.data.lines import document_text
 from catchline.errors import CatchlineError, missing_package
 from catchline.explain.record import support_to_dict, to_dict
 from catchline.metrics.faithfulness import SourceFacts, check_support
+from catchline.search.scorers import Length
 from catchline.server.batching import Batcher, Job, Worker, WorkerDiedError
 from catchline.server.catalogue import Catalogue, Served
 from catchline.server.schemas import Document, Format, ProblemError, Settings
 from catchline.summarizer.summarize import Summarizer, or_extract
 from catchline.text.markup import as_prose, markdown_text
-from catchline.text.render import Length
 from catchline.text.sentences import split_sentences
 from catchline.types import Record, Summary
 

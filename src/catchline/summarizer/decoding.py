@@ -29,10 +29,10 @@ from catchline.metrics.faithfulness import SourceFacts, check_support
 from catchline.metrics.words import words
 from catchline.search.beam import StepFunction
 from catchline.search.decode import decode
+from catchline.search.scorers import Length
 from catchline.summarizer.extractive import OnText, Progress, System
 from catchline.summarizer.long import parts, selected
 from catchline.text.base import Tokenizer
-from catchline.text.render import Length
 from catchline.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
 _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together

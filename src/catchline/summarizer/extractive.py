@@ -23,7 +23,7 @@ from catchline.errors import ConfigError, ModelError, did_you_mean
 from catchline.explain.provenance import extractive_summary
 from catchline.jobs import threaded
 from catchline.metrics.confidence import Calibration
-from catchline.text.render import Length
+from catchline.search.scorers import Length
 from catchline.types import Record, Summary, references_of
 
 if TYPE_CHECKING:

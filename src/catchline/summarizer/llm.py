@@ -26,9 +26,9 @@ from catchline.config.schema import LengthConfig
 from catchline.data.records import read_records
 from catchline.errors import ConfigError, DataError, ModelError
 from catchline.files import digest_of
+from catchline.search.scorers import Length
 from catchline.summarizer.extractive import OnText, System
 from catchline.summarizer.summarize import LANGUAGE_MODEL
-from catchline.text.render import Length
 from catchline.types import Record, Summary
 
 PROMPT = "Write a title for the text. Answer with the title alone, in one line, without quotation marks."

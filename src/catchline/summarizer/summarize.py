@@ -23,8 +23,8 @@ from catchline.files import put_back
 from catchline.jobs import Threaded, batches
 from catchline.metrics.confidence import Calibration, prose_sentence
 from catchline.runtime.folder import MANIFEST
+from catchline.search.scorers import Length
 from catchline.summarizer.extractive import ExtractiveSystem, Progress, System, is_method
-from catchline.text.render import Length
 from catchline.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened

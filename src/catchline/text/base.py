@@ -21,19 +21,16 @@ from catchline.errors import ConfigError, ModelError
 from catchline.jobs import batches
 from catchline.text.normalization import SPACE_MARK, encodable, extend_over_marks
 from catchline.text.render import Detokenized, join_marked
-from catchline.text.sentences import between
+from catchline.text.sentences import Span, between
 from catchline.text.truecase import Casing
 from catchline.types import TokenizedText
 
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
 SPECIAL_TOKENS = (PAD, UNK, BOS, EOS)  # ids 0 to 3 of the tokenizers trained here
-
 TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 _CHUNK = 512  # texts a call of the library
 MOST_UNUSED = 10_000  # ids without a token that a small vocabulary may have
-
-Gaps = Sequence[tuple[int, int]]
 
 
 class Tokenizer(ABC):
@@ -112,8 +109,7 @@ class Tokenizer(ABC):
         self.separator = token
 
     def use_prefix(self, prefix: str) -> None:
-        """Put other words in front of every document, which are no part of it. Raises ConfigError: only the models of
-        pretrained tokenizers have learnt to read some."""
+        """Put other words in front of every document. Raises ConfigError: only pretrained models have learnt that."""
         raise ConfigError(
             f"A prefix such as {prefix[:40]!r} is for checkpoints of transformers that were trained with one."
         )
@@ -162,7 +158,7 @@ class Tokenizer(ABC):
         *,
         max_tokens: int | None = None,
         specials: bool | Literal["end"] = False,
-        gaps: Iterable[Gaps] | None = None,
+        gaps: Iterable[Sequence[Span]] | None = None,
     ) -> Iterator[TokenizedText]:
         """Tokenize texts on all cores, in order. ``max_tokens`` cuts at the end and counts the special tokens that
         ``specials`` adds: ``True`` on both sides, ``"end"`` behind. ``gaps`` are, for each text, the places of the
@@ -181,7 +177,7 @@ class Tokenizer(ABC):
                 yield self._encoded(own, encodings, room, prefix, suffix)
 
     def encode_ids(
-        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Gaps] | None = None
+        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[Span]] | None = None
     ) -> list[tuple[np.ndarray, list[str], int]]:
         """Of each text the ids, int32, the strings of those that are UNK, and the number of tokens before the cut."""
         stream = self.encode_stream(texts, max_tokens=max_tokens, gaps=gaps)
@@ -228,7 +224,8 @@ class Tokenizer(ABC):
 
     def decode(self, ids: Sequence[int], oov_words: Sequence[str] = ()) -> str:
         """Ids to text as people write it; ids from V on are ``oov_words[id - V]``, special ids are dropped."""
-        return self.detokenize([self.token(index, oov_words) for index in ids if index not in self.special_ids])[0]
+        special = self.special_ids
+        return self.detokenize([self.token(index, oov_words) for index in ids if index not in special])[0]
 
     def detokenize(self, tokens: Sequence[str]) -> Detokenized:
         """Join tokens to a text; also the span of each token in it. Separators become line breaks with empty spans."""
@@ -248,12 +245,8 @@ class Tokenizer(ABC):
 
     def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
         """Which tokens form one word: lists of positions, in order, each position once."""
-        starts = [
-            0,
-            *(at for at in range(1, len(tokens)) if self._starts_word(tokens[at - 1], tokens[at])),
-            len(tokens),
-        ]
-        return [[*range(first, last)] for first, last in pairwise(starts) if last > first]
+        starts = [at for at in range(1, len(tokens)) if self._starts_word(tokens[at - 1], tokens[at])]
+        return [[*range(first, last)] for first, last in pairwise([0, *starts, len(tokens)]) if last > first]
 
     @abstractmethod
     def _starts_word(self, previous: str, token: str) -> bool:
@@ -331,11 +324,6 @@ if hasattr(os, "register_at_fork") and _PARALLELISM not in os.environ:
     )
 
 
-# ---------------------------------------------------------------------------------- words that the vocabulary lacks
-
-# Ids from V on are source words that the vocabulary lacks, numbered by first appearance in the (truncated) source: the
-# numbering of a shorter truncation is a prefix of that of a longer one.
-KEEP, DROP = -1, -2
 _HASHED = re.compile(r"(?<!\w)#(?:[\w#.,:/\-]*[\w#])?")
 _NUMBER = re.compile(r"(?<!\w)\d(?:[\w.,:/\-]*\w)?")
 
@@ -356,35 +344,14 @@ def extend_ids(
     ids: np.ndarray, unknown: Sequence[str], vocab_size: int, unk_id: int, words: Sequence[str] | None = None
 ) -> tuple[np.ndarray, list[str]]:
     """The ids (S,) int32 of a text with extended ids for its ``unknown`` words, and the strings of V, V + 1, ... . A
-    source numbers its own words; a summary is given the ``words`` of its source, and others stay UNK."""
+    source numbers its own words by first appearance, so that a longer truncation numbers them likewise; a summary is
+    given the ``words`` of its source, and others stay UNK."""
     words = list(dict.fromkeys(unknown) if words is None else words)
     if unknown and words:
         numbers = {word: vocab_size + index for index, word in enumerate(words)}
         ids = ids.copy()
         ids[ids == unk_id] = [numbers.get(word, unk_id) for word in unknown]
     return ids, words
-
-
-def replacing(
-    mode: str, attention: np.ndarray, ids: np.ndarray, words: np.ndarray, separator_id: int | None
-) -> np.ndarray:
-    """For each step (T,) int64 the source position that replaces UNK, or `KEEP` or `DROP`: by ``mode`` ``words`` the
-    most attended word; by ``argmax`` (Chen et al. 2016, released code) whatever is most attended: a sentence separator
-    makes UNK disappear, anything else that is no word leaves it.
-
-    ``attention`` (T, S) has the weights of the steps that wrote UNK, ``ids`` (S,) are the source's, among which the
-    separators are found, ``words`` (S,) is true at words, which can replace UNK.
-    """
-    if not attention.size:
-        return np.full(len(attention), KEEP, dtype=np.int64)
-    separators = ids == separator_id
-    words = words & ~separators
-    if mode == "words":
-        chosen = np.where(words.any(), np.where(words, attention, -1.0).argmax(1), KEEP)
-    else:
-        best = attention.argmax(1)
-        chosen = np.where(separators[best], DROP, np.where(words[best], best, KEEP))
-    return np.where(attention.max(1) > 0, chosen, KEEP)
 
 
 def restore_numbers(summary: str, document: str) -> str:

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, islice, pairwise
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from catchline.config.schema import LengthConfig
 from catchline.text.normalization import (
     DANGLING,
     SPACE_MARK,
-    UNIT,
     is_english,
     is_unspaced,
     may_not_repeat,
     without_invisible,
 )
-from catchline.text.sentences import RULER, WRAPPED, bounds, sentence_spans
+from catchline.text.sentences import RULER, WRAPPED, bounds
 from catchline.text.truecase import CLITIC, begins, capital, capitalised
-from catchline.types import Summary, TokenizedText
+from catchline.types import TokenizedText
 
 if TYPE_CHECKING:
     from catchline.text.base import Tokenizer
@@ -331,63 +329,3 @@ def _set_case(words: list[_Word], source: SourceText, tokenizer: Tokenizer, styl
         elif word.text not in ("(", "[", "{", '"', "'", "“", "‘", "«", "`", "``"):
             letter = index > 0 and len(words[index - 1].text) == 1  # of e.g. in pieces
             fresh = tokenizer.casing.after_colon if word.text == ":" else word.text in ENDS and not letter
-
-
-# ------------------------------------------------------------------------------------------- the length of a text
-
-_LONG_WORD = 20  # characters: where fewer are left, the next word may be too long
-
-
-@dataclass(frozen=True, slots=True)
-class Length:
-    """At least ``least`` words; at most ``words``, ``characters`` and ``sentences`` (None: any)."""
-
-    least: int = 0
-    words: int | None = None
-    characters: int | None = None
-    sentences: int | None = None
-
-    @classmethod
-    def of(cls, config: LengthConfig) -> Length | None:
-        """The bounds that settings ask for, if any."""
-        least, _, most = (config.words or "").rpartition("-")
-        found = cls(int(least or 0), int(most) if most else None, config.characters, config.sentences)
-        return None if found == cls() else found
-
-    def missing(self, text: str) -> int:
-        """How many words ``text`` has too few."""
-        return max(0, self.least - len(UNIT.findall(text))) if self.least else 0
-
-    def end(self, text: str) -> int:
-        """Where ``text`` has to end: behind a word or a sentence, or within a word that is too long by itself."""
-        ends = [match.end() for match in UNIT.finditer(text)] or [0]
-        found = [len(text)]
-        if self.words is not None and len(ends) > self.words:
-            found.append(ends[self.words - 1])
-        if self.characters is not None and len(text) > self.characters:
-            found.append(max((end for end in ends if end <= self.characters), default=self.characters))
-        if self.sentences is not None:
-            found += [end for _, end in islice(sentence_spans(text), self.sentences)][self.sentences - 1 :]
-        return min(found)
-
-    def reached(self, text: str) -> bool:
-        """May the next word be too much?"""
-        full = self.words is not None and len(UNIT.findall(text)) >= self.words
-        full = full or (self.characters is not None and len(text) + _LONG_WORD > self.characters)
-        return full or (self.sentences is not None and text[-1:] in set(".!?…。！？"))
-
-    def within(self, document: str, start: int, end: int) -> tuple[int, int]:
-        """A span of ``document`` that has these bounds, as far as the document has the words."""
-        if self.missing(document[start:end]):
-            words = list(islice(UNIT.finditer(document, start), self.least))
-            end = words[-1].end()
-        return start, start + self.end(document[start:end])
-
-    def cut(self, summary: Summary) -> Summary:
-        """The summary up to where it has to end, with the provenance of its words."""
-        end = self.end(summary.text)
-        if end == len(summary.text):
-            return summary
-        words = tuple(word for word in summary.words if word.end <= end)
-        chunks = tuple(replace(chunk, weights=chunk.weights[: len(words)]) for chunk in summary.chunks)
-        return replace(summary, text=summary.text[:end], words=words, chunks=chunks)

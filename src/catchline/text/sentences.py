@@ -25,7 +25,6 @@ WRAPPED = re.compile(  # between the parts of a word that the end of a line divi
 )
 RULER = re.compile(r"([-=~*#_+^])\1{3,}")  # under a heading, or between parts
 
-
 _LOOKED_AT = 2_000  # characters at the beginning of a text, which tell its language
 _LETTERS = re.compile(r"[^\W\d_]+")
 _FREQUENT = {  # words that English does not have
@@ -134,9 +133,8 @@ def split_sentences(text: str, language: str | None = None) -> list[Span]:
 
 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[Span]:
-    """The spans of the sentences of ``text``, in order; text between two spans is white space only. Without a
-    ``language`` (an ISO code) the text tells it. A blank line ends a sentence, and so does a line that nobody wrapped.
-    """
+    """The spans of the sentences of ``text``, in order, with white space between them. Without a ``language`` (an ISO
+    code) the text tells it. A blank line ends a sentence, and so does a line that nobody wrapped."""
     language = language or language_of(text)
     text = with_line_feeds(encodable(text))
     for start, end in pairwise([0, *_line_ends(text), len(text)]):

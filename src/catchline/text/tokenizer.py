@@ -1,20 +1,25 @@
 """The tokenizers: words, subwords (byte-pair encoding) and characters, trained here, which keep the strings of what
-their vocabulary lacks, so that a pointer can copy it; and those of hub checkpoints."""
+their vocabulary lacks, so that a pointer can copy it; and those of hub checkpoints.
+
+The patterns of tokens, in Oniguruma's syntax, run on normalised text, which may be lower-cased: no rule looks at case.
+Every repetition that can fail after a long match starts at a word character and is bounded: time is linear in the text.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tokenizers
 from pydantic import Field
-from tokenizers import models, pre_tokenizers, trainers
+from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError, ModelError
@@ -24,30 +29,118 @@ from catchline.text.base import (
     SPECIAL_TOKENS,
     TOKENIZER_FILE,
     UNK,
-    Gaps,
     Tokenizer,
     read_backend,
     read_json,
 )
-from catchline.text.normalization import (
-    SPACE_MARK,
-    SUBWORD_PATTERN,
-    VISIBLE_CHARACTER_PATTERN,
-    NormalizationConfig,
-    across_blanks,
-    build_normalizer,
-    encodable,
-    whole_marks,
-    word_pattern,
-)
+from catchline.text.normalization import SPACE_MARK, encodable
 from catchline.text.render import Detokenized, join_with, join_words
-from catchline.text.sentences import bounds
+from catchline.text.sentences import Span, bounds
 
 TEXTS = 5000  # whose chunks are counted at a time
 MOST_CHUNKS = 1_000_000  # that are remembered
-_PROBE = "a"
+_BLANK = r"\s\p{Cc}\x{200B}\x{FEFF}"
+# What the rules see across a blank: separators that are blanks to Python alone, signs that join to what follows them
+# (Unicode's Prepend), and halves of characters.
+_ACROSS_BLANKS = re.compile(
+    "[\x1c-\x1f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U00011000-\U00011fff\ud800-\udfff]"
+)
+# Scripts written without spaces: Han, Hiragana, Thai, ... one grapheme a token; Katakana in runs.
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー"
+_LETTER = rf"[\p{{L}}\p{{M}}\x{{200C}}\x{{200D}}&&[^{_UNSPACED}]]"
+_APOSTROPHE = "['’]"
+_ABBREVIATION = (
+    "mr|mrs|ms|dr|prof|vs|inc|ltd|corp|jr|sr|gov|sen|rep|gen|rev|lt|col|sgt|capt|st|cf|fig|eq|approx|dept|etc|al|vol"
+)
+# On text whose white space has become SPACE_MARK: a word or number or a run of signs with the mark before it.
+SUBWORD_PATTERN = (
+    rf"{SPACE_MARK}?[\p{{L}}\p{{M}}]+|{SPACE_MARK}?\p{{N}}{{1,4}}|{SPACE_MARK}?[^{SPACE_MARK}\p{{L}}\p{{M}}\p{{N}}]{{1,8}}"
+    rf"|{SPACE_MARK}+"
+)
 # role -> what a checkpoint usually calls the token, where its files do not say
 _USUAL = {"pad": ("<pad>", "[PAD]"), "unk": ("<unk>", "[UNK]"), "bos": ("<s>", "[CLS]"), "eos": ("</s>", "[SEP]")}
+
+
+def across_blanks(text: str) -> bool:
+    """Is the text more than its stretches between blanks, one by one?"""
+    plain = text.isascii() and not ("\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text)
+    return not plain and bool(_ACROSS_BLANKS.search(text))  # the common case first, for speed
+
+
+class NormalizationConfig(ConfigBase):
+    """The steps behind Unicode's NFC and straight quotes. ``unknown_marks`` are what the data writes for words it lost
+    (``<unk>`` and ``UNK`` in copies of Gigaword); between blanks they become the word ``unk``, not in references."""
+
+    lowercase: bool = False
+    unknown_marks: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = ()
+    digits_to_hash: bool = False
+
+
+def build_normalizer(config: NormalizationConfig, marks: bool) -> normalizers.Normalizer:
+    """Make the library's normalizer. With ``marks`` runs of white space become ``▁``, and one stands before the first
+    word too, so that a word is the same token wherever it stands."""
+
+    def replaced(pattern: str, content: str) -> normalizers.Normalizer:
+        return normalizers.Replace(Regex(pattern), content)
+
+    # soft hyphens and word joiners go
+    steps = [normalizers.NFC(), replaced(r"[\x{00AD}\x{2060}]", ""), replaced("[‘’‛]", "'"), replaced("[“”„‟]", '"')]
+    if config.unknown_marks:
+        unknown = "|".join(map(re.escape, config.unknown_marks))
+        steps.append(replaced(rf"(?<!\S)(?:{unknown})(?!\S)", "unk"))
+    if config.lowercase:
+        steps.append(normalizers.Lowercase())
+    if config.digits_to_hash:
+        steps.append(replaced(r"\p{Nd}", "#"))
+    if marks:
+        steps += [replaced(rf"[{_BLANK}{SPACE_MARK}]+", SPACE_MARK), replaced(rf"{SPACE_MARK}\z", "")]
+        steps.append(replaced(rf"\A(?!{SPACE_MARK})", SPACE_MARK))
+    return normalizers.Sequence(steps)
+
+
+def whole_marks(text: str, offsets: list[tuple[int, int]], marks: Sequence[str]) -> None:
+    """Widen, in place, the spans of unknown words' marks: the library traces a replaced one to its last character."""
+    matches = (match for mark in marks for match in re.finditer(rf"(?<!\S){re.escape(mark)}(?!\S)", text))
+    starts = {match.end(): match.start() for match in matches}
+    for index, (start, end) in enumerate(offsets):
+        offsets[index] = (min(start, starts.get(end, start)), end)
+
+
+def word_pattern(hash_digits: bool = False) -> str:
+    """The rules of words, in order; the first that matches at a position wins. With ``hash_digits`` the sign ``#`` is a
+    digit (Gigaword writes 3.5 as ``#.#`` and 10-year-old as ``##-year-old``)."""
+    mark = "#" if hash_digits else ""
+    word = rf"[\p{{L}}\p{{M}}\p{{N}}_{mark}\x{{200C}}\x{{200D}}&&[^{_UNSPACED}]]"
+    digit = r"[\p{Nd}#]" if hash_digits else r"\p{Nd}"
+    clitic = rf"(?i:s|re|ve|ll|d|m)(?!{word})"
+    rules = (
+        # the common case first, for speed: no other rule would say otherwise
+        r"(?>[a-zA-Z]+)(?=[ ,;)\n]|\z)",
+        # addresses: never split, trailing sentence punctuation left out
+        rf"(?:(?:https?|ftp)://|www\.)[^{_BLANK}<>\"]*[^{_BLANK}<>\"'.,;:!?)\]}}]",
+        r"\w[\w.+\-]{0,63}@\w[\w\-]{0,63}(?:\.\w[\w\-]{0,63})+",
+        # placeholders and tags: #Person1#, #topic, @user, -lrb-, c++, c#
+        r"(?<!\w)#\w+#|(?<!\w)[#@](?=[\p{L}_])\w+",
+        r"-(?i:[lr][rsc]b)-",
+        r"(?<!\w)(?:[cC]\+\+|[cCfFjJ]\#)(?!\w)",
+        # u.s., e.g.: the full stop belongs to the token; so it does in mr. and dr.
+        r"(?<!\w)(?:\p{L}\.){2,}(?!\w)",
+        rf"(?<!\w)(?i:{_ABBREVIATION})\.",
+        # 1,234.5  10/12/2001  10:30am  3.5mm, but not the 10 of 10-year
+        rf"(?<!{word})(?>{digit}+(?:[.,:/\-]{digit}+)*)(?:{_LETTER}{{1,3}})?(?![\-‐‑]?{word})",
+        # do|n't, he|'ll, john|'s; also where the text comes already split (Gigaword, CNN/DailyMail)
+        rf"{_LETTER}+?(?=(?i:n){_APOSTROPHE}(?i:t)(?!{word}))",
+        rf"(?i:n){_APOSTROPHE}(?i:t)(?!{word})",
+        rf"(?<={word}){_APOSTROPHE}{clitic}|(?<![^\s]){_APOSTROPHE}{clitic}(?=\s|\z)",
+        # words with inner hyphens, apostrophes, full stops: state-of-the-art, o'clock, np.ndarray, snake_case, at&t
+        rf"{word}+(?:(?:[\-‐‑.&]|{_APOSTROPHE}(?!{clitic})){word}+)*",
+        r"[\p{Katakana}ー]+",
+        # runs that mean one thing
+        r"\.{2,}|-{2,}|={2,}|\*{2,}|#{2,}|~{2,}|!{2,}|\?{2,}|\+{2,}|<{2,}|>{2,}|`{2}|'{2}",
+        # anything else a reader sees as one character, emoji sequences included
+        rf"(?![{_BLANK}])\X",
+    )
+    return "|".join(rules)
 
 
 class _OpenTokenizer(Tokenizer):
@@ -60,7 +153,7 @@ class _OpenTokenizer(Tokenizer):
     def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
         backend = tokenizers.Tokenizer(model)
         backend.normalizer = build_normalizer(self.config, self.marks)
-        backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(self.pattern), "removed", invert=True)
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(self.pattern), "removed", invert=True)
         return backend
 
     def _pieces(self, text: str) -> list[str]:
@@ -89,9 +182,7 @@ class _OpenTokenizer(Tokenizer):
         size, min_frequency = self.config.max_vocabulary, self.config.min_frequency
         counts = self.count_words(texts)
         reserved = self._reserved()
-        for special in reserved:
-            counts.pop(special, None)
-        frequent = [(-count, token) for token, count in counts.items() if count >= min_frequency]
+        frequent = [(-n, token) for token, n in counts.items() if n >= min_frequency and token not in reserved]
         words = [token for _, token in sorted(frequent)[: max(0, size - len(reserved))]]
         if not words:
             raise ConfigError(
@@ -120,7 +211,7 @@ class _ByChunks(_OpenTokenizer):
         return self._pieces(chunk)
 
     def encode_ids(
-        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Gaps] | None = None
+        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[Span]] | None = None
     ) -> list[tuple[np.ndarray, list[str], int]]:
         if gaps is not None:
             return super().encode_ids(texts, max_tokens, gaps)
@@ -179,7 +270,7 @@ class CharacterTokenizer(_OpenTokenizer):
         max_vocabulary: int = Field(10_000, ge=5)
         min_frequency: int = Field(1, ge=1)
 
-    pattern = VISIBLE_CHARACTER_PATTERN
+    pattern = rf"(?![{_BLANK}])\X"
     config: Config
 
     def _starts_word(self, previous: str, token: str) -> bool:
@@ -266,7 +357,7 @@ class PretrainedTokenizer(Tokenizer):
         stored = (described.get("catchline") or {}).get("decoder_start_id")
         start = (stored, model.get("decoder_start_token_id"), self.bos_id)
         self.decoder_start_id = int(next(value for value in start if value is not None))
-        template = self.backend.encode(_PROBE)
+        template = self.backend.encode("a")
         first, last = template.special_tokens_mask.index(0), len(template) - template.special_tokens_mask[::-1].index(0)
         self.prefix_ids, self.suffix_ids = tuple(template.ids[:first]), tuple(template.ids[last:])
         self.target_prefix_ids = self.prefix_ids
@@ -305,7 +396,9 @@ class PretrainedTokenizer(Tokenizer):
         """``Ġ`` (byte-level) and ``▁`` (sentence-piece) mark where a word begins, ``##`` where it continues."""
         if self._marks_inner_pieces:
             return not token.startswith("##")
-        return token.startswith(("Ġ", "▁", "Ċ")) or not (_wordlike(previous[-1:]) and _wordlike(token[:1]))
+        return token.startswith(("Ġ", "▁", "Ċ")) or not all(
+            one.isalnum() or one in "ĠĊ" or one >= "\x80" for one in (previous[-1:], token[:1])
+        )
 
     def word_key(self, tokens: Sequence[str], written: str) -> str:
         return written.strip().lower()
@@ -313,7 +406,3 @@ class PretrainedTokenizer(Tokenizer):
     def _described_config(self) -> dict[str, Any]:
         prefix = {"prefix": self.config.prefix} if self.config.prefix else {}
         return {"decoder_start_id": self.decoder_start_id, **prefix}
-
-
-def _wordlike(character: str) -> bool:
-    return character.isalnum() or character in "ĠĊ" or character >= "\x80"

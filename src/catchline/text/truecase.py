@@ -105,8 +105,7 @@ def _written(texts: Sequence[str]) -> Counter[str]:
 
 
 def _most_frequent(forms: dict[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
-    ordered = sorted(forms.items(), key=lambda item: (-item[1][1], item[0]))
-    return dict(ordered[:MAX_FORMS])
+    return dict(sorted(forms.items(), key=lambda item: (-item[1][1], item[0]))[:MAX_FORMS])
 
 
 def begins(text: str, position: int) -> bool:

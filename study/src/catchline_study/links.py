@@ -22,7 +22,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from catchline.errors import DataError
 from catchline.files import write_text
-from catchline.text.normalization import word_pattern
+from catchline.text.tokenizer import word_pattern
 from catchline.types import Record
 
 Link = tuple[int, int]  # (target position, source position)
