@@ -88,8 +88,7 @@ def push(
     from huggingface_hub import HfApi
 
     from catchline.models.folder import FILES, HUB_ID, find_folder, uploaded
-    from catchline.runtime.folder import ENCODER, STEP
-    from catchline.runtime.folder import MANIFEST
+    from catchline.runtime.folder import ENCODER, MANIFEST, STEP
     from catchline.summarizer import Summarizer
 
     if is_method(model):
