@@ -76,7 +76,7 @@ SPECS: dict[str, dict[str, Any]] = {
 
 
 def tokenizer_of(kind: type[Tokenizer], separator: str | None = None) -> Tokenizer:
-    options = {"vocab_size": 60, "min_frequency": 1} if kind is BpeTokenizer else {"min_frequency": 1}
+    options = {"max_vocabulary": 60, "min_frequency": 1} if kind is BpeTokenizer else {"min_frequency": 1}
     tokenizer = kind(kind.Config(**options))
     tokenizer.use_separator(separator)
     tokenizer.train([record.document for record in RECORDS] + [record.summary for record in RECORDS])
@@ -200,7 +200,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def saved(folder: Path, name: str, options: dict[str, Any]) -> str:
     torch.manual_seed(3)
-    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=60, min_frequency=1))
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=60, min_frequency=1))
     tokenizer.train([row[key] for row in ROWS for key in ("document", "summary")])
     spec = {"type": "transformer", **SHAPE, **options}
     model = build("model", MODELS, spec, vocab_size=tokenizer.vocab_size)

@@ -27,7 +27,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "distraction": [
         {"content": False},
         {"history": False, "m1_init": "released"},
-        {"content": False, "history": False, "bias": False},
+        {"content": False, "history": False},
         {"detach_history": True, "size": 3},
     ],
 }

@@ -150,7 +150,7 @@ def test_extractive_rows_with_no_training(data: Path, tmp_path: Path, capsys: py
 
 def test_words_of_other_scripts_count_and_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "test.jsonl").write_text(json.dumps({"document": "лифт сломан. да.", "summary": "лифт сломан"}) + "\n")
-    said = run(capsys, "compare", "lead-1", "first", "--data", tmp_path / "test.jsonl", "--out", tmp_path / "out")
+    said = run(capsys, "compare", "lead-1", "longest-1", "--data", tmp_path / "test.jsonl", "--out", tmp_path / "out")
     assert said.count("\nprofile unicode, because most references are of another script than Latin\n") == 1
 
 

@@ -101,7 +101,7 @@ def test_fine_tuned_with_its_own_sizes_and_lora(kind: str, tmp_path: Path, capsy
     pytest.importorskip("peft")
     start, out = save_checkpoint(tmp_path / "start", kind), tmp_path / "run"
     row = "coconet" if kind == "bart" else "transformer"
-    settings = ["training.max_updates=2", "training.lora.rank=2", "training.optimizer.learning_rate=0.1"]
+    settings = ["training.max_updates=2", "training.lora=2", "training.optimizer.learning_rate=0.1"]
     settings += ["training.batch_size=4", "training.validation.decode_records=2", "training.schedule.warmup_updates=0"]
     command = ["train", "coconet", "--row", row, "--data", pairs(tmp_path), "--from", start, "--out", out]
     run(capsys, *command, *(word for setting in settings for word in ("--set", setting)))
@@ -124,5 +124,5 @@ def test_fine_tuned_with_its_own_sizes_and_lora(kind: str, tmp_path: Path, capsy
     assert before.count("\n") == 8
     assert run(capsys, "compare", out, "lead-1", "--data", tmp_path / "validation.jsonl", "--out", tmp_path / "table")
     refused(capsys, 2, "no copy head", *["coconet" if word == "transformer" else word for word in command], "--force")
-    lora = ("--set", "training.lora.rank=2", "--force")
+    lora = ("--set", "training.lora=2", "--force")
     refused(capsys, 2, "is for checkpoints", "train", "headline_writer", "--data", tmp_path, "--out", out, *lora)

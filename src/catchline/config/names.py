@@ -57,7 +57,6 @@ COPY_HEADS: Table = {
 EXTRACTIVE: Table = {
     "concept_ilp": "catchline.extractive.concepts:ConceptIlp",
     "edmundson": "catchline.extractive.frequency:Edmundson",
-    "first": "catchline.extractive.baselines:First",
     "first_characters": "catchline.extractive.baselines:FirstCharacters",
     "first_words": "catchline.extractive.baselines:FirstWords",
     "kl": "catchline.extractive.frequency:KlSum",
@@ -65,7 +64,6 @@ EXTRACTIVE: Table = {
     "lexrank": "catchline.extractive.similarity:LexRank",
     "longest": "catchline.extractive.baselines:Longest",
     "lsa": "catchline.extractive.similarity:Lsa",
-    "lsa_first": "catchline.extractive.similarity:LsaFirst",
     "luhn": "catchline.extractive.frequency:Luhn",
     "oracle": "catchline.extractive.baselines:Oracle",
     "reduction": "catchline.extractive.similarity:Reduction",

@@ -54,13 +54,6 @@ class TextConfig(ConfigBase):
     pretrained_embeddings: str | None = None
 
 
-class RateConfig(ConfigBase):
-    """Parameters whose names match the pattern ``match`` (fnmatch) learn ``factor`` times as fast."""
-
-    match: str
-    factor: float = Field(gt=0, le=1000)
-
-
 class OptimizerConfig(ConfigBase):
     """torch's own. Adadelta's decay is 0.95, and its usual learning rate 1.0; Adagrad's accumulators start at 0.1."""
 
@@ -69,7 +62,8 @@ class OptimizerConfig(ConfigBase):
     weight_decay: float = Field(0.0, ge=0, le=1)
     betas: tuple[Share, Share] = (0.9, 0.999)
     epsilon: float = Field(1e-8, gt=0, le=1)
-    rates: tuple[RateConfig, ...] = ()  # for some parameters another rate; the first that matches counts
+    # patterns of parameters' names (fnmatch), and how many times as fast these learn; the first that matches counts
+    rates: tuple[tuple[str, Annotated[float, Field(gt=0, le=1000)]], ...] = ()
 
 
 class ScheduleConfig(ConfigBase):
@@ -116,20 +110,13 @@ class CheckpointConfig(ConfigBase):
     keep: int = Field(2, ge=1)
 
 
-class LoraSettings(ConfigBase):
-    """Matrices of this rank are trained instead of the weights of a checkpoint (`catchline.training.prepare`)."""
-
-    rank: int = Field(8, ge=1, le=1024)
-    alpha: int = Field(16, ge=1)
-    dropout: Share = 0.0
-
-
 class TrainingConfig(ConfigBase):
     """The loop. It ends at whichever of ``max_updates``, ``max_epochs``, ``max_minutes`` comes first.
 
     ``batching``: ``bucket`` sorts by length within random pools of 100 batches; ``sorted`` sorts all documents once, so
     the batches stay and only their order is random. ``batch_tokens`` cuts the sorted documents where the padded batch,
-    its longer side, would hold more tokens; ``batch_size`` then counts for validation only.
+    its longer side, would hold more tokens; ``batch_size`` then counts for validation only. ``lora``: matrices of this
+    rank are trained instead of the weights of a checkpoint.
 
     Each process of a launcher (`torchrun`) has batches of this size."""
 
@@ -155,7 +142,7 @@ class TrainingConfig(ConfigBase):
     checkpoint: CheckpointConfig = CheckpointConfig()
     average_last: int = Field(0, ge=0)  # weight averaging: its horizon in updates; 0: none
     log_every: int = Field(20, ge=1)
-    lora: LoraSettings | None = None
+    lora: int | None = Field(None, ge=1, le=1024)
     initial_weights: str | None = None  # a model folder, run folder or hub id whose weights and tokenizer are taken
     trackers: tuple[Tracker, ...] = ()
 
@@ -323,9 +310,9 @@ class SizeConfig(ConfigBase):
 
 class Recipe(ConfigBase):
     """A paper's file. A run is the base, changed by the row, by the size, by the size's entry for the row, and last by
-    the user's ``--set``. ``extractive_rows`` are methods in the same table (``lsa_first``, ``lead-1``),
-    ``extractive_published`` has their published scores. Where the rows themselves are methods there is no base, and
-    sizes change the methods' options. ``published_note`` says where published figures are not simply the paper's."""
+    the user's ``--set``. ``extractive_rows`` are methods in the same table (``lead-1``), each with its published
+    scores. Where the rows themselves are methods there is no base, and sizes change the methods' options.
+    ``published_note`` says where published figures are not simply the paper's."""
 
     name: str
     title: str
@@ -336,8 +323,7 @@ class Recipe(ConfigBase):
     sizes: dict[str, SizeConfig] = Field(min_length=1)
     default_row: str
     default_size: str = "small"
-    extractive_rows: tuple[str, ...] = ()
-    extractive_published: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    extractive_rows: dict[str, dict[str, Any]] = Field(default_factory=dict)
     published_note: str = ""
 
     @property

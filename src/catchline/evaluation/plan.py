@@ -126,7 +126,7 @@ def _model_rows(recipe: Recipe, chosen: Sequence[str], choice: Choice) -> Planne
         runs_of = {row: resolved(row, overrides=choice.overrides) for row in runs_of}
     for row in chosen:
         if row not in recipe.rows:
-            rows.append(PlannedRow.method(row, row, recipe.extractive_published.get(row, {}), method_spec(row)))
+            rows.append(PlannedRow.method(row, row, recipe.extractive_rows[row], method_spec(row)))
             continue
         check_run(run := runs_of[row])
         runs = []

@@ -24,7 +24,7 @@ _GAIN = 1e-12
 
 
 class Lead(Extractor):
-    """The first ``sentences`` sentences."""
+    """The first ``sentences`` sentences. With one it is FIRST of Ling and Rush 2017."""
 
     in_short = "Takes the first sentences of the text."
 
@@ -41,15 +41,6 @@ class Lead(Extractor):
 
     def pick(self, sentences: list[str]) -> Sequence[int]:
         return range(min(len(sentences), self.config.sentences))
-
-
-class First(Lead):
-    """FIRST of Ling and Rush 2017: the article's first sentence."""
-
-    in_short = "Takes the first sentence of the text."
-
-    class Config(ExtractorConfig):
-        sentences: int = Field(1, ge=1)
 
 
 class FirstWords(Extractor):

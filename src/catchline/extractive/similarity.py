@@ -6,7 +6,6 @@ import math
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from catchline.extractive.base import Extractor, WordsConfig
 from catchline.extractive.words import SentenceTerms
@@ -151,16 +150,6 @@ class Lsa(Extractor):
             return np.round(np.sqrt(np.square(strengths[:kept, None] * topics[:kept]).sum(axis=0)), _DIGITS)
         ratings = np.round(np.abs(topics), _DIGITS)
         return ratings[0] if method != "gong_liu" else one_a_topic(ratings)
-
-
-class LsaFirst(Lsa):
-    """The headline paper's row: one sentence, the heaviest in the first topic."""
-
-    in_short = "Takes the sentence that stands most for the text's main topic."
-
-    class Config(Lsa.Config):
-        sentences: int = Field(1, ge=1)
-        method: LsaMethod = "first"
 
 
 def one_a_topic(weights: np.ndarray) -> np.ndarray:

@@ -21,9 +21,11 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from catchline.config.base import ConfigBase
 from catchline.kernels import dispatch
 from catchline.kernels.dispatch import PackableLinear, linear
 from catchline.papers.contrastive import conventional_weights
@@ -157,6 +159,15 @@ class Residual(nn.Module):
 
     def forward(self, inputs: Tensor, output: Tensor) -> Tensor:
         return self.norm(inputs + self.dropout(output))
+
+
+class BlocksConfig(ConfigBase):
+    """The sizes of a stack that a recipe can set; ``dropout`` is that of words with positions and of every sublayer."""
+
+    num_heads: int = Field(8, ge=1, le=65_536)
+    feed_forward_size: int = Field(2048, ge=1, le=65_536)
+    max_positions: int = Field(1024, ge=1, le=65_536)
+    dropout: float = Field(0.1, ge=0, lt=1)
 
 
 @dataclass(frozen=True, slots=True)

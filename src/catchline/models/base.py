@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from catchline.config.base import ConfigBase
@@ -42,6 +43,14 @@ from catchline.types import (
 )
 
 Spec = dict[str, Any]
+
+
+class RecurrentConfig(ConfigBase):
+    """The width of word vectors and of the decoder's state, and dropout, of a model with a recurrent decoder."""
+
+    embedding_size: int = Field(128, ge=1, le=65_536)
+    hidden_size: int = Field(256, ge=1, le=65_536)
+    dropout: float = Field(0.0, ge=0, lt=1)
 
 
 class SummarizationModel(nn.Module):

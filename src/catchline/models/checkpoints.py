@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AttentionInterface, AutoConfig, AutoModelForSeq2SeqLM, PretrainedConfig, PreTrainedModel
@@ -34,7 +33,7 @@ from catchline.layers.transformer import CapturedAttention
 from catchline.layers.vocabulary import BorrowedProjection
 from catchline.models.base import Spec
 from catchline.models.stored import FAMILY, PLAIN, as_model_error, first_line
-from catchline.models.transformer import CapturedTransformer, Decoded, EncodedSource
+from catchline.models.transformer import CapturedTransformer, Decoded, EncodedSource, ReadingConfig
 from catchline.types import Batch, Memory, Shared, StepOutput, TrainingBatch
 
 ATTENTION = "catchline_folded"
@@ -122,26 +121,25 @@ def filled_cache(layers: list[KeysValues]) -> DynamicCache:
 # ------------------------------------------------------------------------------------------------- the model
 
 
+class NetworkConfig(ConfigBase):
+    """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration.
+    ``gradient_checkpointing``: keep less in training and compute each layer again in the backward pass."""
+
+    pretrained: str | None = None
+    architecture: Spec | None = None
+    gradient_checkpointing: bool = False
+
+
 class BartSummarizer(CapturedTransformer):
     """A sequence-to-sequence Transformer of transformers as a `SummarizationModel`. Decoding starts from the
     checkpoint's ``decoder_start_token_id``, whatever ``bos_id`` says, and begins with ``forced_bos_token_id`` where the
     checkpoint asks for it."""
 
-    class Config(ConfigBase):
-        """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration.
-        ``attention_layer`` is the decoder layer whose cross attention explains the summary; ``forced_bos_id`` the id
-        that every summary begins with (none: what the checkpoint's generation settings say). ``head`` says how words
-        come about: ``vocabulary`` as the checkpoint does, or a copy head on top of it, which copies by that attention.
-        ``opponent`` puts an opponent attention on one of the layers (`catchline.layers.opponent`).
-        ``gradient_checkpointing``: keep less in training and compute each layer again in the backward pass."""
+    class Config(NetworkConfig, ReadingConfig):
+        """``forced_bos_id`` is the id that every summary begins with (none: what the checkpoint's generation settings
+        say)."""
 
-        pretrained: str | None = None
-        architecture: Spec | None = None
-        attention_layer: int = -1
         forced_bos_id: int | None = None
-        head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
-        opponent: Spec | None = None
-        gradient_checkpointing: bool = False
 
     config: BartSummarizer.Config
 

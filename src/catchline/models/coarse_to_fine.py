@@ -43,7 +43,7 @@ from catchline.layers.chunks import (
 )
 from catchline.layers.copying.pointer import HeadInput, VocabularyHead
 from catchline.layers.vocabulary import VocabularyProjection
-from catchline.models.base import Spec, SummarizationModel
+from catchline.models.base import RecurrentConfig, Spec, SummarizationModel
 from catchline.papers.coarse_to_fine import entropy, final_context, policy_log_prob
 from catchline.types import (
     PLAIN_PASS,
@@ -64,9 +64,9 @@ _EXPLAINS = ("coarse", "sampled", "shares", "fine")
 _FEW_CHUNKS = 12  # reading this many rows at once costs about as much as reading one
 
 
-class CoarseToFineConfig(ConfigBase):
-    """Defaults are the paper's; numbers are rows of the table "Options" of the page on this system. ``separator_id`` is
-    the token that ends a sentence, for ``chunking: sentence``; a training takes the tokenizer's."""
+class CoarseToFineConfig(RecurrentConfig):
+    """Numbers are rows of the table "Options" of the page on this system. ``separator_id`` is the token that ends a
+    sentence, for ``chunking: sentence``; a training takes the tokenizer's."""
 
     attention: Spec = Field(default_factory=lambda: {"type": "coarse_to_fine"})
     coarse: Spec = Field(default_factory=lambda: {"type": "convolution"})
@@ -76,10 +76,7 @@ class CoarseToFineConfig(ConfigBase):
     separator_id: int | None = None
     position_size: int = Field(0, ge=0, le=65_536)  # +POS: 25
     position_rows: int | None = Field(None, ge=1, le=65_536)  # (21) chunks beyond the last share its vector
-    embedding_size: int = Field(300, ge=1, le=65_536)
-    hidden_size: int = Field(500, ge=1, le=65_536)
     layers: int = Field(2, ge=1, le=1000)
-    dropout: float = Field(0.3, ge=0, lt=1)
     freeze_words: bool = False  # (11) the word encoder's table
     mask_padding: bool = False  # (14)
     alternate: float = Field(0.0, ge=0, le=1)  # +ALTERNATE: the share of minibatches with soft attention

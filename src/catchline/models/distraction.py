@@ -34,34 +34,30 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from catchline.config.base import ConfigBase
-from catchline.config.names import ATTENTIONS, parse
-from catchline.layers.attention.additive import Attention, Switchable
+from catchline.config.names import ATTENTIONS, build
+from catchline.layers.attention.additive import AdditiveEnergies, Attention, Switchable
 from catchline.layers.copying.pointer import CopyHead, HeadInput, build_copy_head
 from catchline.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
 from catchline.layers.vocabulary import VocabularyProjection
-from catchline.models.base import RecurrentModel, Spec, Steps
+from catchline.models.base import RecurrentConfig, RecurrentModel, Spec, Steps
 from catchline.papers.distraction import readout
 from catchline.types import AttentionOutput, Batch, Memory, Shared, StepOutput
 
 _OWN_START = {"history_vector", "content_vector", "content_history_vector"}  # as ``m1_init`` says
 
 
-class DistractionConfig(ConfigBase):
-    """Sizes are the paper's for CNN. Numbers are rows of the table "Options" in ``docs/distraction.md``. ``attention``
-    holds M1 (``content``) and M2 (``history``); its ``bias`` follows ``bias`` unless it is set."""
+class DistractionConfig(RecurrentConfig):
+    """Numbers are rows of the table "Options" in ``docs/distraction.md``. ``hidden_size`` is of the decoder, and of
+    each direction of the encoder (20). ``attention`` holds M1 (``content``) and M2 (``history``)."""
 
     bidirectional: bool = True  # (15)
     decoder: Literal["two-level", "one-level"] = "two-level"  # (14)
     gru: Literal["torch", "paper"] = "torch"  # (2)
-    bias: bool = True  # (3)
-    embedding_size: int = Field(120, ge=1, le=65_536)
-    hidden_size: int = Field(600, ge=1, le=65_536)  # of the decoder, and of each direction of the encoder (20)
+    bias: bool = True  # (3), and in the energy (6)
     readout_size: int | None = Field(None, ge=1, le=65_536)  # none: hidden_size (4)
     attention: Spec = Field(default_factory=lambda: {"type": "distraction", "size": 100})  # (5)
     head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
     init: Literal["gaussian", "torch"] = "gaussian"
-    dropout: float = Field(0.0, ge=0, lt=1)  # (27)
 
 
 class TwoLevelDecoder(nn.Module):
@@ -123,10 +119,10 @@ class Distraction(RecurrentModel):
         encoder: Any = PaperRecurrence if config.gru == "paper" else partial(Recurrence, "gru")
         self.encoder = encoder(words, size, bidirectional=config.bidirectional, bias=bias)
         self.initial = nn.Linear(memory_size, size, bias=bias)
-        attention, options_of_attention = parse("attention", ATTENTIONS, config.attention)
-        if "bias" in attention.Config.model_fields and "bias" not in config.attention:
-            options_of_attention = options_of_attention.model_copy(update={"bias": bias})
-        self.attention: Attention = attention(options_of_attention, memory_size=memory_size, query_size=size)
+        sizes = {"memory_size": memory_size, "query_size": size}
+        self.attention: Attention = build("attention", ATTENTIONS, config.attention, **sizes)
+        if not bias and isinstance(self.attention, AdditiveEnergies):
+            self.attention.query_projection.register_parameter("bias", None)
         level = TwoLevelDecoder if config.decoder == "two-level" else OneLevelDecoder
         cell = PaperGruCell if config.gru == "paper" else GruCell
         self.decoder: TwoLevelDecoder | OneLevelDecoder = level(cell, words, memory_size, size, bias=bias)

@@ -19,11 +19,10 @@ from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.bart.modeling_bart import shift_tokens_right
 
-from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError
 from catchline.kernels.vocabulary import at_least_float32
-from catchline.models.base import Spec, SummarizationModel
-from catchline.models.checkpoints import build_network, filled_cache, first_id, first_ids, portable
+from catchline.models.base import SummarizationModel
+from catchline.models.checkpoints import NetworkConfig, build_network, filled_cache, first_id, first_ids, portable
 from catchline.types import PLAIN_PASS, Batch, Memory, ModelOutput, StepOutput, TrainingBatch, UpdateContext
 
 READS = ("max_encoder_position_embeddings", "max_position_embeddings")  # of learned positions
@@ -52,17 +51,11 @@ class OfDocuments:
 class PlainSummarizer(SummarizationModel):
     """A network of transformers as a `SummarizationModel`. Its vocabulary is the checkpoint's."""
 
-    class Config(ConfigBase):
-        """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration."""
-
-        pretrained: str | None = None
-        architecture: Spec | None = None
-        gradient_checkpointing: bool = False
-
-    config: PlainSummarizer.Config
+    Config = NetworkConfig
+    config: NetworkConfig
     encoder_switches = frozenset()
 
-    def __init__(self, config: Config, *, unk_id: int | None = None, **ids: int) -> None:
+    def __init__(self, config: NetworkConfig, *, unk_id: int | None = None, **ids: int) -> None:
         network = build_network(config, {}, plain=True)
         options = network.config
         start, self.forced_bos_id = first_ids(network)

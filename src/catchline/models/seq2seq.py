@@ -22,38 +22,32 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from catchline.config.base import ConfigBase
 from catchline.config.names import ATTENTIONS, build
 from catchline.layers.attention.additive import Attention, Switchable
 from catchline.layers.copying.pointer import CopyHead, HeadInput, build_copy_head
 from catchline.layers.recurrent import ACTIVATIONS, Recurrence, RecurrentState
-from catchline.layers.transformer import BlockSizes, TransformerEncoder, token_positions
+from catchline.layers.transformer import BlocksConfig, BlockSizes, TransformerEncoder, token_positions
 from catchline.layers.vocabulary import VocabularyProjection
-from catchline.models.base import RecurrentModel, Spec, Steps
+from catchline.models.base import RecurrentConfig, RecurrentModel, Spec, Steps
 from catchline.types import AttentionOutput, Batch, Memory, Shared, TrainingBatch
 
 
-class BertConfig(ConfigBase):
-    """An encoder of BERT's form instead of the recurrent one; its width is ``embedding_size``."""
+class BertConfig(BlocksConfig):
+    """An encoder of BERT's form instead of the recurrent one; its width is ``embedding_size``. ``dropout`` is of its
+    attention weights too."""
 
     layers: int = Field(4, ge=1, le=1000)
-    num_heads: int = Field(12, ge=1, le=65_536)
-    feed_forward_size: int = Field(1536, ge=1, le=65_536)
-    max_positions: int = Field(512, ge=1, le=65_536)
-    dropout: float = Field(0.1, ge=0, lt=1)  # of words with positions, attention weights and every sublayer's output
 
 
-class Seq2SeqConfig(ConfigBase):
+class Seq2SeqConfig(RecurrentConfig):
     """Defaults are the library's; the paper's and See et al.'s choices are in the recipe. Numbers are rows of the table
     "Options" of the headline-writer page.
     """
 
     cell: Literal["lstm", "gru"] = "lstm"
     bidirectional: bool = True
-    embedding_size: int = Field(128, ge=1, le=65_536)
     encoder_hidden: int = Field(256, ge=1, le=65_536)  # a direction (1)
     bert: BertConfig | None = None  # none: the encoder is recurrent
-    hidden_size: int = Field(256, ge=1, le=65_536)
     bridge_activation: tuple[Literal["none", "relu", "tanh"], Literal["none", "relu", "tanh"]] = ("tanh", "none")  # (4)
     forget_bias: float = 0.0  # (3)
     two_biases: bool = True
@@ -70,7 +64,6 @@ class Seq2SeqConfig(ConfigBase):
     tie_output: bool = False  # (14)
     share_embeddings: bool = True  # (15)
     freeze_embeddings: bool = False  # (16)
-    dropout: float = Field(0.0, ge=0, lt=1)  # (47)
     init: Literal["torch", "see"] = "torch"  # (42)
     unk_loss: Literal["count", "ignore"] = "count"  # (19)
 

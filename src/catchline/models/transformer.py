@@ -34,6 +34,7 @@ from catchline.layers.attention.additive import Switchable
 from catchline.layers.copying.pointer import EncoderFeatures, HeadInput, build_copy_head
 from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput
 from catchline.layers.transformer import (
+    BlocksConfig,
     BlockSizes,
     CapturedAttention,
     TransformerDecoder,
@@ -88,6 +89,16 @@ class Decoded:
                 for layer in parts[0].captured
             },
         )
+
+
+class ReadingConfig(ConfigBase):
+    """``attention_layer`` is the decoder layer whose cross attention copies and explains. ``head`` says how words come
+    about: ``vocabulary``, or a copy head, which copies by that attention. ``opponent`` puts an opponent attention on
+    one of the layers (`catchline.layers.opponent`)."""
+
+    head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
+    attention_layer: int = -1
+    opponent: Spec | None = None
 
 
 class CapturedTransformer(SummarizationModel):
@@ -279,20 +290,13 @@ def behaviour(output: OpponentOutput, batch: TrainingBatch, end_id: int) -> dict
 # ----------------------------------------------------------------------------------------------- our own
 
 
-class TransformerConfig(ConfigBase):
-    """Defaults are the paper's, and where it is silent its code's."""
+class TransformerConfig(ReadingConfig, BlocksConfig):
+    """Sizes are the paper's, and where it is silent its code's."""
 
     encoder_layers: int = Field(6, ge=1, le=1000)
     decoder_layers: int = Field(6, ge=1, le=1000)
     hidden_size: int = Field(512, ge=1, le=65_536)  # D
-    num_heads: int = Field(8, ge=1, le=65_536)
-    feed_forward_size: int = Field(2048, ge=1, le=65_536)
-    dropout: float = Field(0.3, ge=0, lt=1)  # embeddings with positions, and every sublayer's output
-    max_positions: int = Field(1024, ge=1, le=65_536)
     share_embeddings: bool = True  # source, target and output; false: three matrices
-    head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
-    attention_layer: int = -1  # the decoder layer that copies and explains
-    opponent: Spec | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> TransformerConfig:

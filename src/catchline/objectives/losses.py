@@ -67,12 +67,11 @@ class NegativeLogLikelihood(Objective):
 class OpponentLikelihood(Objective):
     """``- log P_o(y_t)`` over real target tokens; needs a model with an opponent (``model.opponent``)."""
 
-    class Config(Objective.Config):
+    class Config(NegativeLogLikelihood.Config):
+        """``weight`` is lambda (row 21 of docs/contrastive.md), ``label_smoothing`` row 22."""
+
         needs = "opponent"
         remedy = _REMEDY
-
-        weight: float = Field(0.2, ge=0)  # lambda (row 21 of docs/contrastive.md)
-        label_smoothing: float = Field(0.0, ge=0, lt=1)  # row 22
 
     config: Config
     name = "opponent"
@@ -100,8 +99,6 @@ class MinusSoftmax(Objective):
     class Config(Objective.Config):
         needs = "opponent"
         remedy = _REMEDY
-
-        weight: float = Field(0.2, ge=0)  # lambda
 
     config: Config
     name = "minus_softmax"

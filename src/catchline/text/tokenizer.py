@@ -67,16 +67,7 @@ def across_blanks(text: str) -> bool:
     return not plain and bool(_ACROSS_BLANKS.search(text))  # the common case first, for speed
 
 
-class NormalizationConfig(ConfigBase):
-    """The steps behind Unicode's NFC and straight quotes. ``unknown_marks`` are what the data writes for words it lost
-    (``<unk>`` and ``UNK`` in copies of Gigaword); between blanks they become the word ``unk``, not in references."""
-
-    lowercase: bool = False
-    unknown_marks: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = ()
-    digits_to_hash: bool = False
-
-
-def build_normalizer(config: NormalizationConfig, marks: bool) -> normalizers.Normalizer:
+def build_normalizer(config: _OpenTokenizer.Config, marks: bool) -> normalizers.Normalizer:
     """Make the library's normalizer. With ``marks`` runs of white space become ``▁``, and one stands before the first
     word too, so that a word is the same token wherever it stands."""
 
@@ -146,9 +137,21 @@ def word_pattern(hash_digits: bool = False) -> str:
 class _OpenTokenizer(Tokenizer):
     """A tokenizer whose tokens are pieces of the normalised text, also those outside the vocabulary."""
 
+    class Config(Tokenizer.Config):
+        """The steps behind Unicode's NFC and straight quotes. ``unknown_marks`` are what the data writes for words it
+        lost (``<unk>`` and ``UNK`` in copies of Gigaword); between blanks they become the word ``unk``, not in
+        references. ``max_vocabulary`` counts the four special tokens. What occurs less than ``min_frequency`` times is
+        left out: a token, or the pair of which one is made."""
+
+        lowercase: bool = False
+        unknown_marks: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = ()
+        digits_to_hash: bool = False
+        max_vocabulary: int = Field(16_000, ge=5)
+        min_frequency: int = Field(2, ge=1)
+
     pattern: str  # of a token
     marks: bool = False  # of blanks, see `build_normalizer`
-    config: Any  # a `NormalizationConfig` with the options of the class
+    config: Config
 
     def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
         backend = tokenizers.Tokenizer(model)
@@ -230,15 +233,10 @@ class _ByChunks(_OpenTokenizer):
 class WordTokenizer(_ByChunks):
     """Words, numbers and punctuation by rule (`word_pattern`)."""
 
-    class Config(NormalizationConfig):
-        """``max_vocabulary`` counts the four special tokens."""
-
+    class Config(_OpenTokenizer.Config):
         lowercase: bool = True
-        max_vocabulary: int = Field(50_000, ge=5)
-        min_frequency: int = Field(2, ge=1)
 
     whole_words = guesses_spaces = True
-    config: Config
 
     @property
     def pattern(self) -> str:  # type: ignore[override]
@@ -264,14 +262,7 @@ class CharacterTokenizer(_OpenTokenizer):
     """What a reader sees as one character is one token (a flag, an accented letter); blanks do not count, so Chinese
     text with and without blanks between its characters is equal."""
 
-    class Config(NormalizationConfig):
-        """``max_vocabulary`` counts the four special tokens."""
-
-        max_vocabulary: int = Field(10_000, ge=5)
-        min_frequency: int = Field(1, ge=1)
-
     pattern = rf"(?![{_BLANK}])\X"
-    config: Config
 
     def _starts_word(self, previous: str, token: str) -> bool:
         together = (previous[:1].isalnum() and token[:1].isalnum()) and (previous + token).isascii()
@@ -282,20 +273,13 @@ class CharacterTokenizer(_OpenTokenizer):
 class BpeTokenizer(_ByChunks):
     """Byte-pair encoding over words with the space in front written as ``▁``. Unseen characters are unknown tokens."""
 
-    class Config(NormalizationConfig):
-        """``vocab_size`` counts the four special tokens."""
-
-        vocab_size: int = Field(16_000, ge=5)
-        min_frequency: int = Field(2, ge=1)
-
     pattern = SUBWORD_PATTERN
     marks = True
-    config: Config
 
     def train(self, texts: Iterable[str]) -> None:
         backend = self._blank(models.BPE(unk_token=UNK))
         reserved = self._reserved()
-        size, least = self.config.vocab_size, self.config.min_frequency
+        size, least = self.config.max_vocabulary, self.config.min_frequency
         trainer = trainers.BpeTrainer(
             vocab_size=size, min_frequency=least, special_tokens=reserved, show_progress=False
         )

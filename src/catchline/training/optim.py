@@ -66,12 +66,12 @@ def _groups(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Paramet
     own = parameters.named_parameters() if isinstance(parameters, nn.Module) else enumerate(parameters)
     left = {str(name): parameter for name, parameter in own}
     groups = list[dict[str, Any]]()
-    for rate in config.rates:
-        names = [name for name in left if fnmatchcase(name, rate.match)]
+    for pattern, factor in config.rates:
+        names = [name for name in left if fnmatchcase(name, pattern)]
         if not names:
             others = ", ".join(left)
-            raise ConfigError(f"training.optimizer.rates: '{rate.match}' matches no parameter; others: {others}.")
-        groups.append({"params": [left.pop(name) for name in names], "names": names, "factor": rate.factor})
+            raise ConfigError(f"training.optimizer.rates: '{pattern}' matches no parameter; others: {others}.")
+        groups.append({"params": [left.pop(name) for name in names], "names": names, "factor": factor})
     if left:
         groups.append({"params": list(left.values()), "names": list(left), "factor": 1.0})
     return groups

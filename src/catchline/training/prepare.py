@@ -21,7 +21,7 @@ from torch import nn
 
 from catchline.config.loading import first_difference
 from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build, parse
-from catchline.config.schema import LoraSettings, RunConfig, Spec, TextConfig
+from catchline.config.schema import RunConfig, Spec, TextConfig
 from catchline.data.dataset import Collator, EncodedDataset
 from catchline.data.embeddings import load_glove
 from catchline.data.records import ReadOptions, read_with
@@ -253,7 +253,7 @@ def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, p
     return note
 
 
-def add_lora(model: nn.Module, config: LoraSettings) -> str:
+def add_lora(model: nn.Module, rank: int) -> str:
     """Put the matrices of LoRA (Hu et al. 2022) beside the frozen linear layers of a checkpoint's network, by peft; a
     head of ours is trained in full. Returns a note for the person who trains."""
     network: Any = getattr(model, "network", None)
@@ -262,10 +262,10 @@ def add_lora(model: nn.Module, config: LoraSettings) -> str:
             "training.lora is for checkpoints of transformers: name one with --from, or leave training.lora out."
         )
     peft = import_module("peft")
-    options = {"r": config.rank, "lora_alpha": config.alpha, "lora_dropout": config.dropout}
-    peft.inject_adapter_in_model(peft.LoraConfig(**options, target_modules="all-linear"), network)
+    options = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+    peft.inject_adapter_in_model(options, network)
     whole, trained = (sum(p.numel() for p in model.parameters() if p.requires_grad or all) for all in (True, False))
-    return f"LoRA of rank {config.rank}: {trained:,} of {whole:,} parameters are trained"
+    return f"LoRA of rank {rank}: {trained:,} of {whole:,} parameters are trained"
 
 
 def _listed(names: Sequence[str]) -> str:

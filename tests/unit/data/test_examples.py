@@ -151,7 +151,7 @@ PARTS = [*"aB1.,'’-/é½カ각\u0301\u0600\u200b\n ", "n't", "the ", "cat ", "
         (WordTokenizer(WordTokenizer.Config(max_vocabulary=25)), None),
         (WordTokenizer(WordTokenizer.Config(max_vocabulary=25)), "<EOS>"),
         (WordTokenizer(WordTokenizer.Config(max_vocabulary=25, unknown_marks=("cat",), lowercase=False)), None),
-        (BpeTokenizer(BpeTokenizer.Config(vocab_size=30)), None),
+        (BpeTokenizer(BpeTokenizer.Config(max_vocabulary=30)), None),
         (CharacterTokenizer(CharacterTokenizer.Config(max_vocabulary=15)), None),
     ],
     ids=["word", "separated", "marks", "bpe", "character"],

@@ -182,7 +182,7 @@ def test_a_system_is_another_when_ones_own_code_changes(tmp_path: Path, monkeypa
 
     before = identities()
     assert identities() == before
-    code.write_text("from catchline.extractive.baselines import First as Lead\n")
+    code.write_text("from catchline.extractive.baselines import Longest as Lead\n")
     assert not set(identities()) & set(before)
 
 

@@ -61,7 +61,7 @@ def test_a_change_below_what_a_row_leaves_out_is_for_the_other_rows() -> None:
 
 def test_extractive_rows_stand_in_the_same_table() -> None:
     plan = plan_recipe(HEADLINE, Choice(size="tiny", overrides=DATA))
-    assert plan.rows[0].name == "lsa_first"
+    assert plan.rows[0].name == "lsa-1"
     assert plan.rows[0].published == {"subset.bleu": 0.005, "full.bleu": 0.005}
     assert plan.baseline == "lstm"
     assert plan_recipe(HEADLINE, Choice(size="tiny", overrides=DATA, baseline="lead-1")).baseline == "lead-1"

@@ -110,7 +110,7 @@ def test_the_source_spans_are_the_users_own_text_and_special_tokens_are_left_out
 
 def zebrafish_in_pieces() -> tuple[Tokenizer, list[int], np.ndarray]:
     """A tokenizer of subwords, the ids of the document's first Zebrafish, and where each stands: ones (pieces, S)."""
-    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=40, min_frequency=1))
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=40, min_frequency=1))
     tokenizer.train(["old new met twice Zebra fish a the"])
     encoding = tokenizer.encode(DOCUMENT)
     pieces = [i for i, (start, end) in enumerate(encoding.offsets) if start >= 8 and end <= 17]

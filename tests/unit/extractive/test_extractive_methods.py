@@ -74,9 +74,7 @@ def test_odd_documents(name, document):
     assert len({document[index] for index in picked}) == len(picked)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(PLAIN) - {"first", "first_characters", "first_words", "concept_ilp", "lsa_first"})
-)
+@pytest.mark.parametrize("name", sorted(set(PLAIN) - {"first_characters", "first_words", "concept_ilp"}))
 def test_number_of_sentences(name):
     for count in (1, 2, 5, 99):
         assert len(make(name, sentences=count).summarize(STORY)) == min(count, len(STORY))
@@ -133,7 +131,6 @@ def test_first_words_and_characters(options, text, said):
 
 def test_summarize_by_name():
     assert extractive.summarize("lead", " ".join(STORY), sentences=1) == STORY[0]
-    assert extractive.summarize("first", STORY) == STORY[0]
     with pytest.raises(ConfigError, match="Did you mean 'lexrank'"):
         extractive.summarize("lexrnk", STORY)
     with pytest.raises(ConfigError, match="Unknown key"):
@@ -168,7 +165,7 @@ def test_lsa_with_half_of_the_topics_and_one_topic_after_the_other():
     assert Lsa(Lsa.Config(method="gong_liu", sentences=3)).summarize(STORY) == sorted(taken)
     assert taken != np.argsort(-np.abs(topics[0]), kind="stable")[:3].tolist()
     first = Lsa(Lsa.Config(method="first", sentences=1)).summarize(STORY)
-    assert first == make("lsa_first").summarize(STORY) == Lsa(Lsa.Config(sentences=1)).summarize(STORY)
+    assert first == Lsa(Lsa.Config(sentences=1)).summarize(STORY)
     full = Lsa(Lsa.Config(method="full", sentences=2)).summarize(STORY)
     assert full == Lsa(Lsa.Config(sentences=2)).summarize(STORY)
 

@@ -245,7 +245,7 @@ def test_each_kind_of_damage_is_one_sentence(name: str, how: Any, sentence: str,
 
 def bart_folder(path: Path) -> BartSummarizer:
     """A folder as transformers writes it, with a tokenizer trained here."""
-    words = BpeTokenizer(BpeTokenizer.Config(vocab_size=60, min_frequency=1))
+    words = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=60, min_frequency=1))
     words.train(TEXTS)
     torch.manual_seed(0)
     architecture = BART | {"vocab_size": words.vocab_size, "max_position_embeddings": 24}

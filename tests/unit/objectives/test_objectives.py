@@ -92,7 +92,6 @@ def test_the_opponents_term() -> None:
     junk = VALUES_L.masked_fill(~MASK_L, 99.0)
     term = objective("opponent", weight=0.3)(output_of(opponent_log_probs=junk), batch_of())
     assert (term.name, float(term.sum), float(term.count), term.weight) == ("opponent", 10.0, 4.0, 0.3)
-    assert objective("opponent").config.weight == 0.2
     with pytest.raises(ConfigError, match=r"needs an opponent attention: set model.opponent"):
         objective("opponent")(output_of(), batch_of())
     with pytest.raises(ConfigError, match="greater than or equal to 0"):

@@ -195,7 +195,7 @@ def test_a_word_of_the_prefix_cannot_come_again_in_its_own_row() -> None:
 
 
 def test_pieces_of_words_are_left_alone() -> None:
-    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=40, min_frequency=1))
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=40, min_frequency=1))
     tokenizer.train([TEXT])
     assert not blocking(tokenizer)
 

@@ -159,7 +159,7 @@ def trained(cls: Any, **options: Any) -> Any:
 
 
 TOKENIZERS = [trained(WordTokenizer), trained(WordTokenizer, digits_to_hash=True, unknown_marks=("<unk>",))]
-TOKENIZERS += [trained(BpeTokenizer, vocab_size=60), trained(CharacterTokenizer)]
+TOKENIZERS += [trained(BpeTokenizer, max_vocabulary=60), trained(CharacterTokenizer)]
 SIGNS = [*'[]<>#`*_~|&!"(\\/-=:;,?$%{}@^+', "``中", "中。", "<!--", "<a ", "<![CDATA[", "![", "](", "[a](", "**a"]
 SIGNS += ["> ", "- ", "1. ", "# ", "http://", "www.", "a@", "a.b@", "#1", "'s ", "n't", "<p>", "</p>", "&amp;", "e.g. "]
 MARKED = [*SIGNS, "\n#", "\n---\n", "\n|-|-|\n", "```\n", "    a\n", "<script>", "[a]: b\n", "- a\n  ", "<a href='"]

@@ -261,7 +261,7 @@ def test_a_vocabulary_with_capitals_keeps_them() -> None:
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_subwords(lowercase: bool) -> None:
-    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=60, min_frequency=1, lowercase=lowercase))
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=60, min_frequency=1, lowercase=lowercase))
     tokenizer.train([ORDINARY.lower(), "Ragout RAGU"])
     document = "We use Ragout (RA-GU), e.g. in the night. It is the tool of tools."
     made = written("ragout (ra-gu), e.g. the tool tool for the", document, tokenizer=tokenizer)
@@ -280,7 +280,7 @@ def test_chinese_comes_through() -> None:
 
 
 def test_a_checkpoints_own_text_is_only_mended(tmp_path: Path) -> None:
-    made = BpeTokenizer(BpeTokenizer.Config(vocab_size=90, min_frequency=1))
+    made = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=90, min_frequency=1))
     made.train([ORDINARY, "Paris Ragout"])
     made.backend.decoder = decoders.Metaspace()
     made.save(tmp_path)
@@ -295,7 +295,7 @@ LETTERS = st.text(alphabet="aAbBé 妈.,:;()\"'-&/\n#1", max_size=40)
 TOKENIZERS = {
     "word": words(("a b ab ba aab é , . : ( ) - 妈",)),
     "cased": words(("a b A B ab Ba , . : ( )",), lowercase=False),
-    "bpe": BpeTokenizer(BpeTokenizer.Config(vocab_size=30, min_frequency=1, lowercase=True)),
+    "bpe": BpeTokenizer(BpeTokenizer.Config(max_vocabulary=30, min_frequency=1, lowercase=True)),
     "character": CharacterTokenizer(CharacterTokenizer.Config(lowercase=True)),
 }
 for _name in ("bpe", "character"):

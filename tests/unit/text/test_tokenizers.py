@@ -33,8 +33,8 @@ def trained(cls: type[Tokenizer], **options: object) -> Tokenizer:
 
 
 WORD = trained(WordTokenizer, min_frequency=1)
-BPE = trained(BpeTokenizer, vocab_size=120, min_frequency=1)
-CHARACTER = trained(CharacterTokenizer)
+BPE = trained(BpeTokenizer, max_vocabulary=120, min_frequency=1)
+CHARACTER = trained(CharacterTokenizer, min_frequency=1)
 ALL = [WORD, BPE, CHARACTER]
 
 # what people write: letters of many scripts, combining marks, emoji sequences, flags, ligatures, controls
@@ -305,7 +305,7 @@ def test_marks_of_unknown_words_become_one_word(cls) -> None:
 
 
 def test_characters_without_blanks() -> None:
-    tokenizer = CharacterTokenizer(CharacterTokenizer.Config())
+    tokenizer = CharacterTokenizer(CharacterTokenizer.Config(min_frequency=1))
     tokenizer.train(["我们是 GPT2 。"])
     plain, spaced = tokenizer.encode("我们是GPT2。"), tokenizer.encode("我 们 是\tG P T 2 \n 。")
     assert plain.tokens == spaced.tokens == ("我", "们", "是", "G", "P", "T", "2", "。")
@@ -326,7 +326,7 @@ PIECES = [
         WordTokenizer(WordTokenizer.Config(min_frequency=1)),
         WordTokenizer(WordTokenizer.Config(digits_to_hash=True, lowercase=False)),
         WordTokenizer(WordTokenizer.Config(lowercase=False, unknown_marks=("<unk>",))),
-        BpeTokenizer(BpeTokenizer.Config(vocab_size=60, lowercase=True)),
+        BpeTokenizer(BpeTokenizer.Config(max_vocabulary=60, lowercase=True)),
     ],
     ids=lambda tokenizer: tokenizer.name,
 )

@@ -162,7 +162,7 @@ def test_other_sizes_and_another_tokenizer_are_refused(
 
 
 def of_other_words() -> Tokenizer:
-    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=30))
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=30))
     tokenizer.train(["a few other words"])
     return tokenizer
 

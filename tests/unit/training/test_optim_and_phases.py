@@ -117,7 +117,7 @@ def test_weight_decay_is_added_to_the_gradient(kind: str) -> None:
 
 def test_groups_by_the_first_pattern_that_matches() -> None:
     model = nn.ModuleDict({"a": nn.Linear(1, 1), "b": nn.Linear(1, 1)})
-    rates = ({"match": "a.weight", "factor": 0.5}, {"match": "*.weight", "factor": 0.1})
+    rates = (("a.weight", 0.5), ("*.weight", 0.1))
     optimizer = build_optimizer(OptimizerConfig(type="sgd", learning_rate=1.0, rates=rates), model)
     assert [(g["names"], g["factor"]) for g in optimizer.param_groups] == [
         (["a.weight"], 0.5),
@@ -132,7 +132,7 @@ def test_groups_by_the_first_pattern_that_matches() -> None:
         (("a.*", "a.w*"), r"'a\.w\*' matches"),
     ):
         with pytest.raises(ConfigError, match=said):
-            build_optimizer(OptimizerConfig(rates=tuple({"match": one, "factor": 2.0} for one in given)), model)
+            build_optimizer(OptimizerConfig(rates=tuple((one, 2.0) for one in given)), model)
 
 
 @pytest.mark.parametrize(

@@ -58,14 +58,19 @@ class Attention(Switchable):
 
 
 class AdditiveEnergies(Attention):
-    """What every ``v . tanh(W_h h + W_s s + b ...)`` has. ``config.size`` is A (none: the memory's width)."""
+    """What every ``v . tanh(W_h h + W_s s + b ...)`` has."""
 
-    def __init__(self, config: Any, *, memory_size: int, query_size: int, bias: bool = True) -> None:
+    class Config(ConfigBase):
+        """``size`` is A (none: the memory's width)."""
+
+        size: int | None = Field(None, ge=1, le=65_536)
+
+    def __init__(self, config: Any, *, memory_size: int, query_size: int) -> None:
         super().__init__()
         self.config = config
         size = config.size or memory_size
         self.memory_projection = nn.Linear(memory_size, size, bias=False)
-        self.query_projection = nn.Linear(query_size, size, bias=bias)
+        self.query_projection = nn.Linear(query_size, size)
         self.score_vector = nn.Parameter(torch.empty(size).uniform_(-1, 1) * size**-0.5)
 
     def init_state(self, memory: Memory) -> dict[str, Any]:
@@ -76,10 +81,9 @@ class AdditiveEnergies(Attention):
 class AdditiveAttention(AdditiveEnergies):
     """``e = v . tanh(W_h h + W_s s + b [+ w_c c])``; see the file's table of symbols."""
 
-    class Config(ConfigBase):
+    class Config(AdditiveEnergies.Config):
         """``coverage`` builds w_c; it takes part when switched on."""
 
-        size: int | None = Field(None, ge=1, le=65_536)
         coverage: bool = False
         coverage_from_start: bool = True  # false: w_c exists but waits for a phase to switch it on
         coverage_init: Literal["zero", "default"] = "zero"

@@ -21,10 +21,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from catchline.config.base import ConfigBase
 from catchline.kernels.dispatch import distracted_scores
 from catchline.layers.attention.additive import AdditiveEnergies
 from catchline.papers.distraction import attention_weights, content_distraction, context
@@ -36,22 +34,20 @@ SMALL = 0.01  # the standard deviation of what starts small
 class DistractionAttention(AdditiveEnergies):
     """Additive attention with M1 and M2; see the file's table of symbols."""
 
-    class Config(ConfigBase):
+    class Config(AdditiveEnergies.Config):
         """``content`` is M1, ``history`` M2. ``m1_init``: ``identity`` starts M1 as tanh(c'), w_c = 1 and u_c small;
         ``released`` is the authors' code, both small. b_a starts small either way. ``detach_history`` stops gradients
         at A_t and C_t."""
 
-        size: int | None = Field(None, ge=1, le=65_536)
         content: bool = True
         history: bool = True
         m1_init: Literal["identity", "released"] = "identity"
         detach_history: bool = False
-        bias: bool = True
 
     config: Config
 
     def __init__(self, config: Config, *, memory_size: int, query_size: int) -> None:
-        super().__init__(config, memory_size=memory_size, query_size=query_size, bias=config.bias)
+        super().__init__(config, memory_size=memory_size, query_size=query_size)
         self.history_vector: nn.Parameter | None = None
         self.content_vector: nn.Parameter | None = None
         self.content_history_vector: nn.Parameter | None = None

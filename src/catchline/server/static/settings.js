@@ -15,7 +15,7 @@ const NUMBERS = [
 const GROUPS = { neural: "Models: write a line", extractive: "Extractive: pick sentences" };
 const TITLES = {
   oneline: "Bundled model",
-  ...{ lexrank: "LexRank", textrank: "TextRank", lsa: "LSA", lsa_first: "LSA, first topic", kl: "KL sum", concept_ilp: "Concepts", sum_basic: "SumBasic" },
+  ...{ lexrank: "LexRank", textrank: "TextRank", lsa: "LSA", kl: "KL sum", concept_ilp: "Concepts", sum_basic: "SumBasic" },
 };
 
 /** A system's name in words. @param {string} name @param {string} [kind] @returns {string} */
