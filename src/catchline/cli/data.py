@@ -15,7 +15,7 @@ from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import SHIPPED, TOKENIZERS, build, place_of
 from catchline.config.schema import RunConfig
 from catchline.data.checks import CheckOptions, DataReport, check
-from catchline.data.columns import NoColumnError, column_table
+from catchline.data.columns import NAMES, NoColumnError
 from catchline.data.dataset import record_gaps
 from catchline.data.records import ReadOptions, read_with, splits_in
 from catchline.errors import ConfigError, DataError, not_installed
@@ -96,7 +96,8 @@ def columns_command(
 ) -> None:
     """Print the table of known column names, or the choice for a file."""
     if file is None:
-        print(aligned(["side", "order", "names"], [[*row[:2], ", ".join(row[2])] for row in column_table()], left=3))
+        tiers = [(side, *tier) for side in NAMES for tier in zip(("first", "then", "last"), NAMES[side], strict=True)]
+        print(aligned(["side", "order", "names"], [[*row, names.replace(" ", ", ")] for *row, names in tiers], left=3))
         return
     messages: list[str] = []
     try:

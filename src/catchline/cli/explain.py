@@ -20,7 +20,7 @@ from catchline.cli.io import (
     show_summaries,
 )
 from catchline.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, check_picture
-from catchline.data.lines import BadRecordError, check_text, text_lines
+from catchline.data.lines import BadRecordError, check_text, raw_lines, text_lines
 from catchline.errors import ConfigError, DataError
 from catchline.explain.record import from_dict, support_of, support_to_dict, to_dict
 from catchline.files import write_text
@@ -120,7 +120,7 @@ def stored(source: str, max_records: int) -> list[Summary]:
     if not is_records(source):
         raise ConfigError("'stored' needs a .jsonl file that `catchline summarize --explain` wrote.")
     summaries: list[Summary] = []
-    for number, line in text_lines(Path(source)):
+    for number, line in text_lines(raw_lines(Path(source))):
         if len(summaries) == max_records:
             break
         if not line.strip():

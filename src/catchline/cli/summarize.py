@@ -163,7 +163,7 @@ def write_table(inputs: list[str], reading: DocumentOptions, draft: Path, output
         values = [json.loads(line) for line in file]
     rows = [["id", "summary"], *([value["id"], value["summary"]] for value in values)]
     if [Path(name).suffix.lower() in TABLES for name in inputs] == [True]:
-        table = [(number, row) for number, row in csv_table(Path(inputs[0]))[1] if not isinstance(row, str)]
+        table = [(number, row) for number, row in csv_table(Path(inputs[0])) if not isinstance(row, str)]
         records = documents_of(inputs[0], reading, on_skip=lambda _: None)
         lines = (int(record.origin.rpartition(":")[2]) for record in records)
         written = dict(zip(lines, (value["summary"] for value in values), strict=True))

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 from catchline.data.columns import ReadOptions
 from catchline.data.records import NothingUsableError, SkipCounter, read_with
 from catchline.errors import DataError, not_installed
+from catchline.files import sha256
 from catchline.jobs import batches, parallel
 from catchline.text.normalization import SCRIPT_WORD, TAGS, without_invisible
 from catchline.text.sentences import language_of
@@ -29,7 +30,6 @@ from catchline.types import Record
 
 WORD = re.compile(rf"{SCRIPT_WORD}|[^\w\s]")
 _WORDS = re.compile(SCRIPT_WORD)
-_ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORDS.match(chr(code)) and code < 128 else 32 for code in range(256))
 _EXAMPLES = 3
 _LANGUAGE = "documents in "
 _PIECE = 1000  # records, a piece of work of a process
@@ -78,18 +78,14 @@ class SplitReport:
 
     def as_dict(self, options: CheckOptions) -> dict[str, Any]:
         """The figures as JSON can hold them."""
-        unit, figures = "tokens" if options.count else "words", self.figures
+        unit, figures, skipped = "tokens" if options.count else "words", self.figures, self.skipped
         known = [f"{side}_{each}" for each in ("words", "tokens") for side in ("document", "summary")]
         words, learnt = figures["document_words"], figures["summary_words"]
         references = Counter(map(int, figures["references"]))
         return {
             "path": self.path,
             "records": len(words),
-            "bad": {
-                "count": self.skipped.total,
-                "reasons": dict(self.skipped.counts),
-                "examples": self.skipped.examples,
-            },
+            "bad": {"count": skipped.total, "reasons": dict(skipped.counts), "examples": skipped.examples},
             **{name: lengths(figures[name]) for name in known if figures[name] or name.endswith("words")},
             "compression": round(sum(words) / sum(learnt), 2) if any(learnt) else None,
             "documents_over_limit": _share(figures[f"document_{unit}"], options.max_source),
@@ -139,29 +135,26 @@ def check(
     def measured(records: list[Record]) -> list[tuple[Any, ...]]:
         words = [words_of(record.document) for record in records]
         pieces = zip(records, words, strict=True)
-        return [(*_measured(record, own, options), sketch(own), record.origin) for record, own in pieces]
+        return [(*_measured(record, own, options), record.origin, sketch(own)) for record, own in pieces]
 
-    def sketches() -> Iterator[Any]:
-        for name, path in files.items():
-            split = SplitReport(name, str(path))
-            report.splits.append(split)
-            choose = partial(setattr, split, "choice")
-            records = read_with(path, settings, on_skip=split.skipped, on_choice=choose)
-            try:
-                for piece in parallel(measured, batches(islice(records, options.max_records), _PIECE)):
-                    for figures, found, own, origin in piece:
-                        homes.append((split, origin))
-                        for figure, value in figures.items():
-                            split.figures[figure].append(value)
-                        for reason, remark in found:
-                            split.found[reason].add(f"{origin}{remark}")
-                        yield own
-                    progress(len(piece))
-            except NothingUsableError:
-                if not split.skipped.total:
-                    raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check
+    def sketches(split: SplitReport) -> Iterator[Any]:
+        records = read_with(split.path, settings, on_skip=split.skipped, on_choice=partial(setattr, split, "choice"))
+        try:
+            for piece in parallel(measured, batches(islice(records, options.max_records), _PIECE)):
+                for figures, found, origin, own in piece:
+                    homes.append((split, origin))
+                    for figure, value in figures.items():
+                        split.figures[figure].append(value)
+                    for reason, remark in found:
+                        split.found[reason].add(f"{origin}{remark}")
+                    yield own
+                progress(len(piece))
+        except NothingUsableError:
+            if not split.skipped.total:
+                raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check
 
-    for later, earlier, kind in duplicates(sketches()):
+    report.splits += [SplitReport(name, str(path)) for name, path in files.items()]
+    for later, earlier, kind in duplicates(chain.from_iterable(map(sketches, report.splits))):
         (here, origin), (there, other) = homes[later], homes[earlier]
         if here is there:
             reason = f"documents {'the same' if kind == 'exact' else 'nearly the same'} as an earlier one"
@@ -229,14 +222,9 @@ def _share(values: Sequence[float], limit: int) -> dict[str, float]:
 def supported_share(record: Record, max_words: int | None = None) -> float:
     """The share of the summary's words that are among the document's first ``max_words``, letter case aside. A summary
     that its document does not support teaches invention. 1 for a summary without words."""
-    if record.summary.isascii() and record.document.isascii():  # in a fifth of the time
-        words: Sequence[Any] = record.summary.encode().translate(_ASCII_WORDS).split()
-        first = record.document.encode().translate(_ASCII_WORDS).split(None, -1 if max_words is None else max_words)
-        offered = set(first[:max_words])
-    else:
-        words = _WORDS.findall(without_invisible(record.summary).lower())
-        offered = set(_WORDS.findall(without_invisible(record.document).lower())[:max_words])
-    return sum([word in offered for word in words]) / len(words) if words else 1.0
+    words, offered = (_WORDS.findall(without_invisible(text).lower()) for text in (record.summary, record.document))
+    known = set(offered[:max_words])
+    return sum([word in known for word in words]) / len(words) if words else 1.0
 
 
 # ----------------------------------------------------------------------------------------------------- duplicates
@@ -256,7 +244,7 @@ def sketcher() -> Any:
 def sketch(words: Sequence[str]) -> tuple[bytes, Any]:
     """What `duplicates` compares of a text, given as words: a digest, and a MinHash sketch of its 5-grams (None of a
     shorter text, or without `rensa`)."""
-    digest = hashlib.blake2b(" ".join(words).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    digest = hashlib.blake2b(" ".join(words).encode(), digest_size=16).digest()
     library = sketcher()
     if library is None or len(words) < _SHINGLE:
         return digest, None
@@ -285,40 +273,24 @@ SHARE, MOST = 10, 200  # a tenth of the pairs is held out, and never more than t
 LEAST, ENOUGH_FOR_TEST = 20, 200  # pairs of which some are held out; of which some are held out for a test
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """The splits by name, in the order of the file; ``doubles`` are documents (nearly) the same as an earlier one."""
-
-    splits: dict[str, list[Record]]
-    doubles: int
-
-
-def hold_out(records: Sequence[Record], seed: int = 1, *, test: bool = True) -> HeldOut:
-    """Split ``records`` into ``train``, ``validation`` and, where there are enough and it is wanted, ``test``.
-    Documents that are nearly the same are one group, and a group is in one split. Which groups are held out depends on
-    the seed and their texts only, not on the order of the file. Raises DataError: `rensa`, which finds near duplicates,
-    is not installed."""
+def hold_out(records: Sequence[Record], seed: int = 1, *, test: bool = True) -> tuple[dict[str, list[Record]], int]:
+    """Split ``records`` into ``train``, ``validation`` and, where there are enough and it is wanted, ``test``, each in
+    the order of the file; also the number of documents that are (nearly) the same as an earlier one. These are one
+    group, and a group is in one split. Which groups are held out depends on the seed and their texts only, not on the
+    order of the file. Raises DataError: `rensa`, which finds near duplicates, is not installed."""
     if sketcher() is None:
         raise DataError(f"Pairs cannot be held out. {not_installed('rensa')} Or give validation pairs, or --all-pairs.")
     groups = list(range(len(records)))
     for number, earlier, _ in duplicates(sketch(words_of(record.document)) for record in records):
         groups[number] = groups[earlier]
-    members: dict[int, list[int]] = {}
-    for number, group in enumerate(groups):
-        members.setdefault(group, []).append(number)
+    members = defaultdict[int, list[int]](list)
+    for number, first in enumerate(groups):
+        members[first].append(number)
     held = ["validation", "test"] if test and len(records) >= ENOUGH_FOR_TEST else ["validation"]
-    room = 0 if len(records) < LEAST else max(2, min(MOST, len(records) // SHARE))
-    left, split_of = dict.fromkeys(held, room // len(held)), ["train"] * len(records)
-    for group in sorted(members, key=lambda group: min(_drawn(seed, records[number]) for number in members[group])):
-        size = len(members[group])
-        split = next((name for name in held if size <= left[name]), "train")
-        if split != "train":
-            left[split] -= size
-            for number in members[group]:
-                split_of[number] = split
-    splits = {name: [r for r, own in zip(records, split_of, strict=True) if own == name] for name in ("train", *held)}
-    return HeldOut({name: own for name, own in splits.items() if own}, len(records) - len(members))
-
-
-def _drawn(seed: int, record: Record) -> bytes:
-    return hashlib.sha256(f"{seed} {record.document}".encode("utf-8", "surrogatepass")).digest()
+    room = 0 if len(records) < LEAST else max(2, min(MOST, len(records) // SHARE)) // len(held)
+    order = [sha256(f"{seed} {record.document}".encode()) for record in records]
+    splits: dict[str, list[int]] = {name: [] for name in ("train", *held)}
+    for group in sorted(members.values(), key=lambda group: min(order[number] for number in group)):
+        splits[next((name for name in held if len(splits[name]) + len(group) <= room), "train")] += group
+    doubles = len(records) - len(members)
+    return {name: [records[number] for number in sorted(own)] for name, own in splits.items() if own}, doubles

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from catchline.config.schema import DataConfig
@@ -36,11 +37,10 @@ NAMES = {  # side -> the names that come first, then and last
 }
 JOINED = ("highlights", "abstract_text", "abstract")
 _ID_NAMES = ("id", "guid", "fname", "paper_id", "doc_id", "document_id", "article_id", "bill_id")
-_ID_LIKE = re.compile(r"key|number|.*_id|.*[a-z0-9]I[dD]", re.DOTALL)  # if there is one only
+_ID_LIKE = re.compile(r"key|number|.*_id", re.DOTALL)  # if there is one only
 _NUMBERED_SUMMARY = re.compile(r"summary_?\d+")
 _SPLITS = frozenset(("split", "set", "fold", "partition"))  # columns that say which split a row is of
 LONGEST = 60  # what is longer is hardly a column's name, and is not shown whole
-Records = Iterator[Record | BadRecordError]  # what a format delivers
 
 
 class NoColumnError(DataError):
@@ -68,44 +68,16 @@ class ReadOptions:
         shared = cls.__dataclass_fields__.keys() & DataConfig.model_fields
         return cls(**{name: getattr(config, name) for name in shared})
 
-    def record(
-        self,
-        origin: str,
-        id: str,
-        document: str,
-        references: Sequence[str],
-        *,
-        sentences: Sequence[str] = (),
-        summary: str = "",
-        publication: str = "",
-    ) -> Record:
-        """A record of checked texts. ``summary`` is given where what a model learns differs from the first reference.
-        Raises BadRecordError: a text that cannot be used, or an empty document or summary."""
-        for text in (document, *references, id):
-            check_text(origin, text)
-        if self.strip_publication_suffix:
-            references = [strip_publication_suffix(text, publication) for text in references]
-            summary = strip_publication_suffix(summary, publication)
-        document, references = document.strip(), tuple(filter(None, map(str.strip, references)))
-        if not document:
-            raise BadRecordError(origin, "empty document", "remove the record")
-        if self.need_summary and not references:
-            raise BadRecordError(origin, "empty summary", "remove the record")
-        summary = summary.strip() or (references[0] if references else "")
-        return Record(document, summary, id, () if references == (summary,) else references, tuple(sentences), origin)
-
     def choose(self, names: Sequence[str], where: str) -> tuple[str, str | None]:
         """The columns of the document and the summary among ``names``; reports the choice unless the names are ours.
         Raises DataError: a chosen column does not exist, none fits, or several fit equally well."""
-        document = _given(self.document_column, names, where)
-        document = document or _named("document", names, where, taken=self.summary_column)
+        for name in filter(None, (self.document_column, self.summary_column)):
+            if name not in names:
+                suggestion = did_you_mean(name, names)
+                raise DataError(f"{where}: there is no column '{name}'.{suggestion} Columns: {listed(names)}.")
+        document = self.document_column or _named("document", names, where, self.summary_column)
         assert document is not None
-        summary, numbered = _given(self.summary_column, names, where), _numbered(names)
-        known = " ".join(NAMES["summary"][:2]).split()
-        if summary is None and numbered and not set(known).intersection(map(_fold, names)):
-            summary = numbered[0]
-        elif summary is None:
-            summary = _named("summary", names, where, taken=document, required=self.need_summary)
+        summary = self.summary_column or _named("summary", names, where, document, required=self.need_summary)
         split = next((name for name in names if _fold(name) in _SPLITS), None)
         id = _id_column(names, document, summary)
         choice = f"document: '{document}', summary: {(summary and repr(summary)) or 'none'}"
@@ -123,12 +95,6 @@ def strip_publication_suffix(title: str, publication: str) -> str:
     return re.sub(rf"(?<=\S)\s+[-–—|]\s+(?:the )?{name}\s*\Z", "", title, flags=re.IGNORECASE) if name else title
 
 
-def column_table() -> list[tuple[str, str, list[str]]]:
-    """The published table, as ``catchline data columns`` prints it: side, strength, names."""
-    orders = ("first", "then", "last")
-    return [(side, order, tier.split()) for side in NAMES for order, tier in zip(orders, NAMES[side], strict=True)]
-
-
 def _fold(name: str) -> str:
     return re.sub(r"[\s\-]+", "_", name.strip().lower())
 
@@ -138,36 +104,40 @@ def _first(wanted: Iterable[str], names: Sequence[str]) -> str | None:
     return next((folded[name] for name in wanted if name in folded), None)
 
 
-def _numbered(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if _NUMBERED_SUMMARY.fullmatch(_fold(name)))
+def _numbered(names: Sequence[str]) -> list[str]:
+    return [name for name in names if _NUMBERED_SUMMARY.fullmatch(_fold(name))]
 
 
 def _id_column(names: Sequence[str], document: str, summary: str | None) -> str | None:
-    like = [n for n in names if _ID_LIKE.fullmatch(_fold(n)) or _ID_LIKE.fullmatch(n.strip())]
+    like = [name for name in names if _ID_LIKE.fullmatch(_fold(name))]
     only = like[0] if len(like) == 1 and like[0] not in (document, summary) else None
     return _first(_ID_NAMES, names) or only
 
 
-def _given(name: str | None, names: Sequence[str], where: str) -> str | None:
-    if name is not None and name not in names:
-        raise DataError(f"{where}: there is no column '{name}'.{did_you_mean(name, names)} Columns: {listed(names)}.")
-    if name is not None and names.count(name) > 1:
-        raise DataError(f"{where}: several columns are called '{name}'; rename all but one. Columns: {listed(names)}.")
-    return name
+@lru_cache
+def _optional(names: tuple[str, ...], document: str, summary: str | None) -> tuple[Any, Any, Any, list[str]]:
+    """The columns of the id, the publication, the sentences and further references."""
+    numbered, several = _numbered(names), _first(("references", "summaries"), names)
+    references = numbered if summary in numbered else [several] if several else []
+    publication = _first(("publication", "publisher"), names)
+    return _id_column(names, document, summary), publication, _first(("sentences",), names), references
 
 
-def _named(side: str, names: Sequence[str], where: str, *, taken: str | None, required: bool = True) -> str | None:
+def _named(side: str, names: Sequence[str], where: str, taken: str | None, *, required: bool = True) -> str | None:
     folded = [(_fold(name), name) for name in names if name != taken]
     option, columns = f"{side}_column (--{side}-column)", f"Columns: {listed(names) or 'none'}."
-    for tier in NAMES[side]:
+    for order, tier in enumerate(NAMES[side]):
+        if order == 2 and side == "summary" and (numbered := _numbered(names)):
+            return numbered[0]
         fitting = [name for known in tier.split() for key, name in folded if key == known]
         if len(fitting) == 1:
             return fitting[0]
         if fitting and required:
-            how = f"choose with {option}" if len(set(fitting)) > 1 else "rename all but one"
-            raise DataError(f"{where}: the {side} could be any of {listed(fitting)}; {how}. {columns}")
+            raise DataError(f"{where}: the {side} could be any of {listed(fitting)}; choose with {option}. {columns}")
     if not required:
         return None
+    if any(len(name) > LONGEST for name in names):
+        columns += " Does the first line hold the names of the columns? If not, put one above it."
     raise NoColumnError(f"{where}: no column name is known for the {side}; choose one with {option}. {columns}")
 
 
@@ -183,69 +153,55 @@ class Rows:
     def __init__(self, options: ReadOptions, where: str) -> None:
         self._options, self._where = options, where
         self._chosen: tuple[str, str | None] | None = None
-        self._optional: dict[tuple[str, ...], tuple[Any, ...]] = {}
-        self._lists_named = False
 
-    def choose(self, names: Sequence[str]) -> tuple[str, str | None]:
-        """The columns of document and summary, chosen at the first call."""
-        self._chosen = self._chosen or self._options.choose(names, self._where)
-        return self._chosen
-
-    def record(self, row: Any, origin: str, number: str) -> Record | BadRecordError:
-        """The record of a mapping of columns to values; ``number`` is its id if the row has none."""
+    def record(self, row: Any, origin: str, number: str) -> Record:
+        """The record of a mapping of columns to values; ``number`` is its id if the row has none. Raises
+        BadRecordError: a text is empty or cannot be used; DataError: the columns cannot be chosen."""
+        if isinstance(row, BadRecordError):
+            raise row
         if not isinstance(row, Mapping):
-            return BadRecordError(origin, f"{type(row).__name__} instead of an object")
-        fields = tuple(row)
-        if fields not in self._optional:
-            document, summary = self.choose(fields)
-            numbered = _numbered(fields)
-            references = numbered if summary in numbered else [_first(("references", "summaries"), fields)]
-            publication, sentences = _first(("publication", "publisher"), fields), _first(("sentences",), fields)
-            self._optional[fields] = (_id_column(fields, document, summary), references, sentences, publication)
-        try:
-            return self._mapped(row, origin, number, *self._optional[fields])
-        except BadRecordError as problem:
-            return problem
+            raise BadRecordError(origin, f"{type(row).__name__} instead of an object")
+        options, names = self._options, tuple(row)
+        self._chosen = self._chosen or options.choose(names, self._where)
+        document_column, summary_column = self._chosen
+        id_column, publication_column, sentences_column, more_columns = _optional(names, *self._chosen)
+        document, references = _strings(row, document_column, origin), list[str]()
+        if summary_column and (options.need_summary or row.get(summary_column) is not None):
+            references = _strings(row, summary_column, origin)
+            if len(references) > 1 and _fold(summary_column) in JOINED:
+                parts = (text.removeprefix("<S>").removesuffix("</S>").strip() for text in references)
+                references = ["\n".join(parts)]
+        more = [text for name in more_columns for text in _strings(row, name, origin)]
+        summary, references = references[0] if references else "", _merged(references, more)
+        id, publication = row.get(id_column), row.get(publication_column)
+        id = number if id in (None, "") or isinstance(id, dict | list) or _is_nan(id) else str(id)
+        for text in (*document, *references, id):
+            check_text(origin, text)
+        if options.strip_publication_suffix and isinstance(publication, str):
+            summary, *references = (strip_publication_suffix(text, publication) for text in (summary, *references))
+        references = list(filter(None, map(str.strip, references)))
+        if not (whole := "\n".join(document).strip()):
+            raise BadRecordError(origin, "empty document", "remove the record")
+        if options.need_summary and not references:
+            raise BadRecordError(origin, "empty summary", "remove the record")
+        summary = summary.strip() or (references[0] if references else "")
+        sentences = _strings(row, sentences_column, origin) if row.get(sentences_column) else []
+        sentences = sentences or (document if len(document) > 1 else [])
+        others = () if references == [summary] else tuple(references)
+        return Record(whole, summary, id, others, tuple(sentences), origin)
 
-    def _mapped(
-        self, row: Mapping[str, Any], origin: str, number: str, id_: str, names: list[str], sentence: str, paper: str
-    ) -> Record:
-        document_column, summary_column = self.choose(())
-        document = _strings(row, document_column, origin)
-        references: list[str] = []
-        if summary_column and (self._options.need_summary or row.get(summary_column) is not None):
-            references = self._one_or_several(_strings(row, summary_column, origin), summary_column)
-        more = [text for name in names if row.get(name) is not None for text in _strings(row, name, origin)]
-        summary = references[0] if references else ""
-        # A list of all references holds the summary too, once, perhaps with other line breaks (a highlight a line);
-        # it stays first. Two people who wrote the same stay two references: ROUGE averages over them.
-        for place, text in enumerate(references):
-            same = next((other for other in (text, *more) if other in more and other.split() == text.split()), None)
-            if same is not None:
-                more.remove(same)
-                references[place] = same
-        sentences = _strings(row, sentence, origin) if row.get(sentence) else []
-        id, publication = row.get(id_), row.get(paper)
-        return self._options.record(
-            origin,
-            number if id in (None, "") or isinstance(id, dict | list) or _is_nan(id) else str(id),
-            "\n".join(document),
-            [*references, *more],
-            sentences=sentences or (document if len(document) > 1 else ()),
-            summary=summary,
-            publication=publication if isinstance(publication, str) else "",
-        )
 
-    def _one_or_several(self, texts: list[str], name: str) -> list[str]:
-        """The summaries that a list in the summary's column holds (`JOINED`); says so once."""
-        if len(texts) < 2:
-            return texts
-        joined = _fold(name) in JOINED
-        if not self._lists_named:
-            self._lists_named = True
-            read = "one summary, a sentence each" if joined else "several references, of which the first is learnt"
-            self._options.on_choice(f"{self._where}: the lists in '{name}' are read as {read}.")
-        return ["\n".join(text.removeprefix("<S>").removesuffix("</S>").strip() for text in texts)] if joined else texts
+def _merged(references: Sequence[str], more: list[str]) -> list[str]:
+    """``references``, then the rest of ``more``. A list of all references holds the summary too, once, perhaps with
+    other line breaks (a highlight a line); it stays first. Two people who wrote the same stay two references: ROUGE
+    averages over them."""
+    first = []
+    for text in references:
+        same = next((other for other in (text, *more) if other in more and other.split() == text.split()), None)
+        if same is not None:
+            more.remove(same)
+        first.append(text if same is None else same)
+    return first + more
 
 
 def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:

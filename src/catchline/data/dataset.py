@@ -1,10 +1,15 @@
-"""Records as arrays of ids, and batches of them: the only place where padding is added."""
+"""Records as arrays of ids, and batches of them: the only place where padding is added; and the batches of an epoch.
+
+Which examples form a batch is random, but they are of similar length; batches and their order are functions of seed and
+epoch alone, so a run that stops at batch n of epoch e continues with the batches that it would have seen. Batches are
+those of all processes together, in order of length (`part_of_rank`).
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,8 +55,7 @@ class EncodedDataset:
 
     @classmethod
     def build(cls, records: Iterable[Record], tokenizer: Tokenizer, config: TextConfig) -> EncodedDataset:
-        """Tokenize ``records`` in memory. Raises DataError: a document or summary holds no token (names the record's
-        origin), or there is no record."""
+        """Tokenize ``records`` in memory. Raises DataError: a text has no token, or there is no record."""
         encoded = list(encode(list(records), tokenizer, config))
         if not encoded:
             raise DataError("There are no records to encode; the data file is empty or every record was skipped.")
@@ -59,9 +63,8 @@ class EncodedDataset:
         return cls(examples, np.array(totals), tokenizer, config)
 
     def limits(self, max_source_tokens: int | None = None, max_target_tokens: int | None = None) -> EncodedDataset:
-        """Return a view of the same examples with a narrower truncation (``None`` keeps the present one): what is read
-        of a shorter one is a prefix, extended ids included (`catchline.text.base`). Raises ConfigError: wider than
-        the data set was built for."""
+        """A view of the same examples with a narrower truncation: what is read of a shorter one is a prefix, extended
+        ids included (`catchline.text.base`). Raises ConfigError: wider than the data set was built for."""
         view = copy.copy(self)
         view.max_source_tokens = max_source_tokens or self.max_source_tokens
         view.max_target_tokens = max_target_tokens or self.max_target_tokens
@@ -84,7 +87,6 @@ class EncodedDataset:
         return Example(source, words, target, example.record_id, index)
 
     def _target(self, example: Example, index: int, num_words: int) -> np.ndarray:
-        """A summary's ids as the decoder has to write them."""
         frame, target = self._frame, example.target_extended_ids
         assert target is not None
         room = self.max_target_tokens - len(frame.target_prefix)
@@ -133,29 +135,20 @@ def encode(records: Sequence[Record], tokenizer: Tokenizer, config: TextConfig) 
 def record_gaps(record: Record, separator: str) -> list[list[tuple[int, int]]]:
     """Where ``separator`` belongs in the document (between its given sentences, else between those found in it) and in
     the summary."""
-    return [
-        sentence_gaps(record.document, separator, record.sentences),
-        sentence_gaps(record.summary, separator, by_line=True),
-    ]
+    document = sentence_gaps(record.document, separator, record.sentences)
+    return [document, sentence_gaps(record.summary, separator, by_line=True)]
 
 
 def encode_documents(
     documents: Sequence[str | Record], tokenizer: Tokenizer, config: TextConfig, ids: Sequence[str] = ()
 ) -> tuple[list[Example], list[TokenizedText]]:
-    """Encode raw documents for decoding: the examples for the collator, and each source's tokens and offsets. The token
-    texts are those of the example's ids, special tokens included, so attention over the source can be shown in the
-    user's text. A record's given sentences count where a separator stands between sentences. Raises DataError: a
-    document holds no token."""
+    """Encode raw documents for decoding: the examples for the collator, and each source's tokens and offsets, those of
+    the example's ids, special tokens included. A record's given sentences count where a separator stands between
+    sentences. Raises DataError: a document holds no token."""
     records = [Record(document) if isinstance(document, str) else document for document in documents]
-    separator = tokenizer.separator
-    texts = list(
-        tokenizer.encode_stream(
-            (record.document for record in records),
-            max_tokens=config.max_source_tokens,
-            specials=config.source_specials,
-            gaps=None if separator is None else (record_gaps(record, separator)[0] for record in records),
-        )
-    )
+    sources, separator, limit = [record.document for record in records], tokenizer.separator, config.max_source_tokens
+    gaps = None if separator is None else [record_gaps(record, separator)[0] for record in records]
+    texts = list(tokenizer.encode_stream(sources, max_tokens=limit, specials=config.source_specials, gaps=gaps))
     return examples_of(texts, tokenizer, config, ids), texts
 
 
@@ -192,12 +185,9 @@ class _Frame:
         self.check(config.max_source_tokens, config.max_target_tokens)
 
     def check(self, max_source_tokens: int, max_target_tokens: int) -> None:
-        for name, most, around in (
-            ("max_source_tokens", max_source_tokens, self.around),
-            ("max_target_tokens", max_target_tokens, len(self.target_prefix)),
-        ):
-            if most - around < 1:
-                raise ConfigError(f"{name} {most} leaves no room for text besides the special tokens.")
+        if max_source_tokens <= self.around or max_target_tokens <= len(self.target_prefix):
+            limits = f"{max_source_tokens} source and {max_target_tokens} target tokens"
+            raise ConfigError(f"{limits} leave no room for text besides the special tokens.")
 
 
 class Collator:
@@ -211,26 +201,24 @@ class Collator:
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
         """Pad ``examples``, none of which is empty."""
-        sources = [example.source_extended_ids for example in examples]
-        source_extended_ids, source_mask = self._pad(sources)
-        batch = Batch(
-            source_ids=np.where(source_extended_ids >= self.vocab_size, self.unk_id, source_extended_ids),
-            source_extended_ids=source_extended_ids,
-            source_mask=source_mask,
-            extended_vocab_size=self.vocab_size + max(len(example.oov_words) for example in examples),
-            oov_words=[example.oov_words for example in examples],
-            record_ids=[example.record_id for example in examples],
-            indices=[example.index for example in examples],
-        )
+        ids, mask = self._pad([example.source_extended_ids for example in examples])
+        source: dict[str, Any] = {
+            "source_ids": np.where(ids >= self.vocab_size, self.unk_id, ids),
+            "source_extended_ids": ids,
+            "source_mask": mask,
+            "extended_vocab_size": self.vocab_size + max(len(example.oov_words) for example in examples),
+            "oov_words": [example.oov_words for example in examples],
+            "record_ids": [example.record_id for example in examples],
+            "indices": [example.index for example in examples],
+        }
         targets = [example.target_extended_ids for example in examples if example.target_extended_ids is not None]
         if len(targets) < len(examples):
-            return batch
+            return Batch(**source)
         ids, mask = self._pad(targets)
         inputs = np.full_like(ids, self.start_id)
         inputs[:, 1:] = np.where(ids[:, :-1] >= self.vocab_size, self.unk_id, ids[:, :-1])
         inputs = np.where(mask, inputs, self.pad_id)
-        own = {each.name: getattr(batch, each.name) for each in fields(batch)}
-        return TrainingBatch(**own, target_input_ids=inputs, target_ids=ids, target_mask=mask)
+        return TrainingBatch(**source, target_input_ids=inputs, target_ids=ids, target_mask=mask)
 
     def _pad(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
@@ -238,3 +226,54 @@ class Collator:
         padded = np.full(mask.shape, self.pad_id, dtype=np.int64)
         padded[mask] = np.concatenate(rows)
         return padded, mask
+
+
+# ------------------------------------------------------------------------------------------ the batches of an epoch
+
+POOL = 100  # batches
+
+
+def bucketed(lengths: np.ndarray, size: int, seed: int, epoch: int, pool: int = POOL) -> list[np.ndarray]:
+    """Batches of similar length (the scheme of See et al., 2017): the indices are shuffled by (seed, epoch), cut into
+    pools of ``pool`` batches, each pool is sorted by length and sliced, and the batches are shuffled."""
+    random = np.random.default_rng((seed, epoch))
+    batches: list[np.ndarray] = []
+    for part in cut_by_number(random.permutation(len(lengths)), size * pool):
+        batches += cut_by_number(part[np.argsort(lengths[part], kind="stable")], size)
+    return [batches[number] for number in random.permutation(len(batches))]
+
+
+def by_length(lengths: np.ndarray, seed: int) -> np.ndarray:
+    """All indices sorted by length, to be cut once (the scheme of Chen et al., 2016); documents of equal length are
+    ordered by ``seed``. `shuffled` orders the batches of an epoch."""
+    order = np.random.default_rng(seed).permutation(len(lengths))
+    return order[np.argsort(lengths[order], kind="stable")]
+
+
+def shuffled(batches: Sequence[np.ndarray], seed: int, epoch: int) -> list[np.ndarray]:
+    """The batches in the order of ``epoch``."""
+    return [batches[number] for number in np.random.default_rng((seed, epoch)).permutation(len(batches))]
+
+
+def cut_by_number(order: np.ndarray, size: int) -> list[np.ndarray]:
+    """Batches of ``size`` examples; the last may have fewer."""
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def cut_by_tokens(order: np.ndarray, lengths: np.ndarray, tokens: int, ranks: int = 1) -> list[np.ndarray]:
+    """Batches of as many examples as fit: a rank's examples times the longest of ``lengths``, those of the longer side
+    of each pair, is at most ``tokens`` (the batches of Duan et al., 2019). An example that is longer by itself is all
+    that a rank gets."""
+    cuts, start, longest = [], 0, 0
+    for place, length in enumerate(lengths[order].tolist()):
+        longest = max(longest, length)
+        if place - start >= ranks and longest * -((start - place - 1) // ranks) > tokens:
+            cuts.append(place)
+            start, longest = place, length
+    return np.split(order, cuts)
+
+
+def part_of_rank(batch: np.ndarray, rank: int, ranks: int) -> list[int]:
+    """Every ``ranks``-th example of a batch: the parts are alike in length, so that no process waits for another. Where
+    a batch has fewer examples than there are ranks, they are used again."""
+    return np.resize(batch, max(len(batch), ranks))[rank::ranks].tolist()

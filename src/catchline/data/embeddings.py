@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,24 +13,27 @@ from catchline.text.base import Tokenizer
 
 
 def load_glove(path: str | Path, tokenizer: Tokenizer, seed: int = 1) -> tuple[np.ndarray, float]:
-    """Read the vectors of a tokenizer's vocabulary.
+    """Read the vectors of a tokenizer's vocabulary: the matrix (V, E) float32, and the share of the vocabulary (special
+    tokens aside) that the file has.
 
     A word2vec header line (count and width) is passed over, words may hold spaces, ``.gz`` is read. Where the
-    vocabulary is lower-cased the file's words are matched as they are, then lower-cased, the first wins.
-
-    Rows of words that the file lacks are drawn with ``seed`` from N(0, s), s being the standard deviation of all
-    vectors read; the row of PAD is zeros. The result is the matrix (V, E) float32 and the share of the vocabulary
-    (special tokens aside) that the file has. Raises DataError: a line has no word, a different number of values or one
-    that is no finite number (with the line), or no word of the vocabulary is in the file.
+    vocabulary is lower-cased the file's words are matched as they are, then lower-cased, the first wins. Rows of words
+    that the file lacks are drawn with ``seed`` from N(0, s), s being the standard deviation of all vectors read; the
+    row of PAD is zeros. Raises DataError: a line has no word, a different number of values or one that is no finite
+    number (with the line), or no word of the vocabulary is in the file.
     """
     file = Path(path)
-    width, skip = _width(file)
+    first = next(raw_lines(file), (1, b""))[1].split()
+    header = len(first) == 2
+    width = int(first[1]) if header and first[1].isdigit() else len(first) - 1
+    if width < 1:
+        raise DataError(f"{path}: expected a word and its vector on each line (GloVe's text format).")
     specials = {tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}
     wanted = {token: index for index, token in enumerate(tokenizer.vocabulary) if index not in specials}
     rows, inexact = dict[int, np.ndarray](), dict[int, np.ndarray]()
     total, squares, count = 0.0, 0.0, 0
-    for number, line in raw_lines(file):
-        if number <= skip or not line.strip():
+    for number, line in islice(raw_lines(file), int(header), None):
+        if not line.strip():
             continue
         word, vector = _parse(f"{file}:{number}", line, width)
         total, squares, count = total + float(vector.sum()), squares + float(vector @ vector), count + width
@@ -48,15 +50,6 @@ def load_glove(path: str | Path, tokenizer: Tokenizer, seed: int = 1) -> tuple[n
         matrix[index] = vector
     matrix[tokenizer.pad_id] = 0.0
     return matrix, len(rows) / max(1, len(wanted))
-
-
-def _width(path: Path) -> tuple[int, int]:
-    """The number of values a line, by the usual length of the first lines, and how many header lines to pass over."""
-    lengths = [len(line.split()) for _, line in itertools.islice(raw_lines(path), 200)] or [0]
-    width = Counter(lengths).most_common(1)[0][0] - 1
-    if width < 1:
-        raise DataError(f"{path}: expected a word and its vector on each line (GloVe's text format).")
-    return width, int(lengths[0] == 2 < width)
 
 
 def _parse(origin: str, line: bytes, width: int) -> tuple[str, np.ndarray]:

@@ -25,9 +25,6 @@ _UNREADABLE = {  # suffixes and first bytes of what people have and is no table 
         *(b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF", b"BZh91AY&", b"\xfd7zXZ"),
     ),
     "a Python pickle, which can run code: write its records as JSON lines": (".pkl", ".pickle"),
-    "a picture or a recording: name a file of text": (
-        *(".jpg", ".jpeg", ".png", ".gif", ".webp", ".mp3", ".wav", ".mp4", b"\x89PNG", b"\xff\xd8\xff"),
-    ),
     "UTF-16 or UTF-32: save it as UTF-8": (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"),
     "compressed: unpack it; pairs may stay packed as .gz or .zst": (b"\x1f\x8b", b"(\xb5/\xfd"),
 }
@@ -79,17 +76,13 @@ def document_text(raw: bytes, name: str) -> tuple[str, str]:
 
 def decoded(raw: bytes, place: str) -> str:
     """The text of a file called ``place``. Raises DataError: it is none in UTF-8."""
-    try:
-        text = raw.decode("utf-8-sig")
-        if "\0" in text:
-            raise DataError(unreadable(place, raw[:8]) or f"{place} is not text: it contains NUL bytes.")
-        return text
-    except UnicodeDecodeError as error:
+    text = raw.decode("utf-8-sig", "surrogateescape")
+    if match := _NO_TEXT.search(text):
         if other := unreadable(place, raw[:8]):
-            raise DataError(other) from None
-        line = raw[: error.start].count(b"\n") + 1
-        byte = f"byte 0x{raw[error.start]:02X}"
-        raise DataError(f"{place}, line {line}: not UTF-8: {byte}; save the file as UTF-8.") from None
+            raise DataError(other)
+        line = text.count("\n", 0, match.start()) + 1
+        check_text(f"{place}, line {line}", match[0])
+    return text
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
@@ -126,23 +119,19 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         for chunk in _chunks(path):
             if not number and not pieces and (other := unreadable(str(path), chunk)):
                 raise DataError(other)
-            first, *others = chunk.split(b"\n")
-            pieces.append(first)
-            size += len(first)
-            if others:
-                for line in (b"".join(pieces), *others[:-1]):
-                    number += 1
-                    yield number, line.removeprefix(_BOM)  # there is one within, where files were put together
-                pieces, size = others[-1:], len(others[-1])
+            *lines, rest = chunk.split(b"\n")
+            if lines:
+                lines[0], pieces, size = b"".join((*pieces, lines[0])), [], 0
+            for line in lines:
+                number += 1
+                yield number, line.removeprefix(_BOM)  # there is one within, where files were put together
+            pieces.append(rest)
+            size += len(rest)
             if size > LONGEST_LINE:
                 most = f"more than {LONGEST_LINE >> 20} MB"
                 raise DataError(f"{path}:{number + 1}: a line of {most}; write one record per line.")
-        rest = b"".join(pieces)
-        mac = not number and b"\r" in rest  # the whole file, of a classic Mac
-        last = rest.removesuffix(b"\r").split(b"\r") if mac else [rest] if rest else []
-        for line in last:
-            number += 1
-            yield number, line.removeprefix(_BOM)
+        if size:
+            yield number + 1, b"".join(pieces).removeprefix(_BOM)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist.") from None
     except Exception as error:
@@ -155,10 +144,10 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise
 
 
-def text_lines(path: Path, lines: Iterable[tuple[int, bytes]] | None = None) -> Iterator[tuple[int, str]]:
-    """Decoded lines without their ends, by default those of the file. Bytes that are not UTF-8 become lone surrogates,
-    which `check_text` refuses where they are part of a record."""
-    for number, line in raw_lines(path) if lines is None else lines:
+def text_lines(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
+    """Decoded lines without their ends. Bytes that are not UTF-8 become lone surrogates, which `check_text` refuses
+    where they are part of a record."""
+    for number, line in lines:
         yield number, line.decode("utf-8-sig", "surrogateescape").rstrip("\r\n")
 
 
@@ -173,12 +162,3 @@ def check_text(origin: str, text: str) -> None:
     if 0xDC80 <= code <= 0xDCFF:
         raise BadRecordError(origin, f"not UTF-8: byte 0x{code - 0xDC00:02X}", "save the file as UTF-8")
     raise BadRecordError(origin, f"half a character (\\u{code:04x}) in the text", "repair the text")
-
-
-def read_text(path: Path) -> str:
-    """The whole text of a file. Raises BadRecordError (with the first bad line) or DataError."""
-    lines = []
-    for number, line in text_lines(path):
-        check_text(f"{path}:{number}", line)
-        lines.append(line)
-    return "\n".join(lines)

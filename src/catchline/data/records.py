@@ -6,7 +6,6 @@ Files may be compressed (``.gz``, ``.zst``). A folder of numbered files of one f
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections import Counter
@@ -18,30 +17,28 @@ from typing import Any
 
 from catchline.config.schema import SPLITS
 from catchline.data import formats
-from catchline.data.columns import ReadOptions, Records
+from catchline.data.columns import ReadOptions, Rows
 from catchline.data.lines import BadRecordError, bare_name, raw_lines, unreadable
-from catchline.errors import ConfigError, DataError, unknown_choice
+from catchline.errors import ConfigError, DataError, did_you_mean, unknown_choice
 from catchline.files import part_of
 from catchline.text.control import json_line
 from catchline.types import Record
 
 OnSkip = Callable[[BadRecordError], object]
-FORMATS: dict[str, Callable[[Path, ReadOptions], Records]] = {
+FORMATS: dict[str, Callable[..., formats.RowsRead]] = {
     "jsonl": formats.read_jsonl,
     "json": formats.read_json,
     "csv": formats.read_csv,
-    "pair": formats.read_pair,
-    "duc": formats.read_duc,
+    "pair": formats.read_aligned,
+    "duc": formats.read_aligned,
     "story": formats.read_story,
     "lcsts": formats.read_lcsts,
     "parquet": formats.read_parquet,
     "hub": formats.read_hub,
 }
-FORMAT_OF = {  # of files of records
-    **{f".{kind}": kind for kind in ("jsonl", "json", "csv", "story", "parquet")},
-    **{".ndjson": "jsonl", ".tsv": "csv", ".tab": "csv"},
-}
-_SHARD = re.compile(r"(?P<name>.*?)[-_.]?(?P<number>\d+)(?:-of-(?P<total>\d+))?\Z")
+FORMAT_OF = {".ndjson": "jsonl", ".tsv": "csv", ".tab": "csv"}  # suffixes of files of records
+FORMAT_OF |= {f".{kind}": kind for kind in ("jsonl", "json", "csv", "story", "parquet")}
+_PART = re.compile(r"(?P<name>.*?)[-_.]?(?P<number>\d+)(?:-of-(?P<total>\d+))?(?P<suffix>\.[^.\d]+)")
 _SPLIT_OF = {  # the first word of a file's name
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "dev", "val"), "validation"),
@@ -112,36 +109,39 @@ def read_with(
     """Like `read_records`, with all options. What can be refused at once is refused before the first record."""
     first = replace(options, on_choice=on_choice or options.on_choice)
     if not isinstance(path, str | Path):
-        return _usable(formats.read_rows(path, first), options, on_skip, "data")
+        return _usable(formats.read_rows(path), first, on_skip, "data")
     kind, parts = _locate(str(path), options.format)
-    read = (FORMATS[kind](part, options if number else first) for number, part in enumerate(parts))
-    return _usable(itertools.chain.from_iterable(read), options, on_skip, str(path))
+    if len(parts) > 1:
+        first.on_choice(f"{path}: {len(parts):,} {kind} files")
+    read = (FORMATS[kind](*part, options=options if number else first) for number, part in enumerate(parts))
+    return _usable(itertools.chain.from_iterable(read), first, on_skip, str(path))
 
 
 def read_json_lines(
     lines: Iterable[bytes], name: str, options: ReadOptions, *, on_skip: OnSkip | None = None
 ) -> Iterator[Record]:
     """The records of a stream of JSON lines, such as standard input, as they come; ``name`` is what errors call it."""
-    return _usable(formats.read_jsonl(Path(name), options, enumerate(lines, start=1)), options, on_skip, name)
+    return _usable(formats.json_rows(name, enumerate(lines, start=1)), options, on_skip, name)
 
 
-def _usable(records: Records, options: ReadOptions, on_skip: OnSkip | None, path: str) -> Iterator[Record]:
-    good = bad = 0
-    for record in records:
-        if isinstance(record, Record):
-            good += 1
-            yield record
+def _usable(read: formats.RowsRead, options: ReadOptions, on_skip: OnSkip | None, path: str) -> Iterator[Record]:
+    rows, good, bad = Rows(options, path), 0, 0
+    for origin, number, row in read:
+        try:
+            record = rows.record(row, origin, number)
+        except BadRecordError as problem:
+            bad += 1
+            if not options.skip_bad:
+                problem.args = (f"{problem} To leave such records out: --skip-bad (skip_bad=True).",)
+                raise
+            if on_skip is not None:
+                on_skip(problem)
             continue
-        bad += 1
-        if not options.skip_bad:
-            record.args = (f"{record} To leave such records out: --skip-bad (skip_bad=True).",)
-            raise record
-        if on_skip is not None:
-            on_skip(record)
-    if not good and bad:
-        raise NothingUsableError(f"{path}: no usable record ({bad:,} bad ones were skipped).")
+        good += 1
+        yield record
     if not good:
-        raise NothingUsableError(f"{path} has no record.")
+        none = f"{path}: no usable record ({bad:,} bad ones were skipped)." if bad else f"{path} has no record."
+        raise NothingUsableError(none)
 
 
 def write_records(path: Path, records: Iterable[Record], progress: Callable[[int], object] = lambda _: None) -> int:
@@ -150,10 +150,8 @@ def write_records(path: Path, records: Iterable[Record], progress: Callable[[int
     with part_of(path) as file:
         for record in records:
             values: dict[str, object] = {"id": record.id, "document": record.document, "summary": record.summary}
-            if record.references and record.references != (record.summary,):
-                values["references"] = list(record.references)
-            if record.sentences:
-                values["sentences"] = list(record.sentences)
+            values |= {"references": record.references} if record.references not in ((), (record.summary,)) else {}
+            values |= {"sentences": record.sentences} if record.sentences else {}
             file.write(json_line(values).encode() + b"\n")
             count += 1
             progress(1)
@@ -167,7 +165,7 @@ def splits_in(data: str | Path) -> dict[str, str]:
     """The file of each split where ``data`` is a folder with one file a split; else nothing: it is one data set. Raises
     DataError: a folder without any such file, or with two for one split."""
     folder, splits = Path(data), dict[str, str]()
-    if not folder.is_dir() or _is_one_data_set(folder):
+    if not folder.is_dir() or _one_data_set(folder):
         return {}
     for path in sorted(folder.iterdir()):
         words = re.split(r"[^a-z]+", bare_name(path).lower())
@@ -203,103 +201,81 @@ def data_changes(data: Path | None) -> dict[str, Any]:
     return {"data": {split: splits.get(split) for split in SPLITS}}
 
 
-def _is_one_data_set(folder: Path) -> bool:
-    """Is the folder itself what is read: stories, an input with its references, or numbered parts?"""
-    files: list[Path] = []
-    with suppress(DataError):  # a file is damaged; who reads it says so
-        files = _data_files(folder)
-    return _whole_folder(folder) is not None or len(_shards(files)) > 1
-
-
-def _whole_folder(folder: Path) -> str | None:
-    """The format of a folder that is read as a whole."""
-    if next(formats.stories(folder), None) is not None:
-        return "story"
-    return "duc" if formats.duc_files(folder) is not None else None
-
-
 def files_of(path: str | Path, format: str = "auto") -> list[Path]:
     """The files that reading ``path`` opens, in order; none for a data set of the hub. Raises DataError: there is no
     such place, or its format is not known."""
-    kind, places = _locate(str(path), format)
-    if kind == "hub":
-        return []
-    if kind == "duc" and (duc := formats.duc_files(places[0])):
-        return [duc[0], *duc[1]]
-    if kind == "story" and places[0].is_dir():
-        return sorted(formats.stories(places[0]))
-    partners = [formats.pair_partner(place) for place in places] if kind == "pair" else []
-    return [*places, *filter(None, partners)]
+    kind, parts = _locate(str(path), format)
+    return [] if kind == "hub" else [file for part in parts for file in part]
+
+
+def _locate(path: str, kind: str) -> tuple[str, list[list[Path]]]:
+    """The format, and the parts to read one after the other, each with all its files."""
+    if kind != "auto" and kind not in FORMATS:
+        raise DataError(unknown_choice("data format", kind, ["auto", *FORMATS]))
+    if path.startswith("hub:") or kind == "hub":
+        return "hub", [[Path(path.removeprefix("hub:"))]]
+    place = Path(path)
+    if not place.exists():
+        names = [entry.name for entry in place.parent.iterdir()] if place.parent.is_dir() else []
+        hint = f" A data set of the hub is written hub:{path}." if re.fullmatch(r"[\w.\-]+/[\w.\-]+", path) else ""
+        raise DataError(f"{path} does not exist.{did_you_mean(place.name, names) or hint}")
+    files = _files_in(place) if place.is_dir() else [place]
+    format = kind if kind != "auto" else _format_of(files[0]) or ("pair" if formats.other_half(place)[0] else "")
+    if not format:
+        known = f"files of pairs end in .jsonl, .csv or .tsv; or choose with --format: {', '.join(FORMATS)}."
+        raise DataError(unreadable(path) or f"{place}: unknown format: {known}")
+    return format, [formats.with_others(file, format) for file in files]
+
+
+def _files_in(folder: Path) -> list[Path]:
+    files = _data_files(folder)
+    if whole := _one_data_set(folder) or (files if len(files) == 1 else []):
+        return whole
+    if files:
+        names = ", ".join(path.name for path in files[:8])
+        raise DataError(f"{folder} is a folder with {len(files)} data files ({names}); name the one to read.")
+    texts = f"; `catchline summarize` takes texts by name: {folder}/*.txt" if any(folder.glob("*.txt")) else ""
+    raise DataError(f"{folder} is a folder without data files that can be read{texts}.")
+
+
+def _one_data_set(folder: Path) -> list[Path]:
+    """The files of a folder that is read as one: stories, the input of DUC, or numbered files; else none."""
+    return formats.stories(folder) or formats.duc_files(folder)[:1] or _numbered_files(_data_files(folder))
+
+
+def _data_files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.iterdir()) if path.name[0] != "." and path.is_file() and _is_data(path)]
 
 
 def _is_data(path: Path) -> bool:
     """Is this a file, or a folder, that may hold records?"""
-    if path.is_dir():
-        return any(path.iterdir())
-    return not formats.other_half(path)[1] and _format_of(path) is not None
+    return any(path.iterdir()) if path.is_dir() else not formats.other_half(path)[1] and bool(_format_of(path))
 
 
 def _format_of(path: Path) -> str | None:
     """The format of a file by its name or its first bytes."""
-    if formats.duc_files(path) is not None:
-        return "duc"
     if known := FORMAT_OF.get(Path(bare_name(path)).suffix.lower()):
         return known
-    if formats.pair_partner(path) is not None:
+    if (other := formats.other_half(path)[0]) and other.is_file():
         return "pair"
-    if not path.is_file() or Path(bare_name(path)).suffix not in {".txt", ".xml", ""}:
-        return None
-    return "lcsts" if b"<doc" in b"".join(line for _, line in itertools.islice(raw_lines(path), 3))[:200] else None
+    if formats.duc_files(path):
+        return "duc"
+    if path.is_file() and Path(bare_name(path)).suffix == ".txt":
+        with suppress(DataError):  # of a damaged file
+            first = b"".join(line for _, line in itertools.islice(raw_lines(path), 3))
+            return "lcsts" if b"<doc" in first[:200] else None
+    return None
 
 
-def _locate(path: str, kind: str) -> tuple[str, list[Path]]:
-    """The format and what to read, one after the other."""
-    if kind != "auto" and kind not in FORMATS:
-        raise DataError(unknown_choice("data format", kind, ["auto", *FORMATS]))
-    if path.startswith("hub:") or kind == "hub":
-        return "hub", [Path(path.removeprefix("hub:"))]
-    place = Path(path)
-    if place.is_dir():
-        return _locate_folder(place, kind)
-    if not place.exists():
-        raise DataError(_missing(path))
-    if format := kind if kind != "auto" else _format_of(place):
-        return format, [place]
-    if other := formats.other_half(place)[0]:
-        raise DataError(f"{place}: its other half is missing; expected {other} in the same folder.")
-    raise DataError(
-        unreadable(path)
-        or f"{place}: unknown format: files of pairs end in .jsonl, .csv or .tsv; or choose with "
-        f"--format: {', '.join(FORMATS)}."
-    )
-
-
-def _locate_folder(place: Path, kind: str) -> tuple[str, list[Path]]:
-    if whole := kind if kind in ("story", "duc") else _whole_folder(place):
-        return whole, [place]
-    files = _data_files(place)
-    if parts := files if len(files) == 1 else _shards(files):
-        return _locate(str(parts[0]), kind)[0], parts
-    if files:
-        names = ", ".join(path.name for path in files[:8])
-        raise DataError(f"{place} is a folder with {len(files)} data files ({names}); name the one to read.")
-    texts = f"; `catchline summarize` takes texts by name: {place}/*.txt" if any(place.glob("*.txt")) else ""
-    raise DataError(f"{place} is a folder without data files that can be read{texts}.")
-
-
-def _data_files(place: Path) -> list[Path]:
-    return [path for path in sorted(place.iterdir()) if path.name[0] != "." and path.is_file() and _is_data(path)]
-
-
-def _shards(files: list[Path]) -> list[Path]:
-    """The parts of one data set in the order of their numbers; none where the files are no such parts. Raises
+def _numbered_files(files: list[Path]) -> list[Path]:
+    """Several parts of one data set in the order of their numbers; none where the files are no such parts. Raises
     DataError: a part is missing."""
-    matches = {path: match for path in files if (match := _SHARD.match(Path(bare_name(path)).stem))}
-    kinds = {(match["name"], Path(bare_name(path)).suffix) for path, match in matches.items()}
-    numbered = {int(match["number"]): path for path, match in matches.items()}
-    if len(kinds) != 1 or len(numbered) < len(files) or (first := min(numbered)) > 1:  # large numbers are years, rather
+    matches = [match for path in files if (match := _PART.fullmatch(bare_name(path)))]
+    numbered = {int(match["number"]): path for match, path in zip(matches, files, strict=False)}
+    alike = len({(match["name"], match["suffix"]) for match in matches}) == 1
+    if not 1 < len(files) == len(numbered) or not alike or (first := min(numbered)) > 1:  # large numbers are years
         return []
-    last = max(max(numbered), *(int(match["total"] or 0) - 1 + first for match in matches.values()))
+    last = max(max(numbered), *(int(match["total"] or 0) - 1 + first for match in matches))
     missing = next((number for number in range(first, last + 1) if number not in numbered), None)
     if missing is not None:
         raise DataError(
@@ -307,12 +283,3 @@ def _shards(files: list[Path]) -> list[Path]:
             "missing; restore it, or name the file to read."
         )
     return [numbered[number] for number in sorted(numbered)]
-
-
-def _missing(path: str) -> str:
-    place = Path(path)
-    names = [entry.name for entry in place.parent.iterdir()] if place.parent.is_dir() else []
-    if close := difflib.get_close_matches(place.name, names, n=1, cutoff=0.75):
-        return f"{path} does not exist. Did you mean '{place.parent / close[0]}'?"
-    hint = f" A data set of the hub is written hub:{path}." if re.fullmatch(r"[\w.\-]+/[\w.\-]+", path) else ""
-    return f"{path} does not exist.{hint}"

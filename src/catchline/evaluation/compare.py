@@ -29,7 +29,7 @@ from pydantic import TypeAdapter
 from catchline.config.loading import read_run
 from catchline.config.names import outside_names, sources_of, trusting
 from catchline.config.schema import SPLITS, RunConfig
-from catchline.data.formats import pair_partner
+from catchline.data.formats import other_half
 from catchline.errors import CatchlineError, ConfigError
 from catchline.evaluation.measures import REPEATED, REVISION
 from catchline.evaluation.plan import Plan, PlannedRow, settings_of
@@ -239,7 +239,7 @@ def _files_of(place: Path) -> list[Path]:
     if place.is_dir():
         found = (path for path in place.rglob("*") if path.is_file() and not path.name.startswith("."))
         return sorted(path for path in found if path.name != MANIFEST)  # which says how spans were selected
-    return [file for file in (place, pair_partner(place)) if file and file.is_file()]
+    return [file for file in (place, other_half(place)[0]) if file and file.is_file()]
 
 
 def _training_of(place: str) -> dict[str, Any]:

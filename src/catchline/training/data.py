@@ -32,9 +32,19 @@ from torch import Tensor
 from catchline import __version__
 from catchline.config.names import sources_of
 from catchline.config.schema import SPLITS, DataConfig, TextConfig, TrainingConfig
-from catchline.data import sampler
 from catchline.data.checks import supported_share
-from catchline.data.dataset import Collator, EncodedDataset, Example, encode
+from catchline.data.dataset import (
+    Collator,
+    EncodedDataset,
+    Example,
+    bucketed,
+    by_length,
+    cut_by_number,
+    cut_by_tokens,
+    encode,
+    part_of_rank,
+    shuffled,
+)
 from catchline.data.records import ReadOptions, SkipCounter, files_of, read_with
 from catchline.errors import ConfigError, DataError
 from catchline.files import digest_of, replacing_folder, sha256, write_json
@@ -284,10 +294,10 @@ class BatchStream:
         self._order: tuple[int, list[np.ndarray]] | None = None
         self._fixed: list[np.ndarray] | None = None
         if config.batch_tokens is not None:
-            cut = sampler.cut_by_tokens(lengths, dataset.target_lengths, config.batch_tokens, world_size)
-            self._fixed = sampler.presorted(lengths, cut, config.seed)
+            longer = np.maximum(lengths, dataset.target_lengths)
+            self._fixed = cut_by_tokens(by_length(lengths, config.seed), longer, config.batch_tokens, world_size)
         elif config.batching == "sorted":
-            self._fixed = sampler.presorted(lengths, sampler.cut_by_number(self._batch_size), config.seed)
+            self._fixed = cut_by_number(by_length(lengths, config.seed), self._batch_size)
         self.batches_per_epoch = -(-len(dataset) // self._batch_size) if self._fixed is None else len(self._fixed)
         self.updates_per_epoch = -(-self.batches_per_epoch // config.accumulation)
 
@@ -297,13 +307,13 @@ class BatchStream:
         if self._order is None or self._order[0] != epoch:
             self._order = (epoch, self._every_batch(epoch))
         chosen = self._order[1][position : position + self._config.accumulation]
-        parts = (sampler.part_of_rank(batch, self._rank, self._world_size) for batch in chosen)
+        parts = (part_of_rank(batch, self._rank, self._world_size) for batch in chosen)
         return [pairs_of(self._collator, [self.dataset[index] for index in part]) for part in parts]
 
     def _every_batch(self, epoch: int) -> list[np.ndarray]:
         if self._fixed is not None:
-            return sampler.shuffled(self._fixed, self._config.seed, epoch)
-        return sampler.bucketed(self._lengths, self._batch_size, self._config.seed, epoch)
+            return shuffled(self._fixed, self._config.seed, epoch)
+        return bucketed(self._lengths, self._batch_size, self._config.seed, epoch)
 
 
 def pairs_of(collator: Collator, examples: Sequence[Example]) -> TrainingBatch:

@@ -282,13 +282,13 @@ def hold_out(
             note(skipped.describe())
         if "validation" not in given and not all_pairs:
             total, seed = len(splits["train"]), run.training.seed
-            held = split_pairs(splits["train"], seed, test="test" not in given)
-            splits |= held.splits
-            parts = ", ".join(f"{len(records):,} for {part}" for part, records in held.splits.items())
-            if "validation" not in held.splits:
+            held, doubles = split_pairs(splits["train"], seed, test="test" not in given)
+            splits |= held
+            parts = ", ".join(f"{len(records):,} for {part}" for part, records in held.items())
+            if "validation" not in held:
                 parts = f"none of {total:,} pairs is held out"
-            doubles = f"; {held.doubles:,} (near) duplicates stay with their originals" if held.doubles else ""
-            say(f"{name} has no validation file: {parts} (seed {seed}{doubles}), in {place}")
+            same = f"; {doubles:,} (near) duplicates stay with their originals" if doubles else ""
+            say(f"{name} has no validation file: {parts} (seed {seed}{same}), in {place}")
         if not rows and "validation" not in splits:
             return run
         for part in earlier:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -189,29 +189,27 @@ def pairs(count: int) -> list[Record]:
     return [Record(" ".join(draw.sample(WORDS, 30)), "s", str(number)) for number in range(count)]
 
 
-def names(found: Any, split: str) -> set[str]:
-    return {record.id for record in found.splits[split]}
+def names(held: tuple[dict[str, list[Record]], int], split: str = "validation") -> set[str]:
+    return {record.id for record in held[0][split]}
 
 
 def test_held_out_sizes_and_order() -> None:
-    found = hold_out(pairs(300)).splits
+    found = hold_out(pairs(300))[0]
     assert {name: len(kept) for name, kept in found.items()} == {"train": 270, "validation": 15, "test": 15}
-    for kept in found.values():
-        assert [int(record.id) for record in kept] == sorted(int(record.id) for record in kept)
-    assert sorted(int(r.id) for kept in found.values() for r in kept) == list(range(300))
-    assert set(hold_out(pairs(ENOUGH_FOR_TEST - 1)).splits) == {"train", "validation"}
-    assert set(hold_out(pairs(LEAST - 1)).splits) == {"train"}
-    assert set(hold_out(pairs(ENOUGH_FOR_TEST), test=False).splits) == {"train", "validation"}
+    numbers = [[int(record.id) for record in kept] for kept in found.values()]
+    assert numbers == list(map(sorted, numbers))
+    assert sorted(chain.from_iterable(numbers)) == list(range(300))
+    for count, test, splits in ((ENOUGH_FOR_TEST - 1, True, 2), (LEAST - 1, True, 1), (ENOUGH_FOR_TEST, False, 2)):
+        assert list(hold_out(pairs(count), test=test)[0]) == ["train", "validation"][:splits]
 
 
 def test_the_seed_decides_and_near_duplicates_are_in_one_split() -> None:
     records = pairs(120)
-    assert names(hold_out(records), "validation") == names(hold_out(records[::-1]), "validation")
-    assert names(hold_out(records), "validation") != names(hold_out(records, seed=2), "validation")
+    assert names(hold_out(records)) == names(hold_out(records[::-1])) != names(hold_out(records, seed=2))
     doubles = [Record(f"{r.document} again", "s", f"{r.id}-near") for r in records]
     found = hold_out(records + doubles)
-    assert found.doubles == 120
-    assert names(found, "validation") == names(hold_out((records + doubles)[::-1]), "validation")
-    for split in found.splits:
+    assert found[1] == 120
+    assert names(found) == names(hold_out((records + doubles)[::-1]))
+    for split in found[0]:
         own = names(found, split)
         assert {f"{name.removesuffix('-near')}{end}" for name in own for end in ("", "-near")} == own

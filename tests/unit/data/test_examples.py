@@ -18,9 +18,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchline.config.schema import TextConfig
-from catchline.data.dataset import Collator, EncodedDataset, encode, encode_documents, record_gaps
+from catchline.data.dataset import (
+    Collator,
+    EncodedDataset,
+    bucketed,
+    by_length,
+    cut_by_number,
+    cut_by_tokens,
+    encode,
+    encode_documents,
+    part_of_rank,
+    record_gaps,
+    shuffled,
+)
 from catchline.data.embeddings import load_glove
-from catchline.data.sampler import bucketed, cut_by_number, cut_by_tokens, part_of_rank, presorted, shuffled
 from catchline.errors import ConfigError, DataError
 from catchline.jobs import batches
 from catchline.text.base import extended
@@ -183,7 +194,7 @@ def test_many_records_are_encoded_as_each_alone(
 
 RANDOM = np.random.default_rng(0)
 SOURCES, TARGETS = RANDOM.integers(1, 60, 503), RANDOM.integers(1, 80, 503)
-TOKENS = 400
+LONGER, TOKENS = np.maximum(SOURCES, TARGETS), 400
 Make = Callable[..., list[list[int]]]
 
 
@@ -196,12 +207,11 @@ def in_pools(epoch: int, seed: int = 5) -> list[list[int]]:
 
 
 def by_number(epoch: int, seed: int = 5) -> list[list[int]]:
-    return lists(shuffled(presorted(SOURCES, cut_by_number(16), seed), seed, epoch))
+    return lists(shuffled(cut_by_number(by_length(SOURCES, seed), 16), seed, epoch))
 
 
 def by_tokens(epoch: int, seed: int = 5, ranks: int = 1) -> list[list[int]]:
-    cut = cut_by_tokens(SOURCES, TARGETS, TOKENS, ranks)
-    return lists(shuffled(presorted(SOURCES, cut, seed), seed, epoch))
+    return lists(shuffled(cut_by_tokens(by_length(SOURCES, seed), LONGER, TOKENS, ranks), seed, epoch))
 
 
 ALL = pytest.mark.parametrize("make", [in_pools, by_number, by_tokens])
@@ -245,26 +255,21 @@ def test_ranks_share_each_batch_and_none_waits_for_another(make: Make, ranks: in
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_by_tokens_no_rank_has_more_than_fits(ranks: int) -> None:
     def part(batch: list[int]) -> int:
-        return -(-len(batch) // ranks) * max(max(SOURCES[i], TARGETS[i]) for i in batch)
+        return -(-len(batch) // ranks) * max(LONGER[i] for i in batch)
 
-    batches = lists(presorted(SOURCES, cut_by_tokens(SOURCES, TARGETS, TOKENS, ranks), 5))
+    batches = lists(cut_by_tokens(by_length(SOURCES, 5), LONGER, TOKENS, ranks))
     assert all(part(batch) <= TOKENS for batch in batches)
-    assert [i for batch in batches for i in batch] == presorted(SOURCES, cut_by_number(503), 5)[0].tolist()
+    assert [i for batch in batches for i in batch] == by_length(SOURCES, 5).tolist()
     # none could have taken one example more
     assert all(part([*batch, following[0]]) > TOKENS for batch, following in itertools.pairwise(batches))
 
 
 def test_an_example_that_is_too_long_is_alone_and_each_rank_has_one() -> None:
-    lengths, ones = np.array([3, 9, 2, 50, 4, 60]), np.ones(6, int)
-    assert sorted(map(sorted, lists(presorted(lengths, cut_by_tokens(lengths, ones, 12), 0)))) == [
-        [0, 2, 4],
-        [1],
-        [3],
-        [5],
-    ]
-    batches = presorted(lengths, cut_by_tokens(lengths, ones, 12, 2), 0)
-    parts = [tuple(part_of_rank(batch, rank, 2) for rank in range(2)) for batch in batches]
-    assert sorted(parts) == [([1], [3]), ([2, 4], [0]), ([5], [5])]
+    lengths = np.array([3, 9, 2, 50, 4, 60])
+    order = by_length(lengths, 0)
+    assert sorted(map(sorted, lists(cut_by_tokens(order, lengths, 12)))) == [[0, 2, 4], [1], [3], [5]]
+    parts = [[part_of_rank(batch, rank, 2) for rank in range(2)] for batch in cut_by_tokens(order, lengths, 12, 2)]
+    assert sorted(parts) == [[[1], [3]], [[2, 4], [0]], [[5], [5]]]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from catchline.data.lines import read_text
+from catchline.data.lines import decoded
 from catchline.errors import DataError
 from catchline.text.normalization import split_lines
 from catchline.text.sentences import ENGLISH, sentence_strings
@@ -119,10 +119,14 @@ def duc_records(documents: Path, references: Path) -> Iterator[Record]:
     for path in files:
         group, name = path.parent.name[:-1].upper(), path.name.upper()
         mine = [model for model in models if model.name.upper().startswith(group) and name in model.name.upper()]
-        texts = tuple(filter(None, (" ".join(read_text(model).split()) for model in mine)))
+        texts = tuple(filter(None, (" ".join(_text(model).split()) for model in mine)))
         if not texts:
             raise DataError(f"{path}: {references} has no reference named {group}*{name}*.")
-        yield Record(duc_input(_body(read_text(path)), words), texts[0], f"{path.parent.name}/{path.name}", texts)
+        yield Record(duc_input(_body(_text(path)), words), texts[0], f"{path.parent.name}/{path.name}", texts)
+
+
+def _text(path: Path) -> str:
+    return decoded(path.read_bytes(), str(path))
 
 
 def _body(text: str) -> str:

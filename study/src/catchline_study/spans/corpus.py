@@ -6,17 +6,16 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from catchline.data.columns import ReadOptions
-from catchline.data.formats import read_jsonl
-from catchline.data.lines import BadRecordError, bare_name, check_text, text_lines
+from catchline.data.columns import ReadOptions, Rows
+from catchline.data.formats import json_rows
+from catchline.data.lines import BadRecordError, bare_name, check_text, raw_lines, text_lines
 from catchline.errors import ConfigError, DataError
 from catchline.text.normalization import encodable
-from catchline.types import Record
 
 _TEXT = {".txt", ".text"}
 _JSONL = {".jsonl", ".ndjson"}
@@ -76,12 +75,7 @@ def documents(path: Path, *, text: str, column: str | None, skipped: Counter[str
     """The documents of a file with their numbers; those without text are left out. Numbers count JSON records or lines;
     0 is a file that is one document. Raises DataError: the file cannot be read, or a record is bad and there is no
     ``skipped`` to count it."""
-    entries: Iterable[tuple[int, Record | BadRecordError | str]]
-    if _suffix(path) in _JSONL:
-        entries = enumerate(read_jsonl(path, ReadOptions(column, need_summary=False)))
-    else:
-        entries = ((number - 1, line) for number, line in text_lines(path))
-    found = _usable(path, entries, skipped)
+    found = _usable(path, column, skipped)
     if text != "line" and _suffix(path) not in _JSONL:
         found = iter([(0, "\n".join(line for _, line in found))])
     for number, document in found:
@@ -89,16 +83,17 @@ def documents(path: Path, *, text: str, column: str | None, skipped: Counter[str
             yield number, encodable(document)
 
 
-def _usable(
-    path: Path, entries: Iterable[tuple[int, Record | BadRecordError | str]], skipped: Counter[str] | None
-) -> Iterator[tuple[int, str]]:
-    for number, entry in entries:
+def _usable(path: Path, column: str | None, skipped: Counter[str] | None) -> Iterator[tuple[int, str]]:
+    rows, lines = Rows(ReadOptions(column, need_summary=False), str(path)), raw_lines(path)
+    is_json = _suffix(path) in _JSONL
+    numbered = ((f"{path}:{number}", "", line) for number, line in text_lines(lines))
+    for number, (origin, _, entry) in enumerate(json_rows(str(path), lines) if is_json else numbered):
         try:
-            if isinstance(entry, BadRecordError):
-                raise entry
-            if isinstance(entry, str):
-                check_text(f"{path}:{number + 1}", entry)
-            yield number, entry if isinstance(entry, str) else entry.document
+            if is_json:
+                yield number, rows.record(entry, origin, "").document
+            else:
+                check_text(origin, entry)
+                yield number, entry
         except BadRecordError as problem:
             if problem.reason != "empty document":
                 if skipped is None:
