@@ -1,9 +1,9 @@
 """OpenAI's chat completions over the service: a chat program asks for a title, and a model of this service writes it.
 
-Chat programs put the text to title into one of four places of the user's last message, which `asked` looks for in this
+Chat programs put the text to title into one of five places of the user's last message, which `asked` looks for in this
 order: the longest block between tags, quotation marks, fences or ``---BEGIN``; what follows a heading such as ``###
-Chat History``; what follows the colon of a request for a title; the messages before, where the last one is only such a
-request. Elsewhere the whole message is the text.
+Chat History``; what follows the colon of a request for a title, or the empty line after it; the messages before, where
+the last one is only such a request. Elsewhere the whole message is the text.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
@@ -26,12 +27,22 @@ _BEGIN, _FINISH = re.compile(r"(?<!-)-{3,}\s*BEGIN\b[^\n]*"), re.compile(r"(?<!-
 _HEADING = re.compile(
     r"^#{1,6}\s[^\n]{0,80}?(?:history|conversation|chat|messages?|text|document|content|input)\b.*$", re.I | re.M
 )
-_REQUEST = re.compile(
-    r"\b(?:generate|write|create|give|provide|suggest|make|propose|return|produce|choose|come up with|name"
-    r"|summari[sz]e)\b[\s\S]{0,120}?\b(?:titles?|name|headline|subject|topic|heading|label)\b",
+_REQUEST = re.compile(  # a verb where a request has one, and what it asks for
+    r"(?:\A|[.!?:;,\n*#-]\s{0,4}|\b(?:please|to|and|you|just|only|will|must|should|can|could)\s)"
+    r"(?:generate|write|create|give|provide|suggest|make|propose|return|produce|choose|come up with|name|extract"
+    r"|(?:reply|respond|answer) with|summari[sz]e)\b"
+    r"[\s\S]{0,120}?\b(?:titles?|name|headline|subject|topic|heading|label)\b|\A(?:please )?summari[sz]e\b",
     re.I,
 )
-_SPEAKER = re.compile(r"^\s{0,8}(user|human|assistant|ai|bot|system)\s?:[ \t]*", re.I | re.M)
+_SPEAKER = re.compile(
+    r"^[\s|>/*]{0,8}(user|human|assistant|ai|bot|system|response)(?: message)?\s?\**:\**[ \t]*", re.I | re.M
+)
+_CAPTION = re.compile(
+    r"(?:\A|\n\s{0,4}\n)[^\n.:]{0,30}\b(?:conversation|chat|messages?|text|document|content|article|e-?mail|input):\s",
+    re.I,
+)
+_QUOTED = re.compile(r'(?<=\s)["“]([^"“”]{20,})["”]\s{0,4}\Z')
+_COLON, _END = re.compile(r":\s"), re.compile(r":\s|\n\s{0,4}\n")
 _KEY = re.compile(r'\{\s{0,20}"(\w{1,40})"\s{0,20}:')
 _LONGEST_REQUEST = 80  # words
 _FEW_WORDS = 6  # of the user in a transcript; then the other side is read too
@@ -65,15 +76,15 @@ class Asked(NamedTuple):
 
 
 def asked(request: ChatRequest) -> Asked:
-    """Find the text to title in the messages. Raises ProblemError: no message of the user has a text."""
-    said = [message.content.strip() for message in request.messages if message.role == "user"]
-    said = [text for text in said if text]
-    if not said:
+    """Find the text to title in the messages. Raises ProblemError: no message of the user has a text, and no other asks
+    for the title of one."""
+    turns = [(message.role, message.content.strip()) for message in request.messages if message.content.strip()]
+    last = max((at for at, (role, _) in enumerate(turns) if role == "user"), default=-1)
+    earlier = [turn for turn in turns[: max(last, 0)] if turn[0] in ("user", "assistant")]
+    request_text, text = _divided(turns[last][1], alone=not earlier) if turns else ("", "")
+    if last < 0 and not (request_text and text):
         raise ProblemError("empty_document", "No user message has a text, so there is nothing to title; send one.")
-    request_text, text = _divided(said[-1])
-    if not text:
-        turns = [(m.role, m.content.strip()) for m in request.messages[:-1] if m.role in ("user", "assistant")]
-        text = _of_turns([(role, content) for role, content in turns if content]) or said[-1]
+    text = text or _of_turns(earlier) or turns[last][1]
     return Asked(_without_speakers(text), _json_key(request.response_format, request_text))
 
 
@@ -128,8 +139,9 @@ def _joined(content: Any) -> Any:
     return "" if content is None else content
 
 
-def _divided(message: str) -> tuple[str, str]:
-    """The request and the text of a message; of a text alone no request, of a request alone no text."""
+def _divided(message: str, alone: bool) -> tuple[str, str]:
+    """The request and the text of a message; of a text alone no request, of a request alone no text. Where there are
+    messages before, an empty line does not end the request."""
     found = _REQUEST.search(message)
     if found is None:
         return "", message
@@ -142,12 +154,17 @@ def _divided(message: str) -> tuple[str, str]:
         return message[: heading.start()], text
     if len(message[: found.start()].split()) > _LONGEST_REQUEST:
         return "", message
-    colon = re.compile(r":\s").search(message, found.end())
-    if colon and len(message[: colon.start()].split()) <= _LONGEST_REQUEST:
-        lines = message[colon.end() :].strip().splitlines()
+    ending, speaker = (one.search(message, found.end()) for one in (_END if alone else _COLON, _SPEAKER))
+    end = min([one.end() for one in [ending] if one] + [one.start() for one in [speaker] if one], default=0)
+    if end and len(message[:end].split()) <= _LONGEST_REQUEST:
+        text = message[end:].strip()
+        caption = _CAPTION.search(text)
+        if caption and len(text[: caption.end()].split()) <= _LONGEST_REQUEST:
+            text = text[caption.end() :].strip()
+        lines = text.splitlines()
         while lines and (not lines[-1].strip() or (len(lines[-1]) < 20 and lines[-1].rstrip().endswith(":"))):
             lines.pop()  # "Title:"
-        return message[: colon.start()], "\n".join(lines)
+        return message[:end], "\n".join(lines)
     return (message, "") if len(message.split()) <= _LONGEST_REQUEST else ("", message)
 
 
@@ -167,18 +184,25 @@ def _blocks(message: str) -> Iterator[tuple[int, int]]:
             yield (line + 1 if mark == "```" and line >= 0 else start + 3), end
     if (begin := _BEGIN.search(message)) and (finish := _FINISH.search(message, begin.end())):
         yield begin.end(), finish.start()
+    if quoted := _QUOTED.search(message):
+        yield quoted.span(1)
 
 
 def _without_speakers(text: str) -> str:
-    """A transcript's turns of the user, or all turns where these have few words; another text as it is."""
+    """A transcript's turns of the user, or all turns where these have few words; another text as it is. Some programs
+    write the messages as JSON."""
+    if text.startswith('[{"role"'):
+        with suppress(ValueError, AttributeError, RecursionError):
+            return _of_turns([[*map(str, turn.values())][:2] for turn in json.loads(text)])
     marks = list(_SPEAKER.finditer(text))
     if not marks or text[: marks[0].start()].strip():
         return text
     ends = [*(mark.start() for mark in marks[1:]), len(text)]
-    return _of_turns([(mark[1], text[mark.end() : end].strip()) for mark, end in zip(marks, ends, strict=True)])
+    turns = [(mark[1], text[mark.end() : end].strip()) for mark, end in zip(marks, ends, strict=True)]
+    return _of_turns([(role, said[1:-1] if said[:1] == said[-1:] == '"' else said) for role, said in turns])
 
 
-def _of_turns(turns: Sequence[tuple[str, str]]) -> str:
+def _of_turns(turns: Sequence[Sequence[str]]) -> str:
     users = "\n".join(content for role, content in turns if role.lower() in ("user", "human"))
     return users if len(users.split()) >= _FEW_WORDS else "\n".join(content for _, content in turns)
 

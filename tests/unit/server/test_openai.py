@@ -54,6 +54,22 @@ PROMPTS: dict[str, list[dict[str, Any]]] = {
     "tagged message": user(f"Create a title.\n<message>{TEXT}</message>\n<rules>Short.</rules>"),
     "several parts": user([{"type": "text", "text": TEXT}, {"type": "image_url", "image_url": {}}]),
     "few words of the user": chat("It slips.", TEXT, "Suggest a title for this chat."),
+    "below an empty line": user(f"Write a subject line for this mail. Give only the line.\n\n{TEXT}"),
+    "below a caption": user(f"Write a short title for this text. No quotes.\n\nText: {TEXT}"),
+    "turns with marks": user(
+        f'Please give a title for the chat\n||>User:\n"{TEXT}"\n||>Response:\n"{REPLY}"\n\n||>Title:'
+    ),
+    "a system message of all": [{"role": "system", "content": f"Please write a title for the chat.\n\n{TURNS}"}],
+    "messages in JSON": [
+        SYSTEM,
+        *user(f'[{{"role": "user", "mainText": "{TEXT}"}}, {{"role": "assistant", "mainText": "x"}}]'),
+    ],
+    "an extract of fenced lines": user(
+        f"Read the chat and extract a short title.\n\n```\n/ user: {TEXT}\n/ assistant: x\n```\n"
+    ),
+    "a summary behind the chat": chat(TEXT, REPLY, "Summarize our chat in six words."),
+    "in quotation marks at the end": user(f'Summarize in a title of ten words. Only the title. "{TEXT}"'),
+    "a labelled message": [SYSTEM, *user(f'User message: "{TEXT}"')],
     "another key": user(f'Return {{"headline": "..."}}, a headline of the text below.\n\n## Text\n{TEXT}'),
 }
 KEYS = {"tagged history": "title", "history below a heading": "title", "another key": "headline"}
@@ -71,6 +87,7 @@ def test_the_text_is_found(name: str) -> None:
         'A page of three tags: <b>one</b>, then <i>two</i>. It has {"title": 1} in it.',
         "# Chat\n\nWe name the boat on Sunday.",
         "The title of the talk was long: it had nine words.",
+        "We propose a topic model: it has three parts.",
         "Read this:\n```\nprint('a')\n```\nIt prints one letter.",
     ],
 )
@@ -121,7 +138,7 @@ def test_a_stream_is_openais(client: TestClient) -> None:
     ("body", "status", "code"),
     [
         ({"messages": []}, 422, "invalid_request"),
-        ({"messages": [{"role": "system", "content": "Write."}]}, 422, "empty_document"),
+        ({"messages": [SYSTEM]}, 422, "empty_document"),
         ({"model": "gpt-9", "messages": user("a b")}, 404, "unknown_model"),
         ({"messages": user("a b"), "n": 50}, 422, "invalid_option"),
         ({"messages": user("a " * 1500)}, 413, "document_too_long"),
