@@ -70,6 +70,8 @@ MISTAKES = [
     (f"{ONE} --test bootstrap --out scores", 3, "--test bootstrap needs at least two documents, and there is one"),
     # arguments in another place, options of other programs
     ("summarize oneline text.txt --device tpu", 2, "There is no device 'tpu' here; use cpu, or auto"),
+    ("check -", 2, "name its document too"),
+    ("evaluate openai:tiny --data good.jsonl", 2, "write openai:MODEL@http://host/v1"),
     ("data split good.jsonl", 2, "No such command 'split'. Known: check, columns"),
     # a file of one kind where another is wanted
     (f"{TRAIN} good.jsonl --from lexrank", 4, "has no weights; name a model such as oneline"),

@@ -136,6 +136,7 @@ def test_commands_print_what_the_pages_show(
 ) -> None:
     """A line with ``$`` is typed, and what follows up to the next one is printed."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "article.txt").write_text("Tom paid 3 million dollars to Anna on Monday.")
     typed = [block for path in DOCS for block in blocks(path) if block.startswith("$ ")]
     assert typed
     for command, _, shown in (one.partition("\n") for block in typed for one in block[2:].split("\n$ ")):

@@ -8,6 +8,7 @@ from typer import Argument
 
 from catchline.cli.io import aligned, documents_of, read_once, stream_records
 from catchline.cli.options import AsJson, DocumentOptions, ReadingOptions
+from catchline.errors import ConfigError
 from catchline.explain.record import support_to_dict
 from catchline.metrics.faithfulness import SupportReport, check_support
 from catchline.text.control import json_line
@@ -26,7 +27,7 @@ def command(
 ) -> None:
     """Find the names, numbers and dates of a summary that its document lacks, whoever wrote it.
 
-    Each claim has its place in both texts: a hint for a reader, not a verdict.
+    Each claim has its place in both texts. What the document lacks may still be right.
     """
     if document is not None:
         read_once([summary, document])
@@ -35,6 +36,8 @@ def command(
         pair = Record(read.document, written.document, id=written.id)
         print(_line(pair, report) if as_json else _of_one(read.document, report))
         return
+    if summary == "-":
+        raise ConfigError("Standard input is the text to check; name its document too: catchline check - DOCUMENT.")
     lacking = pairs = claims = missing = 0
     for number, record in enumerate(stream_records(summary, reading.options()), 1):
         report = check_support(record.summary, record.document)
@@ -46,9 +49,8 @@ def command(
             names = ", ".join(f"{claim.text} ({claim.kind})" for claim in report.unsupported)
             print(f"{record.id or number}: {names}")
     if not as_json:
-        print(
-            f"{lacking:,} of {pairs:,} summaries lack support for {missing:,} of {claims:,} names, numbers and dates."
-        )
+        counted = f"{missing:,} of {claims:,} names, numbers and dates"
+        print(f"{lacking:,} of {pairs:,} summaries lack support for {counted}.")
 
 
 def _line(record: Record, report: SupportReport) -> str:
@@ -57,12 +59,15 @@ def _line(record: Record, report: SupportReport) -> str:
 
 
 def _of_one(document: str, report: SupportReport) -> str:
-    """A table of the claims, with what the document has in the place of each."""
-    rows = []
+    """A table of the claims, with what the document has in the place of each and where, and the verdict."""
+    rows, claims = [], sum(claim.kind != "word" for claim in report.claims)
     for claim in report.claims:
-        if claim.kind != "word" or claim.source is None:
-            found = "" if claim.source is None else " ".join(document[slice(*claim.source)].split())
-            rows.append([claim.text, claim.kind, "yes" if claim.source else "no", found])
+        if claim.source is None:
+            rows.append([claim.text, claim.kind, "no", "", ""])
+        elif claim.kind != "word":
+            found = " ".join(document[slice(*claim.source)].split())
+            rows.append([claim.text, claim.kind, "yes", found, f"{claim.source[0]}-{claim.source[1]}"])
     if not rows:
         return "The summary has no name, number or date, and every word of it is in the document."
-    return aligned(["summary", "kind", "in the document", "as"], rows)
+    verdict = f"{len(report.unsupported):,} of {claims:,} names, numbers and dates are not in the document."
+    return f"{aligned(['summary', 'kind', 'in the document', 'as', 'at'], rows)}\n{verdict}"

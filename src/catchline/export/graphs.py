@@ -210,7 +210,7 @@ def mapped(tree: Any, change: Callable[[str, Tensor, bool], Any], name: str = ""
     if isinstance(tree, Tensor):
         return change(name, tree, shared)
     if hasattr(tree, "select_documents"):
-        raise ModelError(f"its state holds a {type(tree).__name__}, which orders its beams by itself")
+        raise ModelError("its decoder has no ONNX form, so it runs with torch only")
     if isinstance(tree, dict):
         return {key: inner(part, key) for key, part in tree.items()}
     if isinstance(tree, (list, tuple)):

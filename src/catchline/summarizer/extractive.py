@@ -133,6 +133,9 @@ def check_name(name: str, recipes: Sequence[str] = ()) -> bool:
     if is_method(name):
         ExtractiveSystem(name)
         return True
+    if name.startswith("openai:"):
+        resolve_name("catchline.summarizer.llm:LanguageModelSystem")(name)
+        return False
     place = place_of(name).expanduser()
     if not place.exists() and "/" not in name:
         meant = did_you_mean(name, [*recipes, *SHIPPED, *EXTRACTIVE])

@@ -42,7 +42,8 @@ def test_a_table_shows_what_the_document_has(tmp_path: Path, capsys: pytest.Capt
     assert main(["check", *map(str, files)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["fifteen", "number", "no"] in rows
-    assert ["Graz", "name", "yes", "Graz"] in rows
+    assert ["Graz", "name", "yes", "Graz", "13-17"] in rows
+    assert rows[-1][:3] == ["1", "of", "2"]
 
 
 @pytest.mark.parametrize(
