@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from catchline import Summarizer
+from catchline import Summarizer, read_records
 from catchline.cli.main import main
 from commands import run
 from json_lines import write_lines
+from office_files import MAKERS, PROSE
 from serving import running
 
 ROOT = Path(__file__).parents[2]
@@ -129,6 +130,12 @@ def test_programs_that_need_no_data(
     assert "{'rouge1': 0.6667, 'rougeL': 0.6667}" in printed_by("docs/evaluate.md", "ROUGE in your own program", capsys)
     assert "monitor from 20 27 monitor" in printed_by("docs/explain.md", "Where the words came from", capsys)
     assert "None" in printed_by("docs/explain.md", "Faithfulness", capsys)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "1.txt").write_bytes(MAKERS[".docx"]())  # known by its content
+    (tmp_path / "folder" / "1.sum").write_text("The river rises")
+    assert not printed_by("docs/data.md", "Formats", capsys)
+    [pair] = read_records("pairs.jsonl")
+    assert (pair.id, pair.document, pair.summary) == ("1", PROSE, "The river rises")
 
 
 def test_commands_print_what_the_pages_show(
