@@ -16,7 +16,8 @@ from typer import Argument, Exit, Option
 from catchline.cli.io import aligned, check_folder, note, print_json, progress, records_of, say
 from catchline.cli.main import EXIT_INTERRUPTED
 from catchline.cli.options import AsJson, Device, MaxRecords, PromptOptions, ReadingOptions, RecipeKeys, Size, TrustCode
-from catchline.config.loading import load_recipe, merge, parse_overrides, recipe_names
+from catchline.config.base import merge
+from catchline.config.loading import load_recipe, parse_overrides, recipe_names
 from catchline.config.names import SHIPPED
 from catchline.config.schema import RunConfig
 from catchline.data.records import data_changes, split_of, splits_in

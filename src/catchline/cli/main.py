@@ -89,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # before torch is imported: waiting threads give the core away, and oneDNN keeps fewer prepared products
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it reads what all installed packages say of them
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Context, Option, Typer
 
-from catchline.config.loading import merge, parse_overrides
+from catchline.config.base import merge
 from catchline.config.names import trusting
 from catchline.errors import ConfigError, unknown_choice
 
@@ -85,6 +85,8 @@ MinHumanScore = Annotated[int | None, Option(min=1, max=5, help="Leave out pairs
 
 def search_settings(given: list[str] | None) -> dict[str, Any]:
     """``--set`` of a command that decodes: keys of the section ``search``, with or without its name."""
+    from catchline.config.loading import parse_overrides
+
     settings = parse_overrides(given or ())
     section = settings.pop("search", {})
     if not isinstance(section, dict):

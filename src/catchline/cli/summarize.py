@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -36,9 +36,12 @@ from catchline.data.formats import csv_table
 from catchline.errors import ConfigError, DataError
 from catchline.explain.provenance import UNKNOWN
 from catchline.files import flush, keeps_its_place, only_writer, sha256, write_text
-from catchline.summarizer.bulk import Lines, Request, SummaryJob, lines_of
+from catchline.summarizer.summarize import Request
 from catchline.text.control import safe_print as print
 from catchline.types import Record, Summary
+
+if TYPE_CHECKING:
+    from catchline.summarizer.bulk import Lines
 
 DIGEST = "document_sha256"  # key of a line in a file: the digest of the text
 MOST_SHOWN = 300  # characters of a line in a remark
@@ -92,6 +95,8 @@ def command(
         model, device, overrides, explain, batch_size, reading.skip_bad, decoding.always_write, trust_code, prefix
     )
     if all(of_records) or as_json:
+        from catchline.summarizer.bulk import lines_of
+
         if output is not None and output.suffix.lower() in NO_LINES:
             raise ConfigError(f"{output}: results are JSON lines; name it {as_lines(output)}.")
         if output is not None and output.suffix.lower() in TABLES and output.exists():
@@ -102,22 +107,24 @@ def command(
     elif ray or (jobs or 1) > 1:
         raise ConfigError("--jobs and --ray are for files of records (.jsonl, .csv, ...), not for texts.")
     else:
-        write_texts(SummaryJob(request), list(records), output, skipped, several=len(inputs) > 1)
+        write_texts(request, list(records), output, skipped, several=len(inputs) > 1)
     skipped.report()
 
 
 def write_texts(
-    job: SummaryJob, records: list[Record], output: Path | None, skipped: Skipped, *, several: bool
+    request: Request, records: list[Record], output: Path | None, skipped: Skipped, *, several: bool
 ) -> None:
     """Print summaries as text; several files get a heading each, several hypotheses a line each."""
     out: list[str] = []
+    summarizer = request.open()
     with progress("Summarizing", total=len(records)) if len(records) > 1 else nullcontext() as bar:
-        for record, summary in zip(records, job.run(records, bar and bar.advance, skipped), strict=True):
+        summaries = request.summaries(summarizer, records, bar and bar.advance, skipped)
+        for record, summary in zip(records, summaries, strict=True):
             if several:
                 out.append(f"== {record.origin or record.id}")
             if summary is None:
                 continue
-            if job.request.explain and output is None:
+            if request.explain and output is None:
                 print_lines(out)
                 show_summaries([summary])
             else:

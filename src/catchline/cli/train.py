@@ -14,8 +14,8 @@ from typer import Argument, Exit, Option
 from catchline.cli.io import aligned, check_folder, note, print_result, progress, records_of, say
 from catchline.cli.main import EXIT_INTERRUPTED
 from catchline.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, Size, TrustCode
-from catchline.config.base import validate
-from catchline.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
+from catchline.config.base import merge, validate
+from catchline.config.loading import load_recipe, load_run, parse_overrides, resolve_run
 from catchline.config.names import SHIPPED, check_run, outside_names, place_of, trusting
 from catchline.config.schema import SPLITS, RunConfig, TrainingConfig
 from catchline.data.records import data_changes

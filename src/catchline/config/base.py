@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from catchline.errors import ConfigError
 Components = Mapping[str, type[BaseModel]]
 S = TypeVar("S", bound=BaseModel)
 LARGEST = 2**32 - 1  # what no setting exceeds, whatever its own bounds
+LONGEST_NUMBER = 40  # digits of one that is read
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 80
 
@@ -100,6 +102,24 @@ def _fields_at(cls: type[BaseModel], path: list[str]) -> list[str]:
         if field and (nested := sections_in(field.annotation)):
             current = nested[0]
     return list(getattr(current, "model_fields", {}))
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any], *, revive: bool = False) -> dict[str, Any]:
+    """Return ``base`` changed by ``changes``, deeply; keys may be dotted. A component whose ``type`` changes is
+    replaced whole. A component that ``base`` set to null stays null unless the change names a ``type`` (so that a
+    size's numbers do not bring back what a row took away), or ``revive`` is set."""
+    result = copy.deepcopy(dict(base))
+    for dotted, value in changes.items():
+        key, _, rest = dotted.partition(".")
+        if rest:
+            value = {rest: value}
+        old = result.get(key)
+        if not isinstance(value, Mapping):
+            result[key] = copy.deepcopy(value)
+        elif old is not None or key not in result or "type" in value or revive:
+            kept = old if isinstance(old, Mapping) and value.get("type", old.get("type")) == old.get("type") else {}
+            result[key] = merge(kept, value, revive=revive)
+    return result
 
 
 # ------------------------------------------------------------------------------- which key was meant

@@ -7,7 +7,6 @@ that stands twice and tags for sets or binary data; a date is text here.
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,14 +15,14 @@ from typing import Any
 
 import yaml
 
-from catchline.config.base import validate
+from catchline.config.base import LONGEST_NUMBER, merge, validate
 from catchline.config.names import SHIPPED, component_settings, refuse_code
 from catchline.config.schema import SPLITS, Recipe, RunConfig
 from catchline.errors import ConfigError, did_you_mean, refuse_unknown, unknown_choice
 
 OF_THE_RECIPE = ("name", "row", "size", "published")
 RECIPES = Path(__file__).parent.parent / "recipes"
-MOST_BYTES, MOST_VALUES, DEEPEST, LONGEST_NUMBER = 1_000_000, 50_000, 30, 40
+MOST_BYTES, MOST_VALUES, DEEPEST = 1_000_000, 50_000, 30
 
 
 def recipe_names() -> list[str]:
@@ -153,24 +152,6 @@ def _joined(old: Any, new: Any) -> Any:
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return new
     return {**old, **{key: _joined(old.get(key), value) for key, value in new.items()}}
-
-
-def merge(base: Mapping[str, Any], changes: Mapping[str, Any], *, revive: bool = False) -> dict[str, Any]:
-    """Return ``base`` changed by ``changes``, deeply; keys may be dotted. A component whose ``type`` changes is
-    replaced whole. A component that ``base`` set to null stays null unless the change names a ``type`` (so that a
-    size's numbers do not bring back what a row took away), or ``revive`` is set."""
-    result = copy.deepcopy(dict(base))
-    for dotted, value in changes.items():
-        key, _, rest = dotted.partition(".")
-        if rest:
-            value = {rest: value}
-        old = result.get(key)
-        if not isinstance(value, Mapping):
-            result[key] = copy.deepcopy(value)
-        elif old is not None or key not in result or "type" in value or revive:
-            kept = old if isinstance(old, Mapping) and value.get("type", old.get("type")) == old.get("type") else {}
-            result[key] = merge(kept, value, revive=revive)
-    return result
 
 
 def first_difference(old: Any, new: Any, path: str = "") -> str | None:

@@ -130,16 +130,16 @@ class TrainingConfig(ConfigBase):
     max_updates: int | None = Field(None, ge=1)
     max_epochs: int | None = Field(None, ge=1)
     max_minutes: float | None = Field(None, gt=0)
-    optimizer: OptimizerConfig = OptimizerConfig()
-    schedule: ScheduleConfig = ScheduleConfig()
+    optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     clip_norm: float | None = Field(None, gt=0)
     seed: int = Field(1, ge=0)
     precision: Literal["fp32", "bf16"] = "fp32"
-    teacher_forcing: TeacherForcingConfig = TeacherForcingConfig()
+    teacher_forcing: TeacherForcingConfig = Field(default_factory=TeacherForcingConfig)
     phases: tuple[PhaseConfig, ...] = ()
-    validation: ValidationConfig = ValidationConfig()
+    validation: ValidationConfig = Field(default_factory=ValidationConfig)
     early_stopping: int | None = Field(None, ge=1)  # validations without improvement; none: never
-    checkpoint: CheckpointConfig = CheckpointConfig()
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     average_last: int = Field(0, ge=0)  # weight averaging: its horizon in updates; 0: none
     log_every: int = Field(20, ge=1)
     lora: int | None = Field(None, ge=1, le=1024)
@@ -273,14 +273,14 @@ class RunConfig(ConfigBase):
     row: str = ""
     size: str = ""
     description: str = ""
-    data: DataConfig = DataConfig()
-    text: TextConfig = TextConfig()
+    data: DataConfig = Field(default_factory=DataConfig)
+    text: TextConfig = Field(default_factory=TextConfig)
     model: Spec
     objectives: tuple[Spec, ...] = Field(({"type": "nll"},), min_length=1)
     training: TrainingConfig
-    pretraining: PretrainingConfig = PretrainingConfig()
-    search: SearchConfig = SearchConfig()
-    evaluation: EvaluationConfig = EvaluationConfig()
+    pretraining: PretrainingConfig = Field(default_factory=PretrainingConfig)
+    search: SearchConfig = Field(default_factory=SearchConfig)
+    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     published: dict[str, Any] = Field(default_factory=dict)
 
     @property

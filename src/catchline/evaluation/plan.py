@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from catchline.config.base import validate
-from catchline.config.loading import merge, read_run, recipe_names, resolve_method, resolve_run, with_absolute_paths
+from catchline.config.base import merge, validate
+from catchline.config.loading import read_run, recipe_names, resolve_method, resolve_run, with_absolute_paths
 from catchline.config.names import EXTRACTIVE, check_run, parse, place_of, resolve
 from catchline.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
 from catchline.errors import ConfigError, refuse_unknown, unknown_choice

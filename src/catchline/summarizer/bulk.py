@@ -5,38 +5,22 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from catchline.errors import CatchlineError, ConfigError, DataError, installing
+from catchline.errors import CatchlineError, ConfigError, installing
 from catchline.explain.record import support_of, support_to_dict, to_dict
 from catchline.jobs import batches, parallel
 from catchline.summarizer.extractive import Progress, System
-from catchline.summarizer.summarize import WINDOW_BATCHES, Summarizer
+from catchline.summarizer.summarize import WINDOW_BATCHES, OnSkip, Request
 from catchline.text.control import json_line
 from catchline.types import Record, Summary
 
-OnSkip = Callable[[CatchlineError], object]
 Chunk = tuple[int, list[Record]]  # the number of the first record, counted from 1, and the records
 Result = tuple[list[str], list[CatchlineError], CatchlineError | None]  # lines, skipped, the error that ended it
 Lines = Callable[[Iterable[Record], int, Progress], Iterator[str]]  # of records, the first one's number, progress
-
-
-@dataclass(frozen=True)
-class Request:
-    """The model, its options, and what to do with each record."""
-
-    model: str
-    device: str = "cpu"
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    explain: bool = False
-    batch_size: int | None = None
-    skip_bad: bool = False
-    always_write: bool = False
-    trust_code: bool = False
-    prefix: str | None = None
 
 
 class SummaryJob:
@@ -44,33 +28,7 @@ class SummaryJob:
     ``overrides``."""
 
     def __init__(self, request: Request) -> None:
-        self.request = request
-        self.summarizer = Summarizer.from_pretrained(
-            request.model, device=request.device, trust_code=request.trust_code, prefix=request.prefix
-        )
-        self.summarizer.system.options(request.overrides)  # refuses them before anything is read
-
-    def run(
-        self, records: Iterable[Record], advance: Progress | None = None, on_skip: OnSkip | None = None, first: int = 1
-    ) -> Iterator[Any]:
-        """Summaries in order, ``None`` for a record that was skipped. Messages number the records from ``first``."""
-
-        def skipped(record: Record, error: CatchlineError) -> None:
-            where = "" if not record.origin or record.origin in str(error) else f"{record.origin}: "
-            if on_skip is not None:
-                on_skip(DataError(f"{where}{error}"))
-
-        return self.summarizer.stream(
-            records,
-            explain=self.request.explain,
-            batch_size=self.request.batch_size,
-            progress=advance,
-            on_error="skip" if self.request.skip_bad else "raise",
-            on_skip=skipped,
-            always_write=self.request.always_write,
-            first=first,
-            **self.request.overrides,
-        )
+        self.request, self.summarizer = request, request.open()
 
     def lines(
         self, records: Iterable[Record], first: int, advance: Progress | None = None, on_skip: OnSkip | None = None
@@ -83,7 +41,8 @@ class SummaryJob:
                 names.append(record.id or str(number))
                 yield record
 
-        for place, summary in enumerate(self.run(named(), advance, on_skip, first)):
+        summaries = self.request.summaries(self.summarizer, named(), advance, on_skip, first)
+        for place, summary in enumerate(summaries):
             yield self.line(names[place], summary)
 
     @cached_property

@@ -12,21 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
+from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 import numpy as np
 
-from catchline.config.base import validate
-from catchline.config.loading import merge
+from catchline.config.base import merge, validate
 from catchline.config.schema import LONGEST, LengthConfig, SearchConfig, TextConfig
 from catchline.data.dataset import Collator, EncodedDataset, Example, encode_documents, examples_of
 from catchline.errors import ConfigError, DataError
 from catchline.explain.provenance import build_summary, extractive_summary
 from catchline.jobs import batches, threads_each
 from catchline.metrics.confidence import Calibration, facts_of, unknown_words
-from catchline.metrics.copying import repeats
-from catchline.metrics.faithfulness import SourceFacts, check_support
-from catchline.metrics.words import words
 from catchline.search.beam import StepFunction
 from catchline.search.decode import decode
 from catchline.search.scorers import Length
@@ -39,7 +36,7 @@ _BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
 MOST_THREADS = 4  # a quarter of the search around a small model is Python, of which one runs at a time
 LENGTHS = LengthConfig.model_fields.keys()
 _TOKENS_A_WORD = 4  # at most, in a usual text
-_ENDLESS = 10_000  # characters of a summary, which copied a "word" of that length
+FIRST_FAULTLESS = "catchline.explain.record:first_faultless"  # to import it takes a tenth of a short command
 _TOLD_SINGLY = 32  # tokens of a summary that is watched
 WRITES = "A trained model: writes its own line, word by word."
 WRITES_AND_COPIES = "A trained model: writes its own line, word by word, and can copy words from the text."
@@ -298,12 +295,9 @@ class DecodedDocument:
     def in_order(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """Those in front whose text is long enough and needs no cut. With ``faultless`` the first of all is one that
         does not repeat itself, and of whose names, numbers and dates, as the model wrote them, the document has all."""
-        source = SourceFacts(self.record.document)
-        for place, hypothesis in enumerate(hypotheses if self.options.faultless else ()):
-            text = self._plain(hypothesis)
-            if len(text) > _ENDLESS or not (repeats(words(text)) or check_support(text, source).unsupported):
-                hypotheses = [hypothesis, *hypotheses[:place], *hypotheses[place + 1 :]]
-                break
+        if self.options.faultless:
+            place = resolve_name(FIRST_FAULTLESS)(map(self._plain, hypotheses), self.record.document)
+            hypotheses = [hypotheses[place], *hypotheses[:place], *hypotheses[place + 1 :]]
         if (length := self._length) is None:
             return hypotheses
         texts = [self._whole(one, explain=False).text for one in hypotheses]

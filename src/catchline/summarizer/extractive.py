@@ -15,8 +15,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from catchline.config.base import validate
-from catchline.config.loading import LONGEST_NUMBER, parse_overrides
+from catchline.config.base import LONGEST_NUMBER, validate
 from catchline.config.names import EXTRACTIVE, SHIPPED, parse, place_of, resolve
 from catchline.config.schema import LengthConfig
 from catchline.errors import ConfigError, ModelError, did_you_mean
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from catchline.extractive.base import Extractor
 
 Progress = Callable[[int], object]  # receives the number of documents just done
+PARSE_OVERRIDES = "catchline.config.loading:parse_overrides"  # few names have settings, and YAML takes time to import
 OnText = Callable[[int, str], object]  # receives the place of a document and its summary so far
 # ``my_package.module:Mine`` or ``my_module:Mine-2``; a drive is one letter, ``hub:`` is before data, ``openai:`` models
 _OUTSIDE = re.compile(r"(?!hub:|openai:)[^\W\d]\w+(\.\w+)*:[A-Z]\w*(-\d+)?(?=$|:)")
@@ -113,7 +113,7 @@ def method_spec(name: str) -> dict[str, Any]:
         return spec
     if not settings.strip():
         raise ConfigError(f"'{name}' has no setting after the colon: remove it, or write {method}:language=de.")
-    return spec | parse_overrides(settings.split(","))
+    return spec | resolve_name(PARSE_OVERRIDES)(settings.split(","))
 
 
 def is_method(name: str) -> bool:

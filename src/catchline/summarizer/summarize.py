@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
@@ -37,6 +37,7 @@ WINDOW_BATCHES = 8  # this many batches of documents are read ahead and sorted b
 
 _Batch = list[tuple[int, Record]]  # each with its place in the window
 OnError = Literal["raise", "skip"]
+OnSkip = Callable[[CatchlineError], object]
 Document = str | Record
 
 
@@ -250,6 +251,56 @@ class Summarizer:
         """Move the model to a device; gives back the summarizer itself."""
         self.system.to(device)
         return self
+
+
+@dataclass(frozen=True)
+class Request:
+    """The model, its options, and what to do with each record."""
+
+    model: str
+    device: str = "cpu"
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    explain: bool = False
+    batch_size: int | None = None
+    skip_bad: bool = False
+    always_write: bool = False
+    trust_code: bool = False
+    prefix: str | None = None
+
+    def open(self) -> Summarizer:
+        """Open the model. Raises CatchlineError: it cannot be opened, or refuses the ``overrides``."""
+        opened = Summarizer.from_pretrained(
+            self.model, device=self.device, trust_code=self.trust_code, prefix=self.prefix
+        )
+        opened.system.options(self.overrides)
+        return opened
+
+    def summaries(
+        self,
+        summarizer: Summarizer,
+        records: Iterable[Record],
+        advance: Progress | None,
+        on_skip: OnSkip | None,
+        first: int = 1,
+    ) -> Iterator[Any]:
+        """Summaries in order, ``None`` for a record that was skipped. Messages number the records from ``first``."""
+
+        def skipped(record: Record, error: CatchlineError) -> None:
+            where = "" if not record.origin or record.origin in str(error) else f"{record.origin}: "
+            if on_skip is not None:
+                on_skip(DataError(f"{where}{error}"))
+
+        return summarizer.stream(
+            records,
+            explain=self.explain,
+            batch_size=self.batch_size,
+            progress=advance,
+            on_error="skip" if self.skip_bad else "raise",
+            on_skip=skipped,
+            always_write=self.always_write,
+            first=first,
+            **self.overrides,
+        )
 
 
 def with_graphs(name: str) -> Path | None:

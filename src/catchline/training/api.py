@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from catchline.config.loading import load_recipe, merge, resolve_run
+from catchline.config.base import merge
+from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import MODELS, check_run, name_of
 from catchline.data.records import Pairs, data_changes
 from catchline.errors import ConfigError

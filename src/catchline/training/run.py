@@ -18,8 +18,8 @@ from typing import Any
 from accelerate import Accelerator
 from pydantic import TypeAdapter, ValidationError
 
-from catchline.config.base import validate
-from catchline.config.loading import dump_run, first_difference, merge, with_absolute_paths
+from catchline.config.base import merge, validate
+from catchline.config.loading import dump_run, first_difference, with_absolute_paths
 from catchline.config.names import check_run, outside_names, trusting
 from catchline.config.schema import SPLITS, DataConfig, RunConfig
 from catchline.data.checks import hold_out as split_pairs

@@ -25,8 +25,8 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from catchline.config.base import validate
-from catchline.config.loading import dump_run, merge, parse_yaml, read_run
+from catchline.config.base import merge, validate
+from catchline.config.loading import dump_run, parse_yaml, read_run
 from catchline.config.names import SHIPPED
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError, unknown_choice

@@ -14,7 +14,8 @@ from catchline.cli.options import DocumentOptions, PromptOptions
 from catchline.cli.summarize import write_lines
 from catchline.data.records import write_records
 from catchline.metrics.faithfulness import check_support
-from catchline.summarizer.bulk import Request, lines_of
+from catchline.summarizer.bulk import lines_of
+from catchline.summarizer.summarize import Request
 from catchline.types import Record
 
 

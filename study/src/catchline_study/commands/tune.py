@@ -23,7 +23,8 @@ from catchline.cli.options import (
     TrustCode,
     search_settings,
 )
-from catchline.config.loading import merge, read_run
+from catchline.config.base import merge
+from catchline.config.loading import read_run
 from catchline.config.names import SHIPPED
 from catchline.config.schema import EvaluationConfig
 from catchline.data.records import split_of
