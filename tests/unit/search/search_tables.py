@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import torch
@@ -18,7 +18,7 @@ from catchline.config.schema import SearchConfig
 from catchline.search.beam import beam_search
 from catchline.search.scorers import Scorer, SpecialIds, build_scorers
 from catchline.search.torch_bridge import TorchMemory, TorchModel, TorchState
-from catchline.types import Hypothesis, Memory, Shared, StepOutput
+from catchline.types import Batch, Hypothesis, Memory, Shared, StepOutput
 
 SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0)
 BOS, EOS = 2, 3
@@ -93,6 +93,30 @@ class TableModel:
     def attention_rows(self, document: int, ids: tuple[int, ...], steps: int) -> list[list[float]]:
         full = (BOS, *ids)
         return [self.attention[document, full[t]].tolist() for t in range(steps)]
+
+
+class Encoding:
+    """A `TableModel` with an encoder that reads nothing."""
+
+    def __init__(self, model: TableModel):
+        self.model = model
+
+    def encode(self, batch: Batch) -> Memory:
+        assert torch.is_inference_mode_enabled()
+        return replace(self.model.memory, extended_ids=batch.source_extended_ids)
+
+    def start(self, memory: Memory) -> dict:
+        return self.model.start()
+
+    def step(self, last_ids, state):
+        return self.model.step(last_ids, state)
+
+    def read_figures(self, memory: Memory) -> list:
+        return []
+
+
+def batch_of(source: torch.Tensor, vocab: int) -> Batch:
+    return Batch(source.clamp_max(vocab - 1), source, torch.ones_like(source, dtype=torch.bool), int(source.max()) + 1)
 
 
 def search(

@@ -8,7 +8,7 @@ carries its own words, model state and lists of past vectors; nothing is batched
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,6 @@ import torch
 from catchline.types import Batch
 
 UNK, BOS, EOS, PAD = 1, 2, 3, 0
-
-
-# ---------------------------------------------------------------------------------------- equations
 
 
 def kl(p: np.ndarray, q: np.ndarray) -> float:
@@ -56,9 +53,6 @@ def distraction(now: Vectors, past: list[Vectors], lambdas: tuple[float, float, 
     return l1 * divergence - cost
 
 
-# ------------------------------------------------------------------------------------------- search
-
-
 @dataclass
 class Slow:
     """One hypothesis; ``carried`` is its score so far."""
@@ -73,12 +67,10 @@ class Slow:
 class Settings:
     beam: int
     max_length: int
-    lambdas: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    variant: str = "paper"
-    accumulate: bool = True
-    shrink: bool = True
-    allowed: Callable[[int], bool] = lambda word: word not in (UNK, BOS, PAD)
-    divide: Callable[[int], float] = float  # of the number of predicted tokens, EOS counted
+    lambdas: tuple[float, float, float]
+    variant: str
+    accumulate: bool
+    shrink: bool
 
 
 Found = list[tuple[float, list[int], bool]]  # final score, words, finished
@@ -90,10 +82,9 @@ class SlowSearch:
 
     def __init__(self, model: Any, settings: Settings) -> None:
         self.model, self.settings = model, settings
-        self.readings: dict[tuple[int, ...], tuple[list[float], Vectors, Any]] = {}
 
-    def __call__(self, batch: Batch, readings: dict[Any, Any] | None = None) -> Found:
-        self.readings = {} if readings is None else readings
+    def __call__(self, batch: Batch, readings: dict[Any, Any]) -> Found:
+        self.readings = readings
         with torch.no_grad():
             first = Slow([], self.model.start(self.model.encode(batch)))
             return self._shrinking(first) if self.settings.shrink else self._refilling(first)
@@ -140,7 +131,7 @@ class SlowSearch:
             log_probs, now, state = self.read(hypothesis)
             term = distraction(now, hypothesis.past, s.lambdas, s.variant)
             for word, log_prob in enumerate(log_probs):
-                if not s.allowed(word):
+                if word in (UNK, BOS, PAD):
                     continue
                 decides = hypothesis.carried + term + log_prob
                 carried = decides if s.accumulate else hypothesis.carried + log_prob
@@ -150,15 +141,11 @@ class SlowSearch:
         """One step of the model for this hypothesis alone."""
         words = tuple(hypothesis.words)
         if words not in self.readings:
-            self.readings[words] = self._read(hypothesis)
+            output, state = self.model.step(torch.tensor([(BOS, *words)[-1]]), hypothesis.model_state)
+            vectors = (np.asarray(v[0].double()) for v in (output.attention, output.context, output.state))
+            self.readings[words] = output.log_probs[0].tolist(), Vectors(*vectors), state
         return self.readings[words]
-
-    def _read(self, hypothesis: Slow) -> tuple[list[float], Vectors, Any]:
-        last = torch.tensor([hypothesis.words[-1] if hypothesis.words else BOS])
-        output, state = self.model.step(last, hypothesis.model_state)
-        vectors = (np.asarray(v[0].double()) for v in (output.attention, output.context, output.state))
-        return output.log_probs[0].tolist(), Vectors(*vectors), state
 
     def _final(self, hypothesis: Slow, *, finished: bool) -> tuple[float, list[int], bool]:
         words = hypothesis.words[:-1] if finished else hypothesis.words
-        return hypothesis.carried / self.settings.divide(len(hypothesis.words)), words, finished
+        return hypothesis.carried / len(hypothesis.words), words, finished  # of what was predicted, EOS counted

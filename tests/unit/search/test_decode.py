@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_tables import SPECIALS, TableModel, search
+from search_tables import SPECIALS, Encoding, TableModel, batch_of, search
 
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
@@ -21,41 +21,8 @@ from catchline.search.decode import _note_reading as note_reading
 from catchline.search.decode import switched, without_unk
 from catchline.search.hypotheses import rows_of_documents, select, select_documents, stable_topk, top_candidates
 from catchline.search.torch_bridge import decode
-from catchline.types import Batch, Hypothesis, Memory, Shared
+from catchline.types import Hypothesis, Memory, Shared
 from samples import IDS
-
-
-class Encoding:
-    """A `TableModel` with an encoder that reads nothing."""
-
-    def __init__(self, model: TableModel):
-        self.model = model
-
-    def encode(self, batch: Batch) -> Memory:
-        assert torch.is_inference_mode_enabled()
-        return replace(self.model.memory, extended_ids=batch.source_extended_ids)
-
-    def start(self, memory: Memory) -> dict:
-        return self.model.start()
-
-    def step(self, last_ids, state):
-        return self.model.step(last_ids, state)
-
-    def read_figures(self, memory: Memory) -> list:
-        return []
-
-
-def batch_of(source: torch.Tensor, vocab: int) -> Batch:
-    return Batch(source.clamp_max(vocab - 1), source, torch.ones_like(source, dtype=torch.bool), int(source.max()) + 1)
-
-
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_decode_is_encode_start_search(beam_size: int) -> None:
-    model = TableModel(4, vocab=9)
-    config = SearchConfig(beam_size=beam_size, max_length=5, no_repeat_ngram=2)
-    results = decode(Encoding(model), batch_of(torch.full((4, 5), 4), 9), config, **IDS)
-    expected = search(model, config)
-    assert [h[0].ids for h in results] == [h[0].ids for h in expected]
 
 
 @pytest.mark.parametrize(("word", "times"), [("1987", 3), ("Zebratown", 1)])
@@ -110,18 +77,17 @@ def test_unk_stays_where_there_is_nothing_to_put() -> None:
     assert replaced(Hypothesis([1], 0.0, 0.0, [], True), [7]) == [1]
 
 
-def test_decode_replaces_unk_when_asked() -> None:
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_decode_is_encode_start_search_and_replaces_unk_when_asked(beam_size: int) -> None:
     model = TableModel(1, vocab=9)
     model.log_probs[..., 1] = 1e-3  # UNK always wins
     source = torch.tensor([[4, 5, 6, 7, 30]])
-    options = {"beam_size": 2, "max_length": 3, "min_length": 3, "forbid_unk": False}
-    kept = decode(Encoding(model), batch_of(source, 9), SearchConfig(**options), **IDS)[0][0]
-    put = decode(Encoding(model), batch_of(source, 9), SearchConfig(**options, replace_unk="words"), **IDS)[0][0]
-    assert kept.ids == [1, 1, 1]
+    config = SearchConfig(beam_size=beam_size, max_length=3, min_length=3, forbid_unk=False)
+    kept = decode(Encoding(model), batch_of(source, 9), config, **IDS)[0][0]
+    changed = config.model_copy(update={"replace_unk": "words"})
+    put = decode(Encoding(model), batch_of(source, 9), changed, **IDS)[0][0]
+    assert kept.ids == search(model, config)[0][0].ids == [1, 1, 1]
     assert put.ids == [int(source[0, position]) for position in kept.attention[:3].argmax(1)]
-
-
-# ---------------------------------------------------- switches of the model that hold while it decodes
 
 
 class Switchable(SummarizationModel):
@@ -138,23 +104,17 @@ class Switchable(SummarizationModel):
         self.values[name] = value
 
 
-def test_switches_hold_inside_only() -> None:
+def test_switches_hold_inside_only_and_are_of_one_thread_at_a_time() -> None:
     """They are put back after an error too, and an unknown one is refused."""
     Switchable.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
-    model = Switchable()
+    model, inside, seen = Switchable(), threading.Event(), list[float]()
     with switched(model, {"weight": 0.0}):
         assert model.values == {"score": "joint", "weight": 0.0}
-    assert model.values == {"score": "joint", "weight": 0.2}
     with pytest.raises(RuntimeError), switched(model, {"score": "pc"}):
         raise RuntimeError
-    assert model.values["score"] == "joint"
     with pytest.raises(ConfigError, match="no option 'wieght'"), switched(model, {"wieght": 1}):
         pass
-
-
-def test_switches_are_of_one_thread_at_a_time() -> None:
-    Switchable.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
-    model, inside, seen = Switchable(), threading.Event(), list[float]()
+    assert model.values == {"score": "joint", "weight": 0.2}
 
     def other() -> None:
         inside.wait(30)
@@ -168,8 +128,7 @@ def test_switches_are_of_one_thread_at_a_time() -> None:
         thread.join(0.2)
         seen.append(model.values["weight"])
     thread.join(30)
-    assert seen == [1.0, 2.0]
-    assert model.values["weight"] == 0.2
+    assert (seen, model.values["weight"]) == ([1.0, 2.0], 0.2)
 
 
 def test_what_a_path_read_of_its_document() -> None:
@@ -213,18 +172,20 @@ class Cache:
         return self.select(rows_of_documents(document_index, beams))
 
 
-@pytest.fixture(params=[torch.tensor, np.array], ids=["tensors", "arrays"])
-def made(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
-    """Makes the leaves and the indices."""
-    return request.param
+def in_rows(tree: dict[str, Any]) -> list[list[int]]:
+    """Every part of a state that has the rows in front."""
+    column, *others = tree["list"][1]
+    assert (column.shape[1], others, tree["pair"].name, int(tree["scalar"])) == (1, [None, 3, "word"], "kept", 5)
+    parts = (tree["tensor"], tree["list"][0], column, tree["pair"].hidden, tree["frozen"].rows, tree["cache"].keys)
+    return [part.reshape(-1).tolist() for part in parts]
 
 
-def state(made: Callable[[Any], Any]) -> dict[str, Any]:
-    """Three documents, two beams: row b * 2 + k holds 10 b + k."""
-    rows = made([0, 1, 10, 11, 20, 21])
-    documents = made([0, 1, 2])
+@pytest.mark.parametrize("made", [torch.tensor, np.array], ids=["tensors", "arrays"])
+def test_every_part_of_a_state_is_reordered_and_loses_documents(made: Callable[[Any], Any]) -> None:
+    """Three documents, two beams: row b * 2 + k holds 10 b + k. Shared parts lose documents only."""
+    rows, documents = made([0, 1, 10, 11, 20, 21]), made([0, 1, 2])
     memory = Memory(made([[[0.0]]] * 3), made([[True]] * 3), documents[:, None], 7)
-    return {
+    before = {
         "tensor": rows,
         "list": [rows, (rows.reshape(6, 1), None, 3, "word")],
         "pair": Pair(rows, "kept"),
@@ -233,75 +194,35 @@ def state(made: Callable[[Any], Any]) -> dict[str, Any]:
         "scalar": made(5),
         "shared": Shared({"documents": documents, "memory": memory, "size": 7}),
     }
-
-
-def everything_in_rows(tree: dict[str, Any]) -> list[list[int]]:
-    column = tree["list"][1][0]
-    assert column.shape[1] == 1
-    return [
-        part.reshape(-1).tolist()
-        for part in (tree["tensor"], tree["list"][0], column, tree["pair"].hidden, tree["frozen"].rows)
-    ] + [tree["cache"].keys[0].tolist()]
-
-
-def test_every_tensor_is_reordered_and_shared_parts_are_the_same_objects(made: Callable[[Any], Any]) -> None:
-    before = state(made)
-    index = made([1, 1, 2, 3, 5, 4])
-    after = select(before, index)
-    assert everything_in_rows(after) == [[1, 1, 10, 11, 21, 20]] * 6
+    after = select(before, made([1, 1, 2, 3, 5, 4]))
+    assert in_rows(after) == [[1, 1, 10, 11, 21, 20]] * 6
     assert after["shared"] is before["shared"]
-    assert after["list"][1][1:] == (None, 3, "word")
-    assert after["pair"].name == "kept"
-    assert int(after["scalar"]) == 5
-    assert everything_in_rows(before) == [[0, 1, 10, 11, 20, 21]] * 6, "the argument was modified"
-
-
-def test_documents_are_dropped_from_rows_and_from_shared_parts(made: Callable[[Any], Any]) -> None:
-    before = state(made)
     after = select_documents(before, made([0, 2]), 2)
-    assert everything_in_rows(after) == [[0, 1, 20, 21]] * 6
+    assert in_rows(after) == [[0, 1, 20, 21]] * 6
     shared = after["shared"].tree
-    assert shared["documents"].tolist() == [0, 2]
-    assert shared["memory"].extended_ids.tolist() == [[0], [2]]
-    assert len(shared["memory"].mask) == 2
-    assert shared["memory"].extended_vocab_size == shared["size"] == 7
+    assert (shared["documents"].tolist(), shared["memory"].extended_ids.tolist()) == ([0, 2], [[0], [2]])
+    assert (len(shared["memory"].mask), shared["memory"].extended_vocab_size, shared["size"]) == (2, 7, 7)
+    assert in_rows(before) == [[0, 1, 10, 11, 20, 21]] * 6, "the argument was modified"
     assert before["shared"].tree["documents"].tolist() == [0, 1, 2], "the argument was modified"
-
-
-# ------------------------------------------------------------------------------------- the best entries
-
-
-def by_sorting(scores: np.ndarray, count: int) -> tuple[list, list]:
-    """Descending, of equal values the lower id first; minus infinity stands for nothing."""
-    values, ids = [], []
-    for row in scores:
-        order = np.argsort(-row, kind="stable")[:count]
-        values.append(row[order].tolist())
-        ids.append(order[row[order] > -np.inf].tolist())
-    return values, ids
-
-
-def check(scores: np.ndarray, count: int, block: int | None = None) -> None:
-    untouched = scores.copy()
-    values, ids = top_candidates(scores, count, block)
-    expected_values, expected_ids = by_sorting(scores, count)
-    assert values.dtype == scores.dtype
-    assert values.tolist() == expected_values
-    finite = [[id_ for v, id_ in zip(*row, strict=True) if v > -np.inf] for row in zip(values, ids, strict=True)]
-    assert finite == expected_ids
-    assert np.array_equal(scores, untouched)
 
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_equals_a_sort(data: st.DataObject) -> None:
-    rows, width = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 90))
+def test_the_best_are_those_of_a_sort(data: st.DataObject) -> None:
+    """Descending, of equal values the lower id first; which ids have minus infinity is not defined."""
+    rows, width, count = (data.draw(st.integers(1, most)) for most in (4, 90, 9))
     levels = data.draw(st.sampled_from([1, 2, 3, 7, 1000]))  # few levels: many ties
-    forbidden = data.draw(st.floats(0, 1))
     random = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     scores = random.integers(levels, size=(rows, width)).astype(np.float32) - levels
-    scores[random.random((rows, width)) < forbidden] = -np.inf
-    check(scores, data.draw(st.integers(1, 9)), data.draw(st.integers(1, 8)))
+    scores[random.random((rows, width)) < data.draw(st.floats(0, 1))] = -np.inf
+    untouched = scores.copy()
+    values, ids = top_candidates(scores, count, data.draw(st.integers(1, 8)))
+    assert np.array_equal(scores, untouched)
+    assert values.dtype == scores.dtype
+    for row, best, places in zip(scores, values, ids, strict=True):
+        order = np.argsort(-row, kind="stable")[:count]
+        assert best.tolist() == row[order].tolist()
+        assert places[best > -np.inf].tolist() == order[row[order] > -np.inf].tolist()
 
 
 @pytest.mark.parametrize("width", [20, 4096])

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import random
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from search_tables import BOS, EOS, SPECIALS
+from search_tables import BOS, EOS, SPECIALS, Encoding, TableModel, batch_of
 
 from catchline.config.names import SCORERS, build
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
-from catchline.search import decode as searched
 from catchline.search import torch_bridge as decoding
 from catchline.search.scorers import (
     HypothesesView,
@@ -32,7 +30,8 @@ from catchline.search.scorers import (
 from catchline.search.torch_bridge import DeviceScores, decode
 from catchline.text.base import Tokenizer
 from catchline.text.tokenizer import BpeTokenizer, WordTokenizer
-from catchline.types import Batch, Memory, Shared, StepOutput
+from catchline.types import Memory
+from samples import IDS
 
 
 def slow_repeats(prefix: list[int], size: int) -> set[int]:
@@ -112,21 +111,18 @@ def test_a_short_document_has_a_smaller_minimum() -> None:
     assert (scores[:, EOS] == 0).tolist() == [True, True, False, False]
 
 
-@pytest.mark.parametrize(
-    ("kind", "alpha", "ended", "expected"),
-    [
+def test_length_normalisation() -> None:
+    for kind, alpha, ended, expected in (
         ("average", 1.0, True, -6.0 / 5),  # start, three tokens, stop
         ("predicted", 1.0, True, -6.0 / 4),  # three tokens, stop
         ("predicted", 1.0, False, -6.0 / 3),
         ("average", 1.0, False, -6.0 / 4),
         ("gnmt", 1.0, True, -6.0 / (9 / 6)),
         ("gnmt", 0.5, True, -6.0 / math.sqrt(9 / 6)),
-    ],
-)
-def test_length_normalisation(kind: str, alpha: float, ended: bool, expected: float) -> None:
-    scorer = LengthNormalisation(SPECIALS, kind, alpha)
-    view = HypothesesView(np.zeros((1, 3), dtype=int), ended=ended)
-    assert scorer.on_hypotheses(np.array([-6.0]), view).item() == pytest.approx(expected)
+    ):
+        view = HypothesesView(np.zeros((1, 3), dtype=int), ended=ended)
+        found = LengthNormalisation(SPECIALS, kind, alpha).on_hypotheses(np.array([-6.0]), view)
+        assert found.item() == pytest.approx(expected)
 
 
 def test_the_one_word_that_a_summary_may_begin_with_is_not_forbidden() -> None:
@@ -149,8 +145,6 @@ def test_built_from_the_configuration() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'penalty'"):
         build_scorers(SearchConfig(scorers=({"type": "repetition_penalty", "penaltey": 3},)), SPECIALS)
 
-
-# --------------------------------------------------------------------------- no content word twice
 
 TEXT = "the tool of 12 rivers , a river in the 妈 妈 's old data isn't"
 
@@ -200,112 +194,30 @@ def test_pieces_of_words_are_left_alone() -> None:
     assert not blocking(tokenizer)
 
 
-IDS = {"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": 0}
-VOCAB, SOURCE, DOCUMENTS = 9, 5, 4
-
-
-@pytest.fixture
-def threads() -> Iterator[None]:
-    """Four threads of torch, whatever the machine has."""
-    with decoding.threads(4):
-        yield
-
-
-@pytest.mark.usefixtures("threads")
 def test_threads_share_those_of_torch_and_leave_them_as_they_were() -> None:
     meeting = threading.Barrier(2, timeout=30)
 
-    def work(_: int, go_on: Callable[[], None]) -> int:
-        meeting.wait()
-        another = threading.Thread(target=torch.set_num_threads, args=(3,))  # which says it of those to come
+    def in_another(work: Callable[[], object]) -> None:
+        another = threading.Thread(target=work)
         another.start()
         another.join(30)
+
+    def work(_: int, go_on: Any) -> int:
+        meeting.wait()
+        in_another(lambda: torch.set_num_threads(3))  # which says it of those to come
         torch.ones(300, 300) @ torch.ones(300, 300)
         return torch.get_num_threads()
 
-    assert list(decoding.in_threads(work, range(4), 2)) == [2, 2, 2, 2]
-    assert torch.get_num_threads() == 4
-    later = list[int]()
-    new = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
-    new.start()
-    new.join(30)
-    assert later == [4], "what a share was does not stay"
-    assert list(decoding.in_threads(lambda *_: torch.get_num_threads(), range(2), 1)) == [4, 4]
-    with pytest.raises(ZeroDivisionError):
-        list(decoding.in_threads(lambda *_: 1 // 0, range(2), 2))
-    assert torch.get_num_threads() == 4
-
-
-class Table:
-    """P(next | document, last two tokens), attention by (document, last token); of arrays."""
-
-    def __init__(self) -> None:
-        random = np.random.default_rng(0)
-        scores = 1.5 * random.standard_normal((DOCUMENTS, VOCAB, VOCAB, VOCAB))
-        self.log_probs = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-        self.attention = random.dirichlet(np.ones(SOURCE), (DOCUMENTS, VOCAB))
-
-    def encode(self, batch: Batch) -> Memory:
-        return Memory(self.attention, batch.source_mask, batch.source_extended_ids, VOCAB, self.log_probs)
-
-    def start(self, memory: Memory) -> dict[str, Any]:
-        return {"before": np.zeros(DOCUMENTS, dtype=np.int64), "own": Shared([memory.states, memory.final])}
-
-    def step(self, last_ids: Any, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        attention, log_probs = state["own"].tree
-        here = np.arange(len(last_ids)) // (len(last_ids) // len(attention))
-        found = log_probs[here, state["before"], last_ids]
-        output = StepOutput(found + 0, found, attention[here, last_ids], details={"read": last_ids + 0})  # copies
-        return output, state | {"before": last_ids}
-
-    def read_figures(self, memory: Memory) -> list[dict[str, int]]:
-        return []
-
-
-class TorchTable(Table):
-    """The same of tensors."""
-
-    def start(self, memory: Memory) -> dict[str, Any]:
-        assert torch.is_inference_mode_enabled()
-        tensors = [torch.as_tensor(memory.states), torch.as_tensor(memory.final)]
-        return {"before": torch.zeros(DOCUMENTS, dtype=torch.int64), "own": Shared(tensors)}
-
-    def step(self, last_ids: Any, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        assert torch.is_inference_mode_enabled()
-        return super().step(last_ids, state)
-
-
-def batch_of(tensors: bool) -> Batch:
-    source = np.random.default_rng(1).integers(4, VOCAB + 2, (DOCUMENTS, SOURCE))
-    batch = Batch(np.minimum(source, 1), source, np.ones_like(source, dtype=bool), VOCAB)
-    return batch.changed(torch.from_numpy) if tensors else batch
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"beam_size": 1},
-        {"beam_size": 3, "num_return": 3},
-        {
-            "beam_size": 4,
-            "num_return": 2,
-            "forbid_unk": False,
-            "replace_unk": "words",
-            "distraction": {"attention": -0.5},
-        },
-    ],
-    ids=["greedy", "beam", "distracted"],
-)
-def test_a_model_of_arrays_is_searched_as_one_of_tensors(options: dict) -> None:
-    config = SearchConfig(max_length=7, **options)
-    arrays = searched.decode(Table(), batch_of(False), config, **IDS)
-    tensors = decode(TorchTable(), batch_of(True), config, **IDS)
-    assert len({len(hypotheses[0].ids) for hypotheses in arrays}) > 1, "documents end at different steps"
-    for one, two in zip(arrays, tensors, strict=True):
-        for ours, theirs in zip(one, two, strict=True):
-            assert replace(ours, attention=None, details={}) == replace(theirs, attention=None, details={})
-            assert np.array_equal(ours.attention, theirs.attention)
-            assert np.array_equal(ours.details["read"], theirs.details["read"])
+    with decoding.threads(4):  # whatever the machine has
+        assert list(decoding.in_threads(work, range(4), 2)) == [2, 2, 2, 2]
+        assert torch.get_num_threads() == 4
+        later = list[int]()
+        in_another(lambda: later.append(torch.get_num_threads()))
+        assert later == [4], "what a share was does not stay"
+        assert list(decoding.in_threads(lambda *_: torch.get_num_threads(), range(2), 1)) == [4, 4]
+        with pytest.raises(ZeroDivisionError):
+            list(decoding.in_threads(lambda *_: 1 // 0, range(2), 2))
+        assert torch.get_num_threads() == 4
 
 
 WAYS: list[dict[str, Any]] = [
@@ -322,13 +234,12 @@ WAYS: list[dict[str, Any]] = [
 def test_scores_that_stay_on_their_device_give_the_same_summaries(
     monkeypatch: pytest.MonkeyPatch, way: dict[str, Any], dtype: torch.dtype
 ) -> None:
-    model = TorchTable()
-    model.log_probs = model.log_probs.astype(str(dtype).removeprefix("torch."))
+    model, batch = TableModel(4, vocab=9), batch_of(torch.full((4, 5), 4), 9)
+    model.log_probs = model.log_probs.to(dtype)
     config = SearchConfig(max_length=8, num_return=min(2, way["beam_size"]), **way)
-    here = decode(model, batch_of(True), config, **IDS)
+    here = decode(Encoding(model), batch, config, **IDS)
     monkeypatch.setattr(decoding, "_scores", DeviceScores)
-    there = decode(model, batch_of(True), config, **IDS)
-    for mine, expected in zip(there, here, strict=True):
+    for mine, expected in zip(decode(Encoding(model), batch, config, **IDS), here, strict=True):
         assert [h.ids for h in mine] == [h.ids for h in expected]
         np.testing.assert_allclose([h.score for h in mine], [h.score for h in expected], rtol=1e-12)
         for one, other in zip(mine, expected, strict=True):
