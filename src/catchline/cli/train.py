@@ -195,7 +195,7 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
 
 def calibrated(folder: Path, records: Sequence[Record]) -> str:
     """Fit the model's confidence to these records, where they are enough, and say what was measured."""
-    from catchline.evaluation.confidence import ACCEPT, fit_confidence
+    from catchline.evaluation.measures import ACCEPT, fit_confidence
     from catchline.summarizer.confidence import LEAST_RECORDS
 
     remedy = "It has no confidence yet: `catchline calibrate` fits it to ratings of its lines."

@@ -47,9 +47,8 @@ from catchline.evaluation.run import (
 from catchline.evaluation.table import Outcome
 from catchline.files import digest_of, write_json
 from catchline.metrics.bleu import bleu_paper, corpus_bleu
-from catchline.metrics.copying import repeated_ngram_rate
 from catchline.metrics.scoring import check_scoring
-from catchline.metrics.words import words
+from catchline.metrics.words import repeated_ngram_rate, words
 from catchline.summarizer.summarize import LANGUAGE_MODEL
 from catchline.text.tokenizer import WordTokenizer
 from catchline.training.log import LOG, read_log

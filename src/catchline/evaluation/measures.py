@@ -1,4 +1,5 @@
-"""What is measured of summaries beside ROUGE: faithfulness, copying, repetition, and length.
+"""What is measured of summaries beside ROUGE: faithfulness, copying, repetition, and length; the confidence of a newly
+trained model, fitted to held-out records (`catchline calibrate` fits it to ratings).
 
 The measures of one summary are in `catchline.metrics`, with their definition of a word; here they become figures of a
 data set.
@@ -8,11 +9,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from catchline.metrics import copying
+import numpy as np
+
+from catchline.metrics.confidence import Calibration, prose_sentence
 from catchline.metrics.faithfulness import CLAIMS, Kind, SourceFacts, check_support
-from catchline.metrics.words import is_stop_word, words
+from catchline.metrics.rouge import rouge
+from catchline.metrics.scoring import Scoring, suited
+from catchline.metrics.words import (
+    correct_counts,
+    coverage_and_density,
+    is_stop_word,
+    novel_rate,
+    over_copied,
+    repeated_ngram_rates,
+    repeats,
+    shared_runs,
+    words,
+)
+from catchline.summarizer import Summarizer
+from catchline.summarizer.confidence import regression, with_domain
+from catchline.summarizer.extractive import Progress
+from catchline.types import Record, references_of
 
 REVISION = 5  # raised when a figure is added or could change: scores that are kept are then made anew
 REPEATED = {1: "repetition_1", 2: "repetition", 3: "repetition_3", 4: "repetition_4"}  # n -> name of the figure
@@ -65,16 +86,16 @@ def _figures(
     plain = summary.replace(unk_text, " ") if unk_text else summary
     facts, models, mine = SourceFacts(document), [words(model) for model in group], words(plain)
     known = models[0] if len(models) == 1 else [word for model in models for word in (*model, _BETWEEN)]
-    rates = copying.repeated_ngram_rates(mine, len(REPEATED))
-    in_source, in_known = copying.shared_runs(mine, facts.words), copying.shared_runs(mine, known)
-    over = copying.over_copied(mine, in_source, in_known)
+    rates = repeated_ngram_rates(mine, len(REPEATED))
+    in_source, in_known = shared_runs(mine, facts.words), shared_runs(mine, known)
+    over = over_copied(mine, in_source, in_known)
     claims = check_support(plain, facts).claims
     checked, missing = [claim.kind for claim in claims], [claim.kind for claim in claims if claim.source is None]
-    coverage, density = copying.coverage_and_density(in_source) or (None, None)
+    coverage, density = coverage_and_density(in_source) or (None, None)
     figures = {
-        **{"copy_rate": coverage, "density": density, "novel_2": copying.novel_rate(mine, in_source, 2)},
+        **{"copy_rate": coverage, "density": density, "novel_2": novel_rate(mine, in_source, 2)},
         **dict(zip(REPEATED.values(), rates, strict=True)),
-        REPEATING: copying.repeats(mine, rates[-1]) if mine else None,
+        REPEATING: repeats(mine, rates[-1]) if mine else None,
         "unk_rate": marks / len(summary.split()) if marks else 0.0,
         "words": len(mine),
         "empty": not mine,
@@ -83,7 +104,7 @@ def _figures(
         OVER_COPIED_CONTENT: len(over) - sum(map(is_stop_word, over)),
     }
     counts = {f"unsupported_{kind}": (missing.count(kind), checked.count(kind)) for kind in KINDS}
-    correct = copying.correct_counts(in_source, in_known, len(CORRECT))
+    correct = correct_counts(in_source, in_known, len(CORRECT))
     return figures, counts | dict(zip(CORRECT.values(), correct, strict=True))
 
 
@@ -110,3 +131,47 @@ def reading_measures(readings: Sequence[Mapping[str, float]]) -> dict[str, float
 def _mean(values: Iterable[float]) -> float:
     listed = list(values)
     return sum(listed) / len(listed) if listed else 0.0
+
+
+# -------------------------------------------------------------------------------------------------------- confidence
+
+ACCEPT = 0.4  # ROUGE-1 F
+RULE = f"ROUGE-1 of {ACCEPT:g} or more, no repetition, no name, number or date that the document lacks"
+
+
+def fit_confidence(
+    folder: Path, records: Sequence[Record], progress: Progress | None = None
+) -> tuple[Calibration, list[float]]:
+    """Fit the confidence of the model in ``folder`` to its summaries of ``records`` and store it there; also the shares
+    of lines, and of first prose sentences, that `accepted` accepts, and of lines that reach the threshold."""
+    summarizer = Summarizer.from_pretrained(str(folder))
+    summarizer.system.calibration = Calibration.blank()
+    made = summarizer.summarize(records, progress=progress)
+    good, facts = accepted([summary.text for summary in made], records), [summary.facts for summary in made]
+    calibration = regression(facts, good)
+    confidence = np.array([calibration.confidence(one) for one in facts])
+    instead = accepted([record.document[slice(*prose_sentence(record.document))] for record in records], records)
+    calibration = replace(calibration, threshold=best_threshold(confidence, good, instead), accepted=RULE)
+    calibration = with_domain(calibration, summarizer.system, [record.document for record in records])
+    calibration.save(folder)
+    return calibration, [float(np.mean(flags)) for flags in (good, instead, confidence >= calibration.threshold)]
+
+
+def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float = ACCEPT) -> list[bool]:
+    """Which summaries pass for acceptable where no reader has rated them: ROUGE-1 F of ``accept`` against the nearest
+    reference, no repetition, and no name, number or date that the document lacks."""
+    references = [references_of(record) for record in records]
+    counted = dict(suited(Scoring(), references).rouge) | {"multi": "max", "kinds": ("1",)}
+    scores = rouge(summaries, references, **counted).per_document["1"]
+    return [
+        score.f >= accept and not repeats(words(text)) and not check_support(text, record.document).unsupported
+        for score, text, record in zip(scores, summaries, records, strict=True)
+    ]
+
+
+def best_threshold(confidence: np.ndarray, good: Sequence[bool], instead: Sequence[bool]) -> float:
+    """The threshold with which most answers are accepted: ``good`` lines from it on, sentences below it; 0 for none."""
+    order = np.argsort(confidence)
+    gain = np.cumsum(np.array(instead, dtype=int)[order] - np.array(good, dtype=int)[order])
+    best = int(gain.argmax())
+    return 0.0 if gain[best] <= 0 else float([*confidence[order], 1.0][best + 1])

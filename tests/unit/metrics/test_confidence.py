@@ -13,7 +13,7 @@ import pytest
 
 from catchline.config.schema import TextConfig
 from catchline.errors import ModelError
-from catchline.evaluation.confidence import accepted, best_threshold
+from catchline.evaluation.measures import accepted, best_threshold
 from catchline.metrics.confidence import (
     FACTS,
     Calibration,

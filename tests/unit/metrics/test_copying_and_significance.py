@@ -12,7 +12,14 @@ from scipy import stats
 
 from catchline.errors import DataError
 from catchline.metrics.bleu import bleu_paper, bleu_sentence, corpus_bleu, sentence_bleu
-from catchline.metrics.copying import (
+from catchline.metrics.significance import (
+    approximate_randomization,
+    bootstrap_interval,
+    holm,
+    paired_bootstrap,
+    paired_t_test,
+)
+from catchline.metrics.words import (
     correct_counts,
     coverage_and_density,
     novel_rate,
@@ -21,15 +28,8 @@ from catchline.metrics.copying import (
     repeated_ngram_rates,
     repeats,
     shared_runs,
+    words,
 )
-from catchline.metrics.significance import (
-    approximate_randomization,
-    bootstrap_interval,
-    holm,
-    paired_bootstrap,
-    paired_t_test,
-)
-from catchline.metrics.words import words
 
 SOURCE = ["the", "red", "car", "hit", "a", "wall", "and", "the", "driver", "left"]
 
