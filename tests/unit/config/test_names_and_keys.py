@@ -14,7 +14,6 @@ from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import MODELS, OBJECTIVES, check_run, outside_names, parse, refuse_code, trusting
 from catchline.config.schema import RunConfig, SearchConfig
 from catchline.errors import ConfigError
-from catchline.training.run import train
 
 
 class Outside:
@@ -53,13 +52,6 @@ def test_modules_from_outside_are_found_and_not_imported(tmp_path: Path, monkeyp
     spec = {"model": {"type": "not_read:Model", "head": {"type": "not_read:Head"}}, "search": [{"type": "no.such:X"}]}
     assert names.sources_of(spec) == [tmp_path / "not_read.py"]
     assert names.sources_of([{"type": "seq2seq"}, {"type": "sys:X"}, {"type": ":X"}, {"type": ".names:X"}, None]) == []
-
-
-def test_a_part_of_a_model_has_a_type() -> None:
-    """What is set of a part that the recipe does not name takes the place of the model's own choice of one."""
-    run = RunConfig(name="mine", model={"type": "seq2seq", "attention": {"size": 3}}, training={"max_updates": 1})
-    with pytest.raises(ConfigError, match="An attention needs a 'type'; known: additive"):
-        names.check_run(run)
 
 
 @pytest.mark.parametrize(
@@ -151,16 +143,6 @@ def test_coverage_that_a_phase_switches_on_acts() -> None:
     for left in ([], phases[:1]):
         with pytest.raises(ConfigError, match="coverage"):
             check_run(run_of("coverage", {"type": "seq2seq", "attention": LATER}, phases=left))
-
-
-def test_another_attention_in_the_row_with_coverage(tmp_path: Path) -> None:
-    """Coverage goes with the attention that had it, and the row's objective says so instead of being zero for ever."""
-    recipe = load_recipe("headline_writer")
-    changed = {"model.attention": {"type": "distraction"}}
-    with pytest.raises(ConfigError, match="needs attention that keeps coverage"):
-        train(resolve_run(recipe, "pointer-generator-coverage", "tiny", changed), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    check_run(resolve_run(recipe, "pointer-generator", "tiny", changed))
 
 
 NAMED = {

@@ -17,12 +17,11 @@ from catchline.config.loading import dump_run, load_recipe, parse_overrides
 from catchline.config.schema import RunConfig, SearchConfig
 from catchline.errors import ConfigError, TrainingError
 from catchline.evaluation import compare as comparison
-from catchline.evaluation.compare import Comparison, kept_scores, paper_bleu, with_bleu
+from catchline.evaluation.compare import Comparison, kept_scores, with_bleu
 from catchline.evaluation.plan import Choice, Plan, plan_recipe
 from catchline.evaluation.run import open_system, score
 from catchline.evaluation.table import Outcome
 from catchline.metrics.bleu import bleu_paper, corpus_bleu
-from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Record, Summary
 
 RECORDS = [Record(f"word{i} cat sat. It rained {i}.", f"word{i} cat", id=str(i)) for i in range(8)]
@@ -271,24 +270,6 @@ def test_own_code_is_part_of_what_was_scored_and_trained(
     words.write_text(words.read_text() + "# changed\n")
     with pytest.raises(ConfigError, match="was made with other settings, data or files"):
         compare(plan)
-
-
-@pytest.mark.parametrize(
-    ("words", "unknown", "printed"),
-    [
-        ("the 's the to the the the", 2, 0.02047),
-        ("confidential document 's twitter to to", 5, 0.08263),
-        ("confidential document $ peter thiel to thiel", 1, 0.11255),
-    ],
-)
-def test_the_headline_papers_own_samples_have_its_figures(words: str, unknown: int, printed: float) -> None:
-    """The headline paper's Figure 6, from the text that its tokens become."""
-    gold = "confidential document shows how peter thiel really feels about palantir"
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    tokenizer.train([gold, words])
-    tokens = [*words.split(), *["<unk>"] * unknown]
-    text = tokenizer.decode([tokenizer.unk_id if t == "<unk>" else tokenizer.token_id(t) for t in tokens])
-    assert paper_bleu([text], [[gold]], [True]) == pytest.approx(printed, abs=6e-6)
 
 
 def test_bleu_in_both_readings() -> None:
