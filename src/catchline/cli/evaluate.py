@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,7 +72,13 @@ def command(
     """
     settings = search_settings(search)
     check_folder(output)
-    names = _names(systems or [])
+    if not systems:
+        raise ConfigError("Name a model or an extractive method to score, such as lead-3.")
+    named = dict[str, str]()  # each once, by the name that it has first
+    for name in systems:
+        check_name(name)
+        named.setdefault(meaning(name), name)
+    names = list(named.values())
     prompted = dict.fromkeys((one for one in names if one.startswith(LANGUAGE_MODEL)), prompting.settings(names, data))
     if settings and all(is_method(name) or name in prompted for name in names):
         raise ConfigError("--set changes how models decode, and none of these systems is a model: leave it out.")
@@ -106,14 +111,3 @@ def command(
             draft.unlink()
     parts = [aligned(*cells(table)), "", *([aligned(*copy_table(table)), ""] if copying else [])]
     print_result(as_json, content, "\n".join([*parts, *notes(table)]))
-
-
-def _names(systems: Sequence[str]) -> list[str]:
-    """All systems, each once by the name that it has first."""
-    if not systems:
-        raise ConfigError("Name a model or an extractive method to score, such as lead-3.")
-    named: dict[str, str] = {}
-    for name in systems:
-        check_name(name)
-        named.setdefault(meaning(name), name)
-    return list(named.values())

@@ -32,8 +32,8 @@ def list_recipes(context: Context, as_json: AsJson = False) -> None:
     """List the recipes with their rows and sizes; see also `show` and `check`."""
     if context.invoked_subcommand is not None:
         return
-    recipes = [_summary(load_recipe(name)) for name in recipe_names()]
-    print_result(as_json, recipes, "\n".join(map(_description, recipes)) or "No recipes are installed.")
+    recipes = [_described(load_recipe(name)) for name in recipe_names()]
+    print_result(as_json, [values for values, _ in recipes], "\n".join(text for _, text in recipes))
 
 
 @command.command("show")
@@ -81,23 +81,17 @@ def check(
     print(f"{checked} combinations of recipe, row and size are sound.")
 
 
-def _summary(recipe: Recipe) -> dict[str, Any]:
-    return {
-        "name": recipe.name,
-        "title": recipe.title,
-        "rows": {name: row.label for name, row in recipe.rows.items()},
-        "sizes": {name: size.description for name, size in recipe.sizes.items()},
-        "default_row": recipe.default_row,
-        "default_size": recipe.default_size,
-        "extractive_rows": list(recipe.extractive_rows),
-    }
+def _described(recipe: Recipe) -> tuple[dict[str, Any], str]:
+    """A recipe for machines, and for people."""
+    rows = {name: row.label for name, row in recipe.rows.items()}
+    sizes = {name: size.description for name, size in recipe.sizes.items()}
+    values = {name: getattr(recipe, name) for name in ("name", "title", "default_row", "default_size")}
+    values |= {"rows": rows, "sizes": sizes, "extractive_rows": list(recipe.extractive_rows)}
 
-
-def _description(recipe: dict[str, Any]) -> str:
     def lines(entries: dict[str, str], default: str) -> str:
-        rows = [(f"  {name}{' *' if name == default else ''}", text) for name, text in entries.items()]
-        return "\n".join(aligned(("", ""), rows, left=2).splitlines()[2:])
+        marked = [(f"  {name}{' *' if name == default else ''}", text) for name, text in entries.items()]
+        return "\n".join(aligned(("", ""), marked, left=2).splitlines()[2:])
 
-    rows, sizes = (lines(recipe[f"{kind}s"], recipe[f"default_{kind}"]) for kind in ("row", "size"))
-    extractive = f"\n extractive rows: {', '.join(recipe['extractive_rows'])}" if recipe["extractive_rows"] else ""
-    return f"{recipe['name']}: {recipe['title']}\n rows (* default)\n{rows}\n sizes\n{sizes}{extractive}\n"
+    shown = f" rows (* default)\n{lines(rows, recipe.default_row)}\n sizes\n{lines(sizes, recipe.default_size)}"
+    extractive = f"\n extractive rows: {', '.join(recipe.extractive_rows)}" if recipe.extractive_rows else ""
+    return values, f"{recipe.name}: {recipe.title}\n{shown}{extractive}\n"

@@ -60,8 +60,11 @@ def command(
     wanted = [kind.strip() for kind in kinds.split(",") if kind.strip()]
     multi = {"A": "average", "B": "best"}.get(scoring.multi or "", scoring.multi)
     result = rouge(systems, models, kinds=wanted, **vars(scoring) | {"multi": multi})
-    for sentence in warnings_of(result):
-        say(sentence)
+    counts = result.counts
+    if without := counts.wordless_hypotheses:
+        say(f"{without} of {counts.documents} hypotheses have no word that this profile counts.")
+    if counts.uncounted:
+        say(counts.uncounted)
     print_result(as_json, result.as_dict(per_document), table(result, per_document))
 
 
@@ -126,13 +129,6 @@ def _texts(name: str, entries: Sequence[Any], keys: Sequence[str]) -> list[list[
             raise DataError(f"{where}: a text or a list of texts is needed, not {json.dumps(value)[:60]}.")
         found.append(texts)
     return found
-
-
-def warnings_of(result: RougeResult) -> list[str]:
-    """What a reader of the numbers should know about the texts."""
-    counts = result.counts
-    said = f"{counts.wordless_hypotheses} of {counts.documents} hypotheses have no word that this profile counts."
-    return [said] * bool(counts.wordless_hypotheses) + [counts.uncounted] * bool(counts.uncounted)
 
 
 def table(result: RougeResult, per_document: bool) -> str:

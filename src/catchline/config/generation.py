@@ -31,11 +31,6 @@ _OFF = (  # settings that change the tokens, unless they are off, and those that
 _ONE = ("num_beam_groups", "encoder_repetition_penalty", "guidance_scale")
 
 
-def length_options(penalty: float) -> dict[str, Any]:
-    """``length_penalty`` of transformers."""
-    return {"length_normalisation": "predicted" if penalty else "none", "length_alpha": float(penalty or 1.0)}
-
-
 def search_from(settings: Mapping[str, Any], *, eos_id: int, limit: int) -> tuple[SearchConfig, list[str]]:
     """The search that ``settings`` (a generation configuration as a dictionary) ask for, and what it cannot honour, as
     ``name (value)``. Values that are missing or ``None`` are transformers' own defaults; ``eos_id`` is the tokenizer's
@@ -51,6 +46,7 @@ def search_from(settings: Mapping[str, Any], *, eos_id: int, limit: int) -> tupl
     if forced and not ends_free:
         refused.append("forced_eos_token_id")
     longest = max(min(int(longest), limit) - ends_free, 1)
+    penalty = given.get("length_penalty", 1.0)
     shortest = given.get("min_new_tokens", max(given.get("min_length", 0) - 1, 0))
     asked = {
         "beam_size": beams,
@@ -65,7 +61,8 @@ def search_from(settings: Mapping[str, Any], *, eos_id: int, limit: int) -> tupl
         "forbid_unk": False,
         "forbid_specials": False,
         "scorers": tuple(_scorers(given, beams, eos_id, refused)),
-        **length_options(given.get("length_penalty", 1.0)),
+        "length_normalisation": "predicted" if penalty else "none",
+        "length_alpha": float(penalty or 1.0),
     }
     search = validate(SearchConfig, asked, where="search")
     return search, [f"{name} ({given[name]})" for name in refused]

@@ -194,24 +194,19 @@ class Comparison:
 def with_bleu(
     result: EvaluationResult, records: Sequence[Record], predictions: Sequence[Mapping[str, Any]]
 ) -> EvaluationResult:
-    """Add to ``result`` BLEU, sacreBLEU's (0 to 100) and the headline paper's (0 to 1), and to what it has by document
-    the share of repeated 2-grams."""
+    """Add to ``result`` BLEU, sacreBLEU's (0 to 100) and the headline paper's (0 to 1, over the lower-cased words and
+    signs of a word tokenizer, unknown words kept), and to what it has by document the share of repeated 2-grams."""
     hypotheses = [str(line["summary"]) for line in predictions]
     references = [list(references_of(record)) for record in records]
-    paper = paper_bleu(hypotheses, references, [bool(line.get("finished", True)) for line in predictions])
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1, unknown_marks=(_UNKNOWN,)))
+    tokenizer.train([_UNKNOWN])
+    cut = [[list(tokenizer.encode(text).tokens) for text in texts] for texts in (hypotheses, *references)]
+    paper = bleu_paper(cut[0], cut[1:], [bool(line.get("finished", True)) for line in predictions])
     bleu, signature = corpus_bleu(hypotheses, references)
     repeated = tuple(repeated_ngram_rate(words(text), 2) or 0.0 for text in hypotheses)
     measures = {**result.measures, "bleu": bleu, "bleu_paper": paper}
     scores = {**result.per_document, REPEATED[2]: repeated}
     return replace(result, measures=measures, per_document=scores, bleu_signature=signature)
-
-
-def paper_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], finished: Sequence[bool]) -> float:
-    """The headline paper's BLEU, over the lower-cased words and signs of a word tokenizer, unknown words kept."""
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1, unknown_marks=(_UNKNOWN,)))
-    tokenizer.train([_UNKNOWN])
-    cut = [[list(tokenizer.encode(text).tokens) for text in texts] for texts in (hypotheses, *references)]
-    return bleu_paper(cut[0], cut[1:], finished)
 
 
 def kept_scores(folder: Path) -> dict[str, list[EvaluationResult]]:

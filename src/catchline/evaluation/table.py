@@ -213,12 +213,11 @@ def table_of_results(results: Sequence[EvaluationResult], data: str = "") -> Tab
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and its cells; ``published`` columns hold the paper's figures, others a ``measure``."""
+    """A heading and its cells, perhaps of a ``measure``."""
 
     heading: str
     cell: Callable[[Row], str]
     measure: str = ""
-    published: bool = False
 
 
 def rouge_column(kind: str) -> Column:
@@ -308,7 +307,7 @@ def _published(key: str, own: str = "") -> Column:
     prefix = key.rpartition(".")[0]
     name = f"{own}, paper" if own else f"paper {_last(key).replace('_', ' ')}"
     heading = f"{name} ({prefix.replace('.', ', ')})" if prefix else name
-    return Column(heading, lambda row: str(row.published.get(key, "")), published=True)
+    return Column(heading, lambda row: str(row.published.get(key, "")))
 
 
 def cells_of(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[list[str], list[list[str]]]:

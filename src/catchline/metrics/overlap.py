@@ -28,11 +28,6 @@ def ngram_counts(items: Sequence[Hashable], n: int) -> Counter:
     return Counter(ngrams(items, n))
 
 
-def ngram_set(items: Sequence[Hashable], n: int) -> set[Any]:
-    """The n-grams that occur."""
-    return set(ngrams(items, n))
-
-
 def overlap(left: Counter, right: Counter) -> int:
     """The clipped number of matches: the sum over grams of the smaller count."""
     return sum([min(left[gram], right[gram]) for gram in left.keys() & right.keys()])

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from catchline.config.base import ConfigBase, validate
 from catchline.errors import ConfigError, DataError, refuse_unknown
-from catchline.metrics.overlap import lcs_length, ngram_counts, ngram_set, overlap, union_hits
+from catchline.metrics.overlap import lcs_length, ngram_counts, ngrams, overlap, union_hits
 from catchline.metrics.rouge_text import TEXTS, RougeText
 from catchline.metrics.significance import bootstrap_interval
 
@@ -282,7 +282,7 @@ def _ngram_hits(order: int, system: EncodedText, model: EncodedText) -> int:
     if order == 1 and len(system.whole) <= _SHORT and len(model.whole) <= _SHORT:
         return lcs_length(sorted(system.whole), sorted(model.whole))  # their common multiset
     if order == 2:
-        mine, theirs = ngram_set(system.whole, 2), ngram_set(model.whole, 2)
+        mine, theirs = set(ngrams(system.whole, 2)), set(ngrams(model.whole, 2))
         # If either side repeats no bigram, every common one counts once.
         if len(mine) == len(system.whole) - 1 or len(theirs) == len(model.whole) - 1:
             return len(mine & theirs)

@@ -124,18 +124,12 @@ def _is_short(word: str, nltk: bool) -> bool:
     return (word[-1] not in "wxy" and _shape(word)[-3:] == b"cvc") or (nltk and _shape(word) == b"vc")
 
 
-def longest_suffix(word: str, suffixes: tuple[str, ...]) -> str:
-    """The longest of ``suffixes`` (longest first) that ends ``word``, or an empty string."""
-    if not word.endswith(suffixes):
-        return ""
-    return next(suffix for suffix in suffixes if word.endswith(suffix))
-
-
 def _replace(word: str, endings: _Endings, least: int) -> str:
     """Replace the longest listed suffix if the stem before it has a measure of more than ``least``."""
     suffixes, replacements = endings
-    if not (suffix := longest_suffix(word, suffixes)):
+    if not word.endswith(suffixes):
         return word
+    suffix = next(suffix for suffix in suffixes if word.endswith(suffix))
     stem = word[: -len(suffix)]
     return stem + replacements[suffix] if _measure(stem) > least else word
 

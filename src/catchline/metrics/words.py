@@ -14,7 +14,7 @@ from pathlib import Path
 
 import Stemmer
 
-from catchline.metrics.overlap import ngram_set, ngrams
+from catchline.metrics.overlap import ngrams
 from catchline.text.normalization import MARKS, UNSPACED, without_invisible
 
 _WHOLE = rf"{UNSPACED}\uac00-\ud7af"  # each character of these is a word
@@ -126,7 +126,7 @@ def novel_rate(summary: Words, runs: Runs, n: int) -> float | None:
     if len(summary) < n:
         return None
     novel = {gram for gram, run in zip(ngrams(summary, n), runs, strict=False) if run < n}
-    return len(novel) / len(ngram_set(summary, n)) if novel else 0.0
+    return len(novel) / len(set(ngrams(summary, n))) if novel else 0.0
 
 
 def coverage_and_density(runs: Runs) -> tuple[float, float] | None:
@@ -155,7 +155,7 @@ def over_copied(summary: Words, in_source: Runs, in_reference: Runs) -> list[str
 def repeated_ngram_rate(summary: Words, n: int) -> float | None:
     """1 - (distinct n-grams / n-grams): 0 when none repeats; None when there is none."""
     total = len(summary) - n + 1
-    return 1.0 - len(ngram_set(summary, n)) / total if total > 0 else None
+    return 1.0 - len(set(ngrams(summary, n))) / total if total > 0 else None
 
 
 def repeated_ngram_rates(summary: Words, longest: int) -> list[float | None]:
