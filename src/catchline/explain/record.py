@@ -12,9 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from catchline.errors import DataError
 from catchline.explain.chunks import read_to
-from catchline.metrics.copying import repeats
 from catchline.metrics.faithfulness import CLAIMS, SourceFacts, SupportReport, check_support
-from catchline.metrics.words import words
+from catchline.metrics.words import repeats, words
 from catchline.types import Chunk, Summary, SummaryToken, SummaryWord
 
 DIGITS = 5
