@@ -182,7 +182,7 @@ def place(tmp_path: Path) -> Path:
     """Pairs, spans and a recipe with one row that has a stage."""
     torch.set_num_threads(1)
     for seed, (folder, count) in enumerate({"pairs": 24, "spans": 32}.items()):
-        write_word_pairs(tmp_path / folder, {"train": count, "validation": 6}, seed, lengths=(8, 8), summary=3)
+        write_word_pairs(tmp_path / folder, {"train": count, "validation": 6}, seed, lengths=(8, 8), summary=(3, 3))
     (tmp_path / "staged.yaml").write_text(RECIPE)
     return tmp_path
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from runs import MakeRun
 
 from catchline.config.loading import merge
 from catchline.config.schema import RunConfig
@@ -17,8 +16,8 @@ from catchline.training.log import Callbacks
 from catchline.training.loop import Trainer
 from catchline.training.prepare import prepare
 from catchline.training.step import join_processes
+from word_pairs import write_word_pairs
 
-MakeRun = Callable[..., RunConfig]
 MakeTrainer = Callable[..., Trainer]
 
 
@@ -30,17 +29,7 @@ def _one_thread() -> None:
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with 40 training and 10 validation pairs of different lengths."""
-    folder = tmp_path_factory.mktemp("pairs")
-    rng = random.Random(5)
-    words = [f"word{i}" for i in range(20)]
-    for split, count in (("train", 40), ("validation", 10)):
-        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
-            for number in range(count):
-                text = [rng.choice(words) for _ in range(rng.randint(3, 9))]
-                summary = text[: rng.randint(1, 4)]
-                pair = {"id": f"{split}{number}", "document": " ".join(text), "summary": " ".join(summary)}
-                file.write(json.dumps(pair) + "\n")
-    return folder
+    return write_word_pairs(tmp_path_factory.mktemp("pairs"), {"train": 40, "validation": 10}, 5, summary=(1, 4))
 
 
 @pytest.fixture(scope="session")

@@ -3,19 +3,22 @@ on interruptions."""
 
 from __future__ import annotations
 
-import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import killing
 from catchline.config.schema import RunConfig
 from catchline.training.checkpoint import checkpoint_folders
 from catchline.training.data import pairs_of
 from catchline.training.loop import TrainingInterrupted
 from catchline.training.run import train
+
+MakeRun = Callable[..., RunConfig]  # the fixture `make_run`
 
 
 def quiet(message: str) -> None:
@@ -47,18 +50,12 @@ def stop_at(run: RunConfig, out: Path, update: int, number: int = signal.SIGINT)
     return str(caught.value)
 
 
-def continues_exactly(run: RunConfig, folder: Path) -> Path:
-    """Is a run that is stopped after its third update in the end what it is in one piece? The folder of one."""
-    train(run, folder / "whole", on_message=quiet)
-    stop_at(run, folder / "stopped", 3)
-    train(run, folder / "stopped", resume=True, on_message=quiet)
-    assert bits(folder / "stopped") == bits(folder / "whole")
-    return folder / "stopped"
+def bits(out: Path) -> dict[str, Any]:
+    """The newest checkpoint, the exported model and the log, byte for byte."""
+    places = (f"{checkpoint_folders(out)[0].name}/", "model/", "log.jsonl")
+    return {name: value for name, value in killing.bits(out).items() if name.startswith(places)}
 
 
-def bits(out: Path) -> tuple[Any, ...]:
-    newest = checkpoint_folders(out)[0]
-    state = json.loads((newest / "state.json").read_text())
-    state["train_state"].pop("elapsed_seconds")
-    tensors = {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
-    return newest.name, tensors, state, (out / "log.jsonl").read_bytes()
+def weights(out: Path) -> dict[str, Any]:
+    """Of those the tensors of the checkpoint."""
+    return {name: value for name, value in bits(out).items() if name.startswith("check") and name.endswith("tensors")}

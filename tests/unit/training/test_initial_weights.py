@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from runs import quiet
+from runs import MakeRun, quiet, weights
 
-from catchline.config.loading import merge
 from catchline.config.schema import RunConfig
 from catchline.errors import ConfigError, ModelError
 from catchline.models.folder import load_model_folder
 from catchline.text.tokenizer import BpeTokenizer, PretrainedTokenizer, Tokenizer
+from catchline.text.truecase import Casing
 from catchline.training.checkpoint import seed_everything
 from catchline.training.log import Callbacks
-from catchline.training.loop import Trainer
 from catchline.training.prepare import Prepared, adopted_tokenizer, prepare, take_weights
 from catchline.training.run import train
 from catchline.training.step import join_processes
+from json_lines import write_lines
 
 TRANSFORMER = {
     "type": "transformer",
@@ -32,72 +32,53 @@ TRANSFORMER = {
     "feed_forward_size": 12,
     "head": {"type": "vocabulary"},
 }
-OPPONENT = {"type": "max", "layer": 1, "head": 1}
+OPPOSED: dict[str, Any] = {
+    "model": TRANSFORMER | {"opponent": {"type": "max", "layer": 1, "head": 1}},
+    "objectives": [{"type": "nll"}, {"type": "opponent", "weight": 0.2}],
+}
+START = "training.initial_weights"
 
 
 @pytest.fixture(scope="module")
-def base(make_run: Any) -> RunConfig:
-    """A Transformer without an opponent."""
-    run: RunConfig = make_run()
-    return run.model_copy(update={"model": TRANSFORMER, "objectives": ({"type": "nll"},)})
+def base(make_run: MakeRun) -> MakeRun:
+    """A Transformer without an opponent, with changes."""
+    return lambda **changes: make_run(**{"model": TRANSFORMER, "objectives": [{"type": "nll"}]} | changes)
 
 
 @pytest.fixture(scope="module")
-def trained(base: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(base: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of it, which no test changes."""
-    return Path(train(base, tmp_path_factory.mktemp("trained") / "base", on_message=quiet).folder)
+    return Path(train(base(), tmp_path_factory.mktemp("trained") / "base", on_message=quiet).folder)
 
 
-def with_opponent(run: RunConfig) -> RunConfig:
-    objectives = ({"type": "nll"}, {"type": "opponent", "weight": 0.2})
-    return run.model_copy(update={"model": {**run.model, "opponent": OPPONENT}, "objectives": objectives})
-
-
-def short(run: RunConfig) -> RunConfig:
-    return run.model_copy(update={"training": run.training.model_copy(update={"max_updates": 1})})
-
-
-def starting_from(run: RunConfig, place: str | Path, **changes: Any) -> RunConfig:
-    training = run.training.model_copy(update={"initial_weights": str(place), **changes})
-    return run.model_copy(update={"training": training})
-
-
-def drawn(run: RunConfig, out: Path, start: str | Path | None = None) -> Prepared:
+def drawn(run: RunConfig, out: Path) -> Prepared:
     out.mkdir(exist_ok=True)
     seed_everything(run.training.seed)
-    place = None if start is None else str(start)
-    return prepare(run, out, join_processes((), out), Callbacks().show, start=place)
+    return prepare(run, out, join_processes((), out), Callbacks().show, start=run.training.initial_weights)
 
 
 @pytest.mark.parametrize("inside", ["", "model"])
 def test_the_base_is_taken_and_the_new_branch_is_as_drawn(
-    base: RunConfig, trained: Path, tmp_path: Path, inside: str
+    base: MakeRun, trained: Path, tmp_path: Path, inside: str
 ) -> None:
-    run = with_opponent(starting_from(base, trained / inside))
-    started = drawn(run, tmp_path / "started", trained / inside)
-    scratch = drawn(with_opponent(base), tmp_path / "scratch")
+    started = drawn(base(**OPPOSED, **{START: str(trained / inside)}), tmp_path / "started")
     theirs = load_model_folder(trained).model.state_dict()
-    own, new = started.model.state_dict(), scratch.model.state_dict()
+    own, new = started.model.state_dict(), drawn(base(**OPPOSED), tmp_path / "scratch").model.state_dict()
     branch = [name for name in own if name not in theirs]
     assert branch
     assert all(name.startswith("opponent.") for name in branch)
-    assert all(torch.equal(own[name], new[name]) for name in branch)
-    assert all(torch.equal(own[name], theirs[name]) for name in theirs)
+    assert all(torch.equal(own[name], (theirs if name in theirs else new)[name]) for name in own)
     assert any(not torch.equal(new[name], theirs[name]) for name in theirs)
     note = started.notes[-1]
     assert f"{len(theirs)} tensors taken" in note
     assert f"{len(branch)} that it lacks start as drawn ({branch[0]}" in note
 
 
-def test_the_run_takes_the_tokenizer_and_trains(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+def test_the_run_takes_the_tokenizer_and_trains(base: MakeRun, trained: Path, tmp_path: Path) -> None:
     """On other texts, whose own vocabulary would be another one."""
-    other = tmp_path / "other.jsonl"
     lines = [{"document": f"word1 word{i} strange{i} tree", "summary": f"word{i} tree"} for i in range(16)]
-    other.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run = starting_from(base, trained)
-    run = run.model_copy(update={"data": run.data.model_copy(update={"train": str(other)})})
-    said: list[str] = []
-    result = train(run, tmp_path / "second", on_message=said.append)
+    other, said = write_lines(tmp_path / "other.jsonl", lines), list[str]()
+    result = train(base(**{START: str(trained), "data.train": str(other)}), tmp_path / "second", on_message=said.append)
     vocabularies = [list(Tokenizer.load(folder / "tokenizer").vocabulary) for folder in (trained, tmp_path / "second")]
     assert vocabularies[0] == vocabularies[1]
     assert any("tensors taken" in line for line in said)
@@ -106,33 +87,30 @@ def test_the_run_takes_the_tokenizer_and_trains(base: RunConfig, trained: Path, 
 
 
 def test_names_are_learnt_with_the_tokenizer_and_by_further_training(
-    base: RunConfig, trained: Path, tmp_path: Path
+    base: MakeRun, trained: Path, tmp_path: Path
 ) -> None:
-    def with_pairs(run: RunConfig, name: str, like: str) -> RunConfig:
-        path = tmp_path / f"{name}.jsonl"
+    def learnt(name: str, like: str, **changes: Any) -> Casing:
         line = {"document": f"word1 in {name} tree. It is word2 of {name} tree.", "summary": like}
-        path.write_text("".join(json.dumps(line) + "\n" for _ in range(8)))
-        return run.model_copy(update={"data": run.data.model_copy(update={"train": str(path)})})
+        data = write_lines(tmp_path / f"{name}.jsonl", [line] * 8)
+        return drawn(base(**{"data.train": str(data)}, **changes), tmp_path / name).tokenizer.casing
 
-    first = drawn(with_pairs(base, "PyTree", "Tree of word1"), tmp_path / "first").tokenizer.casing
+    first = learnt("PyTree", "Tree of word1")
     assert (first.forms["pytree"][0], "tree" in first.forms, first.capitals) == ("PyTree", False, "sentence")
     start = Path(shutil.copytree(trained, tmp_path / "start"))
     first.save(start / "model")
-    run = with_pairs(starting_from(base, start), "GNUtool", "tree of word1")
-    second = drawn(run, tmp_path / "second", start).tokenizer.casing
+    second = learnt("GNUtool", "tree of word1", **{START: str(start)})
     assert (second.forms["pytree"][0], second.forms["gnutool"][0], second.capitals) == ("PyTree", "GNUtool", "lower")
-    assert (tmp_path / "second" / "tokenizer" / "casing.json").is_file()
+    assert (tmp_path / "GNUtool" / "tokenizer" / "casing.json").is_file()
 
 
-def test_a_resumed_run_no_longer_needs_the_folder(base: RunConfig, trained: Path, tmp_path: Path) -> None:
-    start = Path(shutil.copytree(trained, tmp_path / "start"))
-    whole = starting_from(base, start)
+def test_a_resumed_run_no_longer_needs_the_folder(base: MakeRun, trained: Path, tmp_path: Path) -> None:
+    start = shutil.copytree(trained, tmp_path / "start")
+    whole = base(**{START: str(start)})
     train(whole, tmp_path / "whole", on_message=quiet)
-    train(starting_from(base, start, max_updates=3), tmp_path / "cut", on_message=quiet)
+    train(base(**{START: str(start), "training.max_updates": 3}), tmp_path / "cut", on_message=quiet)
     shutil.rmtree(start)
     train(whole, tmp_path / "cut", resume=True, on_message=quiet)
-    weights = [load_model_folder(tmp_path / name).model.state_dict() for name in ("whole", "cut")]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
     with pytest.raises(ModelError, match="no model folder"):
         train(whole, tmp_path / "third", on_message=quiet)
 
@@ -154,11 +132,10 @@ def test_a_model_without_a_tensor_of_ours_is_refused(trained: Path) -> None:
     ],
 )
 def test_other_sizes_and_another_tokenizer_are_refused(
-    base: RunConfig, trained: Path, tmp_path: Path, changes: dict[str, Any], said: str
+    base: MakeRun, trained: Path, tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
-    run = RunConfig(**merge(base.model_dump(), changes, revive=True))
     with pytest.raises(ConfigError, match=said):
-        train(starting_from(run, trained), tmp_path / "other", on_message=quiet)
+        train(base(**{START: str(trained)} | changes), tmp_path / "other", on_message=quiet)
 
 
 def of_other_words() -> Tokenizer:
@@ -167,41 +144,35 @@ def of_other_words() -> Tokenizer:
     return tokenizer
 
 
-def test_weights_never_meet_another_vocabulary(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+def test_weights_never_meet_another_vocabulary(base: MakeRun, trained: Path, tmp_path: Path) -> None:
     """A run folder that has a tokenizer already, and a model of other words."""
     of_other_words().save(tmp_path / "tokenizer")
     with pytest.raises(ConfigError, match="mean other words"):
-        drawn(starting_from(base, trained), tmp_path, trained)
+        drawn(base(**{START: str(trained)}), tmp_path)
 
 
-def test_a_tied_tensor_cannot_be_two(base: RunConfig, tmp_path: Path) -> None:
-    untied = base.model_copy(update={"model": {**TRANSFORMER, "share_embeddings": False}})
-    tied = base.model_copy(update={"model": {**TRANSFORMER, "share_embeddings": True}})
-    two = train(short(untied), tmp_path / "two", on_message=quiet).folder
-    one = train(short(tied), tmp_path / "one", on_message=quiet).folder
+def test_a_tied_tensor_cannot_be_two(base: MakeRun, tmp_path: Path) -> None:
+    untied, tied = ({"model": TRANSFORMER | {"share_embeddings": shared}} for shared in (False, True))
+    two, one = (
+        train(base(**how, **{"training.max_updates": 1}), tmp_path / name, on_message=quiet).folder
+        for name, how in (("two", untied), ("one", tied))
+    )
     with pytest.raises(ConfigError, match="one tensor for what"):
-        drawn(starting_from(tied, two), tmp_path / "a", two)
-    own = drawn(starting_from(untied, one), tmp_path / "b", one).model.state_dict()
+        drawn(base(**tied, **{START: two}), tmp_path / "a")
+    own = drawn(base(**untied, **{START: one}), tmp_path / "b").model.state_dict()
     theirs = load_model_folder(one).model.state_dict()
     assert all(torch.equal(own[name], value) for name, value in theirs.items() if name in own)
 
 
-def test_the_first_update_is_of_the_taken_weights(base: RunConfig, trained: Path, tmp_path: Path) -> None:
-    """Nothing between preparing and training draws them anew."""
-    parts = drawn(starting_from(base, trained), tmp_path / "run", trained)
-    before = {name: value.clone() for name, value in parts.model.state_dict().items()}
-    trainer = Trainer(base, tmp_path / "run", parts, join_processes((), tmp_path / "run"), Callbacks())
-    assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
-
-
-def test_weights_of_a_checkpoint_of_somebody_else(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+def test_weights_of_a_checkpoint_of_somebody_else(base: MakeRun, trained: Path, tmp_path: Path) -> None:
     """A recipe that names the checkpoint's own folder, here or on a machine where it lay elsewhere; and a wrong one."""
-    for path in (str(trained / "tokenizer"), "elsewhere/tokenizer"):
-        text = base.text.model_copy(update={"tokenizer": {"type": "pretrained", "path": path}})
+    of_other_words().save(tmp_path / "other")
+    for path in (str(trained / "tokenizer"), "elsewhere/tokenizer", str(tmp_path / "other")):
+        text = base(**{"text.tokenizer": {"type": "pretrained", "path": path}}).text
         initial = load_model_folder(trained)
         initial.tokenizer = PretrainedTokenizer(PretrainedTokenizer.Config(path=str(trained / "tokenizer")))
-        assert adopted_tokenizer(initial, text, "there") is initial.tokenizer
-    of_other_words().save(tmp_path / "other")
-    text = base.text.model_copy(update={"tokenizer": {"type": "pretrained", "path": str(tmp_path / "other")}})
-    with pytest.raises(ConfigError, match="other is another one"):
-        adopted_tokenizer(initial, text, "there")
+        wrong = (
+            pytest.raises(ConfigError, match="other is another one") if "other" in Path(path).name else nullcontext()
+        )
+        with wrong:
+            assert adopted_tokenizer(initial, text, "there") is initial.tokenizer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from runs import bits, collate, quiet
+from runs import collate, quiet
 from torch import Tensor, nn
 
 from catchline.errors import ConfigError, DataError, TrainingError
@@ -24,25 +24,37 @@ from catchline.training.log import read_log
 from catchline.training.prepare import plan
 from catchline.training.run import train
 from catchline.types import ModelOutput, TrainingBatch, UpdateContext
+from json_lines import read_lines, write_lines
+from samples import TRANSFORMER
 
 
 def test_training_starts_from_them(make_run: Any, make_trainer: Any, tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
+    path, key = tmp_path / "vectors.txt", "text.pretrained_embeddings"
     path.write_text("word3 " + " ".join(["0.25"] * 6) + "\n")
-    trainer = make_trainer(**{"text.pretrained_embeddings": str(path)})
+    trainer = make_trainer(**{key: str(path)})
     place = trainer.parts.tokenizer.token_id("word3")
     assert trainer.model.embedding.weight[place].tolist() == [0.25] * 6
-    (tmp_path / "wide.txt").write_text("word3 1 2 3\n")
-    run = make_run(**{"text.pretrained_embeddings": str(tmp_path / "wide.txt")})
+    path.write_text("word3 1 2 3\n")
     with pytest.raises(ConfigError, match="embedding_size"):
-        train(run, tmp_path / "other", on_message=lambda message: None)
+        train(make_run(**{key: str(path)}), tmp_path / "other", on_message=quiet)
 
 
-def test_pairs_that_the_document_does_not_support_are_left_out(make_run: Any, make_trainer: Any) -> None:
-    everything = make_trainer(**{"data.min_supported": 0.0})
-    some = make_trainer(**{"data.min_supported": 0.99, "text.max_source_tokens": 1})
-    assert 0 < len(some.parts.train_set) < len(everything.parts.train_set)
-    assert any("left out" in note for note in some.parts.notes)
+BAD = [{"document": "", "summary": "a"}, {"document": "a b", "summary": " "}, {"document": "b", "summary": ""}]
+
+
+def test_which_pairs_are_left_out_and_what_is_said(make_trainer: Any, pairs: Path, tmp_path: Path) -> None:
+    lengths = [len(row["document"].split()) for row in read_lines(pairs / "train.jsonl")]
+    short = [length for length in lengths if length <= 6]
+    data = write_lines(tmp_path / "train.jsonl", [*read_lines(pairs / "train.jsonl"), *BAD])
+    for changes, kept, said in (
+        ({"data.max_document_tokens": 6}, short, f"training data: {40 - len(short)} of 40 pairs .* 6 tokens"),
+        ({"data.train": str(data), "data.skip_bad": True}, lengths, "3 records skipped: 2 empty summary, 1 empty doc"),
+        ({"data.min_supported": 0.99, "text.max_source_tokens": 1}, None, "left out"),
+    ):
+        parts = make_trainer(**changes).parts
+        assert kept is None or parts.train_set.source_lengths.tolist() == kept
+        assert (0 < len(parts.train_set) < 40) == ("skip_bad" not in str(changes))
+        assert any(re.search(said, note) for note in parts.notes)
 
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "d_model": 8}
@@ -104,72 +116,26 @@ def test_an_objective_without_a_name_has_that_of_its_class(make_trainer: Any) ->
     assert not trainer._learner.objective_state(), "the model is saved once"
 
 
-@pytest.mark.parametrize(
-    "batching",
-    [
-        pytest.param({"batching": "sorted"}, marks=pytest.mark.slow),
-        pytest.param({"batch_tokens": 30}, marks=pytest.mark.slow),
-        {"batch_tokens": 30, "accumulation": 2},
-    ],
-)
-def test_a_stopped_run_continues_exactly(make_run: Any, tmp_path: Path, batching: dict[str, Any]) -> None:
-    changes = {"model.dropout": 0.3, "training.checkpoint": {"every_updates": 4, "keep": 9}}
-    changes |= {f"training.{key}": value for key, value in batching.items()}
-    for out, updates, resume in (("whole", 11, False), ("parts", 7, False), ("parts", 11, True)):
-        run = make_run(**changes, **{"training.max_updates": updates})
-        train(run, tmp_path / out, resume=resume, on_message=quiet)
-    mine, theirs = bits(tmp_path / "parts"), bits(tmp_path / "whole")
-    assert mine[1] == theirs[1]
-    assert mine[2]["train_state"]["epoch"] == theirs[2]["train_state"]["epoch"] > 0
-
-
 def test_batches_hold_as_many_tokens_as_asked_for(make_trainer: Any) -> None:
     trainer = make_trainer(**{"training.batch_tokens": 30})
     stream = trainer.stream
-    seen: list[int] = []
-    for position in range(stream.batches_per_epoch):
-        for batch in stream.take(0, position):
-            assert batch.source_ids.numel() <= 30
-            assert batch.target_ids.numel() <= 30
-            seen += batch.indices
-    assert sorted(seen) == list(range(40))
+    batches = [batch for position in range(stream.batches_per_epoch) for batch in stream.take(0, position)]
+    assert max(max(batch.source_ids.numel(), batch.target_ids.numel()) for batch in batches) <= 30
+    assert sorted(index for batch in batches for index in batch.indices) == list(range(40))
     assert "30 tokens" in "\n".join(plan(trainer.run, trainer.parts, trainer.accelerator))
-
-
-def test_length_filter_counts_and_says_so(make_trainer: Any, pairs: Path) -> None:
-    parts = make_trainer(**{"data.max_document_tokens": 6}).parts
-    for file, name, data in (("train", "training", parts.train_set), ("validation",) * 2 + (parts.validation_set,)):
-        lines = (pairs / f"{file}.jsonl").read_text().splitlines()
-        lengths = [len(json.loads(line)["document"].split()) for line in lines]
-        kept = [length for length in lengths if length <= 6]
-        assert 0 < len(kept) < len(lengths)
-        assert data.source_lengths.tolist() == kept
-        left_out = f"{name} data: {len(lengths) - len(kept):,} of {len(lengths):,} pairs"
-        assert any(left_out in note and "6 tokens" in note for note in parts.notes)
-
-
-def test_skipped_records_are_counted_by_reason(make_trainer: Any, pairs: Path, tmp_path: Path) -> None:
-    data = tmp_path / "train.jsonl"
-    broken = [{"document": "", "summary": "a"}, {"document": "a b", "summary": " "}, {"document": "b", "summary": ""}]
-    data.write_text((pairs / "train.jsonl").read_text() + "".join(json.dumps(row) + "\n" for row in broken))
-    trainer = make_trainer(**{"data.train": str(data), "data.skip_bad": True})
-    assert len(trainer.parts.train_set) == 40
-    assert any("3 records skipped: 2 empty summary, 1 empty document" in note for note in trainer.parts.notes)
 
 
 @pytest.mark.parametrize(("side", "words"), [("both", "alpha beta gamma"), ("documents", "alpha beta")])
 def test_the_vocabulary_of_documents_only(make_trainer: Any, tmp_path: Path, side: str, words: str) -> None:
-    data = tmp_path / "some.jsonl"
-    data.write_text(json.dumps({"document": "alpha beta", "summary": "alpha gamma"}) + "\n")
+    data = write_lines(tmp_path / "some.jsonl", [{"document": "alpha beta", "summary": "alpha gamma"}])
     made = make_trainer(**{"data.train": str(data), "text.vocabulary_from": side}).parts.tokenizer.vocabulary
     assert set(made[4:]) == set(words.split())
 
 
 def test_a_model_reads_and_writes_separators(make_run: Any, tmp_path: Path) -> None:
     """From training through the exported folder to summaries: no separator is ever shown."""
-    pairs = tmp_path / "pairs.jsonl"
     row = {"document": "alpha beta. gamma delta.", "summary": "alpha.\ngamma."}
-    pairs.write_text((json.dumps(row) + "\n") * 12)
+    pairs = write_lines(tmp_path / "pairs.jsonl", [row] * 12)
     run = make_run(
         **{"data.train": str(pairs), "data.validation": str(pairs), "text.sentence_separator": "<EOS>"},
         **{"training.max_updates": 50, "training.optimizer.learning_rate": 0.05, "training.log_every": 50},
@@ -189,16 +155,7 @@ def test_a_model_reads_and_writes_separators(make_run: Any, tmp_path: Path) -> N
     assert all(row["document"][s.start : s.end] == s.text for word in summary.words for s in word.sources)
 
 
-MODEL: dict[str, Any] = {
-    "type": "transformer",
-    "encoder_layers": 1,
-    "decoder_layers": 2,
-    "hidden_size": 8,
-    "num_heads": 2,
-    "feed_forward_size": 8,
-    "dropout": 0.2,
-    "opponent": {"type": "max", "layer": 1, "head": 0},
-}
+MODEL = TRANSFORMER | {"dropout": 0.2, "opponent": {"type": "max", "layer": 1, "head": 0}}
 OBJECTIVES = [{"type": "nll", "label_smoothing": 0.1}, {"type": "opponent", "weight": 0.2, "label_smoothing": 0.1}]
 FIGURES = {"alpha_max", "alpha_entropy", "masked_positions", "nothing_left", "masked_end"}
 
@@ -225,14 +182,6 @@ def test_the_log_has_both_terms_and_what_the_opponent_does(make_contrastive: Any
     (validation,) = [line for line in lines if line["kind"] == "validation" and line["update"] == 6]
     total = validation["val_loss_tf_nll"] + 0.2 * validation["val_loss_tf_opponent"]
     assert validation["val_loss_tf"] == pytest.approx(total, rel=1e-6)
-
-
-def test_what_does_not_fit_is_refused_before_the_training(make_contrastive: Any, tmp_path: Path) -> None:
-    short = {"model": MODEL | {"max_positions": 24}, "text.max_target_tokens": 20, "search.max_length": 24}
-    with pytest.raises(ConfigError, match=r"search\.max_length 24 is more than the model's 24 positions"):
-        train(make_contrastive(**short), tmp_path / "run", on_message=quiet)
-    with pytest.raises(ConfigError, match="needs an opponent attention"):
-        train(make_contrastive(model=MODEL | {"opponent": None}), tmp_path / "a", on_message=quiet)
 
 
 def test_weight_zero_is_the_baselines_training(make_contrastive: Any, tmp_path: Path) -> None:

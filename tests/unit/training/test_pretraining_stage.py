@@ -54,22 +54,15 @@ def copy(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "copy"))
 
 
-def staged(run: RunConfig, spans: Path | None, **changes: Any) -> RunConfig:
+def staged(run: RunConfig, spans: Path | None, changes: dict[str, Any] | None = None) -> RunConfig:
     stage = {"enabled": True, "data": None if spans is None else str(spans), "set": {"training": {"max_updates": 3}}}
     values = merge(run.model_dump(mode="json"), {"pretraining": stage}, revive=True)
-    return RunConfig(**merge(values, changes, revive=True))
+    return RunConfig(**merge(values, changes or {}, revive=True))
 
 
 def test_the_stage_is_the_run_with_its_own_data_and_settings(run: RunConfig, spans: Path) -> None:
-    changed = staged(
-        run,
-        spans,
-        **{
-            "data.document_column": "article",
-            "pretraining.set": {"training.optimizer.learning_rate": 0.5, "objectives": [{"type": "nll"}]},
-        },
-    )
-    stage = stage_of(changed)
+    own = {"training.optimizer.learning_rate": 0.5, "objectives": [{"type": "nll"}]}
+    stage = stage_of(staged(run, spans, {"data.document_column": "article", "pretraining.set": own}))
     assert stage.data.train == str(spans / "train.jsonl")
     assert stage.data.validation == str(spans / "validation.jsonl")
     assert stage.data.document_column is None  # the pairs of the training proper are written otherwise
@@ -174,12 +167,12 @@ def test_force_clears_the_stage_too(make_run: Any, copy: Path) -> None:
 
 def test_what_is_refused_leaves_no_folder(run: RunConfig, spans: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    named = staged(run, None, row="cocopretrain")
+    named = staged(run, None, {"row": "cocopretrain"})
     with pytest.raises(ConfigError, match=r"Row 'cocopretrain' has a pre-training stage.*set pretraining.data"):
         train(named, out, on_message=quiet)
     with pytest.raises(ValidationError, match="set: 'model' is not among"):
-        staged(run, spans, **{"pretraining.set": {"model.hidden_size": 3}})
-    changed = staged(run, spans, **{"pretraining.set": {"text.tokenizer.min_frequency": 5}})
+        staged(run, spans, {"pretraining.set": {"model.hidden_size": 3}})
+    changed = staged(run, spans, {"pretraining.set": {"text.tokenizer.min_frequency": 5}})
     with pytest.raises(ConfigError, match="both stages share one tokenizer"):
         train(changed, out, on_message=quiet)
     (tmp_path / "validation.jsonl").write_text("{}")
@@ -190,7 +183,7 @@ def test_what_is_refused_leaves_no_folder(run: RunConfig, spans: Path, tmp_path:
 
 def test_a_mistake_in_the_training_data_is_found_before_the_stage(run: RunConfig, tmp_path: Path) -> None:
     for split in ("train", "validation"):
-        wrong = staged(run, Path(str(run.pretraining.data)), **{f"data.{split}": str(tmp_path / "absent.jsonl")})
+        wrong = staged(run, Path(str(run.pretraining.data)), {f"data.{split}": str(tmp_path / "absent.jsonl")})
         with pytest.raises(DataError, match="does not exist"):
             train(wrong, tmp_path / "run", on_message=quiet)
         assert not (tmp_path / "run" / "pretraining" / "log.jsonl").exists()

@@ -8,14 +8,13 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from runs import quiet, stop_at
+from runs import MakeRun, quiet, stop_at
 
 from catchline.config.loading import dump_run, load_run
 from catchline.config.schema import RunConfig
@@ -24,11 +23,10 @@ from catchline.files import digest_of, only_here
 from catchline.training.checkpoint import checkpoint_folders
 from catchline.training.loop import Trainer
 from catchline.training.run import train
-from commands import refused
 from json_lines import change
 
-MakeRun = Callable[..., RunConfig]
 CHECKPOINTS = {"training.checkpoint.every_updates": 2}
+LONGER = CHECKPOINTS | {"training.max_updates": 8}
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +53,17 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_finished_run_is_answered_at_once(
-    run: RunConfig, make_run: MakeRun, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_run_is_answered_at_once(run: RunConfig, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("catchline.training.run.prepare", None)  # nothing is read or built
         result = go(run, out, resume=True)
     assert (result.updates, result.stopped, result.model_folder) == (6, "max_updates", str(out / "model"))
-    assert go(make_run(**CHECKPOINTS, **{"training.max_updates": 8}), out, resume=True).updates == 8
-    (out / "model" / "config.json").unlink()
-    assert go(make_run(**CHECKPOINTS, **{"training.max_updates": 8}), out, resume=True).updates == 8
-    assert (out / "model" / "config.json").is_file(), "its model is exported again"
     noted = json.loads((out / "finished.json").read_text())
     for damage in ({"result": {**noted["result"], "elapsed_seconds": [[]]}}, {"result": 3}, {"result": {}}):
         (out / "finished.json").write_text(json.dumps(noted | damage))
-        assert go(make_run(**CHECKPOINTS, **{"training.max_updates": 8}), out, resume=True).updates == 8
+        (out / "model" / "config.json").unlink()
+        assert go(run, out, resume=True).updates == 6
+        assert (out / "model" / "config.json").is_file(), "its model is exported again"
 
 
 def test_a_run_that_is_being_trained_is_left_alone(run: RunConfig, out: Path) -> None:
@@ -98,21 +92,15 @@ def test_a_recipe_that_was_edited_is_refused(out: Path, key: str, value: Any) ->
 
 def test_what_a_continuation_may_change(run: RunConfig, make_run: MakeRun, out: Path, tmp_path: Path) -> None:
     moved = shutil.copy(str(run.data.train), tmp_path / "elsewhere.jsonl")
-    longer = make_run(**CHECKPOINTS, **{"training.max_updates": 8, "data.train": str(moved)})
-    assert go(longer, out, resume=True).updates == 8
+    assert go(make_run(**LONGER, **{"data.train": str(moved)}), out, resume=True).updates == 8
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.0, None])
-def test_a_log_that_was_cut_or_deleted_is_refused(
-    run: RunConfig, out: Path, capsys: pytest.CaptureFixture[str], kept: float | None
-) -> None:
+def test_a_log_that_was_cut_or_deleted_is_refused(run: RunConfig, out: Path, kept: float | None) -> None:
     log = out / "log.jsonl"
-    size = log.stat().st_size
-    if kept is None:
-        log.unlink()
-    else:
-        os.truncate(log, int(kept * size))
-    refused(capsys, 5, "bytes of the last checkpoint: restore the file", "resume", out)
+    log.unlink() if kept is None else os.truncate(log, int(kept * log.stat().st_size))
+    with pytest.raises(CheckpointError, match="bytes of the last checkpoint: restore the file"):
+        go(run, out, resume=True)
 
 
 @pytest.mark.parametrize("killed", ["_update", "_checkpoint"])
@@ -136,7 +124,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(
 
 @pytest.mark.parametrize("what", ["training data", "validation data", "tokenizer"])
 def test_the_rest_of_the_identity(make_run: MakeRun, out: Path, tmp_path: Path, what: str) -> None:
-    run = make_run(**CHECKPOINTS, **{"training.max_updates": 8})
+    run = make_run(**LONGER)
     if what == "tokenizer":
         with open(out / "tokenizer" / "tokenizer.json", "a") as file:
             file.write("\n")
@@ -144,7 +132,7 @@ def test_the_rest_of_the_identity(make_run: MakeRun, out: Path, tmp_path: Path, 
         key, place = ("train" if what == "training data" else "validation"), tmp_path / "turned.jsonl"
         first, *rest = Path(getattr(run.data, key)).read_text().splitlines(keepends=True)
         place.write_text("".join([*rest, first]))
-        run = run.model_copy(update={"data": run.data.model_copy(update={key: str(place)})})
+        run = make_run(**LONGER, **{f"data.{key}": str(place)})
     with pytest.raises(CheckpointError, match=f"The {what} is not what the run was started with"):
         go(run, out, resume=True)
 
@@ -180,18 +168,18 @@ def test_what_no_run_wrote_is_never_replaced(run: RunConfig, tmp_path: Path, nam
     assert contents(out) == {name: b"name: mine"}
 
 
-def test_a_model_without_checkpoints_is_neither_replaced_nor_begun_anew(
-    run: RunConfig, make_run: MakeRun, out: Path
-) -> None:
+def test_a_model_without_checkpoints_is_neither_replaced_nor_begun_anew(make_run: MakeRun, out: Path) -> None:
     for folder in checkpoint_folders(out):
         shutil.rmtree(folder)
-    before = contents(out / "model")
-    with pytest.raises(CheckpointError, match="no checkpoint to continue from: train another run"):
-        go(make_run(**CHECKPOINTS, **{"training.max_updates": 8}), out, resume=True)
-    with pytest.raises(ConfigError, match=r"with --force"):
-        go(run, out)
+    before, longer = contents(out / "model"), make_run(**LONGER)
+    for options, said in (
+        ({"resume": True}, "no checkpoint to continue from: train another run"),
+        ({}, "with --force"),
+    ):
+        with pytest.raises((CheckpointError, ConfigError), match=said):
+            go(longer, out, **options)
     assert contents(out / "model") == before
-    assert go(run, out, force=True).updates == 6
+    assert go(longer, out, force=True).updates == 8
 
 
 def test_a_command_that_is_advised_runs_where_a_path_has_blanks(run: RunConfig, tmp_path: Path) -> None:

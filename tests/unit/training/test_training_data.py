@@ -42,21 +42,18 @@ def examples(data: EncodedDataset) -> list[Any]:
 def test_what_is_kept_is_what_is_made_anew(make_trainer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"text.tokenizer.max_vocabulary": 12, "data.min_supported": 0.2, "data.max_document_tokens": 8}
     first = make_trainer(**settings).parts
-    kinds = sorted(path.name.split("-")[0] for path in cache.iterdir())
-    assert kinds == ["encoded", "encoded", "pairs", "pairs"]
+    assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["encoded", "encoded", "pairs", "pairs"]
+    others = []
     with monkeypatch.context() as patched:
         patched.setattr(data_module, "encode", lambda *_: pytest.fail("encoded again"))
         patched.setattr(data_module, "read_with", lambda *_, **__: pytest.fail("read again"))
-        again = make_trainer(**settings).parts
-    monkeypatch.setenv(CACHE, OFF)
-    anew = make_trainer(**settings).parts
-    monkeypatch.setenv(CACHE, "/proc/none")  # where nothing can be kept
-    nowhere = make_trainer(**settings).parts
-    monkeypatch.setattr(data_module, "_PIECE", 7)
-    monkeypatch.setenv(CACHE, str(cache / "other"))
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    divided = make_trainer(**settings).parts
-    for parts in (again, anew, nowhere, divided):
+        others.append(make_trainer(**settings).parts)
+    for place in (OFF, "/proc/none", str(cache / "other")):  # the second is where nothing can be kept
+        monkeypatch.setenv(CACHE, place)
+        others.append(make_trainer(**settings).parts)
+        monkeypatch.setattr(data_module, "_PIECE", 7)  # the others by several threads
+        monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    for parts in others:
         assert examples(parts.train_set) == examples(first.train_set)
         assert (parts.notes, parts.identity) == (first.notes, first.identity)
         assert parts.validation_set.references[0] == first.validation_set.references[0] != []
@@ -117,48 +114,37 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------------------------------------- batches
 
-PLACE = {"seed": 1, "update": 7}
 SCOPES = ("step", "example_step", "sequence")
 
 
-def drawn(config: TeacherForcingConfig, size: tuple[int, int], *, first: int = 0, **place: int) -> Any:
+def drawn(
+    config: TeacherForcingConfig, size: tuple[int, int], *, first: int = 0, seed: int = 1, update: int = 7
+) -> Any:
     """Of the examples ``first``, ``first + 1``, ..."""
-    chosen = PLACE | place
-    training = TrainingConfig(max_updates=1, seed=chosen["seed"], teacher_forcing=config)
+    training = TrainingConfig(max_updates=1, seed=seed, teacher_forcing=config)
     batch: Any = SimpleNamespace(target_ids=torch.zeros(size), indices=range(first, first + size[0]))
-    return forced_mask(training, batch, chosen["update"])
+    return forced_mask(training, batch, update)
 
 
-def test_bos_is_always_read_and_ratio_one_needs_no_mask() -> None:
-    assert drawn(TeacherForcingConfig(ratio=1.0), (2, 3)) is None
-    mask = drawn(TeacherForcingConfig(ratio=0.0), (3, 4))
-    assert mask.tolist() == [[True, False, False, False]] * 3
-    assert torch.equal(mask, free_running_mask(mask))
-
-
-def test_scopes() -> None:
+def test_scopes_and_places() -> None:
+    """What a mask is the same for, and what it depends on."""
     before = torch.get_rng_state()
     step, each, whole = (drawn(TeacherForcingConfig(ratio=0.5, scope=scope), (50, 40)) for scope in SCOPES)
     assert bool((step == step[:1]).all())
     assert len({tuple(row) for row in each.tolist()}) == 50
     assert bool((whole[:, 1:] == whole[0, 1]).all())
     assert torch.equal(before, torch.get_rng_state())
+    for place in ({"seed": 2}, {"update": 8}, {"first": 50}):
+        assert not torch.equal(each, drawn(TeacherForcingConfig(ratio=0.5, scope="example_step"), (50, 40), **place))
 
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_the_ratio_is_the_probability(scope: str) -> None:
-    config = TeacherForcingConfig(ratio=0.3, scope=scope)
-    draws = [drawn(config, (4, 9), update=update) for update in range(1000)]
+    assert drawn(TeacherForcingConfig(ratio=1.0, scope=scope), (2, 3)) is None
+    none = drawn(TeacherForcingConfig(ratio=0.0, scope=scope), (3, 4))
+    assert none.tolist() == free_running_mask(none).tolist() == [[True, False, False, False]] * 3  # the first is BOS
+    draws = [drawn(TeacherForcingConfig(ratio=0.3, scope=scope), (4, 9), update=update) for update in range(1000)]
     assert float(torch.stack(draws)[..., 1:].float().mean()) == pytest.approx(0.3, abs=0.04)
-
-
-def test_the_mask_depends_on_the_place_and_on_nothing_else() -> None:
-    config = TeacherForcingConfig(ratio=0.5, scope="example_step")
-    first = drawn(config, (8, 16))
-    torch.manual_seed(99)
-    assert torch.equal(first, drawn(config, (8, 16)))
-    for name, value in {"seed": 2, "update": 8, "first": 8}.items():
-        assert not torch.equal(first, drawn(config, (8, 16), **{name: value}))
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -174,21 +160,15 @@ def test_a_minibatch_draws_the_same_mask_however_it_is_split(scope: str) -> None
 def test_processes_read_together_what_one_reads_in_larger_batches(make_trainer: Any, batching: str) -> None:
     trainer = make_trainer(**{"training.batch_size": 3, "training.batching": batching, "training.accumulation": 2})
 
-    def records(size: int, processes: int) -> list[list[list[int]]]:
-        """Of each process the micro-batches of an epoch, with another stream from its middle on."""
+    def records(size: int, rank: int, processes: int) -> list[list[int]]:
+        """A process's micro-batches of an epoch, with another stream from its middle on."""
         config = trainer.run.training.model_copy(update={"batch_size": size})
-        read = []
-        for rank in range(processes):
-            streams = [
-                BatchStream(trainer.parts.train_set, trainer.parts.collator, config, rank, processes) for _ in "ab"
-            ]
-            taken: list[Any] = []
-            while len(taken) < streams[0].batches_per_epoch:
-                taken += streams[len(taken) >= 4].take(1, len(taken))
-            read.append([list(batch.indices) for batch in taken])
-        return read
+        made = (trainer.parts.train_set, trainer.parts.collator, config, rank, processes)
+        streams, taken = [BatchStream(*made), BatchStream(*made)], list[Any]()
+        while len(taken) < streams[0].batches_per_epoch:
+            taken += streams[len(taken) >= 4].take(1, len(taken))
+        return [list(batch.indices) for batch in taken]
 
-    (alone,) = records(6, 1)
-    together = records(3, 2)
+    alone, *together = records(6, 0, 1), records(3, 0, 2), records(3, 1, 2)
     assert [sorted(one + other) for one, other in zip(*together, strict=True)] == [sorted(batch) for batch in alone]
     assert max(len(batch) for batches in together for batch in batches) == 3
