@@ -12,8 +12,10 @@ import pytest
 
 from catchline.cli.main import main
 
+Capture, Patch = pytest.CaptureFixture[str], pytest.MonkeyPatch
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+
+def run(capsys: Capture, *arguments: object) -> str:
     """What the command prints; what was printed before it does not count."""
     capsys.readouterr()
     code = main(["--quiet", *map(str, arguments)])
@@ -22,7 +24,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return captured.out
 
 
-def refused(capsys: pytest.CaptureFixture[str], code: int, said: str, *arguments: object) -> None:
+def refused(capsys: Capture, code: int, said: str, *arguments: object) -> None:
     """The command ends with ``code`` and one line that holds ``said``; what was printed before it does not count."""
     capsys.readouterr()
     assert main(["--quiet", *map(str, arguments)]) == code

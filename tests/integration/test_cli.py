@@ -30,7 +30,7 @@ from catchline.errors import (
     TrainingError,
     installing,
 )
-from commands import run
+from commands import Capture, Patch, run
 
 HEAVY = {"torch", "transformers", "accelerate", "scipy", "numpy", "typer", "rich", "pydantic"}
 
@@ -51,7 +51,7 @@ def test_help_imports_nothing_heavy_and_no_command_torch_for_its_own() -> None:
     assert torch == "False"
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command(capsys: Capture) -> None:
     shown = run(capsys, "--help")
     for name, (_, line) in cli.COMMANDS.items():
         assert name in shown
@@ -64,7 +64,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == f"catchline {cli.__version__}\n"
 
 
-def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_leads_to_the_first_result(capsys: Capture) -> None:
     assert "catchline summarize article.txt" in run(capsys)
     for line in (line for line in cli.FIRST_SCREEN.splitlines() if line.startswith("  catchline")):
         name, *arguments = shlex.split(line.split("   ")[0].strip())[1:]
@@ -74,7 +74,7 @@ def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -
                 pass
 
 
-def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor(capsys: Capture, monkeypatch: Patch) -> None:
     values = json.loads(run(capsys, "doctor", "--json"))
     assert values["torch"] != "not installed"
     assert set(values["missing"]) <= set(EXTRAS.values())
@@ -92,7 +92,7 @@ Failing = Callable[[BaseException], int]
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
+def failing(monkeypatch: Patch) -> Failing:
     """Run a command that raises what it is told to."""
     module = importlib.import_module("catchline.cli.recipes")
     monkeypatch.setattr(names, "outside_run", set())
@@ -122,7 +122,7 @@ ERRORS = {ConfigError: 2, DataError: 3, ModelError: 4, CheckpointError: 5, Train
     ],
 )
 def test_an_error_is_one_sentence(
-    error: BaseException, code: int, said: str, failing: Failing, capsys: pytest.CaptureFixture[str]
+    error: BaseException, code: int, said: str, failing: Failing, capsys: Capture
 ) -> None:
     assert failing(error) == code
     captured = capsys.readouterr()
@@ -132,7 +132,7 @@ def test_an_error_is_one_sentence(
 
 @pytest.mark.parametrize("own", [None, "catchline.search.scorers:Renormalise"])
 def test_a_bug_keeps_its_traceback_and_is_ours_unless_classes_of_ones_own_ran(
-    own: str | None, failing: Failing, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    own: str | None, failing: Failing, capsys: Capture, monkeypatch: Patch
 ) -> None:
     if own:
         names.resolve("scorer", names.SCORERS, own)  # by a name that no table has
@@ -189,7 +189,7 @@ def test_a_closed_pipe_is_quiet(body: str) -> None:
     [("stdin", ["summarize", "lead", "-"], 3), ("stdout", ["recipes"], 0), ("stderr", ["nonsense"], 2)],
 )
 def test_a_stream_that_is_closed(
-    closed: str, arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    closed: str, arguments: list[str], code: int, monkeypatch: Patch, capsys: Capture
 ) -> None:
     """As by a shell's ``>&-``: Python then has None in its place."""
     monkeypatch.setattr(sys, closed, None)
@@ -213,7 +213,7 @@ default_row: plain
 """
 
 
-def test_a_recipe_is_shown_resolved_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_is_shown_resolved_and_checked(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "toy.yaml"
     path.write_text(RECIPE)
     text = run(capsys, "recipes", "show", path, "--row", "fast", "--size", "tiny", "--set", "training.seed=7")

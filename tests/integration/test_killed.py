@@ -16,7 +16,7 @@ import pytest
 
 from catchline.cli.main import main
 from catchline.files import only_here, only_writer
-from commands import refused, run
+from commands import Capture, Patch, refused, run
 from json_lines import write_lines
 from killing import FAMILIES, PAIRS, assert_same, finish, kill, settings, start, survive
 from own_process import in_own_process, needs_ray
@@ -75,7 +75,7 @@ def pairs(tmp_path: Path) -> Path:
         "train headline_writer --size tiny --data {pairs} --out {out} --force",
     ],
 )
-def test_the_second_one_is_told(command: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_second_one_is_told(command: str, pairs: Path, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "out"
     arguments = command.format(pairs=pairs, out=out).split()
     with only_here(out):
@@ -84,7 +84,7 @@ def test_the_second_one_is_told(command: str, pairs: Path, tmp_path: Path, capsy
     assert not out.exists()
 
 
-def test_one_process_writes_a_file(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_process_writes_a_file(pairs: Path, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "out"
     arguments = ["summarize", "lead-1", pairs, "--output", out / "a.jsonl"]
     with only_writer(out / "a.jsonl"):
@@ -120,7 +120,7 @@ def corpus(tmp_path: Path) -> Path:
 # ------------------------------------------------------------------------------ going on to the same bytes
 
 
-def test_records_without_ids_keep_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_without_ids_keep_their_numbers(tmp_path: Path, monkeypatch: Patch) -> None:
     lines = "".join(json.dumps({"document": f"Text {number}. More."}) + "\n" for number in range(60))
 
     def from_stdin(out: Path) -> bytes:
@@ -147,7 +147,7 @@ def test_an_interrupted_output_is_completed(lines: int, cut: int, corpus: Path, 
     ("old", "new"), [('"id": "r4"', '"id": "q4"'), ('"r4", "document": "', '"r4", "document": "x')]
 )
 def test_results_of_other_records_are_not_kept(
-    old: str, new: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    old: str, new: str, corpus: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     before = summarized(tmp_path / "whole.jsonl", "lead", corpus)
     partial = tmp_path / "out.jsonl.partial"
@@ -219,9 +219,7 @@ def test_killed_and_started_again_the_file_has_the_same_bytes(tmp_path: Path, wo
 # ----------------------------------------------------------------------------------- several processes
 
 
-def test_two_processes_write_what_one_writes_and_skip_bad_records(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_processes_write_what_one_writes_and_skip_bad_records(tmp_path: Path, capsys: Capture) -> None:
     path = write_corpus(tmp_path / "documents.jsonl", 20)
     arguments = ["lexrank", path, "--batch-size", "1", "--sentences", "2", "--explain"]
     alone = summarized(tmp_path / "alone.jsonl", *arguments)

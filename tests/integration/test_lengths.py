@@ -21,7 +21,7 @@ from catchline.models.seq2seq import Seq2Seq
 from catchline.search.scorers import Length
 from catchline.text.sentences import split_sentences
 from catchline.types import Summary
-from commands import refused, run
+from commands import Capture, refused, run
 
 NAMES = ("Ellinghaus", "Zoë", "U.S.", "C++", "the", "a", "don't", "2,000", "(RA-GU)", "of", "ship", "sank", "东京", "—")
 BOUNDS: list[dict[str, Any]] = [
@@ -109,7 +109,7 @@ def test_a_bound_of_a_text() -> None:
     assert Length(3, 4).within(text, 4, 7) == (4, 20)
 
 
-def test_the_command_the_methods_and_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_the_methods_and_a_recipe(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "a.txt").write_text(next(texts(1)))
     assert len(run(capsys, "summarize", tmp_path / "a.txt", "--words", "2-4", "--always-write").split()) in (2, 3, 4)
     assert len(run(capsys, "summarize", "lead-1", tmp_path / "a.txt", "--characters", "12").rstrip()) <= 12

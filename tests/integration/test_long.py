@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from catchline import Summarizer
 from catchline.explain.record import from_dict, to_dict
 from catchline.summarizer.long import parts, selected
 from catchline.types import Record
-from commands import refused, run
+from commands import Capture, refused, run
 from tiny_models import DOCUMENTS, save_tiny_model
 
 CENTRAL = "The quick fox jumps over the lazy dog. "
@@ -37,7 +35,7 @@ def test_what_is_read(tmp_path: Path) -> None:
     assert [piece.tokens[:2] for piece in pieces[1:2]] == [("the", "cat")], "at a heading"
 
 
-def test_every_door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_door(tmp_path: Path, capsys: Capture) -> None:
     model, file = save_tiny_model(tmp_path / "model", [*DOCUMENTS], max_source_tokens=20), tmp_path / "a.txt"
     file.write_text(DOCUMENT)
     summarizer = Summarizer.from_pretrained(model)

@@ -14,7 +14,7 @@ import pytest
 import catchline
 from catchline.cli.main import main
 from catchline.errors import DataError
-from commands import run
+from commands import Capture, Patch, run
 
 TRAIN = "train headline_writer --size tiny --out out --data"
 STRICT = f"{TRAIN} good.jsonl --set data.min_supported=1"
@@ -114,7 +114,7 @@ MISTAKES = [
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: Patch) -> Path:
     for name, content in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -123,9 +123,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("line", "code", "said"), MISTAKES, ids=[line for line, _, _ in MISTAKES])
-def test_one_sentence_that_leads_on(
-    line: str, code: int, said: str, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_sentence_that_leads_on(line: str, code: int, said: str, place: Path, capsys: Capture) -> None:
     before = {path: path.stat().st_size for path in place.rglob("*") if path.is_file()}
     assert main(["--quiet", *shlex.split(line)]) == code
     shown = capsys.readouterr()
@@ -149,7 +147,7 @@ def test_from_python_the_message_names_the_keyword(name: str, how: str, place: P
     assert list(catchline.read_records(place / name, **({"skip_bad": True} if "line" in name else {"format": "json"})))
 
 
-def test_a_page_is_read_as_text(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_is_read_as_text(place: Path, capsys: Capture) -> None:
     page = place / "a page.html"
     page.write_text(PAGE)
     for name in (str(page), page.as_uri()):
@@ -161,9 +159,7 @@ def test_a_page_is_read_as_text(place: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("name", ["x.tab", "x.jsonl.zst", "-", "semicolon.csv"])
-def test_tables_by_all_their_names(
-    name: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_by_all_their_names(name: str, place: Path, capsys: Capture, monkeypatch: Patch) -> None:
     """Also with a byte order mark, Windows' line ends, and a semicolon between the fields."""
     line = b'{"document": "The river rose. Nobody slept.", "summary": "river rose"}\n'
     raw = {

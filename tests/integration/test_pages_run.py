@@ -19,7 +19,7 @@ import pytest
 
 from catchline import Summarizer, read_records
 from catchline.cli.main import main
-from commands import run
+from commands import Capture, Patch, run
 from json_lines import write_lines
 from office_files import MAKERS, PROSE
 from serving import running
@@ -29,6 +29,11 @@ DOCS = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.m
 SETTINGS = ("max_updates=2", "batch_size=4", "validation.decode_records=2")
 QUICK = [word for setting in SETTINGS for word in ("--set", f"training.{setting}")]
 THINGS, PLACES = ("printer", "heating", "lift", "door", "lamp", "phone"), ("kitchen", "hall", "office", "cellar", "lab")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 def page(name: str) -> str:
@@ -54,10 +59,9 @@ def test_the_bundled_model_writes_what_the_readme_shows() -> None:
     assert f"`{Summarizer().summarize(shlex.split(command)[1])}`" in page("README.md").replace("\n", " ")
 
 
-def test_the_scorer_of_the_decoding_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scorer_of_the_decoding_page(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "shorter.py").write_text(blocks("docs/decoding.md", "python")[0], encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     text = "Tidepool is a small monitor for home weather stations. It draws charts in the browser."
     long, short = (
@@ -81,14 +85,11 @@ def tickets(count: int) -> Iterator[tuple[str, str]]:
         yield text, f"{thing} in the {place} is broken"
 
 
-def test_the_commands_of_the_tutorial_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_of_the_tutorial_run(tmp_path: Path, capsys: Capture) -> None:
     for name, count in (("tickets.csv", 220), ("new_tickets.csv", 3)):
         with (tmp_path / name).open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([("text", "title"), *tickets(count)])
     (tmp_path / "ticket.txt").write_text(next(tickets(1))[0])
-    monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks("docs/tutorial.md") for line in block.splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("catchline ")]
     assert len(commands) > 8
@@ -96,6 +97,7 @@ def test_the_commands_of_the_tutorial_run(
     for arguments in (one for one in commands if one not in served):
         extra = QUICK if arguments[0] == "train" else ["--max-records", "4"] if arguments[0] == "evaluate" else []
         assert main([*arguments, *extra]) == 0, (arguments, capsys.readouterr().err)
+    assert "Starting from oneline, the bundled model; --from scratch starts afresh." in capsys.readouterr().err
     for name in ("scores/scores.tex", "scores/scores.csv", "curves.png", "why.html", "titles.jsonl"):
         assert (tmp_path / name).stat().st_size, name
     card = (tmp_path / "runs/tickets/model/README.md").read_text()
@@ -113,7 +115,7 @@ def test_the_commands_of_the_tutorial_run(
 # ---------------------------------------------------------------------------------- programs of other pages
 
 
-def printed_by(name: str, heading: str, capsys: pytest.CaptureFixture[str]) -> str:
+def printed_by(name: str, heading: str, capsys: Capture) -> str:
     """What the first program below a heading prints."""
     section = page(name).partition(f"## {heading}")[2]
     program = re.search(r"```python\n(.*?)```", section, re.S)
@@ -123,10 +125,7 @@ def printed_by(name: str, heading: str, capsys: pytest.CaptureFixture[str]) -> s
     return capsys.readouterr().out
 
 
-def test_programs_that_need_no_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_programs_that_need_no_data(tmp_path: Path, capsys: Capture) -> None:
     assert "{'rouge1': 0.6667, 'rougeL': 0.6667}" in printed_by("docs/evaluate.md", "ROUGE in your own program", capsys)
     assert "monitor from 20 27 monitor" in printed_by("docs/explain.md", "Where the words came from", capsys)
     assert "None" in printed_by("docs/explain.md", "Faithfulness", capsys)
@@ -138,12 +137,9 @@ def test_programs_that_need_no_data(
     assert (pair.id, pair.document, pair.summary) == ("1", PROSE, "The river rises")
 
 
-def test_commands_print_what_the_pages_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_print_what_the_pages_show(monkeypatch: Patch, capsys: Capture) -> None:
     """A line with ``$`` is typed, and what follows up to the next one is printed."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "article.txt").write_text("Tom paid 3 million dollars to Anna on Monday.")
+    Path("article.txt").write_text("Tom paid 3 million dollars to Anna on Monday.")
     typed = [block for path in DOCS for block in blocks(path) if block.startswith("$ ")]
     assert typed
     for command, _, shown in (one.partition("\n") for block in typed for one in block[2:].split("\n$ ")):
@@ -153,10 +149,7 @@ def test_commands_print_what_the_pages_show(
         assert run(capsys, *shlex.split(arguments)[1:]).strip() == shown.strip(), command
 
 
-def test_a_model_trained_by_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_model_trained_by_hand(capsys: Capture) -> None:
     pairs = [{"id": str(n), "document": f"the cat number {n} sat on a mat", "summary": f"cat {n}"} for n in range(20)]
     write_lines(Path("pairs.jsonl"), pairs)
     printed = printed_by("docs/python.md", "Below the summarizer", capsys).splitlines()
@@ -164,10 +157,7 @@ def test_a_model_trained_by_hand(
     assert Summarizer.from_pretrained("models/by-hand").summarize("the cat sat").tokens_read == 3
 
 
-def test_a_measure_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_measure_of_ones_own(capsys: Capture) -> None:
     pairs = [{"id": str(n), "document": f"Cat {n} sat. It slept.", "summary": f"cat {n} sat."} for n in range(9)]
     write_lines(Path("validation.jsonl"), pairs)
     run(capsys, "compare", "lead-1", "lead-2", "--data", "validation.jsonl", "--out", "runs/table")
@@ -189,10 +179,9 @@ RECORDS = 4
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
-def test_the_cells_of_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cells_of_notebooks_run(path: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """In this process, with few updates; what the last line of a cell is, a notebook shows. Outputs are not stored."""
     pytest.importorskip("matplotlib").use("agg")
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
     assert not [cell for cell in cells if cell["outputs"] or cell["execution_count"]]

@@ -21,7 +21,7 @@ from catchline.summarizer import decoding as systems
 from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.training.run import stage_of
 from catchline.types import Hypothesis, Record
-from commands import run
+from commands import Capture, Patch, run
 from exports import save_case
 from json_lines import write_lines
 from tiny_models import DOCUMENTS
@@ -64,7 +64,7 @@ def article(folder: Path, text: str) -> str:
     return str(folder / "article.txt")
 
 
-def test_a_summary_says_what_was_read(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_summary_says_what_was_read(model: Path, tmp_path: Path, capsys: Capture) -> None:
     text = article(tmp_path, " ".join(sentences(3, 99)))
     lazily = ["--set", "model={encode: lazy}"]
     line = json.loads(run(capsys, "summarize", str(model), text, "--json", *lazily))
@@ -84,7 +84,7 @@ def test_a_summary_says_what_was_read(model: Path, tmp_path: Path, capsys: pytes
     assert "chunks (" in run(capsys, "explain", str(model), text)
 
 
-def test_a_document_beside_a_very_long_one_is_as_alone(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_beside_a_very_long_one_is_as_alone(model: Path, monkeypatch: Patch) -> None:
     summarizer = Summarizer.from_pretrained(model, surface="raw", distraction={"context": -1.0})
     monkeypatch.setattr(summarizer.system, "attended_tokens", 12)
     monkeypatch.setattr(CoarseToFine, "attended_tokens", 12)
@@ -134,7 +134,7 @@ def trained(request: pytest.FixtureRequest, talk: Path, tmp_path_factory: pytest
     return out
 
 
-def test_each_token_of_a_summary_is_explained(trained: Path, talk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_token_of_a_summary_is_explained(trained: Path, talk: Path, capsys: Capture) -> None:
     arguments = ["explain", trained, talk / "validation.jsonl", "--max-records", 1, "--raw"]
     record = json.loads(run(capsys, *arguments, "--json"))
     size = len(record["source_offsets"])
@@ -172,9 +172,7 @@ RECORDS = [Record(text) for text in DOCUMENTS[:2]]
 
 
 @pytest.mark.parametrize("longest", [3, 10])
-def test_they_add_up_to_what_the_search_counted(
-    system: NeuralSystem, monkeypatch: pytest.MonkeyPatch, longest: int
-) -> None:
+def test_they_add_up_to_what_the_search_counted(system: NeuralSystem, monkeypatch: Patch, longest: int) -> None:
     """J = log P_c + lambda log P_o; the search kept the sums of J and of log P_c, the pass behind it log P_o."""
     kept: list[Hypothesis] = []
 

@@ -19,7 +19,7 @@ from catchline.evaluation.table import Row, measure_column
 from catchline.summarizer import Summarizer
 from catchline.training import loop
 from catchline.training import run as training_run
-from commands import refused, run
+from commands import Capture, Patch, refused, run
 from json_lines import write_lines
 from watching import watch
 
@@ -32,7 +32,7 @@ def pairs(tmp_path: Path) -> Path:
     return write_lines(tmp_path / "data" / "validation.jsonl", [cat, dogs]).parent
 
 
-def test_table(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table(pairs: Path, capsys: Capture) -> None:
     again = "lead:sentences=1"  # is there already
     systems = ["lead-1", "oracle-1", "first_words:words=2", again]
     changed = ["--profile", "gigaword", "--no-stem", "--restore-numbers"]
@@ -42,9 +42,7 @@ def test_table(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "changed: stem=False" in shown
 
 
-def test_a_folder_of_parts_is_checked_and_scored(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_parts_is_checked_and_scored(data: Path, tmp_path: Path, capsys: Capture) -> None:
     parts = tmp_path / "parts"
     parts.mkdir()
     for number in range(2):
@@ -59,7 +57,7 @@ def test_a_folder_of_parts_is_checked_and_scored(
 
 
 def test_a_method_from_outside_stands_in_the_tables(
-    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pairs: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     (tmp_path / "picks_of_hers.py").write_text("from catchline.extractive.baselines import Lead as Ends\n")
     monkeypatch.chdir(tmp_path)
@@ -70,7 +68,7 @@ def test_a_method_from_outside_stands_in_the_tables(
     refused(capsys, 2, "'picks_of_hers:End' could not be loaded", "evaluate", "picks_of_hers:End", "--data", str(pairs))
 
 
-def test_json_and_files(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_files(pairs: Path, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "scores"
     arguments = ["evaluate", "lead-1", "lexrank-1", "--data", str(pairs), "--output", str(out), "--json"]
     assert main(["--quiet", *arguments, "--profile", "google"]) == 0
@@ -130,7 +128,7 @@ def read(folder: Path) -> dict[str, Any]:
     return values
 
 
-def test_extractive_rows_with_no_training(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_extractive_rows_with_no_training(data: Path, tmp_path: Path, capsys: Capture) -> None:
     out, recipe = tmp_path / "out", load_recipe("extractive")
     assert main(["compare", "extractive", "--data", str(data), "--out", str(out)]) == 0
     captured = capsys.readouterr()
@@ -148,15 +146,13 @@ def test_extractive_rows_with_no_training(data: Path, tmp_path: Path, capsys: py
     assert "LexRank" in (out / "compare.md").read_text()
 
 
-def test_words_of_other_scripts_count_and_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_of_other_scripts_count_and_that_is_said(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "test.jsonl").write_text(json.dumps({"document": "лифт сломан. да.", "summary": "лифт сломан"}) + "\n")
     said = run(capsys, "compare", "lead-1", "longest-1", "--data", tmp_path / "test.jsonl", "--out", tmp_path / "out")
     assert said.count("\nprofile unicode, because most references are of another script than Latin\n") == 1
 
 
-def test_nothing_is_scored_twice(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_scored_twice(data: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     out = tmp_path / "out"
     arguments = ["--quiet", "compare", "extractive", "--data", str(data), "--out", str(out), "--rows"]
     assert main([*arguments, "lead-1,lexrank"]) == 0
@@ -169,9 +165,7 @@ def test_nothing_is_scored_twice(
     assert capsys.readouterr().err == ""
 
 
-def test_rows_are_trained_and_resumed(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_are_trained_and_resumed(data: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     """Interrupted in the middle of the second row, the command continues there and ends as if nothing had happened."""
     killed: list[int] = []
     real, update = training_run.train, loop.Trainer._update
@@ -214,7 +208,7 @@ def test_rows_are_trained_and_resumed(
     assert listed["rows"][0]["losses"] == lstm["losses"]
 
 
-def test_one_file_is_not_trained_and_scored_on(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_file_is_not_trained_and_scored_on(data: Path, capsys: Capture) -> None:
     command = ["compare", "headline_writer", "--size", "tiny", "--data", data / "train.jsonl", "--out", data / "out"]
     refused(capsys, 2, f"catchline data subset {data / 'train.jsonl'} DIR/validation.jsonl --sample 500", *command)
     run(capsys, *command, "--rows", "lead-1")  # which trains nothing

@@ -1,9 +1,8 @@
-"""A real server process on the loopback address: load, bad clients, limits in time, a proxy, an orderly end."""
+"""A real server process on the loopback address: load, bad clients, limits in time, an orderly end."""
 
 from __future__ import annotations
 
 import json
-import re
 import socket
 import threading
 import time
@@ -11,16 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
 
 import httpx
 import pytest
 
 from catchline import Summarizer
-from commands import refused
+from commands import Capture, refused
 from serving import Server, running
 from tiny_models import DOCUMENTS, save_tiny_model
 
@@ -32,6 +29,7 @@ def written(tokens: int, **options: Any) -> dict[str, Any]:
 
 LONG = written(500, beam_size=16)  # seconds of work for the tiny model
 TOKEN = "a-token-of-this-test"
+RUNNING = 'catchline_running_documents{worker="neural"}'
 
 
 @pytest.fixture(scope="module")
@@ -97,45 +95,24 @@ def test_under_load_every_answer_is_right_and_memory_stays(server: Server, clien
     plans = [{}, {"beam_size": 1}, {"max_length": 5}]
     expected = {(t, p): summarizer.summarize(texts[t], **plans[p]).text for t in range(len(texts)) for p in range(3)}
 
-    def ask(number: int) -> tuple[int, str, str]:
+    def ask(number: int) -> None:
         text, plan = number % len(texts), number % len(plans)
         body = {"document": texts[text], "options": plans[plan], "explain": number % 4 == 0}
         response = client.post("/v1/summarize", json=body, headers={"X-Request-ID": f"load-{number}"})
-        return response.status_code, response.headers["x-request-id"], response.json()["summaries"][0]["summary"]
+        assert (response.status_code, response.headers["x-request-id"]) == (200, f"load-{number}")
+        assert response.json()["summaries"][0]["summary"] == expected[text, plan]
 
-    def burst(numbers: range) -> None:
+    def burst(numbers: range) -> tuple[int, float]:
+        """The memory and the batches in the end. A batch is counted when its answers are on their way already."""
+        wanted = metric(client, "catchline_batch_documents_sum") + len(numbers)
         with ThreadPoolExecutor(12) as pool:
-            for number, (status, request_id, text) in zip(numbers, pool.map(ask, numbers), strict=True):
-                assert status == 200
-                assert request_id == f"load-{number}"
-                assert text == expected[number % len(texts), number % len(plans)]
+            list(pool.map(ask, numbers))
+        until(lambda: metric(client, "catchline_batch_documents_sum") == wanted)
+        return server.memory(), metric(client, "catchline_batch_documents_count")
 
-    def counted(documents: float) -> None:
-        """A batch is counted when its answers are on their way already."""
-        until(lambda: metric(client, "catchline_batch_documents_sum") == documents)
-
-    earlier = metric(client, "catchline_batch_documents_sum")  # of other tests
-    burst(range(60))
-    before = server.memory()
-    counted(earlier + 60)
-    batches = metric(client, "catchline_batch_documents_count")
-    burst(range(60, 210))
-    assert server.memory() - before < 30e6
-    counted(earlier + 210)
-    assert metric(client, "catchline_batch_documents_count") - batches < 120, "concurrent requests share batches"
-
-
-def test_a_full_queue_says_when_to_come_back(model: Path, tmp_path: Path) -> None:
-    with running(tmp_path, f"tiny={model}", "--set", "max_queue=3", "--set", "max_batch=1") as small:
-        with small.client() as client, ThreadPoolExecutor(12) as pool:
-            body = {"document": DOCUMENTS[0], "options": written(60, beam_size=8)}
-            answers = list(pool.map(lambda _: client.post("/v1/summarize", json=body), range(12)))
-            assert Counter(answer.status_code for answer in answers).keys() == {200, 429}
-            for refusal in (answer for answer in answers if answer.status_code == 429):
-                assert refusal.json()["code"] == "queue_full"
-                assert 1 <= int(refusal.headers["retry-after"]) <= 60
-            assert client.get("/health").status_code == 200
-        assert small.stop() == 0
+    (memory, batches), (memory_then, batches_then) = burst(range(60)), burst(range(60, 210))
+    assert memory_then - memory < 30e6
+    assert batches_then - batches < 120, "concurrent requests share batches"
 
 
 # ----------------------------------------------------------------------------------------- bad clients
@@ -177,9 +154,9 @@ def test_a_client_that_leaves_ends_its_work(server: Server, client: httpx.Client
     body = json.dumps({"document": DOCUMENTS[0], "options": LONG}).encode()
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(raw_request(body, len(body)))
-        until(lambda: metric(client, 'catchline_running_documents{worker="neural"}') == 1)
+        until(lambda: metric(client, RUNNING) == 1)
     until(lambda: metric(client, abandoned) == before + 1)
-    until(lambda: metric(client, 'catchline_running_documents{worker="neural"}') == 0)
+    until(lambda: metric(client, RUNNING) == 0)
     assert '"status": 499' in server.log()
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(raw_request(b'{"document"', 400))  # leaves in the middle of its body
@@ -201,7 +178,7 @@ def test_a_stream_arrives_while_it_is_made_and_ends_with_its_client(server: Serv
     next(leaving)
     leaving.close()
     until(lambda: metric(client, "catchline_documents_total") == before + 1)
-    until(lambda: metric(client, 'catchline_running_documents{worker="neural"}') == 0)
+    until(lambda: metric(client, RUNNING) == 0)
 
 
 def test_the_hubs_own_client_can_use_it(server: Server, model: Path) -> None:
@@ -212,70 +189,6 @@ def test_the_hubs_own_client_can_use_it(server: Server, model: Path) -> None:
     assert hub.summarization(DOCUMENTS[0]).summary_text == expected
 
 
-# ----------------------------------------------------------------------------------- below a path of a proxy
-
-PREFIX = "/tools/summaries/"
-
-
-class Proxy(BaseHTTPRequestHandler):
-    """Takes the prefix off and passes on the rest, as ``proxy_pass http://127.0.0.1:PORT/`` does."""
-
-    url = ""
-
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
-        address = self.url + self.path.removeprefix(PREFIX)
-        answer = httpx.request(self.command, address, content=body, headers=headers, timeout=60)
-        self.send_response(answer.status_code if self.path.startswith(PREFIX) else 404)
-        self.send_header("Content-Type", answer.headers["content-type"])
-        self.end_headers()
-        self.wfile.write(answer.content)
-
-    do_POST = do_GET  # noqa: N815
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
-
-
-@pytest.fixture(scope="module")
-def behind(server: Server) -> Iterator[httpx.Client]:
-    """A client of the proxy."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Proxy,), {"url": server.url})) as proxy:
-        threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True).start()
-        base, headers = f"http://127.0.0.1:{proxy.server_port}{PREFIX}", {"Authorization": f"Bearer {TOKEN}"}
-        with httpx.Client(base_url=base, headers=headers, timeout=60) as client:
-            yield client
-        proxy.shutdown()
-
-
-def test_below_a_path_the_page_and_every_file_that_it_names_are_found(behind: httpx.Client) -> None:
-    base = str(behind.base_url)
-    waiting, seen = {base}, set[str]()
-    while waiting:
-        address = waiting.pop()
-        seen.add(address)
-        answer = behind.get(address)
-        assert answer.status_code == 200, address
-        assert address.startswith(base), address
-        named = re.findall(r'(?:src|href)="([^"#]+)"|from "([^"]+)"', answer.text)
-        waiting |= {urljoin(address, found) for pair in named for found in pair if found and "://" not in found} - seen
-    assert sum(address.endswith(".js") for address in seen) > 5
-    assert any(address.endswith(".css") for address in seen)
-
-
-def test_below_a_path_addresses_answer(behind: httpx.Client) -> None:
-    assert behind.get("v1/models").json()["models"][0]["name"] == "tiny"
-    answer = behind.post("v1/summarize", json={"document": DOCUMENTS[0], "explain": True}).json()
-    assert answer["summaries"][0]["words"]
-    assert behind.post("", json={"inputs": DOCUMENTS[0]}).json()[0]["summary_text"]
-    assert behind.get("nowhere").json()["code"] == "not_found"
-    with behind.stream("POST", "v1/summarize", json={"document": DOCUMENTS[0], "stream": True}) as streamed:
-        events = [line.removeprefix("event: ") for line in streamed.iter_lines() if line.startswith("event: ")]
-    assert (events[0], events[-1]) == ("start", "summary")
-    assert events.count("text") > 1
-
-
 # ------------------------------------------------------------------------------------------ time, and the end
 
 
@@ -284,7 +197,7 @@ def test_an_answer_that_takes_too_long_is_given_up(model: Path, tmp_path: Path) 
         body = {"document": DOCUMENTS[0], "options": LONG}
         late = client.post("/v1/summarize", json=body)
         assert (late.status_code, late.json()["code"]) == (504, "timeout")
-        until(lambda: metric(client, 'catchline_running_documents{worker="neural"}') == 0)
+        until(lambda: metric(client, RUNNING) == 0)
         streamed = client.post("/v1/summarize", json={**body, "stream": True, "options": {**LONG, "beam_size": 1}})
         assert streamed.text.rstrip().splitlines()[-2] == "event: error"
         assert '"timeout"' in streamed.text
@@ -320,9 +233,7 @@ def test_sigterm_under_load_answers_what_was_accepted(model: Path, tmp_path: Pat
     assert Counter(line["status"] for line in lines) == statuses
 
 
-def test_what_cannot_be_served_is_one_sentence(
-    model: Path, tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_served_is_one_sentence(model: Path, tmp_path: Path, server: Server, capsys: Capture) -> None:
     (tmp_path / "empty").write_text("\n")
     for code, said, *arguments in (
         (2, "in use", model, "--port", server.port),

@@ -23,7 +23,7 @@ from catchline.metrics.confidence import Calibration
 from catchline.models.folder import LoadedModel
 from catchline.summarizer.decoding import DecodedDocument
 from catchline.types import Record
-from commands import refused, run
+from commands import Capture, refused, run
 from json_lines import read_lines, write_lines
 from tiny_models import DOCUMENTS, save_tiny_model
 
@@ -126,7 +126,7 @@ def article(tmp_path: Path) -> Path:
     return path
 
 
-def test_text_in_summary_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_in_summary_out(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "a.txt").write_text("One fox. Two dogs. Three birds.")
     (tmp_path / "b.txt").write_text("Uno. Dos.")
     command = ["summarize", "lead", "--sentences", "1", tmp_path / "a.txt"]
@@ -135,7 +135,7 @@ def test_text_in_summary_out(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_records_in_json_lines_out_in_order(
-    folder: Path, summarizer: Summarizer, corpus: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, summarizer: Summarizer, corpus: Path, capsys: Capture
 ) -> None:
     assert main(["summarize", str(folder), str(corpus), "--batch-size", "2"]) == 0
     out = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -148,7 +148,7 @@ def test_records_in_json_lines_out_in_order(
 
 
 def test_explain_in_the_terminal_as_json_and_as_a_page(
-    folder: Path, article: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, article: Path, corpus: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     article.write_text(DOCUMENTS[2])
     assert "words copied" in run(capsys, "explain", folder, article)
@@ -163,7 +163,7 @@ def test_explain_in_the_terminal_as_json_and_as_a_page(
 
 
 def test_stored_explanations_are_shown_without_the_model(
-    folder: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, corpus: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     out, page, again = tmp_path / "out.jsonl", tmp_path / "page.html", tmp_path / "again.html"
     run(capsys, "summarize", folder, corpus, "--explain", "--output", out)
@@ -212,9 +212,7 @@ def test_a_model_that_is_not_sure_declines_unless_asked_to_write(unsure: Path, f
     assert Calibration.load(unsure.parent / "copy") == Calibration.load(unsure)
 
 
-def test_of_a_text_without_sentences_it_gives_back_the_beginning(
-    unsure: Path, article: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_a_text_without_sentences_it_gives_back_the_beginning(unsure: Path, article: Path, capsys: Capture) -> None:
     article.write_text("QUJD" * 2000)
     assert main(["summarize", str(unsure), str(article)]) == 0
     shown = capsys.readouterr()
@@ -230,9 +228,7 @@ def test_no_salutation_answers_for_a_letter(unsure: Path) -> None:
     assert summarizer.summarize("Hi Anna,\n\nSee you,").text == "Hi Anna,", "where nothing else is there"
 
 
-def test_the_commands_say_that_the_model_declined(
-    unsure: Path, article: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_say_that_the_model_declined(unsure: Path, article: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(["summarize", str(unsure), str(article)]) == 0
     shown = capsys.readouterr()
     assert shown.out.strip() in DOCUMENTS[0]

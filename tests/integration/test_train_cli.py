@@ -9,35 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from catchline.cli.io import records_of, say
 from catchline.cli.main import main
 from catchline.config.loading import load_recipe, resolve_run
-from catchline.config.names import MODELS, OBJECTIVES, TOKENIZERS, build
-from catchline.config.schema import SearchConfig, TextConfig
 from catchline.data.checks import ENOUGH_FOR_TEST
-from catchline.data.dataset import Collator, EncodedDataset
 from catchline.errors import ConfigError
 from catchline.evaluation import confidence as fitting
-from catchline.models.seq2seq import Seq2Seq
-from catchline.search.torch_bridge import decode
 from catchline.summarizer import confidence
-from catchline.text.base import Tokenizer
-from catchline.training.data import pairs_of
 from catchline.training.run import hold_out
-from catchline.types import PLAIN_PASS, Record, TrainingBatch
-from commands import refused, run
+from catchline.training.run import train as train_run
+from commands import Capture, Patch, refused, run
+from json_lines import write_lines
 from word_pairs import write_word_pairs
 
-Capture = pytest.CaptureFixture[str]
 END = "training.max_updates"
 held_out = partial(hold_out, force=False, say=say, note=say)
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    torch.set_num_threads(1)
     return write_word_pairs(tmp_path / "pairs", {"train": 48, "valid": 8, "test": 4}, 1, lengths=(6, 6))
 
 
@@ -81,9 +72,9 @@ def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: Captur
     assert "train on 44 pairs, validate on 4" in said.err
     assert "on 4 pairs it was not trained on" in said.out
     held = (out / "data" / "validation.jsonl").read_bytes()
-    kept = (out / "data" / "train.jsonl").read_text().splitlines()
+    kept = (out / "data" / "train.jsonl").read_bytes().splitlines()
     assert len(kept) == 44
-    assert not set(kept) & set(held.decode().splitlines())
+    assert not set(kept) & set(held.splitlines())
     assert main(single) == 2  # and the parts of the run that is there stay as they are
     assert (out / "data" / "validation.jsonl").read_bytes() == held
     out = out.rename(tmp_path / "moved")
@@ -128,9 +119,8 @@ def test_pairs_in_the_run_folder_that_no_run_wrote_stay(
     ("count", "said"), [(3, "none of 3 pairs is held out"), (30, "none of 30 pairs is held out (seed 1; 29 (near)")]
 )
 def test_why_nothing_is_held_out(count: int, said: str, tmp_path: Path, capsys: Capture) -> None:
-    lines = [f"the same text that is in every record,summary {number}" for number in range(count)]
-    (tmp_path / "pairs.csv").write_text("\n".join(["document,summary", *lines]))
-    changes = {"data": {"train": str(tmp_path / "pairs.csv")}}
+    rows = [{"document": "the same text that is in every record", "summary": f"summary {n}"} for n in range(count)]
+    changes = {"data": {"train": str(write_lines(tmp_path / "pairs.jsonl", rows))}}
     run = resolve_run(load_recipe("headline_writer"), size="tiny", overrides=changes)
     assert held_out(run, tmp_path / "run") is run
     assert said in capsys.readouterr().err
@@ -138,7 +128,7 @@ def test_why_nothing_is_held_out(count: int, said: str, tmp_path: Path, capsys: 
 
 
 def test_the_held_out_pairs_calibrate_the_model(
-    data: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    data: Path, tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(confidence, "LEAST_RECORDS", 12)
     monkeypatch.setattr(fitting, "accepted", lambda made, *_: [n % 3 == 0 for n in range(len(made))])
@@ -153,17 +143,10 @@ def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: Capture) -> Non
     refused(capsys, 5, "is not a run folder", "resume", tmp_path)
     out = tmp_path / "run"
     assert main(arguments(data, out)) == 0
-    capsys.readouterr()
     recipe = (out / "model" / "recipe.yaml").read_bytes()
     refused(capsys, 5, "is not a run folder", "resume", out / "model")
     assert (out / "model" / "recipe.yaml").read_bytes() == recipe
     refused(capsys, 2, "can only change training.max_updates", "resume", out, "--set", "training.batch_size=3")
-    for folder in out.glob("checkpoint-*"):
-        (folder / "model.safetensors").write_bytes(b"")
-    assert main(["resume", str(out), "--set", "training.max_updates=9"]) == 5
-    said = capsys.readouterr().err
-    assert "model.safetensors has changed" in said
-    assert "None of the" in said
 
 
 RECIPE = """
@@ -180,7 +163,6 @@ rows:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """Pairs, spans and a recipe with one row that has a stage."""
-    torch.set_num_threads(1)
     for seed, (folder, count) in enumerate({"pairs": 24, "spans": 32}.items()):
         write_word_pairs(tmp_path / folder, {"train": count, "validation": 6}, seed, lengths=(8, 8), summary=(3, 3))
     (tmp_path / "staged.yaml").write_text(RECIPE)
@@ -211,80 +193,36 @@ def test_only_the_row_with_a_stage_is_pre_trained(place: Path, capsys: Capture) 
     assert compare(place, *spans) == 0
     assert "Stage 1 of 2: pre-training" in capsys.readouterr().err
     assert read(place, "runs/lstm-seed-1.json") == first
-    folders = [path.parent.name for path in (place / "out" / "runs").glob("*/pretraining")]
-    assert folders == ["staged-seed-1"]
+    assert [path.parent.name for path in (place / "out" / "runs").glob("*/pretraining")] == ["staged-seed-1"]
     assert read(place, "compare.json")["rows"][1]["rouge"]["1"]["f"] is not None
 
     # what the stage was made of is part of what the row is
-    assert compare(place, *spans, "--set", "pretraining.set.training.max_updates=4") == 2
-    assert "staged-seed-1 was made with other settings, data or files" in capsys.readouterr().err
     with open(place / "spans" / "train.jsonl", "a", encoding="utf-8") as file:
         file.write('{"document": "one more", "summary": "more"}\n')
     assert compare(place, *spans) == 2
-    assert "other settings, data or files" in capsys.readouterr().err
+    assert "staged-seed-1 was made with other settings, data or files" in capsys.readouterr().err
 
 
-KNOWN = [f"word{chr(97 + i)}{chr(97 + j)}" for i in range(12) for j in range(12)]
-LETTERS = "bcdfghjklmnpqrstvwxz"
-BATCH, UPDATES = 32, 110
-
-
-def records(count: int, seed: int) -> list[Record]:
+def test_the_pointer_learns_to_copy_unknown_words(tmp_path: Path) -> None:
     """Documents of 3 to 5 words, six in ten of them never seen before; the summary repeats the document."""
-    r = random.Random(seed)
+    draw = random.Random(1)
 
     def word() -> str:
-        return "".join(r.choice(LETTERS) for _ in range(7)) if r.random() < 0.6 else r.choice(KNOWN)
+        unknown = "".join(draw.choices("bcdfghjklmnpqrstvwxz", k=7))
+        return unknown if draw.random() < 0.6 else f"word{draw.randrange(144)}"
 
-    texts = [" ".join(word() for _ in range(r.randint(3, 5))) for _ in range(count)]
-    return [Record(text, text, id=str(i)) for i, text in enumerate(texts)]
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    result = build("tokenizer", TOKENIZERS, {"type": "word", "min_frequency": 1})
-    result.train([" ".join(KNOWN)])
-    return result
-
-
-def batches(tokenizer: Tokenizer, count: int, seed: int) -> list[TrainingBatch]:
-    data, collate = EncodedDataset.build(records(count, seed), tokenizer, TextConfig()), Collator(tokenizer)
-    return [pairs_of(collate, [data[i] for i in range(start, start + BATCH)]) for start in range(0, count, BATCH)]
-
-
-def trained(tokenizer: Tokenizer, **options: Any) -> tuple[Seq2Seq, float]:
-    """A small model after ``UPDATES`` updates, and its loss on new records."""
-    torch.manual_seed(1)
-    spec = {"type": "seq2seq", "embedding_size": 24, "encoder_hidden": 32, "hidden_size": 48, **options}
-    model = build("model", MODELS, spec, vocab_size=tokenizer.vocab_size, **tokenizer.ids)
-    nll = build("objective", OBJECTIVES, {"type": "nll"})
-    optimizer = torch.optim.Adam(model.parameters(), 0.008)
-    for batch in batches(tokenizer, UPDATES * BATCH, seed=0):
-        optimizer.zero_grad()
-        term = nll(model(batch, context=nll.wants(batch, PLAIN_PASS)), batch)
-        (term.sum / term.count).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
-        optimizer.step()
-    model.eval()
-    with torch.no_grad():
-        terms = [nll(model(batch), batch) for batch in batches(tokenizer, 4 * BATCH, seed=1)]
-    return model, float(sum(term.sum for term in terms) / sum(term.count for term in terms))
-
-
-def right_summaries(model: Seq2Seq, tokenizer: Tokenizer, beam_size: int) -> float:
-    """The share of new documents whose summary comes out as the very same string."""
-    config = SearchConfig(beam_size=beam_size, max_length=8)
-    wanted = [record.summary for record in records(2 * BATCH, seed=2)]
-    written = [
-        tokenizer.decode(hypotheses[0].ids, words)
-        for batch in batches(tokenizer, 2 * BATCH, seed=2)
-        for hypotheses, words in zip(decode(model, batch, config, **tokenizer.ids), batch.oov_words, strict=True)
-    ]
-    return sum(a == b for a, b in zip(wanted, written, strict=True)) / len(wanted)
-
-
-def test_the_pointer_learns_to_copy_unknown_words(tokenizer: Tokenizer) -> None:
-    model, loss = trained(tokenizer, attention={"type": "additive", "size": 32})
-    assert loss < 0.05
-    assert right_summaries(model, tokenizer, beam_size=1) > 0.95
-    assert right_summaries(model, tokenizer, beam_size=3) > 0.95
+    for split, count in (("train", 3520), ("validation", 64)):
+        texts = [" ".join(word() for _ in range(draw.randint(3, 5))) for _ in range(count)]
+        write_lines(tmp_path / f"{split}.jsonl", [{"document": text, "summary": text} for text in texts])
+    changes = {
+        "data": {split: str(tmp_path / f"{split}.jsonl") for split in ("train", "validation")},
+        "text": {"tokenizer": {"type": "word", "min_frequency": 2}, "max_source_tokens": 8, "max_target_tokens": 8},
+        "model": {"embedding_size": 24, "encoder_hidden": 32, "hidden_size": 48, "attention": {"size": 32}},
+        "training": {"batch_size": 32, "max_updates": 110, "optimizer": {"type": "adam", "learning_rate": 0.008}},
+        "training.validation": {"every_updates": 110, "decode_records": 64},
+        "search": {"beam_size": 3, "max_length": 8},
+    }
+    run = resolve_run(load_recipe("headline_writer"), "pointer-generator", "tiny", changes)
+    metrics = train_run(run, tmp_path / "run", on_message=lambda message: None).metrics
+    assert metrics["val_loss_tf"] < 0.05
+    assert metrics["rougeL"] > 0.98
