@@ -34,18 +34,8 @@ def made(document: str = EVIL, **changes: Any) -> Summary:
         SummaryWord("<unk>", 4, 9, copy_share=0.1, **FIGURES),
         SummaryWord("runs", 10, 14, copy_share=0.1, sources=(end,), **FIGURES),
     )
-    summary = Summary(
-        text="Tom <unk> runs",
-        score=-0.5,
-        log_prob=-3.0,
-        id="r<1>",
-        model="model & co",
-        document=document,
-        words=words,
-        source_offsets=((0, 3), (4, 5)),
-        tokens_read=2,
-        tokens_given=9,
-    )
+    read: Any = {"source_offsets": ((0, 3), (4, 5)), "tokens_read": 2, "tokens_given": 9}
+    summary = Summary("Tom <unk> runs", -0.5, -3.0, "r<1>", "model & co", document, words, **read)
     return replace(summary, **changes)
 
 
@@ -62,8 +52,7 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def shown_document(page: str) -> str:
-    start = page.index('<div class="document" dir="auto">') + len('<div class="document" dir="auto">')
-    return unescape(page[start : page.index("</div>", start)])
+    return unescape(page.split('<div class="document" dir="auto">')[1].split("</div>")[0])
 
 
 def test_the_page_shows_document_and_summary_as_text_whatever_they_hold() -> None:
@@ -149,9 +138,6 @@ def test_modules_are_joined_in_order_without_imports() -> None:
     assert not problems_of(report_script())
     listed = re.search(r"const UNKNOWN = (\[.*\]);", view_files()["record.js"])
     assert tuple(json.loads(listed[1])) == UNKNOWN  # type: ignore[index]
-
-
-# --------------------------------------------------------------------------------------------- terminal
 
 
 def shown(summary: Summary, *, colour: bool = False, **options: Any) -> str:

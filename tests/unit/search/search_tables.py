@@ -37,12 +37,10 @@ class TableModel:
 
     def __init__(self, documents: int, vocab: int, source: int = 5, seed: int = 0, sharpness: float = 1.5):
         generator = torch.Generator().manual_seed(seed)
-        self.log_probs = (
-            torch.randn(documents, vocab, vocab, vocab, generator=generator, dtype=torch.float64) * sharpness
-        ).log_softmax(-1)
-        self.attention = (
-            torch.randn(documents, vocab, source, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
-        )
+        scores = torch.randn(documents, vocab, vocab, vocab, generator=generator, dtype=torch.float64)
+        self.log_probs = (scores * sharpness).log_softmax(-1)
+        scores = torch.randn(documents, vocab, source, generator=generator, dtype=torch.float64)
+        self.attention = (2 * scores).softmax(-1)
         self.mask = torch.ones(documents, source, dtype=torch.bool)
         self.steps: list[int] = []  # N of each step taken
 
@@ -138,18 +136,11 @@ def total_log_prob(model: TableModel, document: int, ids: tuple[int, ...], finis
     return sum(model.log_prob(document, tokens[:t], tokens[t]) for t in range(len(tokens)))
 
 
-def repeats_ngram(ids: tuple[int, ...], size: int) -> bool:
-    grams = [ids[i : i + size] for i in range(len(ids) - size + 1)]
-    return len(set(grams)) < len(grams)
-
-
 def final_score(
     model: TableModel, document: int, ids: tuple[int, ...], finished: bool, config: SearchConfig, free: bool = False
 ) -> float:
     """The score of a whole hypothesis, from the definitions of the scorers; ``free``: EOS counts, and costs nothing."""
-    score = total_log_prob(model, document, ids, finished)
-    predicted = len(ids) + finished
-    length = predicted + free
+    score, length = total_log_prob(model, document, ids, finished), len(ids) + finished + free
     if config.length_normalisation == "average":
         score /= length + 1
     elif config.length_normalisation == "predicted":
@@ -160,7 +151,9 @@ def final_score(
 
 
 def allowed(ids: tuple[int, ...], config: SearchConfig) -> bool:
-    return not config.no_repeat_ngram or not repeats_ngram(ids, config.no_repeat_ngram)
+    size = config.no_repeat_ngram
+    grams = [ids[i : i + size] for i in range(len(ids) - size + 1)] if size else []
+    return len(set(grams)) == len(grams)
 
 
 def least_length(model: TableModel, document: int, config: SearchConfig) -> int:

@@ -164,7 +164,9 @@ def blocking(tokenizer: Tokenizer) -> list[WordBlocking]:
 def test_a_word_of_the_prefix_cannot_come_again_in_its_own_row() -> None:
     """Only words that say something are blocked; and of the words that the vocabulary lacks, or all where nothing is
     known of them."""
-    tokenizer = words()
+    pieces, tokenizer = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=40, min_frequency=1)), words()
+    pieces.train([TEXT])
+    assert not blocking(pieces), "pieces of words are left alone"
     (scorer,) = blocking(tokenizer)
     first, mask = tokenizer.vocab_size, np.ones((2, 3), dtype=bool)
     memory = Memory(mask, mask, mask.astype(int), first + 3)
@@ -186,12 +188,6 @@ def test_a_word_of_the_prefix_cannot_come_again_in_its_own_row() -> None:
     assert blocked(ids) == expected
     scorer.select(np.array([3, 2, 1]))
     assert blocked(ids[[3, 2, 1]]) == [expected[row] for row in (3, 2, 1)]
-
-
-def test_pieces_of_words_are_left_alone() -> None:
-    tokenizer = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=40, min_frequency=1))
-    tokenizer.train([TEXT])
-    assert not blocking(tokenizer)
 
 
 def test_threads_share_those_of_torch_and_leave_them_as_they_were() -> None:

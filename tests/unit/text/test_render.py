@@ -50,28 +50,28 @@ def written(
 ) -> Summary:
     """``line`` as a model's output that was copied, where it can be, from all places of each word or from ``at``."""
     tokenizer = tokenizer or words()
-    encoding = tokenizer.encode(document)
-    source, oov_words = extended(encoding, tokenizer.vocab_size, tokenizer.unk_id)
+    source, oov_words = extended(tokenizer.encode(document), tokenizer.vocab_size, tokenizer.unk_id)
     gold = tokenizer.encode(line)
     ids, _ = extended(gold, tokenizer.vocab_size, tokenizer.unk_id, oov_words)
     for place in unk:
         ids[place] = tokenizer.unk_id
     holds = (source[None, :] == ids[:, None]).astype(float)
     for word, place in (at or {}).items():
-        row = gold.tokens.index(word)
-        holds[row] = 0.0
-        holds[row, place] = 1.0
+        holds[gold.tokens.index(word)] = np.eye(len(source))[place]
     copying = holds / np.maximum(holds.sum(1, keepdims=True), 1.0)
+    return summary_of(ids.tolist(), copying, document, tokenizer, copied=copied, **search)
+
+
+def summary_of(
+    ids: list[int], copying: np.ndarray, document: str, tokenizer: Tokenizer, *, copied: bool = True, **search: Any
+) -> Summary:
+    """What is shown of ids that were copied as ``copying`` (T, S) says."""
+    encoding = tokenizer.encode(document)
+    _, oov_words = extended(encoding, tokenizer.vocab_size, tokenizer.unk_id)
     details = {"p_gen": 1.0 - copying.sum(1), "copy_probs": copying} if copied else {}
-    hypothesis = Hypothesis(ids.tolist(), 0.0, 0.0, [0.0] * len(ids), False, copying, details)
-    return build_summary(
-        hypothesis,
-        document=document,
-        source_encoding=encoding,
-        tokenizer=tokenizer,
-        oov_words=oov_words,
-        search=SearchConfig(**{"surface": "clean", **search}),
-    )
+    hypothesis = Hypothesis(ids, 0.0, 0.0, [0.0] * len(ids), False, copying, details)
+    own = {"document": document, "source_encoding": encoding, "tokenizer": tokenizer, "oov_words": oov_words}
+    return build_summary(hypothesis, **own, search=SearchConfig(**{"surface": "clean", **search}))
 
 
 FORMS = [
@@ -213,25 +213,14 @@ SIGNS = [
 ]
 
 
-def copied(piece: str, document: str) -> str:
-    """What is shown of a piece of the document that the bundled model copied token by token."""
-    encoding = BOX.encode(document)
-    ids, oov_words = extended(encoding, BOX.vocab_size, BOX.unk_id)
-    first = document.index(piece)
-    places = [at for at, (start, end) in enumerate(encoding.offsets) if start >= first and end <= first + len(piece)]
-    copying = np.eye(len(ids))[places]
-    details = {"p_gen": np.zeros(len(places)), "copy_probs": copying}
-    hypothesis = Hypothesis(ids[places].tolist(), 0.0, 0.0, [0.0] * len(places), False, copying, details)
-    search = SearchConfig(surface="clean")
-    return build_summary(
-        hypothesis, document=document, source_encoding=encoding, tokenizer=BOX, oov_words=oov_words, search=search
-    ).text
-
-
 @pytest.mark.parametrize(("piece", "shown"), SIGNS)
 def test_signs_stay_with_the_words_that_they_belong_to(piece: str, shown: str) -> None:
+    """The bundled model copied a piece of the document token by token."""
     document = f"The tool has {piece} among others. This package contains the library and the tools of the library."
-    assert copied(piece, document) == shown
+    encoding, first = BOX.encode(document), len("The tool has ")
+    ids, _ = extended(encoding, BOX.vocab_size, BOX.unk_id)
+    places = [at for at, (start, end) in enumerate(encoding.offsets) if start >= first and end <= first + len(piece)]
+    assert summary_of(ids[places].tolist(), np.eye(len(ids))[places], document, BOX).text == shown
 
 
 def test_levels_unk_and_provenance() -> None:
@@ -343,14 +332,14 @@ def test_forms_are_learnt_where_case_says_something() -> None:
     assert learnt.forms == {"gnome": ("GNOME", 4), "iphone": ("iPhone", 3), "python": ("Python", 3), "c++": ("C++", 3)}
 
 
-STYLES = [
-    ("sentence", ["Tool for files", "Report of old data", "GNOME files", "how data"]),
-    ("lower", ["tool for files", "report of old data", "GNOME files", "How data"]),
-    ("title", ["Tool for New Files and Data", "Report of Old Data Files", "A New Tool for Data", "data"]),
-]
-
-
-@pytest.mark.parametrize(("style", "summaries"), STYLES)
+@pytest.mark.parametrize(
+    ("style", "summaries"),
+    [
+        ("sentence", ["Tool for files", "Report of old data", "GNOME files", "how data"]),
+        ("lower", ["tool for files", "report of old data", "GNOME files", "How data"]),
+        ("title", ["Tool for New Files and Data", "Report of Old Data Files", "A New Tool for Data", "data"]),
+    ],
+)
 def test_the_style_is_that_of_most_summaries(style: str, summaries: list[str]) -> None:
     documents = ["we use a tool for new files, a report of old data, and say how data reads files."]
     assert learn_casing(documents, summaries * 3).capitals == style
@@ -378,14 +367,11 @@ def test_what_is_learnt_travels_with_the_tokenizer(tmp_path: Path) -> None:
             Tokenizer.load(tmp_path)
 
 
-def test_further_training_keeps_words_and_takes_the_new_style() -> None:
+def test_further_training_keeps_words_up_to_a_bound_and_takes_the_new_style(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Casing(forms={"luar": ("LUAR", 3), "apple": ("apple", 1)}, capitals="title", after_colon=False)
     after = before.adapted(Casing(forms={"gnu": ("GNU", 4)}, capitals="lower", stops=False))
     assert after.forms.keys() == {"luar", "gnu", "apple"}
     assert (after.capitals, after.after_colon, after.stops) == ("lower", True, False)
-
-
-def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catchline.text.truecase.MAX_FORMS", 2)
     text = "".join(f"we saw {name} there. " for name in ["Rome"] * 5 + ["Oslo"] * 4 + ["Bern"] * 3)
     assert set(learn_casing([text], []).forms) == {"rome", "oslo"}
