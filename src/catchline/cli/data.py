@@ -26,8 +26,6 @@ from catchline.types import Record
 Files = Annotated[
     list[str], Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files.")
 ]
-MaxSource = Annotated[int | None, Option(min=1, help="Report documents with more words than this (400).")]
-MaxTarget = Annotated[int | None, Option(min=1, help="Report summaries with more words than this (100).")]
 
 app = Commands("Check data sets, and with catchline-study also build them.", no_args_is_help=True)
 
@@ -42,8 +40,6 @@ def check_command(
     ] = None,
     row: Row = None,
     size: Size = None,
-    max_source: MaxSource = None,
-    max_target: MaxTarget = None,
     max_records: MaxRecords = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,10 +49,7 @@ def check_command(
     """
     if recipe is None and (row or size):
         raise ConfigError("--row and --size need a recipe; name it with --recipe.")
-    if recipe is not None and (max_source or max_target):
-        raise ConfigError("With --recipe, --max-source and --max-target come from the recipe; leave them out.")
-    limits = _limits_of(recipe, row, size) if recipe else CheckOptions(max_source or 400, max_target or 100)
-    options = replace(limits, max_records=max_records)
+    options = replace(_limits_of(recipe, row, size) if recipe else CheckOptions(), max_records=max_records)
     report = _read(files, options, columns.options())
     print_result(as_json, report.as_dict(), _check_text(report))
     if report.refused:

@@ -48,7 +48,6 @@ def command(
         Path | None, Option(help="Draw the first summary's attention, over chunks if it has any (PNG).")
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print JSON lines.")] = False,
-    no_words: Annotated[bool, Option("--no-words", help="Do not list the words with their sources.")] = False,
     document: Annotated[bool, Option("--document", help="Print the document with the copied words marked.")] = False,
     also: Annotated[list[str] | None, Option("--with", metavar="MODEL", help="Add another system.")] = None,
     *,
@@ -93,7 +92,7 @@ def command(
             support = {} if report is None else {"support": support_to_dict(report)}
             print_json(to_dict(summary) | support, indent=None)
     elif html is None and heatmap is None:
-        show_summaries(summaries, words=not no_words, document=document)
+        show_summaries(summaries, document=document)
 
 
 def _first(found: list[Any], most: int) -> list[Any]:

@@ -243,7 +243,7 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int =
     return "\n\n".join("\n".join(render(line, block) for line in lines) for block in blocks)
 
 
-def show_summaries(summaries: Iterable[Summary], *, words: bool = True, document: bool = False) -> None:
+def show_summaries(summaries: Iterable[Summary], *, document: bool = False) -> None:
     """The terminal view of explained summaries, one below the other."""
     from rich.console import Console
 
@@ -259,7 +259,7 @@ def show_summaries(summaries: Iterable[Summary], *, words: bool = True, document
     for number, summary in enumerate(summaries):
         if number:
             console.print()
-        show(summary, console, words=words, document=document)
+        show(summary, console, words=True, document=document)
 
 
 class Progress:
