@@ -157,13 +157,15 @@ def reference_loss(name: str, model: Transformer, batch: Batch, eps: float) -> T
     return total / words
 
 
-PLAIN = ("attentional", "guided-2", "paper", "release")  # also without label smoothing; of the others that is slow
-LOSSES: list[Any] = [(case, 0.1) for case in CASES] + [(case, 0.0) for case in PLAIN]
-LOSSES += [pytest.param(case, 0.0, marks=pytest.mark.slow) for case in CASES if case not in PLAIN]
+LOSSES = [
+    *((name, 0.1, {}) for name in CASES),
+    *((name, 0.0, {}) for name in ("attentional", "guided-2")),  # label smoothing is the same for all
+    *((name, 0.0, {"attention_layer": 0}) for name in ("paper", "release")),
+]
 
 
-def agree(name: str, eps: float, **base: Any) -> None:
-    """The loss and the gradients of all parameters."""
+@pytest.mark.parametrize(("name", "eps", "base"), LOSSES)
+def test_the_loss_and_all_gradients(name: str, eps: float, base: dict[str, Any]) -> None:
     model, batch = model_of(name, **base), few_words()
     model.zero_grad()
     loss = loss_of(name, model, batch, eps)
@@ -174,16 +176,6 @@ def agree(name: str, eps: float, **base: Any) -> None:
     torch.testing.assert_close(loss, expected, **EXACT)
     expected.backward()
     assert_same(actual, gradients(model), 1e-9)
-
-
-@pytest.mark.parametrize(("name", "eps"), LOSSES)
-def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
-    agree(name, eps)
-
-
-@pytest.mark.parametrize("name", ["paper", "release"])
-def test_other_transformers(name: str) -> None:
-    agree(name, 0.0, attention_layer=0)
 
 
 def head_config(**options: Any) -> dict[str, Any]:
