@@ -270,6 +270,35 @@ def test_beams_equal_documents_of_their_own(name: str) -> None:
         torch.testing.assert_close(output.log_probs, expected.log_probs, **EXACT)
 
 
+def graded(model: SummarizationModel, batch: Batch, context: UpdateContext) -> tuple[Tensor, dict[str, Tensor]]:
+    model.zero_grad()
+    values = model(batch, context=context).gold_log_probs
+    values.sum().backward()
+    return values.detach(), gradients(model)
+
+
+@every_head
+def test_own_words_are_read_as_a_search_reads_them(name: str) -> None:
+    """Free running is greedy decoding, and has the gradients of a pass that is given these words."""
+    model, batch = model_of(name), random_batch((7, 5), (4, 4), seed=3)
+    unforced = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
+    values, found = graded(model, batch, unforced)
+    inputs = batch.target_input_ids.clone()
+    with torch.no_grad():
+        state = model.start(model.encode(batch))
+        for t in range(4):
+            output, state = model.step(inputs[:, t], state)
+            size = output.log_probs.shape[1]
+            gold = torch.where(batch.target_ids[:, t] < size, batch.target_ids[:, t], UNK)
+            torch.testing.assert_close(values[:, t], output.log_probs.gather(1, gold[:, None])[:, 0], **EXACT)
+            if t < 3:
+                inputs[:, t + 1] = output.log_probs.argmax(-1)
+    assert inputs.ne(batch.target_input_ids).any()
+    if CASES[name]["type"] != "bart":  # which reads no inputs, but the target shifted
+        expected = graded(model, replace(batch, target_input_ids=inputs), UpdateContext())
+        torch.testing.assert_close((values, found), expected, atol=1e-10, rtol=1e-10)
+
+
 @every_head
 @torch.no_grad()
 def test_memory_is_not_copied_per_beam(name: str) -> None:

@@ -3,16 +3,15 @@ models made so that the history counts (`tiny_bart.copying_bart`)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from catchline.models.checkpoints import BartSummarizer, folded_attention
+from catchline.models.checkpoints import BartSummarizer
 from catchline.models.stored import FAMILY
-from catchline.types import Batch, UpdateContext
+from catchline.types import Batch
 from tiny_bart import BOS, EOS, UNK, VOCABULARY, architecture, copying_bart, reference_of, shifted, source_batch, theirs
 
 COPYING = ["attentional", "guided", "correlational"]
@@ -26,15 +25,6 @@ def tiny(kind: str) -> BartSummarizer:
     model = BartSummarizer(config, unk_id=UNK)
     model.network.final_logits_bias[0, EOS] = 1.0  # so that some hypotheses end
     return model.double().eval()
-
-
-def pairs(heads: list[str]) -> pytest.MarkDecorator:
-    """Every head on BART, the one with a state on every family; a head sees nothing of a family but its states."""
-    usual = [(kind, head) for kind in FAMILY for head in heads if kind == "bart" or head == "correlational"]
-    slow = [(kind, head) for kind in FAMILY for head in heads if (kind, head) not in usual]
-    return pytest.mark.parametrize(
-        ("kind", "head"), [*usual, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in slow)]
-    )
 
 
 def gold_of(logits: Tensor, batch: Batch) -> Tensor:
@@ -81,20 +71,10 @@ def test_loss_and_gradients_equal_those_of_transformers(kind: str) -> None:
             torch.testing.assert_close(mine.grad, other.grad, **EXACT, msg=name)
 
 
-def test_folding_is_what_repeating_the_keys_would_give() -> None:
-    generator = torch.Generator().manual_seed(1)
-    query = torch.randn(6, 2, 1, 4, generator=generator, dtype=torch.float64)
-    key, value = (torch.randn(3, 2, 5, 4, generator=generator, dtype=torch.float64) for _ in range(2))
-    mask = torch.ones(3, 1, 1, 5, dtype=torch.bool)
-    mask[1, ..., 3:] = False
-    output, _ = folded_attention(torch.nn.Identity(), query, key, value, mask)
-    scores = (query @ key.repeat_interleave(2, 0).transpose(2, 3)) / 2.0
-    weights = scores.masked_fill(~mask.repeat_interleave(2, 0), -torch.inf).softmax(-1)
-    expected = (weights @ value.repeat_interleave(2, 0)).transpose(1, 2)
-    assert torch.allclose(output, expected, atol=1e-12)
-
-
-@pairs(["vocabulary", *COPYING])
+@pytest.mark.parametrize(
+    ("kind", "head"),  # a head sees nothing of a family but its states
+    [*(("bart", head) for head in ("vocabulary", *COPYING)), *((kind, "correlational") for kind in FAMILY[1:])],
+)
 @torch.no_grad()
 def test_without_copying_it_is_the_checkpoint(kind: str, head: str) -> None:
     """lambda = 1: every log-probability is transformers', whatever the padding's side."""
@@ -107,29 +87,6 @@ def test_without_copying_it_is_the_checkpoint(kind: str, head: str) -> None:
         torch.testing.assert_close(model(batch).gold_log_probs, gold_of(expected, batch), **EXACT)
         for step, output in enumerate(stepped(model, batch)):
             torch.testing.assert_close(output.log_probs, expected[:, step].log_softmax(-1), **EXACT)
-
-
-@pairs(["vocabulary", *COPYING])
-def test_own_words_are_read_with_the_history_they_were_made_with(kind: str, head: str) -> None:
-    """Free running is greedy decoding: the same words, then the same probabilities as forcing those words."""
-    model, batch = copying_bart(head, kind), source_batch()
-    steps = batch.target_ids.shape[1]
-    batch.target_mask = torch.ones_like(batch.target_mask)
-    unforced = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
-    with torch.no_grad():
-        free = model(batch, context=unforced)
-        state, last, words = model.start(model.encode(batch)), torch.full((3,), EOS), []
-        for step in range(steps):
-            output, state = model.step(last, state)
-            expected = output.log_probs.gather(1, batch.target_ids[:, step, None])[:, 0]
-            torch.testing.assert_close(free.gold_log_probs[:, step], expected, **EXACT)
-            torch.testing.assert_close(free.attention[:, step], output.attention, **EXACT)
-            last = output.log_probs.argmax(-1)
-            words.append(last)
-        own = replace(batch, target_ids=torch.stack(words, 1))
-        forced = model(own).gold_log_probs
-        again = model(own, context=unforced).gold_log_probs
-    torch.testing.assert_close(forced, again, **EXACT)
 
 
 @pytest.mark.parametrize("forced", [None, BOS])
