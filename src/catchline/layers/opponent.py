@@ -180,7 +180,9 @@ class Opponent(Switchable):
 
     def switch(self, options: Mapping[str, Any]) -> None:
         """Set ``decode_score`` or ``lambda_decode``, which are checked as the options are."""
-        checked = validate(type(self.config), self.config.model_dump() | dict(options), where="model.opponent")
+        checked = validate(
+            type(self.config), self.config.model_dump() | self.switches() | dict(options), where="model.opponent"
+        )
         self.decode_score, self.lambda_decode = checked.decode_score, checked.lambda_decode
 
 

@@ -1,29 +1,33 @@
-"""The model folder: round trips, what it says, how it is replaced, and one sentence for each kind of damage."""
+"""The model folder: round trips, what it says, how it is replaced, one sentence for each kind of damage; and that it is
+data: nothing that it names is imported."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import huggingface_hub
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM
+import yaml
 
+import catchline
+from catchline import Summarizer
+from catchline.cli.main import main
+from catchline.config.loading import read_run
 from catchline.config.schema import DataConfig, RunConfig, SearchConfig, TextConfig, TrainingConfig
-from catchline.errors import ModelError
+from catchline.errors import CatchlineError, ModelError
 from catchline.models import folder as folder_module
 from catchline.models import stored
-from catchline.models.checkpoints import BartSummarizer
-from catchline.models.folder import FORMAT, load_model_folder, save_model_folder
+from catchline.models.folder import FORMAT, LoadedModel, load_model_folder, save_model_folder
 from catchline.models.seq2seq import Seq2Seq
-from catchline.search.torch_bridge import decode
-from catchline.text.tokenizer import BpeTokenizer, WordTokenizer
-from catchline.types import Batch
+from catchline.text.tokenizer import WordTokenizer
+from catchline.types import Record
 from json_lines import change
-from samples import BART
 
 LATER = {"calibration.json", "card.json"}  # what is found out or said when the model is there
 TEXTS = ["a quick fox jumps over the lazy dog", "the small cat sees the quick bird"]
@@ -52,11 +56,6 @@ def run() -> RunConfig:
         training=TrainingConfig(max_updates=3, seed=17),
         search=SearchConfig(beam_size=3, max_length=8),
     )
-
-
-def reopened(made: Seq2Seq, path: Path) -> Any:
-    """The model as it comes back from a folder."""
-    return load_model_folder(save_model_folder(path, model=made, tokenizer=tokenizer(), run=run())).model
 
 
 def assert_equal_weights(found: torch.nn.Module, expected: torch.nn.Module) -> None:
@@ -119,7 +118,7 @@ def test_however_a_model_starts_it_opens_again(changes: dict[str, Any], tmp_path
     """Weights that are tied are stored once, and tied again; switches are kept."""
     made = model(**changes, attention={"type": "additive", "coverage": True})
     made.switch({"coverage": not made.switches()["coverage"]})
-    loaded = reopened(made, tmp_path / "m")
+    loaded = load_model_folder(save_model_folder(tmp_path / "m", model=made, tokenizer=tokenizer())).model
     assert_equal_weights(loaded, made)
     assert len({p.data_ptr() for p in loaded.parameters()}) == len({p.data_ptr() for p in made.parameters()})
     assert loaded.switches() == made.switches()
@@ -240,66 +239,97 @@ def test_each_kind_of_damage_is_one_sentence(name: str, how: Any, sentence: str,
     assert "\n" not in str(caught.value)
 
 
-# ------------------------------------------------------------------------------------- the BART family
+# ------------------------------------------------------------------------------------- folders are data
+
+EVIL = """
+from pathlib import Path
+Path(__file__).with_name("imported").touch()
+from catchline.models.seq2seq import Seq2Seq as Model
+from catchline.search.scorers import ForbidTokens as Scorer
+from catchline.text.tokenizer import WordTokenizer as Tokenizer
+"""
 
 
-def bart_folder(path: Path) -> BartSummarizer:
-    """A folder as transformers writes it, with a tokenizer trained here."""
-    words = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=60, min_frequency=1))
-    words.train(TEXTS)
-    torch.manual_seed(0)
-    architecture = BART | {"vocab_size": words.vocab_size, "max_position_embeddings": 24}
-    architecture |= {"pad_token_id": words.pad_id, "bos_token_id": words.bos_id, "eos_token_id": words.eos_id}
-    architecture |= {"decoder_start_token_id": words.eos_id, "forced_eos_token_id": words.eos_id}
-    made = BartSummarizer(BartSummarizer.Config(architecture=architecture))
-    made.network.generation_config.update(num_beams=4, max_length=20)
-    made.network.save_pretrained(path)
-    words.save(path)
-    change(path / "tokenizer_config.json", "catchline", value=...)
-    return made
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"document": "the quick dog sees", "summary": "the dog"}\n')
+    return path
 
 
-def test_a_checkpoint_decodes_by_its_generation_config(tmp_path: Path) -> None:
-    bart_folder(tmp_path)
-    network = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-    settings = network.generation_config
-    start = 9  # not the configuration's
-    settings.update(
-        length_penalty=2.0, min_length=4, no_repeat_ngram_size=2, max_length=9, decoder_start_token_id=start
-    )
-    network.save_pretrained(tmp_path)
-    loaded = load_model_folder(tmp_path)
-    assert loaded.model.decoder_start_id == start
-    source = torch.tensor([[5, 9, 7, 12, 30, 3], [11, 6, 40, 21, 8, 3]])
-    batch = Batch(source, source, torch.ones_like(source, dtype=torch.bool), loaded.model.vocab_size)
-    names = ("unk_id", "eos_id", "pad_id")
-    ids = {name: getattr(loaded.tokenizer, name) for name in names}
-    found = decode(loaded.model, batch, loaded.search, bos_id=loaded.model.decoder_start_id, **ids)
-    for row, (best, *_) in zip(network.generate(source)[:, 1:].tolist(), found, strict=True):
-        assert [*best.ids, ids["eos_id"]][: len(row)] == row[: len(best.ids) + 1]
-    loaded.save_pretrained(tmp_path / "ours")
-    again = load_model_folder(tmp_path / "ours")
-    assert (again.model.decoder_start_id, again.search) == (start, loaded.search)
+@pytest.fixture
+def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+    """An importable module ``evil``; the value says whether it has been imported."""
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    (place / "evil.py").write_text(EVIL)
+    monkeypatch.syspath_prepend(str(place))
+    yield (place / "imported").exists
+    sys.modules.pop("evil", None)
 
 
-def test_what_a_checkpoint_asks_for_in_vain_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    bart_folder(tmp_path)
-    path = tmp_path / "generation_config.json"
-    settings = json.loads(path.read_text())
-    path.write_text(json.dumps(settings | {"do_sample": True, "bad_words_ids": [[5, 6], [7]], "num_beams": 1}))
-    loaded = load_model_folder(tmp_path)
-    assert [record.getMessage() for record in caplog.records if record.name.startswith("catchline")] == [
-        f"{tmp_path.name} asks for do_sample (True), bad_words_ids ([[5, 6], [7]]) in generation_config.json, which"
-        " catchline does not follow: summaries may differ from those of transformers' generate."
+PLACES: list[tuple[str, tuple[str, ...], Any]] = [
+    ("config.json", ("model", "type"), "evil:Model"),
+    ("config.json", ("model", "attention"), {"type": "evil:Model"}),
+    ("config.json", ("text", "tokenizer"), {"type": "evil:Tokenizer"}),
+    ("generation_config.json", ("scorers",), [{"type": "evil:Scorer", "ids": [9]}]),
+    ("tokenizer_config.json", ("catchline", "type"), "evil:Tokenizer"),
+    ("recipe.yaml", ("model", "type"), "evil:Model"),
+    ("recipe.yaml", ("objectives",), [{"type": "evil:Model"}]),
+    ("recipe.yaml", ("pretraining", "set"), {"text.tokenizer.type": "evil:Tokenizer"}),
+]
+
+
+@pytest.mark.parametrize(("name", "keys", "value"), PLACES, ids=lambda value: str(value)[:40])
+def test_code_that_a_folder_names_is_not_imported(
+    saved: Path, imported: Callable[[], bool], name: str, keys: tuple[str, ...], value: Any
+) -> None:
+    change(saved / name, *keys, value=value)
+    for opened in (load_model_folder, LoadedModel.from_pretrained, Summarizer.from_pretrained):
+        with pytest.raises(ModelError, match=r"names Python code.*'evil:.*--trust-code"):
+            opened(saved)
+    assert not imported()
+
+
+def test_code_runs_when_it_is_trusted_and_for_that_call_only(saved: Path, imported: Callable[[], bool]) -> None:
+    change(saved / "config.json", "model", "type", value="evil:Model")
+    change(saved / "generation_config.json", "scorers", value=[{"type": "evil:Scorer", "ids": [9]}])
+    records = [Record("the quick dog sees", "the dog")]
+    with pytest.raises(CatchlineError, match="trust_code=True in Python"):
+        catchline.evaluate(saved, records)
+    assert not imported()
+    assert catchline.evaluate(saved, records, trust_code=True)[str(saved)].rouge
+    assert imported()
+    assert Summarizer.from_pretrained(saved, trust_code=True).summarize("the quick dog").tokens_read == 3
+    assert LoadedModel.from_pretrained(saved, trust_code=True).model
+    with pytest.raises(ModelError, match="--trust-code"):
+        Summarizer.from_pretrained(saved)
+
+
+def test_the_commands_that_open_folders(
+    saved: Path, imported: Callable[[], bool], tmp_path: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(saved / "config.json", "model", "type", value="evil:Model")
+    text = tmp_path / "text.txt"
+    text.write_text("the quick dog sees the cat")
+    run = tmp_path / "run"
+    run.mkdir()
+    made = read_run(saved / "recipe.yaml").model_dump(mode="json")
+    made["model"] = {"type": "evil:Model"}
+    (run / "recipe.yaml").write_text(yaml.safe_dump(made))
+    commands = [
+        ["summarize", str(saved), str(text)],
+        ["explain", str(saved), str(text)],
+        ["evaluate", str(saved), "--data", str(pairs)],
+        ["compare", str(saved), "--data", str(pairs), "--out", str(tmp_path / "comparison")],
+        ["serve", str(saved)],
+        ["resume", str(run)],
     ]
-    assert [spec["ids"] for spec in loaded.search.scorers] == [[7]]
-
-
-def test_a_bart_model_saved_as_ours_needs_no_checkpoint_any_more(tmp_path: Path) -> None:
-    made = bart_folder(tmp_path / "hub")
-    load_model_folder(tmp_path / "hub").save_pretrained(tmp_path / "ours")
-    shutil.rmtree(tmp_path / "hub")
-    loaded = load_model_folder(tmp_path / "ours")
-    assert "catchline" in json.loads((tmp_path / "ours" / "config.json").read_text())
-    assert_equal_weights(loaded.model.network, made.network)
-    assert loaded.model.decoder_start_id == made.decoder_start_id
+    for command in commands:
+        assert main(command) in (1, 2, 4), command
+        said = capsys.readouterr()
+        assert "--trust-code" in said.out + said.err, command
+    assert not imported()
+    assert main([*commands[0], "--trust-code"]) == 0
+    assert imported()
+    assert main(commands[0]) == 4

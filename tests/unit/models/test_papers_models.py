@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
 from catchline.kernels.windows import max_over_windows
@@ -22,6 +21,7 @@ from catchline.papers.coarse_to_fine import best_chunks
 from catchline.search.torch_bridge import decode
 from catchline.types import ModelOutput, TrainingBatch, UpdateContext
 from samples import BART, IDS, PAD, TRANSFORMER, VOCAB, random_batch, randomise
+from watching import watch
 
 BOTH = {"type": "distraction", "size": 6}
 
@@ -80,7 +80,6 @@ MODELS_WITH_ONE = {
     "pointer": BASE | {"head": {"type": "pointer"}, "opponent": OPPONENT},
     "bart": {"type": "bart", "architecture": BART, "opponent": OPPONENT},
 }
-every_model = pytest.mark.parametrize("name", MODELS_WITH_ONE)
 EXACT = {"atol": 1e-10, "rtol": 0}
 
 
@@ -130,51 +129,31 @@ def test_equal_seeds_give_equal_bases(spec: dict[str, Any], part: str) -> None:
 # ------------------------------------------------------------------------------------- decoding
 
 
-@every_model
-@torch.no_grad()
-def test_opponent_attention_of_a_summary(name: str) -> None:
-    """Teacher-forced alpha_o equals that of the steps; a model without an opponent says so."""
-    model, batch = model_of_contrastive(name), random_batch()
-    weights, state = model.opponent_attention(batch), model.start(model.encode(batch))
-    for t in range(batch.target_ids.shape[1]):
-        step, state = model.step(batch.target_input_ids[:, t], state)
-        real = batch.target_mask[:, t]
-        torch.testing.assert_close(weights[real, t], step.details["opponent_attention"][real], **EXACT)
-    with pytest.raises(ConfigError, match="has no opponent attention"):
-        built_contrastive(MODELS_WITH_ONE[name] | {"opponent": None}).opponent_attention(batch)
-
-
-@every_model
+@pytest.mark.parametrize("name", MODELS_WITH_ONE)
 @torch.no_grad()
 def test_what_a_step_is_worth(name: str) -> None:
     model, batch = model_of_contrastive(name), random_batch(seed=1)
 
-    def step() -> Any:
-        state = model.start(model.encode(batch))
-        state = model.step(batch.target_input_ids[:, 0], state)[1]
+    def step(**switches: Any) -> Any:
+        model.switch({"decode_score": "joint", "lambda_decode": 0.2} | switches)
+        state = model.step(batch.target_input_ids[:, 0], model.start(model.encode(batch)))[1]
         return model.step(batch.target_input_ids[:, 1], state)[0]
 
-    joint = step()
-    model.switch({"decode_score": "po"})
-    po = step()
-    model.switch({"decode_score": "pc"})
-    pc = step()
-    model.switch({"decode_score": "joint", "lambda_decode": 0.0})
-    zero = step()
+    joint, po, pc = (step(decode_score=score) for score in ("joint", "po", "pc"))
     finite = joint.scores.isfinite() & po.scores.isfinite()
     torch.testing.assert_close(joint.scores[finite], (joint.log_probs + 0.2 * po.scores)[finite], **EXACT)
-    torch.testing.assert_close(zero.scores, pc.scores, **EXACT)
-    for other in (po, pc, zero):
-        torch.testing.assert_close(other.log_probs, joint.log_probs, **EXACT)
+    torch.testing.assert_close(step(lambda_decode=0.0).scores, pc.scores, **EXACT)
     outside = slice(VOCAB, None)  # words that one document has and another lacks
     for other in (po, joint):
+        torch.testing.assert_close(other.log_probs, pc.log_probs, **EXACT)
         torch.testing.assert_close(other.scores[:, outside].isinf(), pc.scores[:, outside].isinf())
     if name != "pointer":
         words = [i for i in range(VOCAB) if name != "bart" or i != PAD]
-        total = po.scores[:, words].exp().sum(-1)
-        assert bool((total <= 1 + 1e-9).all())
+        assert bool((po.scores[:, words].exp().sum(-1) <= 1 + 1e-9).all())
     assert {"opponent_attention", "conventional_attention"} <= joint.details.keys()
     assert "opponent_attention" not in pc.details
+    with pytest.raises(ConfigError, match="has no opponent attention"):
+        built_contrastive(MODELS_WITH_ONE[name] | {"opponent": None}).opponent_attention(batch)
 
 
 LENGTHS = (23, 9, 1, 16)
@@ -213,20 +192,6 @@ def loss_of(model: CoarseToFine, batch: TrainingBatch) -> Tensor:
     return output.gold_log_probs.sum() + (output.details["policy_log_prob"] * rewards).sum()
 
 
-class Spy:
-    """Notes every chunk that the word encoder reads."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.read: list[tuple[int, int]] = []
-        keep = ChunkStates.encode
-
-        def encode(states: ChunkStates, rows: Tensor, chunks: Tensor) -> Tensor:
-            self.read += zip(rows.tolist(), chunks.tolist(), strict=True)
-            return keep(states, rows, chunks)
-
-        monkeypatch.setattr(ChunkStates, "encode", encode)
-
-
 # ----------------------------------------------------------------- lazy = full = replay
 
 
@@ -251,7 +216,8 @@ def test_rows_encoded_are_the_distinct_chunks_drawn(monkeypatch: pytest.MonkeyPa
     drawn: set[tuple[int, int]] = set()
     batch = documents()
     for mode in ("lazy", "replay"):
-        model, spy = make(draws, encode=mode), Spy(monkeypatch)
+        model = make(draws, encode=mode)
+        calls = watch(monkeypatch, ChunkStates, "encode", lambda _, *read: zip(*map(Tensor.tolist, read), strict=True))
         keep = model._run
 
         def run(*args: Any, keep: Any = keep, **kwargs: Any) -> Any:
@@ -264,9 +230,9 @@ def test_rows_encoded_are_the_distinct_chunks_drawn(monkeypatch: pytest.MonkeyPa
 
         monkeypatch.setattr(model, "_run", run)
         passed(model, batch)
-        assert len(set(spy.read)) == len(drawn)
-        assert set(spy.read) == drawn
-        assert len(spy.read) == len(drawn) * (2 if mode == "replay" else 1)
+        read = [pair for call in calls for pair in call]
+        assert set(read) == drawn
+        assert len(read) == len(drawn) * (2 if mode == "replay" else 1)
     assert len(drawn) < sum(-(-length // 3) for length in LENGTHS)
 
 
@@ -306,38 +272,6 @@ def test_noise_belongs_to_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
         model = make(2, encode=mode)
         found, wanted = passed(model, turned).gold_log_probs, passed(model, batch).gold_log_probs[order]
         torch.testing.assert_close(found, wanted, atol=1e-12, rtol=0)
-
-
-# --------------------------------------------------------------------------- the policy gradient
-
-
-def test_the_policy_gradient_is_that_of_the_expected_reward() -> None:
-    """All ways to read a document of three chunks in two steps: sum_a p(a) times REINFORCE's gradient (no baseline,
-    no discount) is the gradient of E[R] by the coarse query, where R itself is held fixed for each way."""
-    model = make(dropout=0.0, encode="full").eval()
-    batch = random_batch((9,), (2,), vocab_size=VOCAB)
-    assert model.attention.coarse_query is not None
-    weight = model.attention.coarse_query.weight
-    options = {"discount": 1.0, "scale": 1.0, "baseline_order": "subtract_first"}
-    reinforce = build("objective", OBJECTIVES, {"type": "reinforce", **options}).double()
-    keep = model._run
-    surrogate = torch.zeros_like(weight)
-    expected_reward = torch.zeros((), dtype=torch.float64)
-    for ways in itertools.product(range(3), repeat=2):
-        sampled = [torch.tensor([[way]]) for way in ways]
-        keys = torch.zeros(1, dtype=torch.int64)
-        model._run = lambda *a, p=sampled, k=keys, **kw: keep(a[0], a[1], k, a[3], a[4], p)  # type: ignore[method-assign]
-        reinforce.baseline.zero_()
-        output = model(batch)
-        log_prob = output.details["policy_log_prob"].sum()
-        reward = output.gold_log_probs.sum().detach()
-        term = reinforce(output, batch)
-        (gradient,) = torch.autograd.grad(term.sum, weight, retain_graph=True)
-        surrogate -= log_prob.detach().exp() * gradient
-        expected_reward = expected_reward + log_prob.exp() * reward
-    (exact,) = torch.autograd.grad(expected_reward, weight)
-    # REINFORCE leaves out of A_t what came before t, whose expectation is zero: the sums over all ways agree
-    torch.testing.assert_close(surrogate, exact, atol=1e-10, rtol=1e-8)
 
 
 # ------------------------------------------------------------------------------------ choices
@@ -384,16 +318,12 @@ def test_sentences_as_chunks() -> None:
 def test_switches_and_what_they_refuse() -> None:
     model = make(2)
     assert model.switches() == {"encode": "auto", "hard": True, "read": 2}
-    model.switch({"encode": "lazy", "hard": False, "read": 1})
-    assert model.switches() == {"encode": "lazy", "hard": False, "read": 1}
-    with pytest.raises(ConfigError, match="auto, full, lazy, replay"):
-        model.switch({"encode": "sometimes"})
-    with pytest.raises(ConfigError, match="at least 1"):
-        model.switch({"read": 0})
-    with pytest.raises(ConfigError, match="position_rows"):
-        make(position_size=4)
-    with pytest.raises(ConfigError, match="separator_id"):
-        make(chunking="sentence")
+    for options, said in (({"encode": "sometimes"}, "auto, full, lazy, replay"), ({"read": 0}, "at least 1")):
+        with pytest.raises(ConfigError, match=said):
+            model.switch(options)
+    for options, said in (({"position_size": 4}, "position_rows"), ({"chunking": "sentence"}, "separator_id")):
+        with pytest.raises(ConfigError, match=said):
+            make(**options)
 
 
 def test_soft_and_hard_minibatches_alternate_alike_everywhere() -> None:
