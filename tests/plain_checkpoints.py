@@ -33,6 +33,8 @@ CHECKPOINTS: dict[str, dict[str, Any]] = {
         **{"max_position_embeddings": 64, "decoder_start_token_id": BOS, "dropout": 0.0, "ngram": 2},
     },
     "bart": BART | {"max_position_embeddings": 64},
+    "mbart": BART | {"max_position_embeddings": 64, "decoder_start_token_id": SIZE - 1},  # a language
+    **{kind: BART | {"max_position_embeddings": 64, "decoder_start_token_id": PAD} for kind in ("marian", "pegasus")},
     "blenderbot": BART | {"max_position_embeddings": 64},
 }
 

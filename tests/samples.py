@@ -91,21 +91,20 @@ def _padded(rows: list[list[int]], extra: int) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
-def one_example(batch: TrainingBatch, index: int, *, trim: bool = True) -> TrainingBatch:
-    """Example ``index`` alone; with ``trim`` without its padding and with its own extended vocabulary."""
-    sources = int(batch.source_mask[index].sum()) if trim else batch.source_mask.shape[1]
-    steps = int(batch.target_mask[index].sum()) if trim else batch.target_mask.shape[1]
+def one_example(batch: TrainingBatch, index: int) -> TrainingBatch:
+    """Example ``index`` alone, without its padding and with its own extended vocabulary."""
     base = batch.extended_vocab_size - max(len(words) for words in batch.oov_words)
     row = slice(index, index + 1)
+    source, target = (mask[row, : int(mask[index].sum())] for mask in (batch.source_mask, batch.target_mask))
     return TrainingBatch(
-        source_ids=batch.source_ids[row, :sources],
-        source_extended_ids=batch.source_extended_ids[row, :sources],
-        source_mask=batch.source_mask[row, :sources],
-        extended_vocab_size=base + len(batch.oov_words[index]) if trim else batch.extended_vocab_size,
+        source_ids=batch.source_ids[row, : source.shape[1]],
+        source_extended_ids=batch.source_extended_ids[row, : source.shape[1]],
+        source_mask=source,
+        extended_vocab_size=base + len(batch.oov_words[index]),
         oov_words=[batch.oov_words[index]],
-        target_input_ids=batch.target_input_ids[row, :steps],
-        target_ids=batch.target_ids[row, :steps],
-        target_mask=batch.target_mask[row, :steps],
+        target_input_ids=batch.target_input_ids[row, : target.shape[1]],
+        target_ids=batch.target_ids[row, : target.shape[1]],
+        target_mask=target,
     )
 
 
@@ -126,19 +125,9 @@ TRANSFORMER: dict[str, Any] = {
 }
 BART: dict[str, Any] = {
     "model_type": "bart",
-    "d_model": 12,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 3,
-    "decoder_attention_heads": 3,
-    "encoder_ffn_dim": 16,
-    "decoder_ffn_dim": 16,
-    "max_position_embeddings": 64,
-    "dropout": 0.0,
-    "bos_token_id": BOS,
-    "pad_token_id": PAD,
-    "eos_token_id": EOS,
-    "decoder_start_token_id": BOS,
+    **{"d_model": 12, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "max_position_embeddings": 64, "dropout": 0.0},
+    **{f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in (("layers", 2), ("attention_heads", 3))},
+    **{"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": BOS},
     "forced_eos_token_id": None,
 }
 COVERAGE = {"attention": {"type": "additive", "size": 6, "coverage": True}}

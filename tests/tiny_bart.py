@@ -12,6 +12,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 from catchline.models.checkpoints import BartSummarizer
 from catchline.models.stored import FAMILY
 from catchline.types import Batch, TrainingBatch
+from samples import BART
 
 BOS, PAD, EOS, UNK, VOCABULARY = 0, 1, 2, 3, 31
 SHARPER = 3.0  # on the queries of the layer that copies
@@ -19,27 +20,11 @@ GATES = {"generation": -2.0, "attention_gate": -2.0, "semantic_gate": -3.0, "spr
 
 
 def architecture(kind: str = "bart", **changes: Any) -> dict[str, Any]:
-    found = {
-        "model_type": kind,
-        "vocab_size": VOCABULARY,
-        "d_model": 16,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_attention_heads": 2,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 24,
-        "decoder_ffn_dim": 20,
-        "max_position_embeddings": 40,
-        "bos_token_id": BOS,
-        "pad_token_id": PAD,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": EOS,
-        "forced_eos_token_id": None,
-        "scale_embedding": kind != "bart",
-        "init_std": 0.8 if kind == "bart" else 0.4,
-        "dropout": 0.0,
-    }
-    return found | changes
+    sizes = {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 20, "max_position_embeddings": 40}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 4, "vocab_size": VOCABULARY}
+    ids = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
+    kinds = {"model_type": kind, "scale_embedding": kind != "bart", "init_std": 0.8 if kind == "bart" else 0.4}
+    return BART | sizes | heads | ids | kinds | changes
 
 
 def copying_bart(

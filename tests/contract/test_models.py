@@ -127,7 +127,7 @@ def stepped(model: SummarizationModel, batch: Batch, steps: int) -> tuple[list[A
 
 def test_every_model_of_the_table_is_tried() -> None:
     assert set(REPRESENTATIVES) <= set(CASES)
-    assert {spec["type"] for spec in CASES.values()} >= set(MODELS) - {"plain"}  # parity/test_plain_checkpoints.py
+    assert {spec["type"] for spec in CASES.values()} >= set(MODELS) - {"plain"}  # parity/test_generate.py
 
 
 @every_row

@@ -22,9 +22,8 @@ from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.training.run import stage_of
 from catchline.types import Hypothesis, Record
 from commands import Capture, Patch, run
-from exports import save_case
 from json_lines import write_lines
-from tiny_models import DOCUMENTS
+from tiny_models import DOCUMENTS, save_case
 
 WORDS = [a + b for a in ("sto", "ri", "ma", "bel", "tan", "ko") for b in ("rm", "ver", "yor", "dge", "k")]
 

@@ -22,8 +22,7 @@ from catchline.summarizer import Summarizer
 from catchline.summarizer.onnx_backend import ExportedSystem
 from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.types import Summary
-from exports import CASES, save_case
-from tiny_models import DOCUMENTS
+from tiny_models import CASES, DOCUMENTS, save_case
 
 FAST = ["writer-see", "contrastive-dynamic", "bart-correlational", "wide"]  # one takes 10 seconds
 TEXTS = [*DOCUMENTS, "cat", "Zebratown Ellinghaus Zebratown sat"]

@@ -83,19 +83,9 @@ MODELS_WITH_ONE = {
 EXACT = {"atol": 1e-10, "rtol": 0}
 
 
-def built_contrastive(spec: dict[str, Any], seed: int = 0, vocab_size: int = VOCAB) -> SummarizationModel:
+def built_contrastive(spec: dict[str, Any], seed: int = 0) -> SummarizationModel:
     torch.manual_seed(seed)
-    return build("model", MODELS, spec, vocab_size=vocab_size, **IDS)
-
-
-def model_of_contrastive(name: str = "transformer", *, vocab_size: int = VOCAB, **options: Any) -> SummarizationModel:
-    spec = MODELS_WITH_ONE[name]
-    model = built_contrastive(spec | {"opponent": spec["opponent"] | options}, vocab_size=vocab_size).double().eval()
-    randomise(model, scale=0.8, seed=2)
-    return model
-
-
-# ------------------------------------------------------------------------------------- the base
+    return build("model", MODELS, spec, vocab_size=VOCAB, **IDS)
 
 
 HEADS: list[dict[str, Any]] = [
@@ -132,7 +122,8 @@ def test_equal_seeds_give_equal_bases(spec: dict[str, Any], part: str) -> None:
 @pytest.mark.parametrize("name", MODELS_WITH_ONE)
 @torch.no_grad()
 def test_what_a_step_is_worth(name: str) -> None:
-    model, batch = model_of_contrastive(name), random_batch(seed=1)
+    model, batch = built_contrastive(MODELS_WITH_ONE[name]).double().eval(), random_batch(seed=1)
+    randomise(model, scale=0.8, seed=2)
 
     def step(**switches: Any) -> Any:
         model.switch({"decode_score": "joint", "lambda_decode": 0.2} | switches)
